@@ -1,0 +1,38 @@
+"""Every exception of ctk. Each message says what (the values seen), where (stage, pass, node) and what to do next."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class CtkError(Exception):
+    """Base of all ctk errors; shown to users as a message, never as a traceback."""
+
+
+class ConfigError(CtkError):
+    """A configuration key or value is not allowed."""
+
+
+class UnsupportedPlatform(CtkError):
+    """This platform cannot run the pipeline."""
+
+
+class CodegenUnsupported(CtkError):
+    """A code generator cannot take this graph; the next one in `Config.fallback` may."""
+
+
+class VerifyError(CtkError):
+    """A pass left an ill-formed graph, or changed the type of a value."""
+
+
+class CaseError(CtkError):
+    """A case folder, graph or input file cannot be read or written."""
+
+
+class TargetError(CtkError):
+    """A target is unknown or cannot be imported."""
+
+
+def nearest(name: str, allowed: Iterable[str]) -> str:
+    """Return `; did you mean 'x'?` for the nearest allowed name, or an empty string."""
+    match = difflib.get_close_matches(name, list(allowed), n=1)
+    return f"; did you mean {match[0]!r}?" if match else ""

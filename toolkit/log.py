@@ -1,0 +1,111 @@
+"""CompileLog and Recorder: everything the toolkit knows of one compile, and the vetoes it asks for.
+
+Dump, check and bisect are functions over a finished log; none of them sits inside the compile.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from compiler.observe import (
+    CallRecord,
+    ErrorRecord,
+    KernelId,
+    KernelRecord,
+    PassId,
+    PassRecord,
+    RewriteId,
+    StageRecord,
+)
+
+Event = StageRecord | PassRecord | KernelRecord | CallRecord | ErrorRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Veto:
+    """What must not happen in a compile: passes by `str(PassId)`, rewrites by number, kernels by `str(KernelId)`.
+
+    `fuel` is how many rewrites may happen; None means all.
+    """
+
+    passes: frozenset[str] = frozenset()
+    rewrites: frozenset[int] = frozenset()
+    kernels: frozenset[str] = frozenset()
+    fuel: int | None = None
+
+
+@dataclass(slots=True)
+class CompileLog:
+    """The events of one compile, in order."""
+
+    events: list[Event] = field(default_factory=list[Event])
+
+    def passes(self) -> list[PassRecord]:
+        return [event for event in self.events if isinstance(event, PassRecord)]
+
+    def kernels(self) -> list[KernelRecord]:
+        return [event for event in self.events if isinstance(event, KernelRecord)]
+
+    def stages(self) -> list[StageRecord]:
+        return [event for event in self.events if isinstance(event, StageRecord)]
+
+    def calls(self) -> list[CallRecord]:
+        return [event for event in self.events if isinstance(event, CallRecord)]
+
+    def errors(self) -> list[ErrorRecord]:
+        return [event for event in self.events if isinstance(event, ErrorRecord)]
+
+
+class Recorder:
+    """The Observer that fills a `CompileLog` and applies a `Veto`.
+
+    Args:
+        veto: What must not happen.
+        keep_rewrites: Keep a copy of the graph after each rewrite.
+        keep_calls: Keep the values of each compiled graph's first call.
+        on_event: Called with each event as it arrives (dump writes folders from it, so that a crash loses nothing).
+    """
+
+    def __init__(
+        self,
+        veto: Veto | None = None,
+        *,
+        keep_rewrites: bool = False,
+        keep_calls: bool = False,
+        on_event: Callable[[Event], None] | None = None,
+    ) -> None:
+        self.log = CompileLog()
+        self.veto = veto or Veto()
+        self.keep_rewrites = keep_rewrites
+        self.keep_calls = keep_calls
+        self._on_event = on_event
+
+    def allow_pass(self, pass_id: PassId) -> bool:
+        return str(pass_id) not in self.veto.passes
+
+    def allow_rewrite(self, rewrite_id: RewriteId) -> bool:
+        if self.veto.fuel is not None and rewrite_id.number > self.veto.fuel:
+            return False
+        return rewrite_id.number not in self.veto.rewrites
+
+    def allow_kernel(self, kernel_id: KernelId) -> bool:
+        return str(kernel_id) not in self.veto.kernels
+
+    def _add(self, event: Event) -> None:
+        self.log.events.append(event)
+        if self._on_event:
+            self._on_event(event)
+
+    def on_stage(self, record: StageRecord) -> None:
+        self._add(record)
+
+    def on_pass(self, record: PassRecord) -> None:
+        self._add(record)
+
+    def on_kernel(self, record: KernelRecord) -> None:
+        self._add(record)
+
+    def on_call(self, record: CallRecord) -> None:
+        self._add(record)
+
+    def on_error(self, record: ErrorRecord) -> None:
+        self._add(record)

@@ -1,0 +1,1 @@
+"""Oracles: does this case still fail, and in the same way?"""

@@ -1,0 +1,67 @@
+"""Verdicts and signatures: what an oracle answers. Never a bool."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal
+
+from compiler.observe import Stage
+
+
+class Verdict(Enum):
+    """What an oracle says of a case, compared with the failure it is looking for."""
+
+    REPRODUCES = "reproduces"
+    PASSES = "passes"
+    DIFFERENT = "different"  # it fails, but with another signature
+    INVALID = "invalid"  # the program itself fails in eager: no question to ask
+    FLAKY = "flaky"  # two runs of the same program differ (random ops, races)
+    TIMEOUT = "timeout"
+
+
+FailureKind = Literal[
+    "compile-error", "runtime-error", "signal", "timeout",
+    "accuracy", "nan", "dtype", "shape", "stride", "structure",
+]  # fmt: skip
+"""`nan` is a NaN or Inf pattern that differs; `structure` is another number or nesting of results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What makes two failures the same.
+
+    Attributes:
+        kind: What was observed.
+        exception: Type name of the exception, for errors.
+        where: Raising stage/pass (`joint/fold`), or `module:function` of the innermost frame outside ctk, for errors.
+        signal: Number of the signal that killed the child, for kind `signal`.
+        output: Name of the first result that differs (`out0`, `in1`, `grad_in2`): information only, because a
+            reduction renumbers results.
+        message: First line of the exception, or the measured errors: information only.
+    """
+
+    kind: FailureKind
+    exception: str | None = None
+    where: str | None = None
+    signal: int | None = None
+    output: str | None = None
+    message: str = ""
+
+    def matches(self, other: "Signature") -> bool:
+        """Return whether `other` is the same failure; `output` and `message` do not count."""
+        mine = (self.kind, self.exception, self.where, self.signal)
+        return mine == (other.kind, other.exception, other.where, other.signal)
+
+    def __str__(self) -> str:
+        parts = [self.kind, self.exception, self.where and f"in {self.where}"]
+        parts += [f"signal {self.signal}" if self.signal else None, self.output and f"at {self.output}"]
+        head = " ".join(part for part in parts if part)
+        return f"{head}: {self.message}" if self.message else head
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """An oracle's answer: the verdict, and the failure that was seen, if any."""
+
+    verdict: Verdict
+    signature: Signature | None = None
+    detail: str = ""
