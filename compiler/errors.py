@@ -1,4 +1,6 @@
-"""Every exception of ctk. Each message says what (the values seen), where (stage, pass, node) and what to do next."""
+"""Every exception of ctk. Each message says what (the values seen), where (stage, pass, node) and
+what to do next.
+"""
 
 import difflib
 from collections.abc import Iterable
@@ -30,6 +32,26 @@ class CaseError(CtkError):
 
 class TargetError(CtkError):
     """A target is unknown or cannot be imported."""
+
+
+class ProgramError(CtkError):
+    """A user's program file cannot be loaded, or fails before any compiler sees it."""
+
+
+class CaptureError(CtkError):
+    """Dynamo could not capture a program as graphs."""
+
+
+class MiscompileError(CtkError):
+    """A compiled graph gives other values than eager; raised by the debug hooks when checking."""
+
+
+class PrecisionRefused(CtkError):
+    """A program cannot be run with its floats in float64; its own dtype is the reference then."""
+
+
+class DoesNotReproduce(CtkError):
+    """A case does not show the failure that is to be bisected or reduced."""
 
 
 def nearest(name: str, allowed: Iterable[str]) -> str:

@@ -1,8 +1,8 @@
 """What a pipeline tells the outside: the Observer protocol and its event types.
 
-A pipeline knows nothing of the toolkit. It announces each stage, pass, rewrite, kernel and error, asks before it acts,
-and hands over whole graphs. This contract is small and frozen early, because everything hangs on it. The Inductor adapter
-raises the same events.
+A pipeline knows nothing of the toolkit. It announces each stage, pass, rewrite, kernel and error,
+asks before it acts, and hands over whole graphs. This contract is small and frozen early, because
+everything hangs on it. The Inductor adapter raises the same events.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,9 @@ from typing import Literal, Protocol
 from torch.fx import GraphModule
 
 Stage = Literal["captured", "pre_grad", "joint", "forward", "backward", "frozen", "lowered"]
-"""A place where a whole graph exists. An inference graph has no backward: it runs joint, then forward."""
+"""A place where a whole graph exists. An inference graph has no backward: it runs joint, then
+forward.
+"""
 
 Numerics = Literal["exact", "reassociates", "lowers_precision"]
 """What a pass declares about its effect on values; it selects the row of the tolerance table."""
@@ -35,8 +37,9 @@ class PassId:
 class RewriteId:
     """One application inside a pass.
 
-    `number` counts the rewrites of the whole compile from 1 (fuel); `index` counts those of the pass from 1. A vetoed
-    rewrite keeps its number, so the n-th rewrite has the same number in every run.
+    `number` counts the rewrites of the whole compile from 1 (fuel); `index` counts those of the
+    pass from 1. A vetoed rewrite keeps its number, so the n-th rewrite has the same number in every
+    run.
     """
 
     number: int
@@ -64,7 +67,8 @@ class KernelId:
 class RewriteRecord:
     """A rewrite that was made (or vetoed), with the names of the nodes it touched.
 
-    `after` is the whole graph right after this rewrite, kept only for observers with `keep_rewrites`.
+    `after` is the whole graph right after this rewrite, kept only for observers with
+    `keep_rewrites`.
     """
 
     id: RewriteId
@@ -75,7 +79,7 @@ class RewriteRecord:
 
 @dataclass(frozen=True, slots=True)
 class PassRecord:
-    """One pass over one whole graph (sub-graphs included). `before is after` when nothing changed."""
+    """One pass over a whole graph, sub-graphs included. `before is after` when nothing changed."""
 
     id: PassId
     numerics: Numerics
@@ -92,7 +96,9 @@ class PassRecord:
 
 @dataclass(frozen=True, slots=True)
 class StageRecord:
-    """A whole graph on entry to a stage (a copy), with its example inputs (fake tensors or real ones)."""
+    """A whole graph on entry to a stage (a copy), with its example inputs (fake tensors or real
+    ones).
+    """
 
     stage: Stage
     graph: GraphModule
@@ -101,7 +107,9 @@ class StageRecord:
 
 @dataclass(frozen=True, slots=True)
 class KernelRecord:
-    """A graph was handed to a code generator. `reason` says why an earlier one in the table did not take it."""
+    """A graph was handed to a code generator. `reason` says why an earlier one in the table did not
+    take it.
+    """
 
     id: KernelId
     graph: GraphModule
@@ -113,7 +121,8 @@ class KernelRecord:
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """The first call of a compiled graph: values going in (cloned before the call) and out (cloned after it).
+    """The first call of a compiled graph: values going in (cloned before the call) and out (cloned
+    after it).
 
     `inputs_after` holds the inputs once the call has returned, so that mutation is seen.
     """
@@ -127,7 +136,9 @@ class CallRecord:
 
 @dataclass(frozen=True, slots=True)
 class ErrorRecord:
-    """An exception and where it was raised. The exception keeps its type; `graph` is the graph around it."""
+    """An exception and where it was raised. The exception keeps its type; `graph` is the graph
+    around it.
+    """
 
     error: BaseException
     stage: Stage

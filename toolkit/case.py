@@ -20,7 +20,7 @@ class Autocast:
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """The ambient state under which a graph was captured; `execute` puts it back around every run."""
+    """The ambient state under which a graph was captured; `execute` restores it for every run."""
 
     grad: bool = True
     inference: bool = False
@@ -36,17 +36,23 @@ class Case:
     """One failure.
 
     Attributes:
-        graph: Captured FX graph. Its placeholders are the inputs in order; never changed in place (copy it).
-        inputs: One value per placeholder: tensors (leaves, `requires_grad` and strides as in the program;
-            `nn.Parameter` where the program has one), ints, floats, bools or None. A placeholder that is a symbolic size
-            gets its hint as an int.
+        graph: Captured FX graph. Its placeholders are the inputs in order; never changed in place
+            (copy it).
+        inputs: One value per placeholder: tensors (leaves, `requires_grad` and strides as in the
+            program;
+            `nn.Parameter` where the program has one), ints, floats, bools or None. A placeholder
+            that is a symbolic size gets its hint as an int.
         target: Target spec.
         config: Target options that differ from the default; JSON values only.
         signature: The failure that the case must show; None if it was never judged.
         name: Short label (`graph0`), used in folder names.
-        sources: Files that hold the user's own passes or backend named in `config` or `target`. Copied into the folder.
-        dynamic: For each placeholder that is a tensor with symbolic sizes, its name and per-dimension the symbol name
+        sources: Files that hold the user's own passes or backend named in `config` or `target`.
+            Copied into the folder.
+        dynamic: For each placeholder that is a tensor with symbolic sizes, its name and
+            per-dimension the symbol name
             or None (`{"l_x_": ("s77", None)}`).
+        synthetic: Names of the placeholders whose values are not the program's own (rebuilt from a recipe, or
+            replaced by a reduction).
     """
 
     graph: GraphModule
@@ -57,4 +63,7 @@ class Case:
     signature: Signature | None = None
     name: str = "graph0"
     sources: tuple[Path, ...] = ()
-    dynamic: Mapping[str, tuple[str | None, ...]] = field(default_factory=dict[str, tuple[str | None, ...]])
+    dynamic: Mapping[str, tuple[str | None, ...]] = field(
+        default_factory=dict[str, tuple[str | None, ...]]
+    )
+    synthetic: tuple[str, ...] = ()

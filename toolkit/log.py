@@ -22,7 +22,8 @@ Event = StageRecord | PassRecord | KernelRecord | CallRecord | ErrorRecord
 
 @dataclass(frozen=True, slots=True)
 class Veto:
-    """What must not happen in a compile: passes by `str(PassId)`, rewrites by number, kernels by `str(KernelId)`.
+    """What must not happen in a compile: passes by `str(PassId)`, rewrites by number, kernels by
+    `str(KernelId)`.
 
     `fuel` is how many rewrites may happen; None means all.
     """
@@ -62,7 +63,8 @@ class Recorder:
         veto: What must not happen.
         keep_rewrites: Keep a copy of the graph after each rewrite.
         keep_calls: Keep the values of each compiled graph's first call.
-        on_event: Called with each event as it arrives (dump writes folders from it, so that a crash loses nothing).
+        on_event: Called with each event as it arrives (dump writes folders from it, so that a crash
+            loses nothing).
     """
 
     def __init__(

@@ -4,8 +4,6 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
 
-from compiler.observe import Stage
-
 
 class Verdict(Enum):
     """What an oracle says of a case, compared with the failure it is looking for."""
@@ -22,7 +20,8 @@ FailureKind = Literal[
     "compile-error", "runtime-error", "signal", "timeout",
     "accuracy", "nan", "dtype", "shape", "stride", "structure",
 ]  # fmt: skip
-"""`nan` is a NaN or Inf pattern that differs; `structure` is another number or nesting of results."""
+"""`nan` is a NaN or Inf pattern that differs; `structure` is another number or nesting of results.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +31,11 @@ class Signature:
     Attributes:
         kind: What was observed.
         exception: Type name of the exception, for errors.
-        where: Raising stage/pass (`joint/fold`), or `module:function` of the innermost frame outside ctk, for errors.
+        where: Raising stage/pass (`joint/fold`), or `module:function` of the innermost frame
+            outside ctk, for errors.
         signal: Number of the signal that killed the child, for kind `signal`.
-        output: Name of the first result that differs (`out0`, `in1`, `grad_in2`): information only, because a
+        output: Name of the first result that differs (`out0`, `in1`, `grad_in2`): information only,
+            because a
             reduction renumbers results.
         message: First line of the exception, or the measured errors: information only.
     """
@@ -53,7 +54,10 @@ class Signature:
 
     def __str__(self) -> str:
         parts = [self.kind, self.exception, self.where and f"in {self.where}"]
-        parts += [f"signal {self.signal}" if self.signal else None, self.output and f"at {self.output}"]
+        parts += [
+            f"signal {self.signal}" if self.signal else None,
+            self.output and f"at {self.output}",
+        ]
         head = " ".join(part for part in parts if part)
         return f"{head}: {self.message}" if self.message else head
 

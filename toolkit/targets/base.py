@@ -4,14 +4,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from compiler.observe import Observer
 from torch.fx import GraphModule
 
+from compiler.observe import Observer
+
 Compiled = Callable[..., object]
-"""What a compile returns: called with the graph's inputs as positional arguments, returns the graph's output."""
+"""What a compile returns: called with the graph's inputs as positional arguments, returns the
+graph's output.
+"""
 
 
 class CompileFn(Protocol):
+    """How a target compiles."""
+
     def __call__(
         self,
         gm: GraphModule,
@@ -30,7 +35,8 @@ class Target:
         name: The spec that users write and manifests store: `inductor`, `my_backends:fancy`.
         compile: Compiles one captured graph. May change `gm` in place: callers hand it a copy.
         check_config: Raises `ConfigError` for a key or value that the target does not know.
-        needs: Modules that a repro must import besides torch (empty for targets that ship with torch).
+        needs: Modules that a repro must import besides torch (empty for targets that ship with
+            torch).
     """
 
     name: str

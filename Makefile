@@ -1,0 +1,76 @@
+# Everything runs in .venv, which `make` creates itself. It needs Python >= 3.11, make and a C++ compiler.
+# Another interpreter: `make test PYTHON=python3.12`. Where pip looks for packages is up to pip's own configuration.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet --constraint constraints.txt
+TORCH := $(shell sed -n 's/^torch==/torch==/p' constraints.txt)
+DEMO_OUT := build/demo
+INDUCTOR_OUT := build/demo-inductor
+BUG := cpp.inject_relu_bug_TESTING_ONLY
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo demo-inductor test test-slow test-gpu lint format bench clean distclean
+
+help: ## Show this list
+	@echo "usage: make TARGET [PYTHON=python3.12]"
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{printf "%-16s %s\n", $$1, $$2}'
+
+setup: $(STAMP) ## Create .venv and install ctk and its tools into it (done by the other targets)
+
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit("make: ctk needs Python 3.11 or newer, this is %d.%d; try make PYTHON=python3.12" % sys.version_info[:2] if sys.version_info < (3, 11) else 0)'
+	@test -x $(BIN)/python || { echo "make: creating $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "make: installing $(TORCH), then ctk and its tools (a few minutes the first time)"
+	@$(PIP) "$(TORCH)"
+	@$(PIP) --editable ".[dev]"
+	@touch $@
+
+demo: $(STAMP) ## Compile a transformer with ctk, then find the planted bug of examples/broken_pass.py
+	@rm -rf $(DEMO_OUT)
+	@echo "== 1/2  compile and train a 4-layer transformer encoder with the ctk backend"
+	$(BIN)/python examples/train_step.py
+	@echo "== 2/2  diagnose a model with a broken user pass"
+	$(BIN)/ctk diagnose examples/broken_pass.py --out $(DEMO_OUT); test $$? -eq 1
+	@echo "== summary"
+	@$(BIN)/ctk show $(DEMO_OUT)
+
+demo-inductor: $(STAMP) ## The same for Inductor's own test bug, in its three modes
+	@rm -rf $(INDUCTOR_OUT)
+	@for mode in compile_error runtime_error accuracy; do \
+	  echo "== diagnose --target inductor --config $(BUG)=$$mode"; \
+	  $(BIN)/ctk diagnose examples/inductor_bug.py --target inductor --config $(BUG)=$$mode \
+	    --out $(INDUCTOR_OUT)/$$mode; test $$? -eq 1 || exit 1; \
+	done
+	@echo "== summary"
+	@for mode in compile_error runtime_error accuracy; do $(BIN)/ctk show $(INDUCTOR_OUT)/$$mode || exit 1; done
+
+test: $(STAMP) ## Run the tests, without those marked slow or gpu
+	$(BIN)/python -m pytest -m "not slow and not gpu"
+
+test-slow: $(STAMP) ## Run the tests marked slow
+	$(BIN)/python -m pytest -m "slow and not gpu"
+
+test-gpu: $(STAMP) ## Run the tests marked gpu (needs a CUDA device)
+	$(BIN)/python -m pytest -m gpu
+
+lint: $(STAMP) ## Run ruff (rules and format) and pyright (strict)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+format: $(STAMP) ## Let ruff mend what it can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP) ## Run every benchmark; each prints paired numbers of one run
+	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+clean: ## Remove what builds, tests and demos leave behind
+	rm -rf build dist .pytest_cache .ruff_cache .hypothesis ctk_dumps diagnosis_* *.egg-info
+	find compiler toolkit repro_templates tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +
+
+distclean: clean ## clean, and remove .venv
+	rm -rf $(VENV)

@@ -1,0 +1,59 @@
+"""The Dynamo backend `ctk`: `torch.compile(model, backend="ctk", options={...})`."""
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, cast
+
+from compiler.environment import read_environment
+from compiler.errors import CtkError
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
+
+HOOKS_GROUP = "ctk.hooks"
+
+Backend = Callable[..., Callable[..., object]]
+
+
+def ctk(
+    gm: "GraphModule",
+    example_inputs: Sequence[object],
+    *,
+    options: Mapping[str, object] | None = None,
+    mode: str | None = None,
+) -> Callable[..., object]:
+    """Compile a graph that Dynamo captured.
+
+    When `CTK_DUMP` or `CTK_CHECK` is set, the compile is watched: whoever registered the entry
+    point `environment` of group `ctk.hooks` (the toolkit does) takes over.
+
+    Args:
+        gm: Captured graph.
+        example_inputs: One value per placeholder.
+        options: Options of `Config` for this compile.
+        mode: Modes of torch.compile; only `default` exists here.
+
+    Raises:
+        ConfigError: An option, a variable or the mode is not allowed.
+        UnsupportedPlatform: On Windows.
+    """
+    from compiler.pipeline import compile_fx, require_supported_platform
+
+    require_supported_platform()
+    if mode not in (None, "default"):
+        from compiler.errors import ConfigError
+
+        raise ConfigError(f"mode={mode!r} is not allowed with backend 'ctk'; allowed: 'default'")
+    if read_environment().wants_hooks:
+        return _hooks()("ctk")(gm, example_inputs, options=options)
+    return compile_fx(gm, example_inputs, options)
+
+
+def _hooks() -> Callable[[str], Backend]:
+    points = entry_points(group=HOOKS_GROUP, name="environment")
+    if not points:
+        raise CtkError(
+            "CTK_DUMP or CTK_CHECK is set, but no hooks are installed to honour it; "
+            "install the distribution (pip install ctk), or unset the variable"
+        )
+    return cast("Callable[[str], Backend]", next(iter(points)).load())

@@ -1,0 +1,48 @@
+"""The `eager` code generator: the graph's own operators, one after the other. It is the ground truth.
+
+It takes every graph and optimises nothing. Gradient mode, autocast and random state are those of the caller.
+"""
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from torch.fx import Graph, GraphModule, Node
+
+from compiler.codegen.base import BoxedCallable, Codegen, CodegenOptions, as_boxed
+
+
+def eager_compile(
+    gm: GraphModule, example_inputs: Sequence[object] = (), options: CodegenOptions | None = None
+) -> BoxedCallable:
+    """Return a boxed callable that runs `gm` by FX's generated code.
+
+    FX drops each value after its last use; the inputs are read from the list and the list is emptied first, so they
+    die as early. The attributes of `gm` (constants, nested graphs) are shared, not copied.
+    """
+    boxed = GraphModule(gm, _boxed_graph(gm.graph))
+
+    def run(args: list[Any]) -> Sequence[object]:
+        return boxed.forward(args)
+
+    return as_boxed(run, lambda: boxed.code)
+
+
+def _boxed_graph(graph: Graph) -> Graph:
+    """Return a copy of a graph with one placeholder, the list of inputs, which it empties."""
+    copy = Graph()
+    inputs = copy.placeholder("inputs")
+    count = len(graph.find_nodes(op="placeholder"))
+    values: dict[Node, Node] = {}
+    for index, node in enumerate(graph.find_nodes(op="placeholder")):
+        read = (operator.getitem, (inputs, index))
+        values[node] = copy.create_node("call_function", *read, name=node.name)
+    if count:
+        copy.call_method("clear", (inputs,))
+    for node in graph.nodes:
+        if node.op != "placeholder":
+            values[node] = copy.node_copy(node, lambda old: values[old])
+    return copy
+
+
+CODEGEN = Codegen("eager", eager_compile)

@@ -1,0 +1,52 @@
+"""Write arithmetic on symbolic sizes with the functions that TorchScript has. Values stay (numerics: exact).
+
+Rules:
+    torch.sym_max(a, b)             -> max(a, b)     and so on by the table `SYMBOLIC`
+    aten._local_scalar_dense(x)     -> int(x)        float(x) or bool(x), by the type of the traced value
+    aten.item(x)                    -> the same
+"""
+
+import torch
+from torch.fx import Graph, Node
+
+from compiler import torch_compat
+from compiler.codegen.torchscript_rewrites.refuse import SCALAR_READS, SYMBOLIC, refusal
+
+_PYTHON_TYPES = (
+    (bool, (bool, torch.SymBool)),
+    (int, (int, torch.SymInt)),
+    (float, (float, torch.SymFloat)),
+)
+
+
+def adapt_symbols(graph: Graph) -> None:
+    """Rewrite by the module's rules.
+
+    Raises:
+        CodegenUnsupported: A number is read from a tensor and the graph does not say of which type it is.
+    """
+    for node in graph.nodes:
+        if node.op != "call_function":
+            continue
+        if node.target in SYMBOLIC:
+            node.target = SYMBOLIC[node.target]
+        elif _reads_scalar(node):
+            node.target = _converter(node)
+
+
+def python_type(value: object) -> type | None:
+    """Return `bool`, `int` or `float` for a number or a symbolic one, else None."""
+    return next((found for found, kinds in _PYTHON_TYPES if isinstance(value, kinds)), None)
+
+
+def _reads_scalar(node: Node) -> bool:
+    if torch_compat.op_kind(node.target) != "overload":
+        return False
+    return torch_compat.op_qualified_name(node.target) in SCALAR_READS
+
+
+def _converter(node: Node) -> type:
+    found = python_type(node.meta.get("val"))
+    if found is None:
+        raise refusal(node, "its result is a number of unknown type (no traced value on the node)")
+    return found

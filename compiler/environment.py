@@ -1,0 +1,161 @@
+"""The `CTK_*` environment variables: the one place that reads them.
+
+It lives in the compiler because the `ctk` backend honours `CTK_FUEL`, `CTK_DISABLE` and
+`CTK_ON_FAILURE` without the toolkit. It parses and validates; what a variable does is decided where
+it is used (config.py, toolkit/hooks.py).
+
+| variable | values | meaning |
+|---|---|---|
+| `CTK_DUMP` | a folder | save each captured graph and what every stage and pass made of it |
+| `CTK_CHECK` | `off`, `output`, `pass` | compare the first call with eager |
+| `CTK_ON_FAILURE` | `raise`, `fallback`, `warn` | what a failure does to the running program |
+| `CTK_INPUTS` | `recipe`, `full`, `none` | what is saved of inputs and weights |
+| `CTK_FUEL` | a count from 0 | how many rewrites each compile may do |
+| `CTK_DISABLE` | `pass,stage/pass` | passes that do not run |
+| `CTK_QUOTA` | `500M`, `2G` | size of the dump folder; the oldest dumps make room |
+"""
+
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeVar, cast, get_args
+
+from compiler.config import OnFailure
+from compiler.errors import ConfigError, nearest
+
+Check = Literal["off", "output", "pass"]
+InputsMode = Literal["recipe", "full", "none"]
+
+T = TypeVar("T")
+
+VARIABLES = (
+    "CTK_DUMP",
+    "CTK_CHECK",
+    "CTK_ON_FAILURE",
+    "CTK_INPUTS",
+    "CTK_FUEL",
+    "CTK_DISABLE",
+    "CTK_QUOTA",
+)
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The variables, parsed; None or an empty tuple stands for one that is not set."""
+
+    dump: Path | None = None
+    check: Check | None = None
+    on_failure: OnFailure | None = None
+    inputs: InputsMode | None = None
+    fuel: int | None = None
+    disable: tuple[str, ...] = ()
+    quota_nbytes: int | None = None
+
+    @property
+    def wants_hooks(self) -> bool:
+        """Whether the toolkit must watch each compile."""
+        return self.dump is not None or self.check in ("output", "pass")
+
+    def config_changes(self) -> dict[str, object]:
+        """Return what the set variables change in `Config`."""
+        changes: dict[str, object] = {}
+        if self.fuel is not None:
+            changes["fuel"] = self.fuel
+        if self.disable:
+            changes["disable"] = self.disable
+        if self.on_failure is not None:
+            changes["on_failure"] = self.on_failure
+        return changes
+
+
+def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
+    """Parse the `CTK_*` variables; an empty value counts as not set.
+
+    A name that only resembles one of ours (`CTK_DMUP`) is warned about: it would be ignored.
+
+    Args:
+        environ: Where to look; the environment of this process when None.
+
+    Raises:
+        ConfigError: A value is not allowed; the message says what is.
+    """
+    source = os.environ if environ is None else environ
+    for message in misspelt(source):
+        warnings.warn(message, UserWarning, stacklevel=2)
+    return Environment(
+        dump=_read(source, "CTK_DUMP", _folder),
+        check=cast("Check | None", _read(source, "CTK_CHECK", _choice(Check))),
+        on_failure=cast("OnFailure | None", _read(source, "CTK_ON_FAILURE", _choice(OnFailure))),
+        inputs=cast("InputsMode | None", _read(source, "CTK_INPUTS", _choice(InputsMode))),
+        fuel=_read(source, "CTK_FUEL", _count),
+        disable=_read(source, "CTK_DISABLE", _names) or (),
+        quota_nbytes=_read(source, "CTK_QUOTA", parse_size),
+    )
+
+
+def misspelt(names: Iterable[str]) -> list[str]:
+    """Return a sentence for each name that looks like a misspelt variable of ours."""
+    strangers = (n for n in names if n.upper().startswith("CTK") and n not in VARIABLES)
+    hints = ((name, nearest(name.upper(), VARIABLES)) for name in strangers)
+    return [f"the environment variable {name} is ignored{hint}" for name, hint in hints if hint]
+
+
+def parse_size(text: str) -> int:
+    """Return the bytes of `500M`, `1.5G`, `2GiB` or `4096`; units are powers of 1024.
+
+    Raises:
+        ValueError: The text is no size above zero; the message says what is allowed.
+    """
+    match = _SIZE.fullmatch(text.strip())
+    nbytes = int(float(match[1]) * _UNITS[match[2].upper()]) if match else 0
+    if nbytes <= 0:
+        raise ValueError("allowed: a size above zero such as 500M or 2G (units K, M, G, T)")
+    return nbytes
+
+
+def _read(source: Mapping[str, str], name: str, parse: Callable[[str], T]) -> T | None:
+    text = source.get(name, "").strip()
+    if not text:
+        return None
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise ConfigError(f"{name}={text!r} is not allowed; {error}") from error
+
+
+def _choice(literal: object) -> Callable[[str], str]:
+    allowed = get_args(literal)
+
+    def parse(text: str) -> str:
+        if text.lower() not in allowed:
+            hint = nearest(text.lower(), allowed)
+            raise ValueError(f"allowed: {', '.join(allowed)}{hint}")
+        return text.lower()
+
+    return parse
+
+
+def _folder(text: str) -> Path:
+    folder = Path(text).expanduser()
+    if folder.exists() and not folder.is_dir():
+        raise ValueError("it is a file; allowed: a folder (it is created when missing)")
+    return folder
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError("allowed: a count of rewrites from 0")
+    return int(text)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise ValueError("allowed: pass names with commas between, such as fold,joint/cse")
+    return names

@@ -1,0 +1,26 @@
+"""Print the part of a graph around a node, for error messages."""
+
+from torch.fx import Graph, Node
+
+AROUND = 10
+
+
+def excerpt(graph: Graph, name: str | None, *, around: int = AROUND) -> str:
+    """Return the node called `name` (marked `>`) with up to `around` nodes on each side; the head
+    without a name.
+    """
+    nodes = list(graph.nodes)
+    at = next((i for i, node in enumerate(nodes) if node.name == name), None)
+    first = 0 if at is None else max(0, at - around)
+    last = 2 * around if at is None else at + around + 1
+    lines = [
+        f"{'>' if i == at else ' '} {_line(nodes[i])}" for i in range(first, min(last, len(nodes)))
+    ]
+    head = ["  …"] if first else []
+    tail = ["  …"] if last < len(nodes) else []
+    return "\n".join([*head, *lines, *tail])
+
+
+def _line(node: Node) -> str:
+    text = node.format_node()
+    return text if isinstance(text, str) else f"{node.op} {node.name}"

@@ -1,0 +1,49 @@
+"""The passes of each stage, in the order in which they run. This order is what gets bisected.
+
+To add a pass: one file in the stage's folder with `PASS = Pass(...)`, and one line here.
+"""
+
+from collections.abc import Mapping
+
+from compiler.observe import Stage
+from compiler.passes.base import Pass
+from compiler.passes.joint import (
+    eliminate_common_subexpressions,
+    eliminate_dead_code,
+    fold_constants,
+    remove_noops,
+    simplify_views,
+)
+from compiler.passes.post_grad import fuse_addmm
+from compiler.passes.pre_grad import remove_inference_dropout
+
+PRE_GRAD: tuple[Pass, ...] = (remove_inference_dropout.PASS,)
+
+JOINT: tuple[Pass, ...] = (
+    remove_noops.PASS,
+    fold_constants.PASS,
+    eliminate_common_subexpressions.PASS,
+    simplify_views.PASS,
+    eliminate_dead_code.PASS,
+)
+
+POST_GRAD: tuple[Pass, ...] = (
+    remove_noops.PASS,
+    fuse_addmm.PASS,
+    eliminate_common_subexpressions.PASS,
+    eliminate_dead_code.PASS,
+)
+
+FREEZING: tuple[Pass, ...] = (
+    fold_constants.PASS,
+    eliminate_common_subexpressions.PASS,
+    eliminate_dead_code.PASS,
+)
+
+PASSES: Mapping[Stage, tuple[Pass, ...]] = {
+    "pre_grad": PRE_GRAD,
+    "joint": JOINT,
+    "forward": POST_GRAD,
+    "backward": POST_GRAD,
+    "frozen": FREEZING,
+}

@@ -1,0 +1,1 @@
+"""Passes on an inference graph whose parameters have become constants."""

@@ -1,0 +1,48 @@
+"""Compute equal expressions once.
+
+Rule: `b = op(args)`, with an earlier `a = op(args)`: uses of `b` become uses of `a`. Preconditions:
+pure, not random, no write between the two, and not both leave the graph (callers may tell two
+outputs apart by writing to one). Exact.
+"""
+
+from collections.abc import Hashable
+
+from torch.fx import Node
+
+from compiler.passes.base import Door, Pass
+from compiler.passes.facts import escapes, is_mutating, is_pure
+
+
+def _run(door: Door) -> None:
+    seen: dict[Hashable, Node] = {}
+    for node in door.nodes():
+        if is_mutating(node):
+            seen.clear()
+        if node.op not in ("call_function", "get_attr") or not is_pure(node):
+            continue
+        earlier = seen.setdefault(_key(node), node)
+        if earlier is node or (escapes(earlier) and escapes(node)):
+            continue
+        door.replace(node, earlier, rule=f"second {node.target} -> first")
+
+
+def _key(node: Node) -> Hashable:
+    """Equal keys mean equal values. Numbers carry their type: 1, 1.0 and True are different
+    arguments.
+    """
+    return (node.op, str(node.target), _freeze(node.args), _freeze(node.kwargs))
+
+
+def _freeze(value: object) -> Hashable:
+    if isinstance(value, (list, tuple)):
+        return (type(value).__name__, *map(_freeze, value))
+    if isinstance(value, dict):
+        return tuple((key, _freeze(item)) for key, item in sorted(value.items()))
+    if isinstance(value, slice):
+        return ("slice", _freeze(value.start), _freeze(value.stop), _freeze(value.step))
+    if isinstance(value, Node):
+        return value
+    return (type(value).__name__, repr(value))
+
+
+PASS = Pass("eliminate_common_subexpressions", _run)

@@ -1,0 +1,100 @@
+"""Compute at compile time what depends on constants only.
+
+Rule: `op(constants...) -> constant`, a constant being a tensor attribute of the graph, or the
+result of a factory with fixed arguments (`full`, `arange`, `scalar_tensor`...). Preconditions:
+pure, not random, one tensor result of at most MAX_NBYTES or no larger than its operands. Factories
+alone stay: they are cheaper than a stored tensor. Exact: the same operator runs on the same device.
+"""
+
+import torch
+from torch.fx import Graph, Node
+
+from compiler import torch_compat
+from compiler.passes.base import Door, Pass
+from compiler.passes.facts import escapes, is_pure, tensor_of
+
+MAX_NBYTES = 1 << 20
+
+
+def _run(door: Door) -> None:
+    constants = _Constants(door)
+    for node in door.nodes():
+        if constants.is_foldable(node):
+            _fold(door, node, constants)
+
+
+def _fold(door: Door, node: Node, constants: "_Constants") -> None:
+    def edit(graph: Graph) -> None:
+        name = _free_name(door.module)
+        door.module.register_buffer(name, constants.value(node), persistent=False)
+        with graph.inserting_before(node):
+            constant = graph.get_attr(name)
+        constant.meta.update({k: v for k, v in node.meta.items() if k in ("val", "tensor_meta")})
+        node.replace_all_uses_with(constant)
+        graph.erase_node(node)
+
+    door.rewrite(f"{node.target}(constants) -> constant", [node], edit)
+
+
+class _Constants:
+    """Which nodes of a graph are constant, and their values (computed on demand, each once)."""
+
+    def __init__(self, door: Door) -> None:
+        self._module = door.module
+        self._values: dict[Node, torch.Tensor] = {}
+        self._known: dict[Node, bool] = {}
+        for node in door.graph.nodes:
+            self._known[node] = self._is_constant(node)
+
+    def _is_constant(self, node: Node) -> bool:
+        if node.op == "get_attr":
+            return isinstance(self._attribute(node), torch.Tensor)
+        if (
+            node.op != "call_function"
+            or torch_compat.op_facts(node.target) is None
+            or not is_pure(node)
+        ):
+            return False
+        tensor = tensor_of(node)
+        if tensor is None or any(not isinstance(size, int) for size in tensor.shape):
+            return False
+        return all(self._known.get(operand, False) for operand in node.all_input_nodes)
+
+    def is_foldable(self, node: Node) -> bool:
+        """A constant with operands, of bearable size, that does not leave the graph: callers may
+        write to outputs.
+        """
+        tensor = tensor_of(node)
+        if not self._known.get(node, False) or tensor is None or not node.all_input_nodes:
+            return False
+        before = sum(t.nbytes for n in node.all_input_nodes if (t := tensor_of(n)) is not None)
+        return tensor.nbytes <= max(MAX_NBYTES, before) and not escapes(node)
+
+    def value(self, node: Node) -> torch.Tensor:
+        if node not in self._values:
+            with torch_compat.real_compute():
+                self._values[node] = self._compute(node)
+        return self._values[node]
+
+    def _compute(self, node: Node) -> torch.Tensor:
+        if node.op == "get_attr":
+            return self._attribute(node)  # type: ignore[return-value]  # _is_constant has checked
+        args = torch.fx.node.map_arg(node.args, self.value)
+        kwargs = torch.fx.node.map_arg(node.kwargs, self.value)
+        return node.target(*args, **kwargs).detach().clone()  # type: ignore[operator]  # an overload
+
+    def _attribute(self, node: Node) -> object:
+        value: object = self._module
+        for part in str(node.target).split("."):
+            value = getattr(value, part, None)
+        return value
+
+
+def _free_name(module: torch.nn.Module) -> str:
+    index = 0
+    while hasattr(module, f"_folded_{index}"):
+        index += 1
+    return f"_folded_{index}"
+
+
+PASS = Pass("fold_constants", _run)

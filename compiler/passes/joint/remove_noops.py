@@ -1,0 +1,84 @@
+"""Remove operations that return their operand unchanged.
+
+Rules, where the operand has the result's type and strides:
+    1. views: `view|reshape|expand|permute|slice|squeeze|alias|detach(x) -> x`;
+    2. copies: `clone|_to_copy|mul 1|div 1|sub 0|pow 1(x) -> x`.
+Preconditions: a copy goes only where nobody can tell it from its operand: it does not leave the
+graph, and nothing writes to the operand. `x + 0` stays: it turns -0.0 into 0.0. Exact.
+"""
+
+import torch
+from torch.fx import Node
+
+from compiler.passes.base import Door, Pass
+from compiler.passes.facts import base_of, escapes, mutated_bases, same_sizes, same_type, tensor_of
+
+aten = torch.ops.aten
+_VIEWS = frozenset(
+    {
+        aten.view.default,
+        aten._unsafe_view.default,
+        aten.reshape.default,
+        aten.expand.default,
+        aten.permute.default,
+        aten.slice.Tensor,
+        aten.squeeze.dims,
+        aten.squeeze.dim,
+        aten.squeeze.default,
+        aten.alias.default,
+        aten.detach.default,
+    }
+)
+_COPIES = frozenset({aten.clone.default, aten._to_copy.default})
+_NEUTRAL = {
+    aten.mul.Tensor: 1,
+    aten.mul.Scalar: 1,
+    aten.div.Tensor: 1,
+    aten.div.Scalar: 1,
+    aten.sub.Tensor: 0,
+    aten.sub.Scalar: 0,
+    aten.pow.Tensor_Scalar: 1,
+}
+
+
+def _run(door: Door) -> None:
+    mutated = mutated_bases(door.graph)
+    for node in door.nodes():
+        source = node.args[0] if node.op == "call_function" and node.args else None
+        if not isinstance(source, Node) or not _is_noop(node) or not _same_layout(node, source):
+            continue
+        if node.target not in _VIEWS and (escapes(node) or base_of(source) in mutated):
+            continue
+        door.replace(node, source, rule=f"{node.target}(x) -> x")
+
+
+def _is_noop(node: Node) -> bool:
+    """Equal types and strides decide for views and copies, except where a permutation could hide in
+    equal sizes.
+    """
+    if node.target is aten.permute.default:
+        order = node.args[1]
+        return isinstance(order, (list, tuple)) and list(order) == list(range(len(order)))
+    if node.target is aten.slice.Tensor:
+        return _is_whole(node)
+    if node.target in _VIEWS or node.target in _COPIES:
+        return True
+    if node.target not in _NEUTRAL or node.kwargs or len(node.args) != 2:
+        return False
+    operand = node.args[1]
+    return type(operand) in (int, float) and operand == _NEUTRAL[node.target]
+
+
+def _is_whole(node: Node) -> bool:
+    """A slice of equal size is the whole, whatever its bounds, unless it steps."""
+    return len(node.args) < 5 or node.args[4] == 1
+
+
+def _same_layout(node: Node, source: Node) -> bool:
+    mine, others = tensor_of(node), tensor_of(source)
+    if mine is None or others is None or not same_type(mine, others):
+        return False
+    return same_sizes(mine.stride(), others.stride())
+
+
+PASS = Pass("remove_noops", _run)

@@ -1,0 +1,1 @@
+"""Passes on the forward graph and on the backward graph, after partitioning."""

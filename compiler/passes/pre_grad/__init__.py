@@ -1,0 +1,1 @@
+"""Passes on the captured graph: torch-level calls, not functional, before autograd."""

@@ -1,0 +1,31 @@
+"""Remove dropout that does nothing.
+
+Rules: `dropout(x, p, training=False) -> x`, `dropout(x, 0.0) -> x`. Preconditions: not in place.
+Exact: eager returns its input then.
+"""
+
+import torch
+from torch.fx import Node
+
+from compiler.passes.base import Door, Pass
+
+_DROPOUTS = (torch.nn.functional.dropout, torch.dropout)
+
+
+def _run(door: Door) -> None:
+    for node in door.nodes():
+        if node.op == "call_function" and node.target in _DROPOUTS and _is_idle(node):
+            source = node.args[0] if node.args else None
+            if isinstance(source, Node):
+                door.replace(node, source, rule="dropout(x) -> x")
+
+
+def _is_idle(node: Node) -> bool:
+    names = ("input", "p", "training", "inplace")
+    given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+    probability = given.get("p", 0.5)
+    idle = given.get("training", True) is False or probability == 0.0
+    return idle and given.get("inplace", False) is False
+
+
+PASS = Pass("remove_inference_dropout", _run)

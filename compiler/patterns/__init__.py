@@ -1,0 +1,1 @@
+"""Patterns: a matcher over ATen graphs, and one file of rules per family."""

@@ -1,0 +1,56 @@
+"""Rules on chains of views and involutions. All exact.
+
+t(t(x)) -> x                              transpose(transpose(x, a, b), a, b) -> x
+view(view(x, s), r) -> view(x, r)         neg(neg(x)) -> x
+"""
+
+import torch
+from torch.fx import Graph, Node
+
+from compiler.passes.facts import base_of, escapes, mutated_bases, tensor_of
+from compiler.patterns.matcher import Match, Op, Rule, Var
+
+aten = torch.ops.aten
+X = Var("x")
+
+
+def _x(_: Graph, match: Match) -> Node:
+    return match.node("x")
+
+
+def _is_tensor(match: Match) -> bool:
+    return isinstance(match.bound["x"], Node)
+
+
+def _may_share(match: Match) -> bool:
+    """`neg` makes a new tensor, `x` is an old one: only where nobody can tell them apart."""
+    if not _is_tensor(match) or escapes(match.root):
+        return False
+    mine, others = tensor_of(match.root), tensor_of(match.node("x"))
+    same_layout = mine is not None and others is not None and mine.stride() == others.stride()
+    return same_layout and base_of(match.node("x")) not in mutated_bases(match.root.graph)
+
+
+def _view(graph: Graph, match: Match) -> Node:
+    return graph.call_function(aten.view.default, (match.node("x"), match.bound["r"]))
+
+
+RULES = (
+    Rule("t(t(x)) -> x", Op(aten.t.default, (Op(aten.t.default, (X,)),)), _x, _is_tensor),
+    Rule(
+        "transpose(transpose(x, a, b), a, b) -> x",
+        Op(
+            aten.transpose.int,
+            (Op(aten.transpose.int, (X, Var("a"), Var("b"))), Var("a"), Var("b")),
+        ),
+        _x,
+        _is_tensor,
+    ),
+    Rule(
+        "view(view(x, s), r) -> view(x, r)",
+        Op(aten.view.default, (Op(aten.view.default, (X, Var("s"))), Var("r"))),
+        _view,
+        _is_tensor,
+    ),
+    Rule("neg(neg(x)) -> x", Op(aten.neg.default, (Op(aten.neg.default, (X,)),)), _x, _may_share),
+)

@@ -1,0 +1,71 @@
+"""What every test stands on: few threads, fixed seeds, no `CTK_*` variables, and golden files."""
+
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("OMP_NUM_THREADS", "2")  # before torch is imported: it reads this once
+
+SEED = 20240229
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="write golden files anew instead of comparing"
+    )
+
+
+def pytest_report_header() -> str:
+    return f"seed: {SEED}, threads: {os.environ['OMP_NUM_THREADS']}"
+
+
+@pytest.fixture(autouse=True)
+def fixed_seeds() -> None:
+    """Give each test the same random numbers, whatever ran before it."""
+    import torch
+
+    random.seed(SEED)
+    torch.manual_seed(SEED)
+
+
+@pytest.fixture(autouse=True)
+def no_ctk_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide the developer's own CTK_* variables from the tests."""
+    for name in [name for name in os.environ if name.startswith("CTK_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def fresh_dynamo() -> Iterator[None]:
+    """Forget what a test compiled, so that no test depends on the order."""
+    yield
+    import torch
+
+    torch.compiler.reset()
+
+
+@pytest.fixture
+def update_golden(request: pytest.FixtureRequest) -> bool:
+    """Whether golden files are written anew."""
+    return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture
+def golden(update_golden: bool) -> Callable[[str, str], None]:
+    """Return `compare(name, text)`: text against `tests/golden/<name>`, or the file renewed."""
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if update_golden:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert path.exists(), f"no golden file {name}; write it with --update-golden"
+        assert text == path.read_text(encoding="utf-8"), (
+            f"{name} differs; --update-golden rewrites it"
+        )
+
+    return compare

@@ -1,0 +1,83 @@
+"""The pins, the supported versions and the entry points agree wherever they are written."""
+
+import re
+import tomllib
+from importlib import metadata
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.repo.project import ROOT
+from toolkit.doctor import PACKAGES, SUPPORTED_TORCH, is_supported_torch
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    found = (line.split("==") for line in lines if line and not line.startswith("#"))
+    return {canonicalize_name(name): version for name, version in found}
+
+
+def closure(requirements: list[str]) -> set[str]:
+    """Return the distributions that some requirements lead to, all dependencies included."""
+    seen: set[tuple[str, str]] = set()
+    waiting = [(Requirement(text), "") for text in requirements]
+    while waiting:
+        requirement, extra = waiting.pop()
+        if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+            continue
+        name = canonicalize_name(requirement.name)
+        for wanted in ("", *requirement.extras):
+            if (name, wanted) not in seen:
+                seen.add((name, wanted))
+                needs = metadata.requires(name) or []
+                waiting += [(Requirement(text), wanted) for text in needs]
+    return {name for name, _ in seen}
+
+
+def test_every_dependency_is_pinned() -> None:
+    declared = PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"]
+    assert not closure(declared) - set(pins()), "pin them in constraints.txt"
+
+
+def test_pins_satisfy_what_is_declared() -> None:
+    declared = PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"]
+    pinned = pins()
+    for requirement in map(Requirement, declared):
+        assert requirement.specifier.contains(pinned[canonicalize_name(requirement.name)])
+
+
+def test_pins_have_no_local_version() -> None:
+    assert not [version for version in pins().values() if "+" in version]
+
+
+def test_doctor_knows_the_supported_torch() -> None:
+    (torch,) = (text for text in PROJECT["dependencies"] if text.startswith("torch"))
+    first, last = (".".join(map(str, bound)) for bound in SUPPORTED_TORCH)
+    assert Requirement(torch).specifier == Requirement(f"torch>={first},<{last}").specifier
+    assert is_supported_torch(pins()["torch"])
+    assert not is_supported_torch("2.10.1")
+    assert not is_supported_torch(f"{last}.0+cpu")
+
+
+def test_doctor_looks_at_the_declared_packages() -> None:
+    names = {Requirement(text).name for text in PROJECT["dependencies"]} - {"torch"}
+    assert names | {"ctk"} == set(PACKAGES)
+
+
+def test_entry_points_load() -> None:
+    distribution = metadata.distribution("ctk")
+    points = {(point.group, point.name): point for point in distribution.entry_points}
+    expected = {
+        ("console_scripts", "ctk"),
+        ("torch_dynamo_backends", "ctk"),
+        ("ctk.hooks", "environment"),
+    }
+    assert set(points) == expected
+    assert all(callable(point.load()) for point in points.values())
+
+
+def test_changelog_mentions_the_version_or_is_unreleased() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(rf"^## (Unreleased|{re.escape(PROJECT['version'])})", text, re.MULTILINE)

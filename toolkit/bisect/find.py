@@ -1,0 +1,182 @@
+"""find_culprit: from a failing case to the pass, rewrite or kernel that causes it, and its proof.
+
+1. One observed compile. The exception, or the first wrong step, gives a suspect.
+2. A compile without the suspect alone: when it passes, the suspect is confirmed.
+3. When nothing was seen, or nothing confirmed: a binary search over rewrites by fuel, then over
+   kernels.
+4. What needs neither passes nor kernels is the autograd dispatch (decompositions,
+   functionalization).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+from toolkit.bisect.culprit import Culprit, FoundBy, Search
+from toolkit.bisect.kernels import guilty_kernel
+from toolkit.bisect.rewrites import smallest_failing
+from toolkit.bisect.suspects import from_check, from_errors, of_rewrite, whole_pass
+from toolkit.case import Case
+from toolkit.log import CompileLog, Recorder, Veto
+from toolkit.oracle.judge import judge
+from toolkit.oracle.verdict import Judgement, Verdict
+
+MAX_SUSPECTS = 4
+MAX_CULPRITS = 4
+
+Progress = Callable[[str], None]
+
+
+def find_culprit(case: Case, *, on_progress: Progress | None = None) -> Search:
+    """Find what causes a case's failure and prove it.
+
+    Args:
+        case: A case whose failure shows in this process (a crash needs an executor around this
+            call).
+        on_progress: Called with a line per question.
+
+    Returns:
+        The search; without a culprit when the case does not fail.
+    """
+    return _Finder(case, on_progress or (lambda _: None)).find()
+
+
+class _Finder:
+    """Asks questions about one case and counts the compiles."""
+
+    def __init__(self, case: Case, on_progress: Progress) -> None:
+        self._case = case
+        self._say = on_progress
+        self._compiles = 0
+        self._answers: dict[Veto, Judgement] = {}
+
+    def find(self) -> Search:
+        self._say(f"compile with {self._case.target}, observed")
+        judgement, log = self._observe(Veto())
+        if judgement.verdict is not Verdict.REPRODUCES:
+            return Search(judgement, compiles=self._compiles, reason=judgement.detail)
+        self._case = replace(self._case, signature=judgement.signature)
+        for found_by, culprit in self._candidates(log):
+            confirmed, also = self._confirm(culprit)
+            if confirmed is not None:
+                return Search(judgement, confirmed, True, found_by, self._compiles, also)
+        return self._unconfirmed(judgement, log)
+
+    def _candidates(self, log: CompileLog) -> Iterator[tuple[FoundBy, Culprit]]:
+        yield from _labelled("error", from_errors(log))
+        yield from _labelled("check", _first(from_check(self._case, log), MAX_SUSPECTS))
+        by_fuel = self._by_fuel(log)
+        if by_fuel is not None:
+            yield ("fuel", by_fuel)
+        by_kernel = self._by_kernel(log)
+        if by_kernel is not None:
+            yield ("elimination", by_kernel)
+
+    def _confirm(self, culprit: Culprit) -> tuple[Culprit | None, tuple[Culprit, ...]]:
+        """Return the culprit if the case passes without it, and what else had to go; or None.
+
+        1. Without the rewrite. 2. Without the pass. 3. Without it and the next one that then shows,
+           and so on.
+        """
+        if culprit.veto == Veto():
+            return None, ()
+        if self._passes(culprit.veto, f"without {culprit}"):
+            return culprit, ()
+        if culprit.rewrite is not None:
+            whole = whole_pass(culprit)
+            if self._passes(whole.veto, f"without pass {whole.where}"):
+                others = self._others(culprit)
+                return (culprit, others) if others is not None else (whole, ())
+        return None, ()
+
+    def _others(self, culprit: Culprit) -> tuple[Culprit, ...] | None:
+        """Return the further rewrites that must go before the case passes, when a few do."""
+        found: list[Culprit] = [culprit]
+        while len(found) < MAX_CULPRITS:
+            veto = Veto(rewrites=frozenset(c.rewrite for c in found if c.rewrite is not None))
+            judgement, log = self._observe(veto)
+            if judgement.verdict is Verdict.PASSES:
+                return tuple(found[1:])
+            suspects = (c for c in from_check(self._case, log) if c.rewrite is not None)
+            known = {c.rewrite for c in found}
+            following = next((c for c in suspects if c.rewrite not in known), None)
+            if following is None:
+                return None
+            found.append(following)
+        return None
+
+    def _by_fuel(self, log: CompileLog) -> Culprit | None:
+        records = {r.id.number: (r, p) for p in log.passes() for r in p.rewrites}
+        if not records:
+            return None
+        total = max(records)
+        number = smallest_failing(lambda fuel: self._fails(Veto(fuel=fuel)), total)
+        if number is None:
+            return None
+        if number not in records:
+            return None
+        rewrite, record = records[number]
+        return of_rewrite(rewrite, len(record.rewrites), "the case fails from this rewrite on")
+
+    def _by_kernel(self, log: CompileLog) -> Culprit | None:
+        kernels = list(dict.fromkeys(str(k.id) for k in log.kernels()))
+
+        def passes_without(names: Iterable[str]) -> bool:
+            return self._passes(Veto(kernels=frozenset(names)), f"with {', '.join(names)} in eager")
+
+        kernel = guilty_kernel(passes_without, kernels)
+        if kernel is None:
+            return None
+        name = kernel.partition("/")[2]
+        return Culprit("lowered", name, Veto(kernels=frozenset({kernel})))
+
+    def _unconfirmed(self, judgement: Judgement, log: CompileLog) -> Search:
+        """Nothing that can be left out makes the case pass."""
+        everything = Veto(
+            passes=frozenset(str(p.id) for p in log.passes()),
+            kernels=frozenset(str(k.id) for k in log.kernels()),
+        )
+        suspect = next(iter([c for _, c in self._named(log)]), None)
+        if log.stages() and suspect is None and self._fails(everything):
+            dispatch = Culprit("captured", "autograd_dispatch", Veto())
+            reason = "it fails without any pass and with every kernel in eager"
+            return Search(judgement, dispatch, False, "elimination", self._compiles, reason=reason)
+        reason = "no pass, rewrite or kernel makes the case pass when left out alone"
+        if suspect is None and not log.stages():
+            reason = (
+                f"target {self._case.target} announces no passes: only the graph can be reduced"
+            )
+        found_by: FoundBy | None = "check" if suspect else None
+        return Search(judgement, suspect, False, found_by, self._compiles, reason=reason)
+
+    def _named(self, log: CompileLog) -> Iterator[tuple[FoundBy, Culprit]]:
+        yield from _labelled("error", from_errors(log))
+        yield from _labelled("check", _first(from_check(self._case, log), 1))
+
+    def _observe(self, veto: Veto) -> tuple[Judgement, CompileLog]:
+        self._compiles += 1
+        recorder = Recorder(veto, keep_rewrites=True, keep_calls=True)
+        return judge(self._case, expected=self._case.signature, observer=recorder), recorder.log
+
+    def _ask(self, veto: Veto, what: str) -> Judgement:
+        if veto not in self._answers:
+            self._compiles += 1
+            answer = judge(self._case, expected=self._case.signature, observer=Recorder(veto))
+            self._answers[veto] = answer
+            self._say(f"{what}: {answer.verdict.value}")
+        return self._answers[veto]
+
+    def _passes(self, veto: Veto, what: str) -> bool:
+        return self._ask(veto, what).verdict is Verdict.PASSES
+
+    def _fails(self, veto: Veto) -> bool:
+        what = f"with fuel {veto.fuel}" if veto.fuel is not None else "without passes and kernels"
+        return self._ask(veto, what).verdict is Verdict.REPRODUCES
+
+
+def _labelled(found_by: FoundBy, culprits: Iterable[Culprit]) -> Iterator[tuple[FoundBy, Culprit]]:
+    return ((found_by, culprit) for culprit in culprits)
+
+
+def _first(culprits: Iterable[Culprit], count: int) -> Iterator[Culprit]:
+    for _, culprit in zip(range(count), culprits, strict=False):
+        yield culprit

@@ -1,0 +1,98 @@
+"""What a command answers: an exit code, the first line, data for `--json`, and the rest for people.
+
+Does not know any command. Rich is told to print plain, unwrapped text when stdout is not a
+terminal, so that logs can be searched and commands in them pasted.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TextIO
+
+from rich.console import Console, RenderableType
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+
+class ExitCode(IntEnum):
+    """The exit codes of every command and emitted `repro.py`; `git bisect run` understands them."""
+
+    NO_FAILURE = 0
+    FAILURE = 1
+    USAGE = 2
+    CANNOT_TELL = 125
+
+
+STYLES = {
+    ExitCode.NO_FAILURE: "bold green",
+    ExitCode.FAILURE: "bold red",
+    ExitCode.USAGE: "bold red",
+    ExitCode.CANNOT_TELL: "bold yellow",
+}
+
+LOG_WIDTH = 100_000
+"""Columns when stdout is not a terminal: nothing is wrapped or cut."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One command's answer.
+
+    Attributes:
+        exit_code: What the process exits with.
+        headline: The answer itself, in one line; the first line of stdout.
+        data: JSON values; `--json` prints them instead of everything else.
+        body: What follows the headline, for people.
+    """
+
+    exit_code: ExitCode
+    headline: str
+    data: Mapping[str, object] = field(default_factory=dict[str, object])
+    body: tuple[RenderableType, ...] = ()
+
+
+def emit(command: str, answer: Answer, *, as_json: bool) -> None:
+    """Print an answer: on stdout, or on stderr for a usage error; a closed pipe is no error."""
+    is_usage = answer.exit_code is ExitCode.USAGE
+    out = sys.stderr if is_usage and not as_json else sys.stdout
+    try:
+        out.write(as_json_text(command, answer) if as_json else as_text(answer, out))
+        out.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
+
+
+def as_json_text(command: str, answer: Answer) -> str:
+    """Return an answer as JSON: `command`, `exit_code`, `answer`, then the command's own keys."""
+    head = {"command": command, "exit_code": int(answer.exit_code), "answer": answer.headline}
+    return json.dumps(head | dict(answer.data), indent=2, default=str) + "\n"
+
+
+def as_text(answer: Answer, stream: TextIO) -> str:
+    """Return an answer as text: coloured and wrapped if `stream` is a terminal, plain otherwise."""
+    console = console_for(stream)
+    with console.capture() as capture:
+        console.print(Text(answer.headline, style=STYLES[answer.exit_code]), soft_wrap=True)
+        for part in answer.body:
+            shown = part.code if isinstance(part, Syntax) and not console.is_terminal else part
+            console.print(shown, soft_wrap=isinstance(shown, str | Text), markup=False)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
+
+
+def console_for(stream: TextIO) -> Console:
+    """Return a console for `stream`: as wide as the terminal, or one that never wraps."""
+    if stream.isatty():
+        return Console(file=stream, highlight=False)
+    return Console(file=stream, highlight=False, width=LOG_WIDTH, color_system=None)
+
+
+def table(*columns: str) -> Table:
+    """Return an empty table without rules; its cells fold on narrow terminals, nothing is cut."""
+    result = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        result.add_column(column, overflow="fold")
+    return result

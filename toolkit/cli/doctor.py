@@ -1,0 +1,28 @@
+"""`ctk doctor`: is this machine ready? 0 fine, 1 a problem was found."""
+
+from toolkit.cli.answer import Answer, ExitCode, table
+from toolkit.cli.door import Command
+from toolkit.cli.options import JsonOutput
+
+
+def doctor(json_output: JsonOutput = False) -> Answer:
+    """Check versions, the C++ compiler, the backend, the CTK_ variables and the dump folder."""
+    from dataclasses import asdict
+
+    from toolkit.doctor import examine
+
+    findings = examine()
+    problems = [health for health in findings if not health.is_fine]
+    rows = table("", "check", "found")
+    for health in findings:
+        rows.add_row("ok" if health.is_fine else "PROBLEM", health.name, health.detail)
+    advice = tuple(f"{health.name}: {health.advice}" for health in problems if health.advice)
+    names = ", ".join(health.name for health in problems)
+    headline = f"{len(problems)} problem(s): {names}" if problems else "everything is fine"
+    code = ExitCode.FAILURE if problems else ExitCode.NO_FAILURE
+    return Answer(
+        code, headline, {"checks": [asdict(health) for health in findings]}, (rows, *advice)
+    )
+
+
+COMMAND = Command("doctor", doctor)

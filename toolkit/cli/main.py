@@ -1,0 +1,66 @@
+"""`ctk`: the table of commands. Adding one is a file in this folder and a line here.
+
+Nothing heavy is imported here or at the top of a command's file, so that `ctk --help` answers at
+once.
+"""
+
+from typing import Annotated
+
+import typer
+
+from toolkit.cli import bisect_pass, check, diagnose, doctor, ls, minify, repro, run, show
+from toolkit.cli.door import Command, guarded
+
+COMMANDS: tuple[Command, ...] = (
+    diagnose.COMMAND,
+    check.COMMAND,
+    bisect_pass.COMMAND,
+    minify.COMMAND,
+    repro.COMMAND,
+    run.COMMAND,
+    ls.COMMAND,
+    show.COMMAND,
+    doctor.COMMAND,
+)
+
+HELP = """Name the pass, rewrite and node that make a PyTorch program compile wrongly.
+
+Exit codes of every command: 0 no failure, 1 failure found, 2 usage, 125 cannot tell (also after
+Ctrl-C). The answer is the first line of stdout; what the program itself prints goes to stderr.
+"""
+
+PASS_ON = {
+    "allow_extra_args": True,
+    "ignore_unknown_options": True,
+    "allow_interspersed_args": False,
+}
+
+
+def build_app() -> typer.Typer:
+    """Return the Typer application made from `COMMANDS`."""
+    app = typer.Typer(
+        name="ctk", no_args_is_help=True, add_completion=False, rich_markup_mode=None, help=HELP
+    )
+    app.callback()(root)
+    for command in COMMANDS:
+        settings = PASS_ON if command.passes_arguments_on else {}
+        app.command(command.name, context_settings=settings)(guarded(command))
+    return app
+
+
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)
+    ] = False,
+) -> None:
+    """Handle the options that stand before a command."""
+    if version:
+        from importlib.metadata import version as version_of
+
+        print(f"ctk {version_of('ctk')}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """Run the `ctk` command line."""
+    build_app()()

@@ -1,0 +1,94 @@
+"""Progress on stderr: a bar with an ETA on a terminal, plain lines in a log.
+
+A log gets a line per message that is new, and for counts at most one line per `LOG_SECONDS`, so
+that hours of work do not fill it.
+"""
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Protocol, TextIO
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+LOG_SECONDS = 5.0
+
+
+class Reporter(Protocol):
+    """Tells how far a command is: what it does now, and how much of it is done, when known."""
+
+    def __call__(self, message: str, done: int | None = None, total: int | None = None) -> None: ...
+
+
+@contextlib.contextmanager
+def progress(stream: TextIO | None = None) -> Iterator[Reporter]:
+    """Yield a reporter that writes to `stream` (stderr); the bar disappears at the end."""
+    out = stream or sys.stderr
+    if not out.isatty():
+        yield LogReporter(out)
+        return
+    with Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("ETA"),
+        TimeRemainingColumn(),
+        console=Console(file=out),
+        transient=True,
+    ) as bar:
+        yield BarReporter(bar)
+
+
+class BarReporter:
+    """Moves one bar; without a total it only pulses."""
+
+    def __init__(self, bar: Progress) -> None:
+        self._bar = bar
+        self._task = bar.add_task("starting", total=None)
+
+    def __call__(self, message: str, done: int | None = None, total: int | None = None) -> None:
+        self._bar.update(
+            self._task, description=Text(message).plain, completed=done or 0, total=total
+        )
+
+
+class LogReporter:
+    """Writes lines: `ctk: message (3/12, about 40 s left)`."""
+
+    def __init__(self, out: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._out = out
+        self._clock = clock
+        self._message = ""
+        self._started = self._written = clock()
+
+    def __call__(self, message: str, done: int | None = None, total: int | None = None) -> None:
+        now = self._clock()
+        is_new = message != self._message
+        if is_new:
+            self._message, self._started = message, now
+        if is_new or now - self._written >= LOG_SECONDS:
+            self._written = now
+            self._out.write(f"ctk: {message}{self._count(done, total, now - self._started)}\n")
+            self._out.flush()
+
+    @staticmethod
+    def _count(done: int | None, total: int | None, seconds: float) -> str:
+        if done is None:
+            return ""
+        if not total:
+            return f" ({done})"
+        left = f", about {seconds / done * (total - done):.0f} s left" if done and seconds else ""
+        return f" ({done}/{total}{left})"

@@ -1,0 +1,96 @@
+"""`ctk repro`: does it still fail? With `--out`, also write the case and a repro.py that was run."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import RenderableType
+
+from toolkit.cli.answer import Answer, ExitCode, table
+from toolkit.cli.door import Command
+from toolkit.cli.options import (
+    AllowImport,
+    Backward,
+    ConfigPairs,
+    Dynamic,
+    GraphNumber,
+    Inputs,
+    InputsPolicy,
+    JsonOutput,
+    OutFolder,
+    Subject,
+    TargetSpec,
+)
+from toolkit.cli.progress import progress
+from toolkit.cli.subjects import Request, load_cases
+from toolkit.cli.verdicts import exit_code_of, judgement_data, line_of, worst
+
+if TYPE_CHECKING:
+    from toolkit.case import Case
+    from toolkit.oracle.verdict import Judgement
+
+Judged = list[tuple["Case", "Judgement"]]
+
+
+def repro(
+    subject: Subject,
+    target: TargetSpec = None,
+    config: ConfigPairs = None,
+    backward: Backward = False,
+    dynamic: Dynamic = False,
+    graph: GraphNumber = None,
+    allow_import: AllowImport = None,
+    out: OutFolder = None,
+    inputs: Inputs = InputsPolicy.FULL,
+    json_output: JsonOutput = False,
+) -> Answer:
+    """Compile and run a case, compare it with eager, and say whether it still fails."""
+    from toolkit.oracle.judge import judge
+
+    request = Request(subject, target, config, backward, dynamic, graph, allow_import)
+    cases = load_cases(request)
+    judged: Judged = []
+    with progress() as report:
+        for number, case in enumerate(cases):
+            report(f"running {case.name} with {case.target}", number, len(cases))
+            judged.append((case, judge(case, expected=case.signature)))
+        written = write_failing(judged, out, inputs.value) if out else {}
+    return answer_of_judged(judged, written)
+
+
+def write_failing(judged: Judged, out: Path, inputs: str) -> dict[str, dict[str, object]]:
+    """Write each failing case with a verified repro below `out`; return what was written by case name."""
+    import dataclasses
+
+    from toolkit.repro import write_verified_repro
+    from toolkit.store import save_case
+
+    written: dict[str, dict[str, object]] = {}
+    for case, judgement in judged:
+        if exit_code_of(judgement) is not ExitCode.FAILURE:
+            continue
+        failing = dataclasses.replace(case, signature=judgement.signature)
+        folder = save_case(failing, out / case.name, inputs=inputs)
+        script, seen = write_verified_repro(failing, folder)
+        written[case.name] = {"case": str(folder), "repro": str(script), "clean_run": seen.says}
+    return written
+
+
+def answer_of_judged(judged: Judged, written: dict[str, dict[str, object]]) -> Answer:
+    """Return the answer for some judged cases; the most telling one makes the first line."""
+    code = worst(exit_code_of(judgement) for _, judgement in judged)
+    case, judgement = next(pair for pair in judged if exit_code_of(pair[1]) is code)
+    rows = table("graph", "target", "verdict", "what")
+    for each, seen in judged:
+        rows.add_row(each.name, each.target, seen.verdict.value, line_of(seen))
+    graphs = [
+        {"graph": each.name, "target": each.target}
+        | judgement_data(seen)
+        | {"written": written.get(each.name)}
+        for each, seen in judged
+    ]
+    lines = [f"{name}: python {facts['repro']}  # {facts['clean_run']}" for name, facts in written.items()]
+    body: tuple[RenderableType, ...] = ((rows,) if len(judged) > 1 else ()) + tuple(lines)
+    return Answer(code, f"{line_of(judgement)} [{case.name}, {case.target}]", {"graphs": graphs}, body)
+
+
+COMMAND = Command("repro", repro)

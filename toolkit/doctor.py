@@ -1,0 +1,221 @@
+"""What `ctk doctor` looks at: is this machine ready to compile, watch and dump?
+
+Each check answers with a `Health`; none raises for what it found. Reads and tries things out,
+changes nothing besides temporary files of its own.
+"""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+from compiler.errors import CtkError
+
+SUPPORTED_TORCH = ((2, 11), (2, 14))
+"""First supported version and the first that is not; a test holds it to pyproject.toml."""
+
+PACKAGES = ("ctk", "numpy", "typer", "rich", "jinja2", "safetensors")
+MINIMUM_FREE_NBYTES = 512 << 20
+SWITCHES = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
+"""Variables that make `torch.compile` do nothing at all."""
+
+CPP_SOURCE = (
+    '#include <cmath>\n#include <vector>\nextern "C" double f(double x) { return std::exp(x); }\n'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The answer of one check.
+
+    Attributes:
+        name: What was looked at.
+        is_fine: Whether ctk can work with what was found.
+        detail: What was found.
+        advice: What to do next, when it is not fine.
+    """
+
+    name: str
+    is_fine: bool
+    detail: str
+    advice: str = ""
+
+
+def examine() -> list[Health]:
+    """Run every check, in order; a check that itself fails is a problem found."""
+    return [_examine_one(name, check) for name, check in CHECKS]
+
+
+def _examine_one(name: str, check: Callable[[str], Health]) -> Health:
+    try:
+        return check(name)
+    except (CtkError, ImportError, OSError, RuntimeError, ValueError) as error:
+        return Health(name, False, f"{type(error).__name__}: {error}".splitlines()[0])
+
+
+def check_python(name: str) -> Health:
+    """Look at the interpreter and the platform."""
+    detail = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    if platform.system() == "Windows":
+        return Health(name, False, detail, "Windows is not supported; use WSL or Linux")
+    return Health(name, sys.version_info >= (3, 11), detail, "install Python 3.11 or newer")
+
+
+def check_packages(name: str) -> Health:
+    """Look for the installed distributions."""
+    found = {package: _version_of(package) for package in PACKAGES}
+    missing = [package for package, version in found.items() if version is None]
+    detail = ", ".join(f"{package} {version or 'missing'}" for package, version in found.items())
+    return Health(name, not missing, detail, f"pip install {' '.join(missing)}")
+
+
+def check_torch(name: str) -> Health:
+    """Look whether the installed torch is one that ctk supports."""
+    version = _version_of("torch")
+    first, last = (".".join(map(str, bound)) for bound in SUPPORTED_TORCH)
+    advice = f"ctk supports torch >= {first}, < {last}: pip install 'torch>={first},<{last}'"
+    if version is None:
+        return Health(name, False, "missing", advice)
+    return Health(name, is_supported_torch(version), version, advice)
+
+
+def is_supported_torch(version: str) -> bool:
+    """Return whether a torch version such as `2.13.0+cpu` or `2.12.0a0+git1` is supported."""
+    major, minor = version.split(".")[:2]
+    first, last = SUPPORTED_TORCH
+    return minor.isdigit() and first <= (int(major), int(minor)) < last
+
+
+def check_entry_point(name: str) -> Health:
+    """Look whether `torch.compile(backend="ctk")` will find the backend."""
+    entries = metadata.entry_points(group="torch_dynamo_backends", name="ctk")
+    if not entries:
+        advice = "reinstall ctk: pip install --force-reinstall --no-deps ctk"
+        return Health(name, False, "no entry point `ctk` in torch_dynamo_backends", advice)
+    backend = next(iter(entries)).load()
+    return Health(name, callable(backend), f"ctk -> {next(iter(entries)).value}")
+
+
+def check_switches(name: str) -> Health:
+    """Look for variables under which nothing is compiled."""
+    active = [switch for switch in SWITCHES if os.environ.get(switch, "0") not in ("", "0")]
+    if not active:
+        return Health(name, True, "on")
+    return Health(name, False, f"off by {', '.join(active)}", f"unset {' '.join(active)}")
+
+
+def check_pipeline(name: str) -> Health:
+    """Compile a small graph with the `ctk` pipeline and compare it with eager."""
+    import torch
+    from torch.fx import symbolic_trace
+
+    from compiler import Config, compile_fx
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x * 2 + 1).sum(dim=-1)
+
+    x = torch.linspace(-1, 1, 12).reshape(3, 4)
+    compiled = compile_fx(symbolic_trace(program), [x], config=Config())
+    is_equal = torch.allclose(compiled(x), program(x))
+    detail = "a small graph compiles and agrees with eager" if is_equal else "compiled != eager"
+    return Health(name, is_equal, detail, "" if is_equal else "run the tests: make test")
+
+
+def check_cpp_compiler(name: str) -> Health:
+    """Look for the C++ compiler that Inductor would use on the CPU, and compile a file with it."""
+    from compiler.torch_compat import inductor_cpp_compiler
+
+    compiler = inductor_cpp_compiler()
+    advice = (
+        "install g++ or clang++, or set CXX; without it --target inductor cannot work on the CPU"
+    )
+    if compiler is None:
+        return Health(name, False, "none found", advice)
+    with tempfile.TemporaryDirectory(prefix="ctk-doctor-") as folder:
+        source = Path(folder, "probe.cpp")
+        source.write_text(CPP_SOURCE)
+        command = [compiler, "-shared", "-fPIC", "-o", f"{folder}/probe.so", str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["no message"])[0]
+        return Health(name, False, f"{compiler} fails: {said}", advice)
+    return Health(name, True, shutil.which(compiler) or compiler)
+
+
+def check_variables(name: str) -> Health:
+    """Look whether the `CTK_*` variables that are set are known and valid."""
+    from toolkit.environment import VARIABLES, misspelt, read_environment
+
+    strangers = misspelt(os.environ)
+    if strangers:
+        return Health(name, False, "; ".join(strangers), "correct or unset them")
+    read_environment()
+    values = [f"{key}={os.environ[key]}" for key in VARIABLES if os.environ.get(key)]
+    return Health(name, True, " ".join(values) or "none set")
+
+
+def check_dump_folder(name: str) -> Health:
+    """Look whether a dump can be written, and whether the disk has room for it."""
+    folder = dump_folder(os.environ)
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    free = shutil.disk_usage(existing).free
+    detail = f"{folder}, {free / (1 << 30):.1f} GiB free"
+    try:
+        with tempfile.TemporaryFile(dir=existing):
+            pass
+    except OSError as error:
+        return Health(
+            name,
+            False,
+            f"{detail}: {error.strerror}",
+            "set CTK_DUMP to a folder that you may write to",
+        )
+    if free < MINIMUM_FREE_NBYTES:
+        return Health(name, False, detail, "free some space, or set CTK_DUMP to another disk")
+    return Health(name, True, detail)
+
+
+def dump_folder(environ: Mapping[str, str]) -> Path:
+    """Return the folder that dumps go to: `CTK_DUMP`, else the default below the working folder."""
+    from toolkit.session import DEFAULT_FOLDER
+
+    return Path(environ.get("CTK_DUMP") or DEFAULT_FOLDER).expanduser().resolve()
+
+
+def check_accelerator(name: str) -> Health:
+    """Say which accelerator torch sees; none is fine."""
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch warns about old drivers here
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    names = sorted({torch.cuda.get_device_name(index) for index in range(count)})
+    return Health(name, True, f"{count} x {', '.join(names)}" if count else "none (CPU only)")
+
+
+def _version_of(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+CHECKS: tuple[tuple[str, Callable[[str], Health]], ...] = (
+    ("python", check_python),
+    ("packages", check_packages),
+    ("torch", check_torch),
+    ("torch.compile", check_switches),
+    ("backend ctk", check_entry_point),
+    ("pipeline", check_pipeline),
+    ("C++ compiler", check_cpp_compiler),
+    ("accelerator", check_accelerator),
+    ("CTK_ variables", check_variables),
+    ("dump folder", check_dump_folder),
+)

@@ -1,0 +1,109 @@
+"""The size limit of a dump folder: the oldest dumps make room for new ones.
+
+Only folders that ctk made are ever removed: direct children of the dump folder that hold our marker
+file. Dumps of processes that still run are kept.
+"""
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import socket
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+MARKER = ".ctk-dump.json"
+"""The file that says that a folder is a dump of ours: pid, host (hashed) and start time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pruned:
+    """A dump that was removed to make room."""
+
+    path: Path
+    nbytes: int
+
+
+def mark(folder: Path) -> None:
+    """Write the marker into a new dump folder."""
+    content = {"pid": os.getpid(), "host": _host(), "started": time.time()}
+    (folder / MARKER).write_text(json.dumps(content))
+
+
+def folder_nbytes(folder: Path) -> int:
+    """Return the bytes of all files below a folder; symbolic links are not followed."""
+    total = 0
+    for root, _, files in os.walk(folder):
+        for name in files:
+            with contextlib.suppress(FileNotFoundError):  # another process may prune as well
+                total += (Path(root) / name).lstat().st_size
+    return total
+
+
+def prune(root: Path, quota_nbytes: int, *, keep: Path) -> tuple[tuple[Pruned, ...], int]:
+    """Remove the oldest dumps below `root` until all of them fit into the quota.
+
+    Args:
+        root: The dump folder (`CTK_DUMP`).
+        quota_nbytes: Bytes that all dumps together may take.
+        keep: The dump being written; never removed.
+
+    Returns:
+        What was removed, and the bytes that are still over the quota afterwards.
+    """
+    sizes = {folder: folder_nbytes(folder) for folder in dumps(root)}
+    excess = sum(sizes.values()) - quota_nbytes
+    removed: list[Pruned] = []
+    for folder, nbytes in sizes.items():
+        if excess <= 0:
+            break
+        if folder != keep and not _in_use(folder):
+            shutil.rmtree(folder, ignore_errors=True)
+            if not folder.exists():
+                removed.append(Pruned(folder, nbytes))
+                excess -= nbytes
+    return tuple(removed), max(excess, 0)
+
+
+def dumps(root: Path) -> list[Path]:
+    """Return the dumps of ours directly below `root`, oldest first."""
+    if not root.is_dir():
+        return []
+    ours = [p for p in root.iterdir() if not p.is_symlink() and (p / MARKER).is_file()]
+    return sorted(ours, key=lambda folder: (_started(folder), folder.name))
+
+
+def _host() -> str:
+    """Return a digest of the host's name: enough to recognise it, nothing to leak."""
+    return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:12]
+
+
+def _marker(folder: Path) -> dict[str, object]:
+    try:
+        content = json.loads((folder / MARKER).read_text())
+    except (OSError, ValueError):  # cut off by a crash, or being pruned: counts as old and unused
+        return {}
+    return cast("dict[str, object]", content) if isinstance(content, dict) else {}
+
+
+def _started(folder: Path) -> float:
+    value = _marker(folder).get("started")
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _in_use(folder: Path) -> bool:
+    """Return whether the process that writes this dump still runs on this host."""
+    marker = _marker(folder)
+    pid = marker.get("pid")
+    if marker.get("host") != _host() or not isinstance(pid, int):
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,128 @@
+"""Walk a case's graph in eager, node by node, and tell what each value was.
+
+The reducer needs two things that no other run gives: what kind of value each node has (without keeping the values), and
+the value of some nodes *at the moment before another node runs*, because an in-place op in between changes it. It does
+not judge: the oracle compares, in its own runs.
+"""
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch.fx import Interpreter, Node
+
+from toolkit.case import Case
+from toolkit.modes import applied
+from toolkit.reduce.effects import mutated_arguments
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """What is known of a tensor value: `shape` and `stride` in elements, dtype, device, `requires_grad`."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    device: str
+    requires_grad: bool
+
+    def is_like(self, other: object) -> bool:
+        """Return whether the other value can stand in for this one: same shape, dtype and device."""
+        if not isinstance(other, TensorInfo):
+            return False
+        mine = (self.shape, self.dtype, self.device)
+        return mine == (other.shape, other.dtype, other.device)
+
+
+def describe(value: object) -> object:
+    """Return a value with `TensorInfo` in place of its tensors; tuples and lists become tuples."""
+    if isinstance(value, torch.Tensor):
+        shape, stride = tuple(value.shape), tuple(value.stride())
+        return TensorInfo(shape, stride, value.dtype, str(value.device), value.requires_grad)
+    if isinstance(value, (tuple, list)):
+        return tuple(describe(item) for item in value)
+    return value
+
+
+def node_infos(case: Case) -> dict[str, object]:
+    """Return the description of every node's value in an eager run of the case, by node name."""
+    infos: dict[str, object] = {}
+
+    def after(node: Node, env: Mapping[Node, object]) -> None:
+        infos[node.name] = describe(env[node])
+
+    _walk(case, after=after)
+    return infos
+
+
+def values_before(case: Case, wanted: Mapping[str, str]) -> dict[str, object]:
+    """Return detached copies of values as they are right before a given user of theirs runs.
+
+    Args:
+        case: Run once in eager, under its modes.
+        wanted: For each node whose value is wanted, its user before which it is read.
+
+    Returns:
+        Values by node name. Tensors keep their strides and `requires_grad`, and are leaves.
+    """
+    values: dict[str, object] = {}
+
+    def before(node: Node, env: Mapping[Node, object]) -> None:
+        for value in node.all_input_nodes:
+            if wanted.get(value.name) == node.name:
+                values[value.name] = _snapshot(env[value])
+
+    _walk(case, before=before)
+    return values
+
+
+def snapshot(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a leaf with the tensor's values, strides (expanded ones too) and `requires_grad`."""
+    strides = tensor.stride()
+    expanded = [n > 1 and s == 0 for n, s in zip(tensor.shape, strides, strict=True)]
+    with torch.no_grad():
+        core = tensor.detach()
+        for dim in (d for d, is_expanded in enumerate(expanded) if is_expanded):
+            core = core.narrow(dim, 0, 1)
+        try:
+            room = torch.empty_strided(
+                core.shape, core.stride(), dtype=core.dtype, device=core.device
+            )
+            result = room.copy_(core).expand(tensor.shape)
+        except RuntimeError:  # overlaps in a way that is no expansion: give up its strides
+            result = tensor.detach().clone()
+    return result.detach().requires_grad_(tensor.requires_grad)
+
+
+def _snapshot(value: object) -> object:
+    if isinstance(value, torch.Tensor):
+        return snapshot(value)
+    if isinstance(value, (tuple, list)):
+        return tuple(_snapshot(item) for item in value)
+    return value
+
+
+def _ignore(node: Node, env: Mapping[Node, object]) -> None:
+    """Do nothing at a node."""
+
+
+def _walk(
+    case: Case,
+    *,
+    before: Callable[[Node, Mapping[Node, object]], None] = _ignore,
+    after: Callable[[Node, Mapping[Node, object]], None] = _ignore,
+) -> None:
+    """Run the case once; objects and inputs are copied if the graph changes any of them."""
+    nodes, module, inputs = case.graph.graph.nodes, case.graph, case.inputs
+    if any(node.op == "call_module" or mutated_arguments(node) for node in nodes):
+        module, inputs = copy.deepcopy(module), tuple(_snapshot(value) for value in inputs)
+    interpreter = Interpreter(module, graph=case.graph.graph)
+    interpreter.args_iter = iter(inputs)
+    with applied(case.modes):
+        for node in nodes:
+            before(node, interpreter.env)
+            interpreter.env[node] = interpreter.run_node(node)
+            after(node, interpreter.env)
+            for unused in interpreter.user_to_last_uses.get(node, ()):
+                del interpreter.env[unused]

@@ -1,0 +1,167 @@
+"""Edits: small frozen descriptions of one change of a case, and how each is applied.
+
+An edit is data, so that it can be logged, merged with others and tried on any case that has its nodes. `apply` never
+asks an oracle and never changes the case that it is given.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch.fx import GraphModule, Node
+
+from toolkit.case import Case
+from toolkit.reduce.eager import values_before
+from toolkit.reduce.effects import mutated_arguments
+from toolkit.reduce.facts import Facts, by_name, is_cuttable, output_leaves, placeholders
+from toolkit.reduce.fillings import filled
+from toolkit.reduce.program import changed, changed_inside
+from toolkit.reduce.rebuild import Change, Inline, SameAs, Substitute, fetch
+from toolkit.reduce.removal import as_inputs, first_readers, outputs_without, without_grad
+from toolkit.reduce.subgraphs import operands_of
+
+
+class Edit(Protocol):
+    """One change of a case."""
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        """Return the changed case, or None where the edit makes no sense."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveNodes:
+    """Remove nodes; their values become inputs where others use them, and what only they used becomes an output.
+
+    So the rest of the program computes what it did before: truncation, a cut to inputs and the removal of the middle are
+    the same edit. Numbers become constants.
+    """
+
+    names: tuple[str, ...]
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        removed = frozenset(self.names)
+        readers = first_readers(case.graph, removed)
+        outputs = outputs_without(case.graph, removed, facts)
+        if not outputs or not all(is_cuttable(facts.infos[name]) for name in readers):
+            return None
+        values = values_before(case, readers) if readers else {}
+        substitutes: dict[str, Substitute] = {}
+        inputs: dict[str, object] = {}
+        for name, value in values.items():
+            substitutes[name] = as_inputs(value, name, inputs)
+        change = Change(substitutes, gone=removed - substitutes.keys(), outputs=outputs)
+        return changed(case, change, without_grad(case.graph, removed, inputs))
+
+
+@dataclass(frozen=True, slots=True)
+class Bypass:
+    """Replace nodes by one of their arguments: pairs of (node, argument). The effect of a node goes with it."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        return changed(case, Change({node: SameAs(argument) for node, argument in self.pairs}))
+
+
+@dataclass(frozen=True, slots=True)
+class DropOutputs:
+    """Drop results by position; at least one must remain."""
+
+    positions: tuple[int, ...]
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        kept = [
+            leaf.name
+            for position, leaf in enumerate(output_leaves(case.graph))
+            if position not in self.positions and isinstance(leaf, Node)
+        ]
+        return changed(case, Change(outputs=tuple(kept))) if kept else None
+
+
+@dataclass(frozen=True, slots=True)
+class DropUnused:
+    """Drop nodes and inputs that nothing uses."""
+
+    names: tuple[str, ...]
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        return changed(case, Change(gone=frozenset(self.names)))
+
+
+@dataclass(frozen=True, slots=True)
+class DropEffects:
+    """Drop nodes that are there for their effect; who used the value of an in-place op uses what it changed."""
+
+    names: tuple[str, ...]
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        nodes = by_name(case.graph)
+        substitutes = {
+            name: SameAs(mutated_arguments(nodes[name])[0].name)
+            for name in self.names
+            if nodes[name].users and name in facts.mutators
+        }
+        return changed(case, Change(substitutes, gone=frozenset(self.names) - substitutes.keys()))
+
+
+@dataclass(frozen=True, slots=True)
+class FoldNumbers:
+    """Replace number-valued nodes and symbolic sizes by the numbers that they have."""
+
+    names: tuple[str, ...]
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        return changed(case, Change({name: facts.infos[name] for name in self.names}))
+
+
+@dataclass(frozen=True, slots=True)
+class InlineCall:
+    """Replace a call of sub-graphs (`cond`, a loop, a checkpoint) by the nodes of one of them."""
+
+    name: str
+    target: str
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        call = by_name(case.graph)[self.name]
+        body = fetch(case.graph, self.target)
+        if not isinstance(body, GraphModule):
+            return None
+        operands = operands_of(call, len(placeholders(body)))
+        if operands is None:
+            return None
+        references = tuple(SameAs(o.name) if isinstance(o, Node) else o for o in operands)
+        return changed(case, Change(inlines={self.name: Inline(body, references)}))
+
+
+@dataclass(frozen=True, slots=True)
+class BypassInside:
+    """Bypass nodes of a sub-graph; its inputs and outputs stay what they are.
+
+    Attributes:
+        path: Targets of the sub-graphs to go down through.
+        pairs: As in `Bypass`, in the innermost one.
+    """
+
+    path: tuple[str, ...]
+    pairs: tuple[tuple[str, str], ...]
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        change = Change({a: SameAs(b) for a, b in self.pairs}, keep_inputs=True)
+        graph = changed_inside(case.graph, self.path, change)
+        return dataclasses.replace(case, graph=graph) if graph else None
+
+
+@dataclass(frozen=True, slots=True)
+class SetValues:
+    """Give inputs other values of the same kind: pairs of (input, name of a filling in `fillings.FILLINGS`)."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        fillings = dict(self.pairs)
+        inputs = tuple(
+            filled(value, fillings[node.name]) if node.name in fillings else value
+            for node, value in zip(placeholders(case.graph), case.inputs, strict=True)
+        )
+        return dataclasses.replace(case, inputs=inputs)

@@ -1,0 +1,102 @@
+"""Which nodes of a captured graph do something besides returning a value.
+
+Two kinds: a *mutator* changes one of its arguments in place; a *marker* changes the state of the program around it
+(grad mode, autocast, an assertion, a profiler range) and has no tensor for a value. Neither may be dropped as dead code.
+Random ops are not effects here: dropping one gives another program, and every candidate is compared with its own eager
+run.
+"""
+
+import inspect
+import operator
+from collections.abc import Callable
+
+from torch.fx import Node
+
+_IN_PLACE = frozenset(
+    {
+        operator.setitem, operator.delitem, operator.iadd, operator.isub, operator.imul, operator.imatmul,
+        operator.itruediv, operator.ifloordiv, operator.imod, operator.ipow, operator.iand, operator.ior,
+        operator.ixor, operator.ilshift, operator.irshift,
+    }
+)  # fmt: skip
+_IN_PLACE_DUNDERS = frozenset(
+    {"__setitem__", "__delitem__"}
+    | {
+        f"__i{name}__"
+        for name in "add sub mul matmul truediv floordiv mod pow and or xor lshift rshift".split()
+    }
+)
+
+
+def mutated_arguments(node: Node) -> tuple[Node, ...]:
+    """Return the nodes whose values this node changes in place, in order of its arguments."""
+    if node.op == "call_method":
+        return _first(node) if _is_in_place_name(str(node.target)) else ()
+    if node.op != "call_function" or not callable(node.target):
+        return ()
+    schema = getattr(node.target, "_schema", None)
+    if schema is not None:
+        return _written(node, schema)
+    if node.target in _IN_PLACE or _is_in_place_name(getattr(node.target, "__name__", "")):
+        return _first(node)
+    out = node.kwargs.get("out")
+    found = _nodes(out) if out is not None else ()
+    return (*found, *(_first(node) if _asks_in_place(node, node.target) else ()))
+
+
+def is_marker(node: Node, value: object) -> bool:
+    """Return whether a node only changes the state of the program around it.
+
+    Args:
+        node: Any node.
+        value: The description of its value (`eager.describe`).
+    """
+    if node.op != "call_function" or mutated_arguments(node):
+        return False
+    return value is None or (node.is_impure(impure_random=False) and not _holds_data(value))
+
+
+def _holds_data(value: object) -> bool:
+    if isinstance(value, tuple):
+        return any(_holds_data(item) for item in value)
+    return hasattr(value, "dtype")
+
+
+def _is_in_place_name(name: str) -> bool:
+    return name in _IN_PLACE_DUNDERS or (name.endswith("_") and not name.endswith("__"))
+
+
+def _first(node: Node) -> tuple[Node, ...]:
+    return _nodes(node.args[0]) if node.args else ()
+
+
+def _nodes(argument: object) -> tuple[Node, ...]:
+    if isinstance(argument, Node):
+        return (argument,)
+    if isinstance(argument, (tuple, list)):
+        return tuple(node for item in argument for node in _nodes(item))
+    return ()
+
+
+def _written(node: Node, schema: object) -> tuple[Node, ...]:
+    """Return the arguments that an operator's schema declares as written."""
+    found: list[Node] = []
+    for position, argument in enumerate(getattr(schema, "arguments", ())):
+        if argument.alias_info is None or not argument.alias_info.is_write:
+            continue
+        given = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)
+        found.extend(_nodes(given))
+    return tuple(found)
+
+
+def _asks_in_place(node: Node, target: Callable[..., object]) -> bool:
+    """Return whether a call such as `relu(x, True)` passes `inplace=True`."""
+    if "inplace" in node.kwargs:
+        return node.kwargs["inplace"] is True
+    if not any(argument is True for argument in node.args):
+        return False
+    try:
+        bound = inspect.signature(target).bind(*node.args, **node.kwargs)
+    except (TypeError, ValueError):  # a builtin has no signature; it takes no `inplace` either
+        return False
+    return bound.arguments.get("inplace") is True

@@ -1,0 +1,76 @@
+"""Input values that a script can build without a data file, simplest first."""
+
+import torch
+
+from toolkit.reduce.eager import snapshot
+from toolkit.repro_values import RECIPE_SEEDS, randn, same_bits
+
+FILLINGS = ("zeros", "ones", "arange", *(f"randn:{seed}" for seed in RECIPE_SEEDS))
+"""Names of fillings, from the simplest on. `randn:3` is normal with seed 3."""
+
+
+def filled(value: object, filling: str) -> object:
+    """Return a tensor with other values and the same shape, strides, dtype, device and `requires_grad`.
+
+    Args:
+        value: Only read; anything but a tensor is returned as it is.
+        filling: One of `FILLINGS`, possible for its dtype (`is_possible`).
+    """
+    if not isinstance(value, torch.Tensor):
+        return value
+    with torch.no_grad():
+        result = snapshot(value.detach())
+        core = _core(result)
+        core.copy_(_content(tuple(core.shape), core.dtype, filling))
+    if isinstance(value, torch.nn.Parameter):
+        return torch.nn.Parameter(result, requires_grad=value.requires_grad)
+    return result.requires_grad_(value.requires_grad)
+
+
+def is_possible(value: torch.Tensor, filling: str) -> bool:
+    """Return whether a filling suits a tensor: its dtype, and for integers the range of the values there now.
+
+    Integers may be indices, so that they must stay between the least and the largest value seen.
+    """
+    kind = filling.partition(":")[0]
+    if not value.numel() or value.is_complex() or value.is_sparse or value.is_quantized:
+        return False
+    if value.is_floating_point():
+        return True
+    if value.dtype == torch.bool:
+        return kind in ("zeros", "ones")
+    least, largest = int(value.min()), int(value.max())
+    wanted = {"zeros": (0, 0), "ones": (1, 1), "arange": (0, value.numel() - 1)}.get(kind)
+    return wanted is not None and least <= wanted[0] and wanted[1] <= largest
+
+
+def filling_of(value: object) -> int:
+    """Return the index in `FILLINGS` of what a tensor holds; `len(FILLINGS)` if it is none, 0 for no tensor."""
+    if not isinstance(value, torch.Tensor) or not value.numel():
+        return 0
+    core = _core(value.detach()).cpu().contiguous()
+    for index, filling in enumerate(FILLINGS):
+        if is_possible(core, filling) and same_bits(
+            core, _content(tuple(core.shape), core.dtype, filling)
+        ):
+            return index
+    return len(FILLINGS)
+
+
+def _core(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a view without the repetitions of expanded dimensions."""
+    for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
+        if stride == 0 and size > 1:
+            tensor = tensor.narrow(dim, 0, 1)
+    return tensor
+
+
+def _content(shape: tuple[int, ...], dtype: torch.dtype, filling: str) -> torch.Tensor:
+    kind, _, seed = filling.partition(":")
+    if kind == "zeros":
+        return torch.zeros(shape, dtype=dtype)
+    if kind == "ones":
+        return torch.ones(shape, dtype=dtype)
+    if kind == "arange":
+        return torch.arange(torch.Size(shape).numel(), dtype=dtype).reshape(shape)
+    return randn(shape, seed=int(seed), dtype=dtype)

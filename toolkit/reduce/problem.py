@@ -1,0 +1,183 @@
+"""The state of one reduction: the best case so far, every answer, counters and the budget.
+
+`Problem` is the only mutable object of the reducer, and `Problem.ask` the only place where an oracle is asked.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from compiler.errors import DoesNotReproduce
+
+from toolkit.case import Case
+from toolkit.oracle.cache import Cache, fingerprint
+from toolkit.oracle.verdict import Judgement, Verdict
+from toolkit.reduce.facts import Facts, facts_of
+from toolkit.reduce.size import call_nodes, is_smaller
+
+Oracle = Callable[[Case], Judgement]
+
+
+class OutOfBudget(Exception):
+    """No question is left; the message says of what: `questions` or `seconds`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How much a reduction may use; None is without limit."""
+
+    questions: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What `on_progress` sees after each answer."""
+
+    questions: int
+    cached: int
+    seconds: float
+    call_nodes: int
+    call_nodes_before: int
+    step: str
+    verdict: Verdict
+    budget: Budget
+
+
+@dataclass(slots=True)
+class StepStatistics:
+    """What one step has cost and brought."""
+
+    questions: int = 0
+    useful: int = 0
+    cached: int = 0
+    not_applicable: int = 0
+
+    @property
+    def useless(self) -> int:
+        return self.questions - self.useful
+
+
+@dataclass(slots=True)
+class Problem:
+    """One reduction in progress.
+
+    Attributes:
+        best: The smallest case so far that reproduces.
+        oracle: Judges a case; only `Verdict.REPRODUCES` counts as failing.
+        budget: What may be used.
+        on_progress: Called after each answer of the oracle.
+        on_improvement: Called with each new best case, before the search goes on (a caller saves it).
+        cache: Every answer so far.
+        step: Name of the step at work.
+    """
+
+    best: Case
+    oracle: Oracle
+    budget: Budget = Budget()
+    on_progress: Callable[[Progress], None] | None = None
+    on_improvement: Callable[[Case], None] | None = None
+    cache: Cache = field(default_factory=Cache)
+    step: str = "start"
+    questions: int = 0
+    statistics: dict[str, StepStatistics] = field(default_factory=dict[str, StepStatistics])
+    started: float = field(default_factory=time.monotonic)
+    nodes_before: int = -1
+    _facts: tuple[Case, Facts] | None = None
+
+    def __post_init__(self) -> None:
+        self.nodes_before = call_nodes(self.best)
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+    @property
+    def facts(self) -> Facts:
+        """The facts of the best case, computed once for each."""
+        if self._facts is None or self._facts[0] is not self.best:
+            self._facts = (self.best, facts_of(self.best))
+        return self._facts[1]
+
+    def check_start(self) -> None:
+        """Make sure that there is something to reduce.
+
+        Raises:
+            DoesNotReproduce: The oracle says anything but `reproduces` of the given case.
+        """
+        judgement = self._judge(self.best)
+        if judgement.verdict is not Verdict.REPRODUCES:
+            seen = f" ({judgement.signature})" if judgement.signature else ""
+            detail = f": {judgement.detail}" if judgement.detail else ""
+            raise DoesNotReproduce(
+                f"case {self.best.name} with target {self.best.target} does not show the failure that is to be reduced: "
+                f"the oracle says {judgement.verdict.value}{seen}{detail}\n"
+                "See what it does now with `ctk repro CASE`; if it fails only at times, the verdict is `flaky`."
+            )
+
+    def consider(self, candidate: Case | None) -> bool | None:
+        """Ask about a candidate and keep it if it fails in the same way.
+
+        Returns:
+            Whether it reproduces; None if it does not exist or is not smaller than the best (nothing was asked).
+        """
+        if candidate is None or not is_smaller(candidate, self.best):
+            self._counts.not_applicable += 1
+            return None
+        judgement = self._judge(candidate)
+        if judgement.verdict is not Verdict.REPRODUCES:
+            return False
+        self.best = candidate
+        self._counts.useful += 1
+        if self.on_improvement:
+            self.on_improvement(candidate)
+        return True
+
+    @property
+    def _counts(self) -> StepStatistics:
+        return self.statistics.setdefault(self.step, StepStatistics())
+
+    def _judge(self, case: Case) -> Judgement:
+        key = fingerprint(case)
+        known = self.cache.find(key)
+        if known is not None:
+            self._counts.cached += 1
+            return known
+        judgement = self._ask(case)
+        is_suspicious = judgement.verdict is Verdict.REPRODUCES and call_nodes(case) == 0
+        if (
+            is_suspicious
+        ):  # a failure without any op is rather one of the oracle: it must say so twice
+            judgement = self._ask(case)
+        self.cache.add(key, judgement)
+        return judgement
+
+    def _ask(self, case: Case) -> Judgement:
+        if self.budget.questions is not None and self.questions >= self.budget.questions:
+            raise OutOfBudget("questions")
+        if self.budget.seconds is not None and self.seconds >= self.budget.seconds:
+            raise OutOfBudget("seconds")
+        self.questions += 1
+        self._counts.questions += 1
+        judgement = self.oracle(case)
+        if self.on_progress:
+            self.on_progress(self._progress(case, judgement.verdict))
+        return judgement
+
+    def _progress(self, case: Case, verdict: Verdict) -> Progress:
+        smallest = case if verdict is Verdict.REPRODUCES else self.best
+        return Progress(
+            questions=self.questions,
+            cached=self.cache.hits,
+            seconds=self.seconds,
+            call_nodes=call_nodes(smallest),
+            call_nodes_before=self.nodes_before,
+            step=self.step,
+            verdict=verdict,
+            budget=self.budget,
+        )
+
+
+def frozen_statistics(problem: Problem) -> Mapping[str, StepStatistics]:
+    """Return a copy of the statistics, in the order in which steps first ran."""
+    return dict(problem.statistics)

@@ -1,0 +1,43 @@
+"""What a step hands to the driver: edits to choose from, as data."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from toolkit.case import Case
+from toolkit.reduce.edits import Edit
+from toolkit.reduce.facts import Facts
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """Edits from the mildest to the strongest: if one reproduces, those before it most likely do too."""
+
+    edits: tuple[Edit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Atoms that may be chosen in any combination.
+
+    Attributes:
+        make: Makes one edit of a tuple of atoms (an edit class).
+        atoms: In program order.
+    """
+
+    make: Callable[[tuple[object, ...]], Edit]
+    atoms: tuple[object, ...]
+
+
+Proposal = Ladder | Choice
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One idea of the reducer.
+
+    `propose` looks at one case and says what could be done to it; it asks nothing, and the same case gives the same
+    proposals.
+    """
+
+    name: str
+    propose: Callable[[Case, Facts], Sequence[Proposal]]

@@ -1,0 +1,266 @@
+"""Build a changed copy of a graph. The one place of the reducer that writes FX nodes.
+
+A `Change` says what becomes of nodes, by name; everything else is copied with its name and metadata. What only fed a
+changed node disappears with it: nodes without users and inputs that lost their last user. Effects stay unless they are
+named, and so does what was already unused before (its removal is an edit of its own).
+"""
+
+import operator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
+
+from toolkit.reduce.effects import mutated_arguments
+from toolkit.reduce.facts import CALLS, by_name, output_leaves
+
+
+@dataclass(frozen=True, slots=True)
+class SameAs:
+    """Take the value of another, earlier node."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewInput:
+    """Take a new placeholder of this name."""
+
+    name: str
+
+
+Substitute = object
+"""`SameAs`, `NewInput`, a literal, or a tuple of these."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inline:
+    """Put the nodes of a sub-graph in the place of the call; `operands` are names of outer nodes or literals."""
+
+    graph: GraphModule
+    operands: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What becomes of a graph, by node name.
+
+    Attributes:
+        substitutes: What is used instead of a node's value; the node itself goes.
+        gone: Nodes that go although they have an effect or were unused. Nothing that stays may need them.
+        outputs: The new outputs, as a flat tuple; None leaves the output as it is.
+        inlines: Calls that are replaced by the nodes of a sub-graph.
+        modules: New objects for `get_attr` and `call_module` targets.
+        keep_inputs: Keep every placeholder (a sub-graph's signature is fixed by its caller).
+    """
+
+    substitutes: Mapping[str, Substitute] = field(default_factory=dict[str, Substitute])
+    gone: frozenset[str] = frozenset()
+    outputs: tuple[str, ...] | None = None
+    inlines: Mapping[str, Inline] = field(default_factory=dict[str, Inline])
+    modules: Mapping[str, object] = field(default_factory=dict[str, object])
+    keep_inputs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """A changed graph and where each of its inputs comes from: an old placeholder's name or a `NewInput`'s."""
+
+    graph: GraphModule
+    inputs: tuple[str, ...]
+
+
+def rebuild(gm: GraphModule, change: Change) -> Rebuilt | None:
+    """Return a changed copy of a graph, linted; None if the change takes away what something else needs.
+
+    Sub-modules, parameters and buffers are shared with the old graph.
+    """
+    needed = _needed(gm, change)
+    if needed is None:
+        return None
+    copy = _Copy(gm, change, needed)
+    copy.add_inputs()
+    for node in gm.graph.nodes:
+        is_copied = node.name in needed and node.name not in change.substitutes
+        if is_copied and node.op not in ("placeholder", "output"):
+            copy.add(node)
+    copy.add_output()
+    return copy.finish()
+
+
+def resolve(name: str, change: Change) -> Substitute:
+    """Return what stands for a node after a change, following chains of `SameAs`."""
+    if name not in change.substitutes:
+        return SameAs(name)
+    return _resolve_all(change.substitutes[name], change)
+
+
+def leaves(substitute: Substitute) -> Iterator[Substitute]:
+    """Yield the leaves of a substitute."""
+    if isinstance(substitute, tuple):
+        for item in substitute:
+            yield from leaves(item)
+    else:
+        yield substitute
+
+
+def _resolve_all(substitute: Substitute, change: Change) -> Substitute:
+    if isinstance(substitute, tuple):
+        return tuple(_resolve_all(item, change) for item in substitute)
+    return resolve(substitute.name, change) if isinstance(substitute, SameAs) else substitute
+
+
+def _roots(gm: GraphModule, change: Change) -> Iterator[str]:
+    for node in gm.graph.nodes:
+        is_named = node.name in change.gone or node.name in change.substitutes
+        if node.op in CALLS and not is_named and (not node.users or mutated_arguments(node)):
+            yield node.name
+    if change.outputs is not None:
+        yield from change.outputs
+        return
+    for leaf in output_leaves(gm):
+        if isinstance(leaf, Node):
+            yield leaf.name
+
+
+def _needed(gm: GraphModule, change: Change) -> frozenset[str] | None:
+    """Return the names of the nodes to copy and of the new inputs to make."""
+    nodes = by_name(gm)
+    needed: set[str] = set()
+    todo = list(_roots(gm, change))
+    while todo:
+        for leaf in leaves(resolve(todo.pop(), change)):
+            if not isinstance(leaf, (SameAs, NewInput)) or leaf.name in needed:
+                continue
+            if leaf.name in change.gone:
+                return None
+            needed.add(leaf.name)
+            if isinstance(leaf, SameAs):
+                todo.extend(_arguments(nodes[leaf.name], change))
+    return frozenset(needed)
+
+
+def _arguments(node: Node, change: Change) -> list[str]:
+    inline = change.inlines.get(node.name)
+    if inline:
+        return [operand.name for operand in inline.operands if isinstance(operand, SameAs)]
+    return [argument.name for argument in node.all_input_nodes]
+
+
+class _Copy:
+    """The graph under construction; lives only inside `rebuild`."""
+
+    def __init__(self, old: GraphModule, change: Change, needed: frozenset[str]) -> None:
+        self.old, self.change, self.needed = old, change, needed
+        self.nodes = by_name(old)
+        self.graph = Graph()
+        self.arguments: dict[str, object] = {}
+        self.new_inputs: dict[str, Node] = {}
+        self.inputs: list[str] = []
+        self.objects: dict[str, object] = {}
+
+    def add_inputs(self) -> None:
+        for node in self.old.graph.nodes:
+            if node.op == "placeholder" and self._is_kept_input(node):
+                self.arguments[node.name] = self._copied(node)
+                self.inputs.append(node.name)
+        for node in self.old.graph.nodes:
+            for leaf in leaves(self.change.substitutes.get(node.name)):
+                if isinstance(leaf, NewInput) and leaf.name in self.needed:
+                    self._add_new_input(leaf.name, node)
+
+    def _is_kept_input(self, node: Node) -> bool:
+        if node.name in self.change.gone or node.name in self.change.substitutes:
+            return False
+        return self.change.keep_inputs or node.name in self.needed or not node.users
+
+    def _add_new_input(self, name: str, node: Node) -> None:
+        identifier = name.replace(".", "_")
+        new = self.graph.create_node("placeholder", identifier, name=identifier)
+        if name == node.name:
+            new.name = node.name
+            new.meta = dict(node.meta)
+        self.new_inputs[name] = new
+        self.inputs.append(name)
+
+    def add(self, node: Node) -> None:
+        if node.name in self.change.inlines:
+            self.arguments[node.name] = self._inlined(node, self.change.inlines[node.name])
+            return
+        if node.target is operator.getitem and isinstance(node.args[0], Node):
+            source = self._argument(node.args[0])
+            if isinstance(source, (tuple, list)):
+                self.arguments[node.name] = source[node.args[1]]
+                return
+        new = self._copied(node)
+        if node.op in ("get_attr", "call_module"):
+            target = str(node.target)
+            self.objects[target] = self.change.modules.get(target, fetch(self.old, target))
+        self.arguments[node.name] = new
+
+    def add_output(self) -> None:
+        (old,) = (node for node in self.old.graph.nodes if node.op == "output")
+        if self.change.outputs is None:
+            self._copied(old)
+            return
+        leaves_ = tuple(self._argument(self.nodes[name]) for name in self.change.outputs)
+        self.graph.create_node("output", "output", (leaves_,), name=old.name)
+
+    def finish(self) -> Rebuilt:
+        module = GraphModule(self.objects, self.graph, type(self.old).__name__)
+        module.training = self.old.training
+        module.meta.update(self.old.meta)
+        module.graph.lint()
+        return Rebuilt(module, tuple(self.inputs))
+
+    def _copied(self, node: Node) -> Node:
+        """Copy a node; FX renames what it would have named otherwise (`input`), which is undone."""
+        new = self.graph.node_copy(node, self._argument)
+        if new.name != node.name:
+            new.name = node.name
+        return new
+
+    def _argument(self, node: Node) -> object:
+        return self._build(resolve(node.name, self.change))
+
+    def _build(self, substitute: Substitute) -> object:
+        if isinstance(substitute, tuple):
+            return tuple(self._build(item) for item in substitute)
+        if isinstance(substitute, SameAs):
+            return self.arguments[substitute.name]
+        return self.new_inputs[substitute.name] if isinstance(substitute, NewInput) else substitute
+
+    def _inlined(self, call: Node, inline: Inline) -> object:
+        operands = iter(inline.operands)
+        inner: dict[Node, object] = {}
+        for node in inline.graph.graph.nodes:
+            if node.op == "placeholder":
+                operand = next(operands)
+                inner[node] = self._build(_resolve_all(operand, self.change))
+            elif node.op == "output":
+                return map_arg(node.args[0], inner.__getitem__)
+            else:
+                inner[node] = new = self.graph.node_copy(node, inner.__getitem__)
+                if node.op in ("get_attr", "call_module"):
+                    new.target = self._adopt(fetch(inline.graph, str(node.target)), call, node)
+        raise AssertionError(f"the sub-graph of {call.name} has no output node")
+
+    def _adopt(self, found: object, call: Node, node: Node) -> str:
+        """Give an object of an inlined sub-graph a target in the outer graph that nothing else has."""
+        taken = {str(n.target) for n in self.old.graph.nodes if n.op in ("get_attr", "call_module")}
+        target = base = f"{call.name}_{node.target}".replace(".", "_")
+        count = 0
+        while target in taken or target in self.objects:
+            count += 1
+            target = f"{base}_{count}"
+        self.objects[target] = found
+        return target
+
+
+def fetch(gm: GraphModule, target: str) -> object:
+    """Return the attribute at a dotted target of a graph module."""
+    found: object = gm
+    for part in target.split("."):
+        found = getattr(found, part)
+    return found

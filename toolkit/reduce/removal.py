@@ -1,0 +1,63 @@
+"""What removing a set of nodes from a program asks for: new inputs where it is read, new outputs where it read."""
+
+from collections.abc import Mapping
+
+import torch
+from torch.fx import GraphModule, Node
+
+from toolkit.reduce.eager import TensorInfo
+from toolkit.reduce.effects import mutated_arguments
+from toolkit.reduce.facts import CALLS, Facts, output_leaves
+from toolkit.reduce.rebuild import NewInput, Substitute
+
+
+def first_readers(gm: GraphModule, removed: frozenset[str]) -> dict[str, str]:
+    """Return, for each removed node that a kept node reads, the first node that does.
+
+    Outputs do not count: a removed value is no result any more.
+    """
+    readers: dict[str, str] = {}
+    for node in gm.graph.nodes:
+        if node.name in removed or node.op == "output":
+            continue
+        for argument in node.all_input_nodes:
+            if argument.name in removed:
+                readers.setdefault(argument.name, node.name)
+    return readers
+
+
+def outputs_without(gm: GraphModule, removed: frozenset[str], facts: Facts) -> tuple[str, ...]:
+    """Return the names of the outputs after a removal: those that are left, and what removed nodes read."""
+    kept = [leaf.name for leaf in output_leaves(gm) if isinstance(leaf, Node)]
+    outputs = [name for name in kept if name not in removed]
+    for node in gm.graph.nodes:
+        is_read = any(user.name in removed for user in node.users)
+        is_value = node.op in CALLS and isinstance(facts.infos[node.name], TensorInfo)
+        if is_read and is_value and node.name not in removed and node.name not in outputs:
+            outputs.append(node.name)
+    return tuple(outputs)
+
+
+def as_inputs(value: object, name: str, inputs: dict[str, object]) -> Substitute:
+    """Return what stands for a removed value: an input per tensor (added to `inputs`), literals for the rest."""
+    if isinstance(value, torch.Tensor):
+        inputs[name] = value
+        return NewInput(name)
+    if isinstance(value, tuple):
+        return tuple(as_inputs(item, f"{name}.{i}", inputs) for i, item in enumerate(value))
+    return value
+
+
+def without_grad(
+    gm: GraphModule, removed: frozenset[str], inputs: Mapping[str, object]
+) -> dict[str, object]:
+    """Return the new inputs, with `requires_grad` off for those that a kept node writes in place.
+
+    Autograd refuses to change a leaf in place; as an intermediate value it was allowed.
+    """
+    kept = [node for node in gm.graph.nodes if node.name not in removed]
+    written = {argument.name for node in kept for argument in mutated_arguments(node)}
+    return {
+        name: value.detach() if name in written and isinstance(value, torch.Tensor) else value
+        for name, value in inputs.items()
+    }

@@ -1,0 +1,50 @@
+"""Replace a node by one of its arguments of the same shape, dtype and device.
+
+Unlike removal this keeps values connected: a failure that needs one op to feed another stays.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from torch.fx import Node
+
+from toolkit.case import Case
+from toolkit.reduce.eager import TensorInfo
+from toolkit.reduce.edits import Bypass
+from toolkit.reduce.facts import CALLS, Facts
+from toolkit.reduce.proposal import Choice, Proposal, Step
+
+
+def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+    """Propose to bypass any combination of nodes by their first fitting argument, then by their second, ..."""
+    return [Choice(Bypass, pairs) for pairs in bypasses(case, facts)]
+
+
+def bypasses(case: Case, facts: Facts) -> Iterator[tuple[tuple[str, str], ...]]:
+    """Yield pairs (node, argument): for every node its first fitting argument, then every second one, and so on."""
+    fitting = {
+        node.name: _fitting_arguments(node, facts)
+        for node in case.graph.graph.nodes
+        if node.op in CALLS
+    }
+    for rank in range(max((len(found) for found in fitting.values()), default=0)):
+        yield tuple((name, found[rank]) for name, found in fitting.items() if rank < len(found))
+
+
+def _fitting_arguments(node: Node, facts: Facts) -> tuple[str, ...]:
+    info = facts.infos[node.name]
+    if not isinstance(info, TensorInfo):
+        return ()
+    arguments = dict.fromkeys(_tensor_arguments(node, facts))
+    return tuple(name for name in arguments if info.is_like(facts.infos[name]))
+
+
+def _tensor_arguments(node: Node, facts: Facts) -> Iterator[str]:
+    """Yield the names of a node's arguments; those of the op that it takes a part of, if it is a `getitem`."""
+    for argument in node.all_input_nodes:
+        if isinstance(facts.infos[argument.name], tuple):
+            yield from _tensor_arguments(argument, facts)
+        else:
+            yield argument.name
+
+
+STEP = Step("bypass", propose)

@@ -1,0 +1,26 @@
+"""Drop results. First all but one (the one computed last, as truncation ends at the failure), then any combination."""
+
+from collections.abc import Sequence
+
+from torch.fx import Node
+
+from toolkit.case import Case
+from toolkit.reduce.edits import DropOutputs
+from toolkit.reduce.facts import Facts, output_leaves
+from toolkit.reduce.proposal import Choice, Ladder, Proposal, Step
+
+
+def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+    """Propose to keep only the result that is computed last; then to drop any combination."""
+    leaves = output_leaves(case.graph)
+    if len(leaves) < 2:
+        return []
+    order = {node: place for place, node in enumerate(case.graph.graph.nodes)}
+    places = [order[leaf] if isinstance(leaf, Node) else -1 for leaf in leaves]
+    last = places.index(max(places))
+    positions = tuple(range(len(leaves)))
+    others = tuple(position for position in positions if position != last)
+    return [Ladder((DropOutputs(others),)), Choice(DropOutputs, positions)]
+
+
+STEP = Step("outputs", propose)

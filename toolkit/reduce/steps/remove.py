@@ -1,0 +1,27 @@
+"""Remove units from the middle: what they computed becomes inputs, what only they read becomes results.
+
+The first and the last unit are `cut`'s and `truncate`'s.
+"""
+
+from collections.abc import Sequence
+from typing import cast
+
+from toolkit.case import Case
+from toolkit.reduce.edits import RemoveNodes
+from toolkit.reduce.facts import Facts
+from toolkit.reduce.proposal import Choice, Proposal, Step
+
+
+def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+    """Propose to remove any combination of the inner units."""
+    inner = facts.units[1:-1]
+    return [Choice(_without_units, inner)] if inner else []
+
+
+def _without_units(units: tuple[object, ...]) -> RemoveNodes:
+    return RemoveNodes(
+        tuple(name for unit in cast("tuple[tuple[str, ...]]", units) for name in unit)
+    )
+
+
+STEP = Step("remove", propose)

@@ -1,0 +1,68 @@
+"""Sub-graphs of higher-order ops: which there are, what they are called with, what their values are."""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch.fx import GraphModule, Node
+
+from toolkit.case import Case
+from toolkit.reduce.eager import values_before
+from toolkit.reduce.facts import CALLS, by_name, placeholders
+from toolkit.reduce.rebuild import fetch
+
+
+@dataclass(frozen=True, slots=True)
+class Subgraph:
+    """A sub-graph that a node calls: `target` is where the outer graph holds it."""
+
+    call: str
+    target: str
+    graph: GraphModule
+
+
+def subgraphs(gm: GraphModule) -> Iterator[Subgraph]:
+    """Yield the sub-graphs that the nodes of a graph call, in order."""
+    for node in gm.graph.nodes:
+        for argument in node.all_input_nodes if node.op in CALLS else ():
+            found = fetch(gm, str(argument.target)) if argument.op == "get_attr" else None
+            if isinstance(found, GraphModule):
+                yield Subgraph(node.name, str(argument.target), found)
+
+
+def operands_of(call: Node, count: int) -> tuple[object, ...] | None:
+    """Return the `count` values with which a call runs its sub-graphs, or None if that cannot be told.
+
+    Higher-order ops take their sub-graphs first and the operands last, flat or in one tuple.
+    """
+    flat = [leaf for leaf in _flat(call.args) if not _is_subgraph(call, leaf)]
+    return tuple(flat[-count:]) if 0 < count <= len(flat) else (() if count == 0 else None)
+
+
+def _is_subgraph(call: Node, leaf: object) -> bool:
+    if not isinstance(leaf, Node) or leaf.op != "get_attr" or call.graph.owning_module is None:
+        return False
+    return isinstance(fetch(call.graph.owning_module, str(leaf.target)), GraphModule)
+
+
+def _flat(argument: object) -> Iterator[object]:
+    if isinstance(argument, (tuple, list)):
+        for item in argument:
+            yield from _flat(item)
+    else:
+        yield argument
+
+
+def inner_case(case: Case, subgraph: Subgraph) -> Case | None:
+    """Return a case of the sub-graph alone, with the operands that it is called with in an eager run.
+
+    None for ops whose sub-graphs do not run on their operands as they are (a map over slices).
+    """
+    call = by_name(case.graph)[subgraph.call]
+    operands = operands_of(call, len(placeholders(subgraph.graph)))
+    if operands is None:
+        return None
+    wanted = {operand.name: call.name for operand in operands if isinstance(operand, Node)}
+    values = values_before(case, wanted)
+    inputs = tuple(values[o.name] if isinstance(o, Node) else o for o in operands)
+    return dataclasses.replace(case, graph=subgraph.graph, inputs=inputs, dynamic={})

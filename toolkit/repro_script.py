@@ -1,0 +1,223 @@
+"""Render the text of `repro.py` from a case: the pure part, which touches no file.
+
+The templates are in `repro_templates/`; they hold everything that is the same in all scripts, this module what differs.
+"""
+
+import json
+import platform
+import re
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import jinja2
+import torch
+
+from toolkit.case import Case, Modes
+from toolkit.repro_inputs import inputs_body, plan_symbols
+from toolkit.repro_module import module_text
+from toolkit.repro_sources import FOLDER, SourcePlan
+from toolkit.repro_values import RECIPE_SEEDS, Sources, scalar_source
+from toolkit.tolerance import tolerance_for
+
+DATA_FILE = "repro.safetensors"
+TIMEOUT_SECONDS = 120
+_NOT_RUN = "not run"
+_DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+_PATH = re.compile(r"(?<![\w~.])/(?:[\w.+@-]+/)+([\w.+@-]+/[\w.+@-]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """What a script was written with."""
+
+    torch: str
+    python: str
+    platform: str
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """The text of a repro and the tensors of its data file (none: no file)."""
+
+    text: str
+    data: Mapping[str, torch.Tensor]
+
+
+def current_versions() -> Versions:
+    """Return the versions of this process."""
+    return Versions(
+        torch=torch.__version__,
+        python=platform.python_version(),
+        platform=f"{platform.system()} {platform.machine()}",
+    )
+
+
+def render_script(
+    case: Case,
+    plan: SourcePlan,
+    *,
+    culprit_pass: str | None = None,
+    clean_run: str = _NOT_RUN,
+    versions: Versions | None = None,
+) -> Script:
+    """Return the script of a case.
+
+    Args:
+        case: The failure; nothing of it is changed.
+        plan: Its sources, config and target as the script sees them.
+        culprit_pass: The guilty pass, if known (`joint/fold`).
+        clean_run: What a run in a clean process showed, for the header.
+        versions: Those of this process when None.
+
+    Raises:
+        CaseError: The graph or an input cannot be written.
+    """
+    default_dtype = getattr(torch, case.modes.default_dtype)
+    seeds = tuple(dict.fromkeys((case.modes.seed, *RECIPE_SEEDS)))
+    sources = Sources(default_dtype=default_dtype, seeds=seeds)
+    symbols = plan_symbols(case)
+    module = module_text(case.graph, sources, symbols.read_from)
+    body = inputs_body(case, sources, symbols)
+    kind = _target_kind(plan.target)
+    written = "\n".join((*module.classes, body))
+    context: dict[str, object] = {
+        "docstring": _docstring(case, plan, culprit_pass, clean_run, versions or current_versions()),
+        "target": {"spec": plan.target, "kind": kind},
+        "config": literal(plan.config),
+        "modes": literal(_modes(case.modes)),
+        "expected": literal(_expected(case)),
+        "classes": module.classes,
+        "imports": module.imports,
+        "inputs_body": body,
+        "helpers": sources.helpers,
+        "data_file": DATA_FILE if sources.data else "",
+        "needs_math": ", ".join(name for name in ("inf", "nan") if re.search(rf"\b{name}\b", written)),
+        "needs_here": bool(sources.data or plan.copies),
+        "has_sources": bool(plan.copies),
+        "config_has_paths": plan.config_has_paths,
+        "in_child": case.signature is not None and case.signature.kind in ("signal", "timeout"),
+        "timeout_seconds": TIMEOUT_SECONDS,
+        "dynamic_ints": symbols.free,
+        "backward": case.modes.backward,
+        "has_reference": not sources.helpers & {"shared"},
+        "tolerance_lines": _tolerance_lines(),
+        "eager_factor": 10.0,
+        "torch_version": torch.__version__,
+    }
+    text = _environment().get_template("repro.py.j2").render(context)
+    return Script(text.rstrip("\n") + "\n", sources.data)
+
+
+def _environment() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("repro_templates", ""),
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        keep_trailing_newline=True,
+    )
+
+
+def _target_kind(target: str) -> str:
+    if target == "ctk":
+        return "ctk"
+    if target.startswith(f"{FOLDER}/"):
+        return "file"
+    return "module" if ":" in target else "dynamo"
+
+
+def _modes(modes: Modes) -> dict[str, object]:
+    regions = [
+        {"device_type": r.device_type, "dtype": r.dtype, "cache_enabled": r.cache_enabled}
+        for r in modes.autocast
+    ]
+    return {
+        "grad": modes.grad,
+        "inference": modes.inference,
+        "backward": modes.backward,
+        "autocast": regions,
+        "deterministic": modes.deterministic,
+        "seed": modes.seed,
+        "default_dtype": modes.default_dtype,
+    }
+
+
+def _expected(case: Case) -> dict[str, object]:
+    signature = case.signature
+    return {
+        "kind": signature.kind if signature else None,
+        "exception": signature.exception if signature else None,
+    }
+
+
+def literal(value: object, room: int = 80) -> str:
+    """Return JSON-like data as Python source, on one line if it fits, else one item per line."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, (Mapping, list, tuple)):
+        return scalar_source(value, "of the options")
+    is_mapping = isinstance(value, Mapping)
+    if is_mapping:
+        pairs = cast("Mapping[str, object]", value).items()
+        items = [f"{literal(key)}: {literal(item, room - 4)}" for key, item in pairs]
+    else:
+        items = [literal(item, room - 4) for item in cast("Sequence[object]", value)]
+    opening, closing = "{}" if is_mapping else "[]"
+    line = f"{opening}{', '.join(items)}{closing}"
+    if len(line) <= room and "\n" not in line:
+        return line
+    inner = textwrap.indent("".join(f"{item},\n" for item in items), "    ")
+    return f"{opening}\n{inner}{closing}"
+
+
+def _tolerance_lines() -> list[str]:
+    rows = [(dtype, tolerance_for(dtype, "reassociates")) for dtype in _DTYPES]
+    lines = [f"    {dtype}: ({row.rtol!r}, {row.atol!r}),  # {row.source}" for dtype, row in rows]
+    return ["TOLERANCES = {", *lines, "}"]
+
+
+def shorten_paths(text: str) -> str:
+    """Return a text with paths of this machine cut to their last two parts."""
+    text = text.replace(str(Path.home()), "~")
+    return _PATH.sub(r".../\1", text)
+
+
+def _docstring(
+    case: Case, plan: SourcePlan, culprit_pass: str | None, clean_run: str, versions: Versions
+) -> str:
+    signature = case.signature
+    headline = f"{signature.kind} of {case.name}" if signature else f"{case.name}, not judged yet"
+    needs = {"ctk": "torch and ctk (pip install ctk)"}.get(plan.target, "torch only")
+    if _target_kind(plan.target) == "module":
+        needs = f"torch and the module {plan.target.partition(':')[0]}"
+    run = f"python repro.py  ({needs})"
+    fields = {
+        "Failure": str(signature) if signature else "not judged",
+        "Target": plan.target,
+        "Culprit": culprit_pass,
+        "Proof": _proof(plan.target, culprit_pass),
+        "Versions": f"torch {versions.torch}, Python {versions.python}, {versions.platform}",
+        "Run": run,
+        "Exit codes": "0 no failure, 1 failure, 125 cannot tell",
+        "Clean run": clean_run,
+        "Inputs": _inputs_note(case),
+    }
+    lines = [f"{key + ':':<12}{shorten_paths(text)}" for key, text in fields.items() if text]
+    text = f"Standalone repro: {headline} with {plan.target}.\n\n" + "\n".join(lines) + "\n"
+    escaped = text.replace("\\", "\\\\").replace('"""', "'''")
+    return f'"""{escaped}"""'
+
+
+def _proof(target: str, culprit_pass: str | None) -> str | None:
+    if culprit_pass is None or target != "ctk":
+        return None
+    return f"CTK_DISABLE={culprit_pass} python repro.py  (leaves that pass out)"
+
+
+def _inputs_note(case: Case) -> str | None:
+    if not case.synthetic:
+        return None
+    return f"synthetic: {', '.join(case.synthetic)} (not the program's own values)"

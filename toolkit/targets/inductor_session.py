@@ -1,0 +1,368 @@
+"""The bookkeeping of one observed Inductor compile: which graph is at which stage, and what is known of it.
+
+A `Session` lives as long as the compiled callable, because a backward graph may be compiled at the first backward call.
+It turns what the hooks see into records and keeps their ids and numbers; it patches nothing (`inductor_hooks`).
+
+The records of one stage form a chain: `before` of each is `after` of the one before it (the same object). A change that
+no pass announced becomes a record of its own, `unannounced_before_NAME` or `unannounced_at_end`, so that nothing hides.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from compiler.observe import (
+    KernelId,
+    Numerics,
+    Observer,
+    PassId,
+    PassRecord,
+    RewriteId,
+    RewriteRecord,
+    Stage,
+    StageRecord,
+)
+from compiler.passes.graph_diff import Hunk, apply_hunks, diff_hunks
+from torch.fx import GraphModule
+
+from toolkit.targets.inductor_snapshot import Fingerprint, adopt, contains, fingerprint, snapshot
+
+EXACT_PASSES = frozenset(
+    {
+        "chain_random_ops_ordering",
+        "constant_fold_uniform_value",
+        "decompose_auto_functionalized",
+        "decompose_map_to_while_loop",
+        "decompose_scan_to_while_loop",
+        "decompose_triton_kernel_wrapper_functional",
+        "fix_auto_functionalized_dtype_views",
+        "move_constructors_to_cuda",
+        "reinplace_inplaceable_ops",
+        "remove_assert_ops",
+        "remove_noop_ops",
+        "remove_profiler_ops",
+        "reorder_for_locality",
+        "stable_sort",
+    }
+)
+"""Passes of Inductor that move, drop or rename work but compute each value with the same operators.
+
+Inductor declares no numerics. Source: `torch/_inductor/fx_passes` of torch 2.13; every other pass counts as
+`reassociates`.
+"""
+
+
+@dataclass(slots=True)
+class PatternRun:
+    """Consecutive matches of one rule, not yet reported."""
+
+    id: PassId
+    vetoed: bool
+    started: float
+    count: int = 0
+    pending: RewriteId | None = None
+    rewrites: list[RewriteRecord] = field(default_factory=list[RewriteRecord])
+
+
+@dataclass(slots=True)
+class Frame:
+    """A whole graph while Inductor works on it in one stage.
+
+    Attributes:
+        stage: The stage of the root graph; passes over its sub-graphs belong to it.
+        root: The live graph.
+        inputs: Its example inputs.
+        last: The copy that the last record of this stage ended with.
+        mark: Fingerprint of the live graph at that time.
+        path: The graphs that Inductor is in, from the root down to the sub-graph at hand.
+        swaps: Sub-graphs that a pass replaced by a new object which is not in the root yet.
+        changes: How many records of this stage changed the graph.
+        run: The pattern run that is open.
+        kernel: Set once the graph was handed to code generation, with the time of that.
+    """
+
+    stage: Stage
+    root: GraphModule
+    inputs: tuple[object, ...]
+    last: GraphModule
+    mark: Fingerprint
+    path: list[GraphModule]
+    swaps: dict[GraphModule, GraphModule] = field(default_factory=dict[GraphModule, GraphModule])
+    changes: int = 0
+    run: PatternRun | None = None
+    kernel: KernelId | None = None
+    kernel_started: float = 0.0
+
+
+class KernelVetoed(BaseException):
+    """Leaves Inductor's compile of one graph. Not an `Exception`: Inductor would take it for an error of its own."""
+
+
+class Session:
+    """What is known of one observed compile.
+
+    Args:
+        observer: Gets the records and is asked for vetoes.
+    """
+
+    def __init__(self, observer: Observer) -> None:
+        self.observer = observer
+        self.frames: list[Frame] = []
+        self.in_patterns = False
+        self._skipped: list[object] = []
+        self._muted = 0
+        self._owner: int | None = None
+        self._depth = 0
+        self._runs: Counter[tuple[str, str]] = Counter()
+        self._rewrites = 0
+
+    @contextmanager
+    def attached(self) -> Iterator[bool]:
+        """Belong to this thread for a while; yields whether this is the outermost such region.
+
+        The caller holds the compile lock: one thread at a time.
+        """
+        outer, self._owner = self._owner, threading.get_ident()
+        self._depth += 1
+        try:
+            yield self._depth == 1
+        finally:
+            self._depth -= 1
+            self._owner = outer
+
+    @contextmanager
+    def muted(self) -> Iterator[None]:
+        """Ignore what Inductor announces inside: it is not about the user's graph."""
+        self._muted += 1
+        try:
+            yield
+        finally:
+            self._muted -= 1
+
+    @contextmanager
+    def matching(self) -> Iterator[None]:
+        """Apply a table of patterns: its matches are the rewrites, and what its table announces adds nothing."""
+        self.in_patterns = True
+        try:
+            yield
+        finally:
+            self.in_patterns = False
+
+    @contextmanager
+    def skipping(self, announcer: object) -> Iterator[None]:
+        """Ignore the region that `announcer` opens itself for the pass that it was given."""
+        self._skipped.append(announcer)
+        try:
+            yield
+        finally:
+            self._skipped.pop()
+
+    def is_covered(self, announcer: object) -> bool:
+        """Return whether a region is covered by the pass that opened it, or by a table of patterns."""
+        return self.in_patterns or any(announcer is other for other in self._skipped)
+
+    def is_watching(self) -> bool:
+        """Return whether what this thread announces right now is about the graph of this compile."""
+        return self._owner == threading.get_ident() and not self._muted
+
+    def frame(self) -> Frame | None:
+        """Return the frame at hand, if this thread's announcements belong to one."""
+        return self.frames[-1] if self.frames and self.is_watching() else None
+
+    def frame_of(self, gm: GraphModule | None) -> Frame | None:
+        """Return the frame at hand, and follow a pass that went on with another graph object."""
+        frame = self.frame()
+        if frame is None or gm is None:
+            return None
+        if not contains(frame.root, gm, frame.swaps):
+            if len(frame.path) > 1:
+                frame.swaps[frame.path[-1]] = gm
+            else:
+                frame.root = gm
+                frame.path[0] = gm
+        return frame
+
+    def pass_id(self, stage: Stage, name: str) -> PassId:
+        """Return the id of the next run of a pass in a stage."""
+        occurrence = self._runs[(stage, name)]
+        self._runs[(stage, name)] += 1
+        return PassId(stage, name, occurrence)
+
+    def kernel_id(self, stage: Stage) -> KernelId:
+        """Return the id of the next kernel: `lowered/inductor:forward`, a later one `forward#2`."""
+        self._runs[("lowered", stage)] += 1
+        run = self._runs[("lowered", stage)]
+        return KernelId("lowered", "inductor", stage if run == 1 else f"{stage}#{run}")
+
+    def rewrite_id(self, pass_id: PassId, index: int, rule: str) -> RewriteId:
+        """Return the id of the next rewrite, with its number in the whole compile."""
+        self._rewrites += 1
+        return RewriteId(self._rewrites, pass_id, index, rule)
+
+    def open(self, stage: Stage, gm: GraphModule, inputs: Sequence[object]) -> Frame:
+        """Announce a stage: its graph as it is now."""
+        copy = snapshot(gm)
+        frame = Frame(stage, gm, tuple(inputs), copy, fingerprint(gm), [gm])
+        self.frames.append(frame)
+        self.observer.on_stage(StageRecord(stage, copy, frame.inputs))
+        return frame
+
+    def close(self, frame: Frame, result: object = None) -> None:
+        """Leave a stage; what changed since the last pass is reported.
+
+        Args:
+            frame: The innermost frame.
+            result: The graph that the stage returned, if it returned one.
+        """
+        if isinstance(result, GraphModule) and result is not frame.root:
+            frame.root = result
+        self.sync(frame, "unannounced_at_end")
+        self.drop(frame)
+
+    def drop(self, frame: Frame) -> None:
+        """Leave a stage without a report (it was reported, or it failed)."""
+        if frame in self.frames:
+            del self.frames[self.frames.index(frame) :]
+
+    def sync(self, frame: Frame, name: str) -> None:
+        """Report what changed since the last record, as a pass called `name`."""
+        self.end_run(frame)
+        if fingerprint(frame.root, frame.swaps) == frame.mark:
+            return
+        pass_id = self.pass_id(frame.stage, name)
+        if self.observer.allow_pass(pass_id):
+            self.end_pass(frame, pass_id, seconds=0.0)
+        else:
+            self.undo(frame, pass_id)
+
+    def undo(self, frame: Frame, pass_id: PassId) -> None:
+        """Take back what changed since the last record, and report a vetoed pass."""
+        adopt(frame.root, frame.last)
+        frame.swaps.clear()
+        frame.mark = fingerprint(frame.root)
+        self.refuse(frame, pass_id)
+
+    def refuse(self, frame: Frame, pass_id: PassId) -> None:
+        """Report a vetoed pass that was not run."""
+        record = PassRecord(pass_id, numerics(pass_id), frame.last, frame.last, vetoed=True)
+        self.observer.on_pass(record)
+
+    def end_pass(self, frame: Frame, pass_id: PassId, *, seconds: float) -> bool:
+        """Report a pass that said nothing of its rewrites: they are read off its effect.
+
+        Returns:
+            Whether the graph had changed since the last record. If not, nothing is reported.
+        """
+        self.end_run(frame)
+        mark = fingerprint(frame.root, frame.swaps)
+        if mark == frame.mark:
+            return False
+        before, after = frame.last, snapshot(frame.root, frame.swaps)
+        hunks = diff_hunks(before, after)
+        rewrites = self._number(pass_id, hunks, before, after)
+        kept = [h for h, r in zip(hunks, rewrites, strict=False) if not r.vetoed]
+        if any(r.vetoed for r in rewrites):
+            adopt(frame.root, apply_hunks(before, after, kept) if kept else before)
+            frame.swaps.clear()
+            mark = fingerprint(frame.root)
+            after = snapshot(frame.root) if kept else before
+        self._advance(frame, mark, after)
+        record = PassRecord(pass_id, numerics(pass_id), before, after, rewrites, seconds=seconds)
+        self.observer.on_pass(record)
+        return True
+
+    def _number(
+        self, pass_id: PassId, hunks: list[Hunk], before: GraphModule, after: GraphModule
+    ) -> tuple[RewriteRecord, ...]:
+        """Give each hunk its number; a change that no node shows (order, sub-graph) is one rewrite."""
+        records: list[RewriteRecord] = []
+        made: list[Hunk] = []
+        for index, hunk in enumerate(hunks or [None], start=1):
+            rewrite = self.rewrite_id(pass_id, index, pass_id.name)
+            if not self.observer.allow_rewrite(rewrite):
+                records.append(RewriteRecord(rewrite, hunk.nodes if hunk else (), vetoed=True))
+                continue
+            made += [hunk] if hunk else []
+            graph = None
+            if self.observer.keep_rewrites:
+                graph = apply_hunks(before, after, made) if hunk else after
+            records.append(RewriteRecord(rewrite, hunk.nodes if hunk else (), after=graph))
+        return tuple(records)
+
+    def unchanged(self, frame: Frame, pass_id: PassId, seconds: float) -> None:
+        """Report a pass that ran and changed nothing."""
+        record = PassRecord(pass_id, numerics(pass_id), frame.last, frame.last, seconds=seconds)
+        self.observer.on_pass(record)
+
+    def hand_over(self, frame: Frame) -> None:
+        """Announce that the graph goes to code generation now.
+
+        Raises:
+            KernelVetoed: The observer refuses the kernel.
+        """
+        self.sync(frame, "unannounced_before_lowering")
+        self.observer.on_stage(StageRecord("lowered", frame.last, frame.inputs))
+        frame.kernel, frame.kernel_started = self.kernel_id(frame.stage), time.perf_counter()
+        if not self.observer.allow_kernel(frame.kernel):
+            raise KernelVetoed
+
+    def begin_match(self, frame: Frame, rule: str, nodes: tuple[str, ...]) -> bool:
+        """Number a match that is about to be applied, and ask whether it may.
+
+        Args:
+            frame: The frame at hand.
+            rule: `family.rule`; also the name of the pass that consecutive matches of it form.
+            nodes: Names of the matched nodes.
+        """
+        run = frame.run
+        if run is None or run.id.name != rule:
+            self.sync(frame, f"unannounced_before_{rule}")
+            pass_id = self.pass_id(frame.stage, rule)
+            vetoed = not self.observer.allow_pass(pass_id)
+            run = frame.run = PatternRun(pass_id, vetoed, time.perf_counter())
+        run.count += 1
+        rewrite = self.rewrite_id(run.id, run.count, rule)
+        if run.vetoed or not self.observer.allow_rewrite(rewrite):
+            run.rewrites.append(RewriteRecord(rewrite, nodes, vetoed=True))
+            return False
+        run.pending = rewrite
+        return True
+
+    def end_match(self, frame: Frame, nodes: tuple[str, ...]) -> None:
+        """Record the match that was just applied."""
+        run = frame.run
+        if run is None or run.pending is None:
+            return
+        keep = self.observer.keep_rewrites
+        after = snapshot(frame.root, frame.swaps) if keep else None
+        run.rewrites.append(RewriteRecord(run.pending, nodes, after=after))
+        run.pending = None
+
+    def end_run(self, frame: Frame) -> None:
+        """Report the open pattern run, if there is one. Matches whose handler declined leave no record."""
+        run, frame.run = frame.run, None
+        if run is None or not run.rewrites:
+            return
+        before, after = frame.last, frame.last
+        mark = fingerprint(frame.root, frame.swaps)
+        if mark != frame.mark:
+            after = run.rewrites[-1].after or snapshot(frame.root, frame.swaps)
+            self._advance(frame, mark, after)
+        seconds = time.perf_counter() - run.started
+        rewrites = tuple(run.rewrites)
+        record = PassRecord(
+            run.id, numerics(run.id), before, after, rewrites, run.vetoed, seconds
+        )
+        self.observer.on_pass(record)
+
+    def _advance(self, frame: Frame, mark: Fingerprint, after: GraphModule) -> None:
+        frame.last, frame.mark = after, mark
+        frame.changes += 1
+
+
+def numerics(pass_id: PassId) -> Numerics:
+    """Return what a pass of Inductor may do to values."""
+    return "exact" if pass_id.name in EXACT_PASSES else "reassociates"
