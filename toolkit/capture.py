@@ -4,9 +4,8 @@ The program runs once, under a backend that records the graph and gives Dynamo t
 so that later graphs get inputs which no compiler has touched. Nothing is compiled or judged here.
 """
 
-import contextlib
 import dataclasses
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -22,11 +21,8 @@ from toolkit.case import Case, Modes
 from toolkit.clone import clone_inputs
 from toolkit.graph_json import describe_dynamic
 from toolkit.modes import capture_modes
-from toolkit.program import Program, importable, their_side
+from toolkit.program import SEED, Program, importable, seeded, their_side
 from toolkit.sources import source_files
-
-SEED = 0
-"""Seed of the run, so that a program without a seed of its own gives the same case every time."""
 
 
 def capture_cases(
@@ -92,7 +88,9 @@ def recording_backend(captured: list[Captured], *, backward: bool = False) -> Ca
 
     def backend(gm: GraphModule, example_inputs: Sequence[object]) -> Callable[..., object]:
         slot, graph = len(captured), copy_graph_module(gm)
-        captured.append(Captured(graph, clone_inputs(hinted(example_inputs)), capture_modes(seed=SEED)))
+        captured.append(
+            Captured(graph, clone_inputs(hinted(example_inputs)), capture_modes(seed=SEED))
+        )
         called = [False]
 
         def run(*args: object) -> object:
@@ -207,11 +205,3 @@ def _check_eager(program: Program, *, backward: bool) -> None:
             f"{program.path.name} fails in eager, before any compiler sees it: "
             f"{their_side(error, program.path)}"
         ) from error
-
-
-@contextlib.contextmanager
-def seeded() -> Generator[None]:
-    """Seed torch inside the `with` block and put the CPU generator back afterwards."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(SEED)
-        yield

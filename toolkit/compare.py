@@ -29,10 +29,10 @@ from dataclasses import dataclass
 from typing import cast
 
 import torch
-from compiler.errors import CtkError
-from compiler.observe import Numerics
 from torch import Tensor
 
+from compiler.errors import CtkError
+from compiler.observe import Numerics
 from toolkit.execute import Outcome, Result
 from toolkit.measure import Errors, identical, integer_errors, is_measurable, measure
 from toolkit.oracle.verdict import FailureKind
@@ -158,8 +158,8 @@ def _compare_tensors(
     strides: bool,
 ) -> Mismatch | None:
     if eager.dtype != compiled.dtype:
-        return Mismatch(name, "dtype", f"{_short(compiled.dtype)}, eager gives
-        {_short(eager.dtype)}")
+        detail = f"{_short(compiled.dtype)}, eager gives {_short(eager.dtype)}"
+        return Mismatch(name, "dtype", detail)
     if eager.shape != compiled.shape:
         return Mismatch(name, "shape", f"{list(compiled.shape)}, eager gives {list(eager.shape)}")
     if eager.device != compiled.device or eager.layout != compiled.layout:
@@ -226,8 +226,8 @@ def _results(run: Results) -> Sequence[Result]:
     if not isinstance(run, Outcome):
         return run
     if run.results is None:
-        raise CtkError(f"nothing to compare: the run raised {type(run.error).__name__}:
-        {run.error}")
+        said = f"{type(run.error).__name__}: {run.error}"
+        raise CtkError(f"nothing to compare: the run raised {said}")
     return run.results
 
 

@@ -17,7 +17,8 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node
 
 from compiler.errors import CaseError
-from compiler.torch_compat import SymbolicInputs, symbol_and_hint, symbolic_inputs
+from compiler.torch_compat import SymbolicInputs, symbolic_inputs
+from toolkit.graph_meta import symbol_of
 
 KEY = "example_value"
 """Where Dynamo keeps the fake value of a node."""
@@ -60,6 +61,7 @@ def size_symbols(
     """
     hints: dict[str, tuple[int, str]] = {}
     symbols: dict[str, tuple[str | None, ...]] = {}
+    known = frozenset(name for names in dynamic.values() for name in names if name)
     nodes = gm.graph.find_nodes(op="placeholder")
     for node, value in zip(nodes, inputs, strict=True):
         if isinstance(value, torch.Tensor):
@@ -67,7 +69,7 @@ def size_symbols(
             _check_rank(node, value, names)
             sizes = tuple(value.shape)
         elif isinstance(value, int) and not isinstance(value, bool):
-            names = _own_symbol(node, is_needed=bool(dynamic))
+            names = _own_symbol(node, known=known, is_needed=bool(dynamic))
             sizes = (value,)
         else:
             continue
@@ -77,11 +79,12 @@ def size_symbols(
     return symbols
 
 
-def _own_symbol(node: Node, *, is_needed: bool) -> tuple[str | None, ...]:
-    fake = node.meta.get(KEY)
-    if isinstance(fake, torch.SymInt):
-        return (symbol_and_hint(fake)[0],)
-    return (node.name,) if is_needed or node.type is torch.SymInt else ()
+def _own_symbol(node: Node, *, known: frozenset[str], is_needed: bool) -> tuple[str | None, ...]:
+    """Return the symbol of a placeholder that is a size; the name of a node is a symbol's in Dynamo."""
+    said = node.name if node.name in known else symbol_of(node)
+    if said is None and (is_needed or node.type is torch.SymInt):
+        said = node.name
+    return (said,)
 
 
 def _check_rank(node: Node, value: torch.Tensor, names: tuple[str | None, ...]) -> None:

@@ -21,6 +21,9 @@ import torch
 
 from compiler.errors import ProgramError, nearest
 
+SEED = 0
+"""Seed of a program that sets none itself, so that it gives the same inputs every time."""
+
 USAGE = "a program is FILE.py or FILE.py:build,example"
 
 
@@ -48,14 +51,15 @@ class Program:
 def load_program(spec: str) -> Program:
     """Load `FILE.py` (functions `model`, `inputs`, optional `config`) or `FILE.py:build,example`.
 
-    `inputs()` returns the positional arguments as a tuple, one tensor, or a dict of keywords.
+    `inputs()` returns the positional arguments as a tuple, one tensor, or a dict of keywords. torch
+    is seeded meanwhile.
 
     Raises:
         ProgramError: No such file, no such function, the file or a function raises, or a function
             returns something else than what it should. The message names the line in their file.
     """
     path, build, example = parse_spec(spec)
-    with importable(path.parent):
+    with importable(path.parent), seeded():
         module = _load_module(path)
         functions = {name: _function(module, name, path) for name in (build, example)}
         model = _call(functions[build], build, path)
@@ -98,6 +102,14 @@ def importable(folder: Path) -> Generator[None]:
     finally:
         with contextlib.suppress(ValueError):  # the program may have removed it itself
             sys.path.remove(entry)
+
+
+@contextlib.contextmanager
+def seeded() -> Generator[None]:
+    """Seed torch inside the `with` block and put the CPU generator back afterwards."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED)
+        yield
 
 
 def their_side(error: BaseException, path: Path) -> str:
@@ -194,7 +206,8 @@ def _config(module: ModuleType, path: Path) -> dict[str, object]:
 
 
 def _describe(value: object) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"
+    name = type(value).__name__
+    return "None" if value is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
 def _near_file(path: Path) -> str:

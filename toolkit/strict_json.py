@@ -7,7 +7,7 @@ the place where it needs it, and never sees a `KeyError`, `TypeError` or `JSONDe
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from compiler.errors import CaseError, nearest
 
@@ -62,11 +62,13 @@ def _refuse_constant(name: str) -> object:
 def expect(value: object, kind: type[T], where: str) -> T:
     """Return `value` if it is exactly of a JSON type (a bool is no int, an int is no float).
 
+    `object` takes any value.
+
     Raises:
         CaseError: It is not.
     """
-    if type(value) is kind:
-        return value
+    if kind is object or type(value) is kind:
+        return cast("T", value)
     raise CaseError(
         f"{where}: expected {_kind_name(kind)}, found {_kind_name(type(value))} {_short(value)}"
     )

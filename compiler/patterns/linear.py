@@ -21,9 +21,10 @@ def _is_bias(match: Match) -> bool:
     shape.
     """
     result, bias = tensor_of(match.root), tensor_of(match.bound["c"])
-    if result is None or bias is None or len(match.inner[0].users) != 1:
+    product = tensor_of(match.inner[0])
+    if result is None or bias is None or product is None or len(match.inner[0].users) != 1:
         return False
-    same_kind = (bias.dtype, bias.device) == (result.dtype, result.device)
+    same_kind = bias.device == result.device and bias.dtype == product.dtype
     is_row = bias.dim() == 1 and same_sizes(bias.shape, result.shape[-1:])
     return (
         same_kind

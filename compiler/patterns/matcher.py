@@ -98,6 +98,8 @@ def _rewrite(door: Door, rule: Rule, match: Match) -> None:
     def edit(graph: Graph) -> None:
         with graph.inserting_before(match.root):
             new = rule.replacement(graph, match)
+        if "val" not in new.meta and "val" in match.root.meta:
+            new.meta["val"] = match.root.meta["val"]  # later guards read types; verify renews it
         match.root.replace_all_uses_with(new)
         for node in (match.root, *match.inner):
             if not node.users and not is_erased(node):

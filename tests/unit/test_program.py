@@ -132,22 +132,31 @@ def test_only_the_first_name_given(folder: Path):
 
 
 FAILING = {
-    "no function": ("def modle(): pass\n", "no function model(); did you mean 'modle'?; it has modle()"),
+    "no function": (
+        "def modle(): pass\n",
+        "no function model(); did you mean 'modle'?; it has modle()",
+    ),
     "no functions at all": ("x = 1\n", "it has no functions"),
     "syntax": ("def model(:\n", "SyntaxError"),
-    "raises on load": ("import torch\n1 / 0\n", "ZeroDivisionError: division by zero\n  prog.py, line 2: 1 / 0"),
+    "raises on load": (
+        "import torch\n1 / 0\n",
+        "ZeroDivisionError: division by zero\n  prog.py, line 2: 1 / 0",
+    ),
     "exits on load": ("raise SystemExit(3)\n", "SystemExit: 3"),
     "missing import": ("import no_such_module_at_all\n", "No module named 'no_such_module_at_all'"),
     "raises in model": (
         "def model():\n    return [][1]\ndef inputs(): return ()\n",
         "model() in prog.py raised IndexError: list index out of range\n  prog.py, line 2: return [][1]",
     ),
-    "not callable": ("def model(): return 3\ndef inputs(): return ()\n", "returned a int; it must"),
+    "not callable": (
+        "def model(): return 3\ndef inputs(): return ()\n",
+        "returned an int; it must",
+    ),
     "bad inputs": (
         "def model(): return abs\ndef inputs(): return [1]\n",
         "returned a list; it must return a tuple",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FAILING)

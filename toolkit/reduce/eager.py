@@ -5,15 +5,17 @@ the value of some nodes *at the moment before another node runs*, because an in-
 not judge: the oracle compares, in its own runs.
 """
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch.fx import Interpreter, Node
 
 from toolkit.case import Case
+from toolkit.clone import snapshot
 from toolkit.modes import applied
+from toolkit.prepare import prepare
 from toolkit.reduce.effects import mutated_arguments
 
 
@@ -77,27 +79,9 @@ def values_before(case: Case, wanted: Mapping[str, str]) -> dict[str, object]:
     return values
 
 
-def snapshot(tensor: torch.Tensor) -> torch.Tensor:
-    """Return a leaf with the tensor's values, strides (expanded ones too) and `requires_grad`."""
-    strides = tensor.stride()
-    expanded = [n > 1 and s == 0 for n, s in zip(tensor.shape, strides, strict=True)]
-    with torch.no_grad():
-        core = tensor.detach()
-        for dim in (d for d, is_expanded in enumerate(expanded) if is_expanded):
-            core = core.narrow(dim, 0, 1)
-        try:
-            room = torch.empty_strided(
-                core.shape, core.stride(), dtype=core.dtype, device=core.device
-            )
-            result = room.copy_(core).expand(tensor.shape)
-        except RuntimeError:  # overlaps in a way that is no expansion: give up its strides
-            result = tensor.detach().clone()
-    return result.detach().requires_grad_(tensor.requires_grad)
-
-
 def _snapshot(value: object) -> object:
     if isinstance(value, torch.Tensor):
-        return snapshot(value)
+        return cast("torch.Tensor", snapshot(value)).requires_grad_(value.requires_grad)
     if isinstance(value, (tuple, list)):
         return tuple(_snapshot(item) for item in value)
     return value
@@ -113,14 +97,14 @@ def _walk(
     before: Callable[[Node, Mapping[Node, object]], None] = _ignore,
     after: Callable[[Node, Mapping[Node, object]], None] = _ignore,
 ) -> None:
-    """Run the case once; objects and inputs are copied if the graph changes any of them."""
-    nodes, module, inputs = case.graph.graph.nodes, case.graph, case.inputs
-    if any(node.op == "call_module" or mutated_arguments(node) for node in nodes):
-        module, inputs = copy.deepcopy(module), tuple(_snapshot(value) for value in inputs)
-    interpreter = Interpreter(module, graph=case.graph.graph)
+    """Run the case once; on private copies if the graph changes any of its values."""
+    graph, inputs = case.graph, case.inputs
+    if any(node.op == "call_module" or mutated_arguments(node) for node in graph.graph.nodes):
+        graph, inputs = prepare(graph, inputs)
+    interpreter = Interpreter(graph)
     interpreter.args_iter = iter(inputs)
     with applied(case.modes):
-        for node in nodes:
+        for node in graph.graph.nodes:
             before(node, interpreter.env)
             interpreter.env[node] = interpreter.run_node(node)
             after(node, interpreter.env)

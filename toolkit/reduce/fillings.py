@@ -1,8 +1,10 @@
 """Input values that a script can build without a data file, simplest first."""
 
+from typing import cast
+
 import torch
 
-from toolkit.reduce.eager import snapshot
+from toolkit.clone import snapshot
 from toolkit.repro_values import RECIPE_SEEDS, randn, same_bits
 
 FILLINGS = ("zeros", "ones", "arange", *(f"randn:{seed}" for seed in RECIPE_SEEDS))
@@ -18,8 +20,8 @@ def filled(value: object, filling: str) -> object:
     """
     if not isinstance(value, torch.Tensor):
         return value
+    result = cast("torch.Tensor", snapshot(value))
     with torch.no_grad():
-        result = snapshot(value.detach())
         core = _core(result)
         core.copy_(_content(tuple(core.shape), core.dtype, filling))
     if isinstance(value, torch.nn.Parameter):

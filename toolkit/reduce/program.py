@@ -3,12 +3,12 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-import torch
 from torch.fx import GraphModule, Node
 
 from toolkit.case import Case
-from toolkit.reduce.facts import by_name, has_gradient, placeholders
-from toolkit.reduce.rebuild import Change, fetch, rebuild
+from toolkit.graph_meta import describe_dynamic, symbol_of
+from toolkit.reduce.facts import has_gradient, placeholders
+from toolkit.reduce.rebuild import Change, Rebuilt, fetch, rebuild
 
 Sizes = tuple[str | None, ...]
 
@@ -33,7 +33,7 @@ def changed(
     if result is None:
         return None
     lost = _symbols(case.dynamic) - _symbols(result.dynamic)
-    orphans = {n.name for n in placeholders(result.graph) if not n.users and symbol_of(n) in lost}
+    orphans = {n.name for n in placeholders(result.graph) if not n.users and size_symbol(n) in lost}
     if orphans:
         result = _changed(result, Change(gone=frozenset(orphans)), {})
     if result is None or (case.modes.backward and not has_gradient(result)):
@@ -55,37 +55,35 @@ def changed_inside(gm: GraphModule, path: Sequence[str], change: Change) -> Grap
     return built.graph if built else None
 
 
-def symbol_of(node: Node) -> str:
-    """Return the symbol that a placeholder of a symbolic size stands for, else its name."""
-    example = node.meta.get("example_value", node.meta.get("val"))
-    return str(example) if isinstance(example, torch.SymInt) else node.name
+def size_symbol(node: Node) -> str:
+    """Return the symbol that a placeholder stands for if it is a symbolic size, else its name."""
+    return symbol_of(node) or node.name
 
 
 def _changed(case: Case, change: Change, new_inputs: Mapping[str, object]) -> Case | None:
     built = rebuild(case.graph, change)
     if built is None:
         return None
-    olds = by_name(case.graph)
-    values = dict(zip((n.name for n in placeholders(case.graph)), case.inputs, strict=True))
-    values.update(new_inputs)
-    folded = {symbol_of(olds[name]) for name in change.substitutes}
-    known = _symbols(case.dynamic) - folded
+    olds = placeholders(case.graph)
+    values = dict(zip((node.name for node in olds), case.inputs, strict=True)) | dict(new_inputs)
+    folded = {size_symbol(node) for node in olds if node.name in change.substitutes}
+    return dataclasses.replace(
+        case,
+        graph=built.graph,
+        inputs=tuple(values[source] for source in built.inputs),
+        dynamic=_dynamic(case, built, known=_symbols(case.dynamic) - folded),
+    )
+
+
+def _dynamic(case: Case, built: Rebuilt, *, known: frozenset[str]) -> dict[str, Sizes]:
+    """Return the symbolic sizes of each input: as the case has them, or as a cut value's metadata does."""
+    described = describe_dynamic(built.graph)
+    old = {node.name for node in placeholders(case.graph)}
     dynamic: dict[str, Sizes] = {}
     for source, node in zip(built.inputs, placeholders(built.graph), strict=True):
-        sizes = _sizes(source, case, olds.get(source), known)
-        if any(sizes) and isinstance(values[source], torch.Tensor):
-            dynamic[node.name] = sizes
-    inputs = tuple(values[source] for source in built.inputs)
-    return dataclasses.replace(case, graph=built.graph, inputs=inputs, dynamic=dynamic)
-
-
-def _sizes(source: str, case: Case, node: Node | None, known: frozenset[str]) -> Sizes:
-    """Return an input's symbolic sizes: as the case has them, else what the value's metadata says."""
-    sizes: Sequence[object] = case.dynamic.get(source, ())
-    if not sizes and node is not None and node.op != "placeholder":
-        example = node.meta.get("example_value", node.meta.get("val"))
-        sizes = tuple(example.shape) if isinstance(example, torch.Tensor) else ()
-    return tuple(str(size) if str(size) in known else None for size in sizes)
+        sizes = (case.dynamic if source in old else described).get(source, ())
+        dynamic[node.name] = tuple(size if size in known else None for size in sizes)
+    return {name: sizes for name, sizes in dynamic.items() if any(sizes)}
 
 
 def _symbols(dynamic: Mapping[str, Sizes]) -> frozenset[str]:

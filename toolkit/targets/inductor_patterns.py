@@ -14,7 +14,7 @@ from compiler import torch_compat
 from torch.fx import Graph, Node
 
 from toolkit.targets.inductor_errors import fail_pass
-from toolkit.targets.inductor_session import Frame, Session
+from toolkit.targets.inductor_session import Attempt, Frame, Session
 from toolkit.targets.inductor_snapshot import (
     fingerprint,
     lowered_body,
@@ -115,7 +115,7 @@ class _Guard:
             return False
         if not torch_compat.is_true(accepted):
             return accepted
-        return self.session.begin_match(self.frame, self.rule, _names(match))
+        return self._begin(_names(match))
 
     def apply(self, original: Callable[..., Any], match: Any, graph: Graph, node: Node) -> None:
         """Apply a match that was allowed."""
@@ -136,6 +136,10 @@ class _Guard:
         if before is None or fingerprint(self.frame.root, self.frame.swaps) != before:
             self.session.end_match(self.frame, nodes)
 
+    def _begin(self, nodes: tuple[str, ...]) -> bool:
+        replaces = not torch_compat.is_handler_entry(self.entry)
+        return self.session.begin_match(self.frame, Attempt(self.rule, nodes, replaces))
+
     def _lowered(self, match: Any, node: Node) -> Any:
         if not torch_compat.is_lowering_entry(self.entry):
             return None
@@ -143,7 +147,7 @@ class _Guard:
 
     def _attempt(self, error: Exception, nodes: tuple[str, ...]) -> None:
         """Count a failed match or check as a match; raise unless it is vetoed."""
-        if self.session.begin_match(self.frame, self.rule, nodes):
+        if self._begin(nodes):
             self._fail(error, nodes)
             raise error
 

@@ -9,7 +9,7 @@ no pass announced becomes a record of its own, `unannounced_before_NAME` or `una
 
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -67,6 +67,30 @@ class PatternRun:
     rewrites: list[RewriteRecord] = field(default_factory=list[RewriteRecord])
 
 
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A match of a pattern that is about to be applied.
+
+    Attributes:
+        rule: `family.rule`; also the name of the pass that consecutive matches of it form.
+        nodes: Names of the matched nodes; the last is the one whose value is replaced.
+        replaces: Whether the family's rules are variants of one replacement (else only the rule itself repeats).
+    """
+
+    rule: str
+    nodes: tuple[str, ...]
+    replaces: bool
+
+    def repeats(self, refused: "Attempt") -> bool:
+        """Return whether this would do what a refused match would have done."""
+        mine, others = self.nodes[-1:], refused.nodes[-1:]
+        if not self.replaces:
+            return self.rule == refused.rule and mine == others
+        same_family = self.rule.partition(".")[0] == refused.rule.partition(".")[0]
+        inside = set(mine) & set(refused.nodes) or set(others) & set(self.nodes)
+        return refused.replaces and same_family and bool(inside)
+
+
 @dataclass(slots=True)
 class Frame:
     """A whole graph while Inductor works on it in one stage.
@@ -118,6 +142,7 @@ class Session:
         self._depth = 0
         self._runs: Counter[tuple[str, str]] = Counter()
         self._rewrites = 0
+        self._refused: defaultdict[str, list[Attempt]] = defaultdict(list)
 
     @contextmanager
     def attached(self) -> Iterator[bool]:
@@ -309,27 +334,35 @@ class Session:
         if not self.observer.allow_kernel(frame.kernel):
             raise KernelVetoed
 
-    def begin_match(self, frame: Frame, rule: str, nodes: tuple[str, ...]) -> bool:
+    def begin_match(self, frame: Frame, match: Attempt) -> bool:
         """Number a match that is about to be applied, and ask whether it may.
 
-        Args:
-            frame: The frame at hand.
-            rule: `family.rule`; also the name of the pass that consecutive matches of it form.
-            nodes: Names of the matched nodes.
+        A refused match stays refused: the same rule would find the nodes again in a later stage, and a sibling of the
+        same family would make the same rewrite in its place. Those get no number, because they do not exist in a
+        compile where the first was made.
         """
-        run = frame.run
-        if run is None or run.id.name != rule:
-            self.sync(frame, f"unannounced_before_{rule}")
-            pass_id = self.pass_id(frame.stage, rule)
-            vetoed = not self.observer.allow_pass(pass_id)
-            run = frame.run = PatternRun(pass_id, vetoed, time.perf_counter())
+        domain = "pre_grad" if frame.stage == "pre_grad" else "aten"
+        if any(match.repeats(other) for other in self._refused[domain]):
+            return False
+        run = self._run(frame, match.rule)
         run.count += 1
-        rewrite = self.rewrite_id(run.id, run.count, rule)
+        rewrite = self.rewrite_id(run.id, run.count, match.rule)
         if run.vetoed or not self.observer.allow_rewrite(rewrite):
-            run.rewrites.append(RewriteRecord(rewrite, nodes, vetoed=True))
+            run.rewrites.append(RewriteRecord(rewrite, match.nodes, vetoed=True))
+            self._refused[domain].append(match)
             return False
         run.pending = rewrite
         return True
+
+    def _run(self, frame: Frame, rule: str) -> PatternRun:
+        """Return the open run of a rule; opens one if another rule's is open, or none."""
+        if frame.run is not None and frame.run.id.name == rule:
+            return frame.run
+        self.sync(frame, f"unannounced_before_{rule}")
+        pass_id = self.pass_id(frame.stage, rule)
+        vetoed = not self.observer.allow_pass(pass_id)
+        frame.run = PatternRun(pass_id, vetoed, time.perf_counter())
+        return frame.run
 
     def end_match(self, frame: Frame, nodes: tuple[str, ...]) -> None:
         """Record the match that was just applied."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from toolkit.case import Case
 from toolkit.reduce.edits import DropUnused
 from toolkit.reduce.facts import CALLS, Facts
-from toolkit.reduce.program import symbol_of
+from toolkit.reduce.program import size_symbol
 from toolkit.reduce.proposal import Choice, Proposal, Step
 
 
@@ -20,7 +20,7 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
         node.name
         for node in unused
         if (node.op in CALLS and node.name not in facts.markers | facts.mutators)
-        or (node.op == "placeholder" and symbol_of(node) not in sizes)
+        or (node.op == "placeholder" and size_symbol(node) not in sizes)
     ]
     return [Choice(DropUnused, tuple(names))] if names else []
 

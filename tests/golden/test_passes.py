@@ -1,0 +1,183 @@
+"""What each pass makes of a small graph, as text; and where it must not fire."""
+
+import pytest
+import torch
+from torch import nn
+
+from compiler.passes import PASSES
+from compiler.passes.joint import (
+    eliminate_common_subexpressions,
+    eliminate_dead_code,
+    fold_constants,
+    remove_noops,
+    simplify_views,
+)
+from compiler.passes.post_grad import fuse_addmm
+from compiler.passes.pre_grad import remove_inference_dropout
+from tests.passes import aten_graph, rules_of, run_pass, text_of
+
+X, Y, B = torch.randn(4, 4), torch.randn(4, 4), torch.randn(4)
+aten = torch.ops.aten
+
+
+def noops(x):
+    a = x.clone() * 1
+    b = (a - 0).view(4, 4).permute(0, 1)
+    return aten.slice.Tensor(b, 0, 0, 4).expand(4, 4) ** 2
+
+
+def constants(x):
+    scale = torch.full((4,), 2.0) * torch.arange(4.0)
+    return x * scale.exp()
+
+
+def repeated(x):
+    a, b = torch.exp(x), torch.exp(x)
+    return torch.sin(a) + torch.cos(b)
+
+
+def unused(x):
+    torch.exp(x).sin()
+    return x + 1
+
+
+def views(x):
+    return -(-(x.t().t().view(16).view(2, 8))) * 2
+
+
+def linear(x, y, b):
+    return torch.relu(b + torch.mm(x, y)) + 1
+
+
+class Dropout(nn.Module):
+    def forward(self, x):
+        idle = nn.functional.dropout(x, 0.5, training=False)
+        return nn.functional.dropout(idle, 0.5, training=True)
+
+
+CASES = [
+    (remove_noops.PASS, "joint", lambda: aten_graph(noops, X)),
+    (fold_constants.PASS, "joint", lambda: aten_graph(constants, X)),
+    (eliminate_common_subexpressions.PASS, "joint", lambda: aten_graph(repeated, X)),
+    (eliminate_dead_code.PASS, "joint", lambda: aten_graph(unused, X)),
+    (simplify_views.PASS, "joint", lambda: aten_graph(views, X)),
+    (fuse_addmm.PASS, "forward", lambda: aten_graph(linear, X, Y, B)),
+    (remove_inference_dropout.PASS, "pre_grad", lambda: torch.fx.symbolic_trace(Dropout())),
+]
+
+
+@pytest.mark.parametrize(("step", "stage", "graph"), CASES, ids=[c[0].name for c in CASES])
+def test_pass_on_a_small_graph(step, stage, graph, golden):
+    gm = graph()
+    before = text_of(gm)
+    record = run_pass(gm, step, stage=stage)
+    rules = "".join(f"# {rule}\n" for rule in rules_of(record))
+    golden(f"passes/{step.name}.txt", f"# before\n{before}{rules}# after\n{text_of(gm)}")
+
+
+def test_every_pass_has_a_golden_case():
+    assert {step for steps in PASSES.values() for step in steps} == {case[0] for case in CASES}
+
+
+def unchanged(function, step, *inputs, stage="joint"):
+    gm = aten_graph(function, *inputs)
+    record = run_pass(gm, step, stage=stage)
+    return rules_of(record) == [] and not record.changed
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.clone(),  # leaves the graph: the caller may write to it
+        lambda x: (x + 0) * 2,  # -0.0 + 0 is 0.0
+        lambda x: x.permute(1, 0) * 2,  # equal sizes, other order
+        lambda x: aten.slice.Tensor(x, 0, 0, 9, 2).sum(),
+        lambda x: (x * 1.5).sin(),
+        lambda x: x.to(torch.float64).sin(),
+        lambda x: (x.t().clone(memory_format=torch.contiguous_format)).sin(),  # other strides
+    ],
+)
+def test_remove_noops_must_not_fire(function):
+    assert unchanged(function, remove_noops.PASS, X)
+
+
+def test_remove_noops_keeps_a_copy_of_what_is_written_to():
+    def snapshot(x):
+        before = x.clone()
+        x.add_(1)
+        return before * 2
+
+    gm = aten_graph(torch.func.functionalize(snapshot), X.clone())
+    clones = [n for n in gm.graph.nodes if n.target is aten.clone.default]
+    run_pass(gm, remove_noops.PASS)
+    assert [n for n in gm.graph.nodes if n.target is aten.clone.default] == clones != []
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (torch.rand_like(x), torch.rand_like(x)),  # two draws
+        lambda x: (torch.exp(x), torch.exp(x)),  # two outputs that a caller can tell apart
+        lambda x: torch.exp(x * 1) + torch.exp(x * 1.0),  # int and float arguments
+    ],
+)
+def test_common_subexpressions_must_not_fire(function):
+    gm = aten_graph(function, X)
+    count = len(
+        [n for n in gm.graph.nodes if n.target in (aten.exp.default, aten.rand_like.default)]
+    )
+    run_pass(gm, eliminate_common_subexpressions.PASS)
+    assert count == 2
+    left = [n for n in gm.graph.nodes if n.target in (aten.exp.default, aten.rand_like.default)]
+    assert len(left) == 2
+
+
+def test_dead_code_keeps_random_draws_and_writes():
+    def draws(x):
+        torch.rand(2)
+        x.add_(1)
+        return x.sin()
+
+    gm = aten_graph(draws, X.clone())
+    record = run_pass(gm, eliminate_dead_code.PASS)
+    assert not record.changed
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.full((4,), 2.0) + x,  # one factory alone stays
+        lambda x: torch.rand(4) * torch.full((4,), 2.0) + x,  # random
+    ],
+)
+def test_fold_constants_must_not_fire(function):
+    assert unchanged(function, fold_constants.PASS, X)
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs"),
+    [
+        (lambda x, y, b: (torch.mm(x, y) + b, torch.mm(x, y)), (X, Y, B)),
+        (lambda x, y, b: torch.mm(x, y) + b, (X, Y, torch.randn(4, 1))),
+        (lambda x, y, b: torch.mm(x, y) + b, (X, Y, torch.randn(4).double())),
+        (lambda x, y, b: torch.add(torch.mm(x, y), b, alpha=2), (X, Y, B)),
+    ],
+)
+def test_fuse_addmm_must_not_fire(function, inputs):
+    gm = aten_graph(function, *inputs)
+    record = run_pass(gm, fuse_addmm.PASS, stage="forward")
+    fused = [n for n in gm.graph.nodes if n.target is aten.addmm.default]
+    shared = function(*inputs) if isinstance(function(*inputs), tuple) else None
+    assert fused == [] or shared is not None
+    assert record.changed == bool(fused)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: -(-x),  # leaves the graph as the input itself
+        lambda x: x.transpose(0, 1).transpose(1, 0).t() * 2,  # other argument order
+    ],
+)
+def test_simplify_views_must_not_fire(function):
+    assert unchanged(function, simplify_views.PASS, X)
