@@ -69,7 +69,7 @@ bench: $(STAMP) ## Run every benchmark; each prints paired numbers of one run
 	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 clean: ## Remove what builds, tests and demos leave behind
-	rm -rf build dist .pytest_cache .ruff_cache .hypothesis ctk_dumps diagnosis_* *.egg-info
+	rm -rf build dist .pytest_cache .ruff_cache .hypothesis ctk_dumps diagnosis_* minimal_* *.egg-info
 	find compiler toolkit repro_templates tests examples benchmarks -name __pycache__ -prune -exec rm -rf {} +
 
 distclean: clean ## clean, and remove .venv

@@ -5,10 +5,12 @@ leaves out attributes that no node refers to.
 """
 
 import copy
+from collections.abc import Callable
 
-from torch.fx import Graph, GraphModule
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
 
-from compiler.torch_compat import lazy_graph_module
+from compiler.torch_compat import copy_codegen, lazy_graph_module
 
 
 def copy_graph_module(gm: GraphModule, *, lazy: bool = False) -> GraphModule:
@@ -46,20 +48,69 @@ def _build(root: dict[str, object], graph: Graph, class_name: str, lazy: bool) -
 
 
 def copy_graph(graph: Graph) -> Graph:
-    """Return a copy of `graph` with the same node names.
+    """Return a copy of `graph` with the same node names and the same calling convention.
 
     FX renames a node whose name it would not have given itself (`sum`, a builtin); the name is what
     observers and manifests refer to, so it is put back.
     """
-    new = copy.deepcopy(graph)
-    for old_node, new_node in zip(graph.nodes, new.nodes, strict=True):
-        if new_node.name != old_node.name:
-            new_node.name = old_node.name
+    new = _built(_definitions(graph))
+    copy_codegen(graph, new)
     return new
 
 
 def _attribute(gm: GraphModule, target: str, lazy: bool, done: dict[int, GraphModule]) -> object:
+    value = _plain_attribute(gm, target)
+    return _copy(value, lazy, done) if isinstance(value, GraphModule) else value
+
+
+Definition = tuple[Node, str, str, object, tuple[object, ...], dict[str, object]]
+
+
+def snapshot_graph(gm: GraphModule) -> Callable[[], GraphModule]:
+    """Remember a graph as it is now, and return what builds a copy of it later.
+
+    Remembering costs a tuple per node, a hundredth of a copy: for states of which few are looked
+    at. What a node refers to is kept by its immutable arguments, so later changes do not show.
+    """
+    definitions = _definitions(gm.graph)
+    children = {
+        name: snapshot_graph(child)
+        for name, child in gm.named_children()
+        if isinstance(child, GraphModule)
+    }
+
+    def build() -> GraphModule:
+        graph = _built(definitions)
+        targets = {str(d[3]) for d in definitions if d[1] in ("get_attr", "call_module")}
+        root = {
+            target: children[target]() if target in children else _plain_attribute(gm, target)
+            for target in sorted(targets)
+        }
+        return _build(root, graph, type(gm).__name__, lazy=True)
+
+    return build
+
+
+def _definitions(graph: Graph) -> list[Definition]:
+    return [(n, n.op, n.name, n.target, n.args, dict(n.kwargs)) for n in graph.nodes]
+
+
+def _built(definitions: list[Definition]) -> Graph:
+    graph = Graph()
+    made: dict[Node, Node] = {}
+    for old, op, name, target, args, kwargs in definitions:
+        new_args = map_arg(args, lambda node: made[node])
+        new_kwargs = map_arg(kwargs, lambda node: made[node])
+        new = graph.create_node(op, target, new_args, new_kwargs, name, old.type)
+        new.meta = copy.copy(old.meta)
+        if new.name != name:
+            new.name = name
+        made[old] = new
+    return graph
+
+
+def _plain_attribute(gm: GraphModule, target: str) -> object:
     value: object = gm
     for part in target.split("."):
         value = getattr(value, part)
-    return _copy(value, lazy, done) if isinstance(value, GraphModule) else value
+    return value

@@ -5,7 +5,7 @@ asks before it acts, and hands over whole graphs. This contract is small and fro
 everything hangs on it. The Inductor adapter raises the same events.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -67,14 +67,14 @@ class KernelId:
 class RewriteRecord:
     """A rewrite that was made (or vetoed), with the names of the nodes it touched.
 
-    `after` is the whole graph right after this rewrite, kept only for observers with
-    `keep_rewrites`.
+    `after` builds the whole graph as it was right after this rewrite; it is there only for
+    observers with `keep_rewrites`.
     """
 
     id: RewriteId
     nodes: tuple[str, ...]
     vetoed: bool = False
-    after: GraphModule | None = None
+    after: Callable[[], GraphModule] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

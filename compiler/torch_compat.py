@@ -414,7 +414,7 @@ def inductor_cpp_compiler() -> str | None:
 # --- debug hooks: where Dynamo finds its backends, and its exceptions ---------------------------
 
 
-def wrap_backend_lookup(wrap: Callable[[object], object]) -> Callable[[], None]:
+def wrap_backend_lookup(wrap: Callable[[object], object], owner: object) -> Callable[[], None]:
     """Pass each backend that Dynamo looks up through `wrap` first; return the undo function.
 
     Covers every `torch.compile` and `torch.compiler.set_stance(force_backend=...)` that starts
@@ -422,6 +422,7 @@ def wrap_backend_lookup(wrap: Callable[[object], object]) -> Callable[[], None]:
 
     Args:
         wrap: Takes a name, a callable, or one of torch.compile's wrapper objects.
+        owner: What `backend_lookup_owner` returns until then.
     """
     module: Any = importlib.import_module("torch._dynamo.eval_frame")
     original = module.get_compiler_fn
@@ -435,8 +436,15 @@ def wrap_backend_lookup(wrap: Callable[[object], object]) -> Callable[[], None]:
         if module.get_compiler_fn is lookup:
             module.get_compiler_fn = original
 
+    cast(Any, lookup).ctk_owner = owner
     module.get_compiler_fn = lookup
     return undo
+
+
+def backend_lookup_owner() -> object | None:
+    """Return the owner that `wrap_backend_lookup` was given, while it is in force."""
+    module: Any = importlib.import_module("torch._dynamo.eval_frame")
+    return getattr(module.get_compiler_fn, "ctk_owner", None)
 
 
 def unwrap_backend(backend: Any) -> tuple[str | None, Any, dict[str, object]]:
@@ -501,9 +509,11 @@ def op_returns(target: Any) -> int:
     return len(target._schema.returns)
 
 
-def is_mutable_op(target: Any) -> bool:
-    """Return whether an overload writes to an argument (torch 2.11, 2.13: `OpOverload._schema`)."""
-    return bool(target._schema.is_mutable)
+def op_written_arguments(target: Any) -> tuple[tuple[int, str], ...]:
+    """Return position and name of the arguments that an overload writes to (torch 2.11, 2.13)."""
+    arguments = enumerate(target._schema.arguments)
+    written = ((at, arg) for at, arg in arguments if arg.alias_info and arg.alias_info.is_write)
+    return tuple((at, str(arg.name)) for at, arg in written)
 
 
 def jit_has_schema(qualified: str) -> bool:
@@ -801,6 +811,7 @@ def symbolic_inputs(
     context = guards.TracingContext(backend_mode)
     examples: list[object] = []
     fakes: list[object] = []
+    remembered: list[object] = []  # the mode knows them by weak reference only
     for value, name in zip(inputs, names, strict=True):
         sizes = symbols.get(name, ())
         example = fake = value
@@ -808,7 +819,7 @@ def symbolic_inputs(
             symbolic = _symbolic_context(env, known, value, name, sizes)
             context.tensor_to_context[value] = symbolic
             options = {"symbolic_context": symbolic, "source": symbolic.tensor_source}
-            backend_mode.from_tensor(value, **options)  # remembered: AOTAutograd asks for it
+            remembered.append(backend_mode.from_tensor(value, **options))
             fake = mode.from_tensor(value, **options)
         elif isinstance(value, torch.Tensor):  # a subclass: static, as one value
             fake = mode.from_tensor(value, static_shapes=True)
@@ -817,7 +828,14 @@ def symbolic_inputs(
             example = fake = env.create_symintnode(symbol, hint=value, source=source)
         examples.append(example)
         fakes.append(fake)
-    return SymbolicInputs(tuple(examples), tuple(fakes), mode, lambda: guards.tracing(context))
+
+    @contextlib.contextmanager
+    def tracing() -> Generator[None, None, None]:
+        with guards.tracing(context):
+            yield
+        remembered.clear()
+
+    return SymbolicInputs(tuple(examples), tuple(fakes), mode, tracing)
 
 
 def _symbol(env: Any, known: dict[str, tuple[Any, Any]], name: str, hint: int) -> tuple[Any, Any]:
@@ -876,3 +894,14 @@ def recorded_replacements(gm: GraphModule) -> Iterator[list[tuple[str, str]]]:
         yield found
     finally:
         gm._unregister_replace_node_hook(hook)
+
+
+# --- reducer: torch's own minifier, to compare with (seen in torch 2.11 and 2.13) -----------------
+
+
+def torch_minifier() -> Callable[..., tuple[GraphModule, Sequence[object]]]:
+    """Return `functorch.compile.minifier`: `(gm, inputs, module_fails, dump_state) -> (gm, inputs)`.
+
+    Loaded on demand; it writes its progress to stderr.
+    """
+    return cast(Any, importlib.import_module("functorch.compile")).minifier

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch.fx import GraphModule
 
 from toolkit.case import Case, Modes
+from toolkit.graph_meta import describe_dynamic
 from toolkit.oracle.verdict import Judgement, Signature, Verdict
 from toolkit.reduce.facts import CALLS
 
@@ -21,17 +22,8 @@ def captured(function: Callable[..., object], *inputs: object, dynamic: bool = F
         values = tuple(
             int(value) if isinstance(value, torch.SymInt) else value for value in example_inputs
         )
-        symbolic = {
-            node.name: tuple(
-                str(size) if isinstance(size, torch.SymInt) else None
-                for size in node.meta["example_value"].shape
-            )
-            for node in gm.graph.nodes
-            if node.op == "placeholder" and isinstance(node.meta["example_value"], torch.Tensor)
-        }
-        sizes = {name: each for name, each in symbolic.items() if any(each)}
         modes = Modes(grad=torch.is_grad_enabled())
-        cases.append(Case(gm, values, target="fake", modes=modes, dynamic=sizes))
+        cases.append(Case(gm, values, target="fake", modes=modes, dynamic=describe_dynamic(gm)))
         return gm.forward
 
     torch.compiler.reset()
@@ -40,7 +32,7 @@ def captured(function: Callable[..., object], *inputs: object, dynamic: bool = F
 
 
 def chain(length: int, special: dict[int, Callable[[torch.Tensor], torch.Tensor]]) -> Case:
-    """Return a chain of `length` unary ops on a 4x4 tensor; those at the keys of `special` are others."""
+    """Return a chain of unary ops on a 4x4 tensor; at the keys of `special` stand others."""
     ops = (torch.sin, torch.cos, torch.tanh, torch.sigmoid)
 
     def run(x: torch.Tensor) -> torch.Tensor:
@@ -52,7 +44,7 @@ def chain(length: int, special: dict[int, Callable[[torch.Tensor], torch.Tensor]
 
 
 def transformer(layers: int, guilty: int) -> Case:
-    """Return an encoder of about 30 nodes a layer; layer `guilty` has `hardtanh` right after `gelu`."""
+    """Return an encoder, 24 nodes a layer; in layer `guilty`, `hardtanh` follows `gelu`."""
     torch.manual_seed(0)
     width, heads = 8, 2
     weights = [
@@ -85,11 +77,12 @@ def transformer(layers: int, guilty: int) -> Case:
 
 def op_names(case: Case) -> list[str]:
     """Return the names of what the call nodes of a case call, in order."""
-    return [
-        node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "?")
-        for node in case.graph.graph.nodes
-        if node.op in CALLS
-    ]
+    return [op_name(node) for node in case.graph.graph.nodes if node.op in CALLS]
+
+
+def op_name(node: torch.fx.Node) -> str:
+    """Return the name of what a node calls."""
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "?")
 
 
 def has_ops(*names: str) -> Callable[[Case], bool]:
@@ -100,8 +93,8 @@ def has_ops(*names: str) -> Callable[[Case], bool]:
 def feeds(producer: str, consumer: str) -> Callable[[Case], bool]:
     """Return the predicate that the value of one op is an argument of another."""
 
-    def name(node: torch.fx.Node) -> str:
-        return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    def name(node: torch.fx.Node) -> str | None:
+        return op_name(node) if node.op in CALLS else None
 
     return lambda case: any(
         name(node) == consumer and producer in [name(source) for source in node.all_input_nodes]
@@ -110,7 +103,8 @@ def feeds(producer: str, consumer: str) -> Callable[[Case], bool]:
 
 
 class FakeOracle:
-    """An oracle over a pure predicate that also runs each case in eager, so that no case is invalid.
+    """An oracle over a pure predicate that also runs each case in eager, so that no case is
+    invalid.
 
     Attributes:
         asked: Every case that it was asked about, in order.
@@ -127,3 +121,17 @@ class FakeOracle:
         if self.predicate(case):
             return Judgement(Verdict.REPRODUCES, FAILURE)
         return Judgement(Verdict.PASSES)
+
+
+def tree(depth: int) -> Case:
+    """Return a binary tree of additions over unary ops; one of its leaves is `gelu(relu(x))`."""
+    ops = (torch.sin, torch.cos, torch.tanh)
+
+    def build(x: torch.Tensor, level: int, path: int) -> torch.Tensor:
+        if level == 0:
+            x = F.gelu(torch.relu(x)) if path == 2**depth // 3 else x
+            return ops[path % len(ops)](x)
+        left, right = (build(x, level - 1, 2 * path + side) for side in (0, 1))
+        return left + right
+
+    return captured(lambda x: build(x, depth, 0), torch.linspace(-1, 1, 16).reshape(4, 4))

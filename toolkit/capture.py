@@ -6,6 +6,7 @@ so that later graphs get inputs which no compiler has touched. Nothing is compil
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -19,8 +20,8 @@ from compiler.graph_copy import copy_graph_module
 from compiler.observe import first_line
 from toolkit.case import Case, Modes
 from toolkit.clone import clone_inputs
-from toolkit.graph_json import describe_dynamic
-from toolkit.modes import capture_modes
+from toolkit.graph_meta import describe_dynamic
+from toolkit.modes import current_modes
 from toolkit.program import SEED, Program, importable, seeded, their_side
 from toolkit.sources import source_files
 
@@ -89,7 +90,7 @@ def recording_backend(captured: list[Captured], *, backward: bool = False) -> Ca
     def backend(gm: GraphModule, example_inputs: Sequence[object]) -> Callable[..., object]:
         slot, graph = len(captured), copy_graph_module(gm)
         captured.append(
-            Captured(graph, clone_inputs(hinted(example_inputs)), capture_modes(seed=SEED))
+            Captured(graph, clone_inputs(hinted(example_inputs)), current_modes(seed=SEED))
         )
         called = [False]
 
@@ -97,7 +98,7 @@ def recording_backend(captured: list[Captured], *, backward: bool = False) -> Ca
             if called[0]:
                 return gm(*args)
             called[0] = True
-            captured[slot] = Captured(graph, clone_inputs(args), capture_modes(seed=SEED))
+            captured[slot] = Captured(graph, clone_inputs(args), current_modes(seed=SEED))
             result = gm(*args)
             if backward and any(tensor.requires_grad for tensor in tensors_in(result)):
                 modes = dataclasses.replace(captured[slot].modes, backward=True)
@@ -188,20 +189,35 @@ def _run_backward(result: object, program: Program) -> None:
 
 
 def _check_eager(program: Program, *, backward: bool) -> None:
-    """Run the program in eager.
+    """Run the program without a compiler, in two ways; it is sound if one of them works.
+
+    With every `torch.compile` switched off, `torch.cond` cannot run its backward (torch 2.13); with
+    the backend `eager`, Dynamo still captures what the program itself compiles.
 
     Raises:
-        ProgramError: It fails there too.
+        ProgramError: Both fail.
     """
+    first = _eager_error(program, torch.compiler.set_stance("force_eager"), backward=backward)
+    if first is None:
+        return
+    stance = torch.compiler.set_stance("default", force_backend="eager")
+    if _eager_error(program, stance, backward=backward) is not None:
+        raise ProgramError(
+            f"{program.path.name} fails in eager, before any compiler sees it: "
+            f"{their_side(first, program.path)}"
+        ) from first
+
+
+def _eager_error(
+    program: Program, stance: AbstractContextManager[object], *, backward: bool
+) -> Exception | None:
     try:
-        with torch.compiler.set_stance("force_eager"):
+        with stance:
             result = program.model(*program.inputs, **program.kwargs)
             if backward:
                 _run_backward(result, program)
     except CtkError:
         raise
     except Exception as error:
-        raise ProgramError(
-            f"{program.path.name} fails in eager, before any compiler sees it: "
-            f"{their_side(error, program.path)}"
-        ) from error
+        return error
+    return None

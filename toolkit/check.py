@@ -22,6 +22,7 @@ from toolkit.case import Case
 from toolkit.compare import Mismatch, compare_values
 from toolkit.execute import graph_values
 from toolkit.log import CompileLog, Recorder
+from toolkit.measure import identical
 from toolkit.modes import applied
 from toolkit.oracle.judge import judge
 from toolkit.oracle.verdict import Judgement
@@ -78,27 +79,34 @@ def check_case(case: Case) -> CheckReport:
 
 def check_log(case: Case, log: CompileLog) -> Iterator[Finding]:
     """Yield one finding per step of a finished compile, in order. The log must hold its calls."""
-    checker = _Checker(case, stage_values(case, log))
+    checker = Checker(case, log)
     for transition in transitions(log):
         yield checker.check(transition)
 
 
-def guilty_rewrite(case: Case, log: CompileLog, finding: Finding) -> RewriteRecord | None:
+def guilty_rewrite(checker: "Checker", finding: Finding) -> RewriteRecord | None:
     """Return the first rewrite of a wrong pass after which a surviving value is wrong.
 
-    Needs the graphs after each rewrite (`Recorder(keep_rewrites=True)`); None without them.
+    A binary search over the graphs after each rewrite, without any compile. Needs those graphs
+    (`Recorder(keep_rewrites=True)`); None without them.
     """
     record = finding.transition.record
     if record is None:
         return None
-    checker = _Checker(case, stage_values(case, log))
-    for rewrite in record.rewrites:
-        if rewrite.after is None:
-            continue
-        step = _through(finding.transition, rewrite.after)
-        if checker.check(step).status == "wrong":
-            return rewrite
-    return None
+    kept = [rewrite for rewrite in record.rewrites if rewrite.after is not None]
+
+    def is_wrong(count: int) -> bool:
+        build = kept[count - 1].after
+        assert build is not None
+        return checker.check(_through(finding.transition, build())).status == "wrong"
+
+    if not kept or not is_wrong(len(kept)):
+        return None
+    low, high = 0, len(kept)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_wrong(middle) else (middle, high)
+    return kept[high - 1]
 
 
 def _through(transition: Transition, after: GraphModule) -> Transition:
@@ -106,16 +114,16 @@ def _through(transition: Transition, after: GraphModule) -> Transition:
     return Transition(t.kind, t.stage, t.where, t.before, after, t.numerics, t.record, t.call)
 
 
-class _Checker:
-    """Runs graphs and keeps the values of the last few, because `after` of one step is `before` of
-    the next.
+class Checker:
+    """Runs the graphs of one log, and keeps the values of the last few, because `after` of one step
+    is `before` of the next.
     """
 
     _KEPT = 4
 
-    def __init__(self, case: Case, values: StageValues) -> None:
+    def __init__(self, case: Case, log: CompileLog) -> None:
         self._case = case
-        self._stage_values = values
+        self._stage_values: StageValues = stage_values(case, log)
         self._cache: dict[tuple[int, bool], tuple[GraphModule, Values]] = {}
 
     def check(self, transition: Transition) -> Finding:
@@ -128,13 +136,15 @@ class _Checker:
     def _check(self, transition: Transition) -> Finding:
         before_stage: Stage = "joint" if transition.kind == "partition" else transition.stage
         before = self._values(transition.before, before_stage)
-        reference = self._reference(transition.before, before_stage)
         after, names = self._after(transition, before)
         compared = 0
         for name in names:
             compared += 1
+            if identical(before[name], after[name]):
+                continue  # most values: the reference is computed only when one differs
+            reference = self._reference(transition.before, before_stage).get(name)
             mismatch = compare_values(
-                name, before[name], after[name], reference.get(name), transition.numerics
+                name, before[name], after[name], reference, transition.numerics
             )
             if mismatch is not None and not self._excused(
                 transition, name, mismatch, before, after
@@ -170,34 +180,36 @@ class _Checker:
         return self._run(graph, stage, high_precision=False)
 
     def _reference(self, graph: GraphModule, stage: Stage) -> Values:
-        """Values in float64; empty where an operator refuses it: eager's own values are the
+        """Values in float64; none where an operator refuses it: eager's own values are the
         reference then.
         """
-        try:
-            return self._run(graph, stage, high_precision=True)
-        except _Unknown:
-            return {}
+        return self._run(graph, stage, high_precision=True)
 
     def _run(self, graph: GraphModule, stage: Stage, *, high_precision: bool) -> Values:
         key = (id(graph), high_precision)
         if key not in self._cache:
-            values = self._compute(graph, stage, high_precision)
+            values = self._try(graph, stage) if high_precision else self._compute(graph, stage)
             while len(self._cache) >= self._KEPT:
                 del self._cache[next(iter(self._cache))]
             self._cache[key] = (graph, values)
         return self._cache[key][1]
 
-    def _compute(self, graph: GraphModule, stage: Stage, high_precision: bool) -> Values:
+    def _try(self, graph: GraphModule, stage: Stage) -> Values:
+        try:
+            return self._compute(graph, stage, dtype=torch.float64)
+        except _Unknown:
+            return {}
+
+    def _compute(
+        self, graph: GraphModule, stage: Stage, *, dtype: torch.dtype | None = None
+    ) -> Values:
         inputs = self._stage_values.inputs_of(stage, graph)
         if inputs is None:
             raise _Unknown("its inputs are not known: the compiled graph was not called")
-        dtype = torch.float64 if high_precision else None
-        captured = stage in ("captured", "pre_grad")
+        is_traced = stage in ("captured", "pre_grad")
+        modes = self._case.modes
         try:
-            with (
-                applied(self._case.modes),
-                torch.set_grad_enabled(captured and self._case.modes.grad),
-            ):
+            with applied(modes), torch.set_grad_enabled(is_traced and modes.grad):
                 return graph_values(graph, inputs, dtype=dtype)
         except Exception as error:
             raise _Unknown(f"{type(error).__name__}: {first_line(error)}") from error
@@ -235,13 +247,23 @@ def _node_of(transition: Transition, name: str) -> str | None:
 
 
 def _draws_differ(transition: Transition, before: Values, after: Values) -> bool:
-    """Return whether random nodes drew other numbers after the step: values behind them say nothing
-    then.
+    """Return whether a random node got the same operands but drew other numbers after the step.
+
+    Then values behind it say nothing: the step has moved, added or removed a draw.
     """
-    graphs = [g for g in (transition.before, transition.after) if g is not None]
-    random = [n.name for g in graphs for n in g.graph.nodes if is_random(n)]
-    for name in random:
-        a, b = before.get(name), after.get(name)
-        if not (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and torch.equal(a, b)):
-            return transition.call is None
+    if transition.after is None:
+        return False
+    for node in transition.after.graph.nodes:
+        if not is_random(node) or node.name not in before or node.name not in after:
+            continue
+        operands = [operand.name for operand in node.all_input_nodes]
+        same_operands = all(_same(before.get(name), after.get(name)) for name in operands)
+        if same_operands and not _same(before[node.name], after[node.name]):
+            return True
     return False
+
+
+def _same(a: object, b: object) -> bool:
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
+    return identical(a, b)

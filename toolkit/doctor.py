@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import cast
 
 from compiler.errors import CtkError
 
@@ -118,12 +119,13 @@ def check_pipeline(name: str) -> Health:
 
     from compiler import Config, compile_fx
 
-    def program(x: torch.Tensor) -> torch.Tensor:
-        return torch.relu(x * 2 + 1).sum(dim=-1)
+    def program(x: torch.Tensor) -> tuple[torch.Tensor]:
+        return (torch.relu(x * 2 + 1).sum(dim=-1),)
 
     x = torch.linspace(-1, 1, 12).reshape(3, 4)
     compiled = compile_fx(symbolic_trace(program), [x], config=Config())
-    is_equal = torch.allclose(compiled(x), program(x))
+    (result,), (expected,) = cast("tuple[torch.Tensor]", compiled(x)), program(x)
+    is_equal = torch.allclose(result, expected)
     detail = "a small graph compiles and agrees with eager" if is_equal else "compiled != eager"
     return Health(name, is_equal, detail, "" if is_equal else "run the tests: make test")
 

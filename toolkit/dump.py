@@ -131,7 +131,7 @@ def guarded(action: Callable[[], object], what: str) -> bool:
         action()
     except Exception as error:
         logger.warning(
-            "ctk: %s stopped: %s: %s; the program goes on (details: CTK logging at DEBUG)",
+            "ctk: %s stopped: %s: %s; the program goes on (the traceback is logged at DEBUG)",
             what,
             type(error).__name__,
             first_line(error),

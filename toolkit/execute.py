@@ -211,15 +211,21 @@ def _gradients(leaves: Sequence[object], inputs: Sequence[tuple[int, Tensor]]) -
 
 
 def tangent(index: int, output: Tensor) -> Tensor:
-    """Return the tangent of output number `index`: seeded randn, exactly the same number in each
-    dtype.
+    """Return the tangent of output number `index`, exactly the same numbers in each dtype.
+
+    1. A scalar gets 1, as from `loss.backward()`.
+    2. Another shape gets seeded randn, and 1 in a random half of its elements: the gradient of a
+       sum is 1, and backward graphs that round or compare are often wrong at such numbers only.
 
     Drawn in float32 and rounded to bfloat16, which float16, float32 and float64 represent:
     otherwise eager in a small dtype would start from other tangents than its reference does.
     """
     generator = torch.Generator().manual_seed(index)
-    drawn = torch.randn((2, *output.shape), generator=generator).to(torch.bfloat16)
-    real, imaginary = drawn.to(torch.float64)
+    if output.dim() == 0:
+        return torch.ones_like(output)
+    draws = torch.randn((3, *output.shape), generator=generator, dtype=torch.float32)
+    real, imaginary, coin = draws.to(torch.bfloat16).to(torch.float64)
+    real = torch.where(coin > 0, 1.0, real)
     value = torch.complex(real, imaginary) if output.is_complex() else real
     return value.to(device=output.device, dtype=output.dtype)
 

@@ -98,7 +98,7 @@ def _judged(
     rejudge: bool,
 ) -> FirstCall:
     signature = mismatch_signature(found[0])
-    details = [f"{m.name}: {m.detail}" for m in found] + [_sentence(f) for f in wrong]
+    details = [f"also {m.name}: {m.detail}" for m in found[1:]] + [_sentence(f) for f in wrong]
     if not rejudge:
         if eager.drew_random:
             return FirstCall(note="the results differ, but the program draws random numbers")

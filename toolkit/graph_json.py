@@ -11,7 +11,7 @@ calling conventions (the graph's placeholders are its flat inputs), stack traces
 import keyword
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -19,11 +19,20 @@ from torch.fx import Graph, GraphModule, Node
 
 from compiler.errors import CaseError, nearest
 from toolkit.graph_allowed import check_attribute, check_method
-from toolkit.graph_meta import META_KEY, check_value_json, node_value_json
+from toolkit.graph_meta import META_KEY, check_value_json, describe_dynamic, node_value_json
 from toolkit.graph_targets import target_from_name, target_to_name
 from toolkit.json_values import Decoder, encode_value
 from toolkit.strict_json import Json, expect, items, member, optional
 from toolkit.tensors import Keep, keep_all, pack_tensors, unpack_tensors
+
+__all__ = [
+    "constants_of",
+    "describe_dynamic",
+    "graph_from_json",
+    "graph_to_json",
+    "subgraphs_of",
+    "target_names",
+]
 
 _TYPES: Mapping[str, Any] = {
     "Tensor": torch.Tensor,
@@ -77,6 +86,19 @@ def subgraphs_of(gm: GraphModule) -> dict[str, GraphModule]:
     """Return the sub-graphs that a graph uses, by attribute name, in order of first use."""
     found = _attributes(gm)
     return {path: value for path, value in found if isinstance(value, GraphModule)}
+
+
+def target_names(data: object) -> Iterator[str]:
+    """Yield the names of the functions in JSON of `graph_to_json`, sub-graphs included."""
+    if isinstance(data, list):
+        for part in cast("list[object]", data):
+            yield from target_names(part)
+    elif isinstance(data, dict):
+        known = cast("Json", data)
+        if known.get("op") == "call_function" or known.keys() == {"target"}:
+            yield known["target"]
+        for part in known.values():
+            yield from target_names(part)
 
 
 def _attributes(gm: GraphModule) -> Iterator[tuple[str, object]]:

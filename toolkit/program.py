@@ -88,7 +88,7 @@ def parse_spec(spec: str) -> tuple[Path, str, str]:
         raise ProgramError(f"{spec!r} names no function that builds the model; {USAGE}")
     path = Path(file).expanduser().resolve()
     if not path.is_file():
-        raise ProgramError(f"no such file: {file}{_near_file(path)}")
+        raise ProgramError(f"no such file: {file}{near_file(path)}")
     return path, build.strip() or "model", example.strip() or "inputs"
 
 
@@ -210,7 +210,8 @@ def _describe(value: object) -> str:
     return "None" if value is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
 
 
-def _near_file(path: Path) -> str:
+def near_file(path: Path) -> str:
+    """Return a hint for a file that does not exist: the nearest name in its folder, if any."""
     folder = path.parent
     if not folder.is_dir():
         return f" (no folder {folder.name} either)"

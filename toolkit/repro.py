@@ -16,9 +16,10 @@ from typing import Literal
 
 from safetensors.torch import save
 
+from toolkit.atomic import replace_file
 from toolkit.case import Case
 from toolkit.repro_script import DATA_FILE, Script, render_script, shorten_paths
-from toolkit.repro_sources import copy_sources, plan_sources, write_atomically
+from toolkit.repro_sources import copy_sources, plan_sources
 
 Says = Literal["reproduced", "not reproduced", "cannot tell"]
 
@@ -146,13 +147,13 @@ def _write(case: Case, folder: Path, culprit_pass: str | None, clean_run: str) -
     copy_sources(plan, folder)
     _write_data(script, folder)
     path = folder / REPRO
-    write_atomically(path, script.text.encode())
+    replace_file(path, script.text.encode())
     return path
 
 
 def _write_data(script: Script, folder: Path) -> None:
     path = folder / DATA_FILE
     if script.data:
-        write_atomically(path, save(dict(script.data)))
+        replace_file(path, save(dict(script.data)))
     else:
         path.unlink(missing_ok=True)

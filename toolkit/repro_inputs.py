@@ -12,87 +12,91 @@ import torch
 
 from compiler.errors import CaseError
 from toolkit.case import Case
-from toolkit.repro_module import placeholder_names
+from toolkit.graph_meta import symbol_of
 from toolkit.repro_values import Sources, scalar_source, tensor_source, view_source
 
 
 @dataclass(frozen=True, slots=True)
-class Symbols:
-    """How the symbolic sizes of a case come back.
+class Marks:
+    """What is told to Dynamo about sizes, so that the same ones are symbolic again.
 
     Attributes:
-        read_from: For each placeholder that is a size: the tensor placeholder and dimension that it is read from.
-        marked: For each tensor placeholder: its dynamic dimensions.
-        static: For each tensor placeholder: its fixed dimensions; empty unless `free`.
-        free: Whether some symbolic int is no tensor's size, so that only `dynamic=True` keeps it symbolic.
+        dynamic: For each tensor input: its symbolic dimensions.
+        static: For each tensor input: its fixed dimensions; empty unless `free`.
+        free: Whether some symbolic int is no tensor's size: only `dynamic=True` keeps it symbolic.
     """
 
-    read_from: Mapping[str, tuple[str, int]]
-    marked: Mapping[str, tuple[int, ...]]
+    dynamic: Mapping[str, tuple[int, ...]]
     static: Mapping[str, tuple[int, ...]]
     free: bool
 
 
-def plan_symbols(case: Case) -> Symbols:
-    """Find where each symbolic size of a case comes from."""
-    nodes = [node for node in case.graph.graph.nodes if node.op == "placeholder"]
-    by_label = {str(label): node.name for node in nodes for label in (node.target, node.name)}
-    values = dict(zip((node.name for node in nodes), case.inputs, strict=True))
-    places: dict[str, tuple[str, int]] = {}
-    marked: dict[str, tuple[int, ...]] = {}
-    for label, dims in case.dynamic.items():
-        name = by_label.get(label)
-        tensor = values.get(name) if name else None
-        if name is None or not isinstance(tensor, torch.Tensor):
-            continue  # reduced away: the reduction need not edit `dynamic`
-        symbolic = [(dim, symbol) for dim, symbol in enumerate(dims[: tensor.dim()]) if symbol]
-        for dim, symbol in symbolic:
-            places.setdefault(symbol, (name, dim))
-        # Sizes 0 and 1 are always specialised: Dynamo refuses to mark them.
-        marked[name] = tuple(dim for dim, _ in symbolic if tensor.size(dim) > 1)
-    read_from = {
-        by_label[symbol]: place
-        for symbol, place in places.items()
-        if symbol in by_label and _is_size(values, by_label[symbol], place)
-    }
-    is_dynamic = bool(case.dynamic)
-    free = any(
-        _is_symbolic(node, values[node.name], is_dynamic=is_dynamic) and node.name not in read_from
-        for node in nodes
-    )
-    static = _static_dims(values, marked) if free else {}
-    return Symbols(read_from, {name: dims for name, dims in marked.items() if dims}, static, free)
-
-
-def inputs_body(case: Case, sources: Sources, symbols: Symbols) -> str:
-    """Return the body of `inputs()`: a dict from placeholder names to values.
+def named_inputs(case: Case) -> dict[str, object]:
+    """Return the inputs of a case by the names of their placeholders, in order.
 
     Raises:
-        CaseError: The case has not one value per placeholder, or a value that a repro cannot hold.
+        CaseError: There is not one input per placeholder.
     """
-    names = placeholder_names(case.graph)
+    names = [node.name for node in case.graph.graph.find_nodes(op="placeholder")]
     if len(names) != len(case.inputs):
         raise CaseError(
             f"case {case.name} has {len(case.inputs)} inputs for {len(names)} placeholders "
             f"({', '.join(names)}); capture it again"
         )
+    return dict(zip(names, case.inputs, strict=True))
+
+
+def plan_marks(case: Case, arguments: Sequence[str]) -> Marks:
+    """Find which sizes must be symbolic.
+
+    Args:
+        case: Only read.
+        arguments: The placeholders that `forward` takes: sizes that it reads off tensors are not among them.
+    """
+    tensors = {k: v for k, v in named_inputs(case).items() if isinstance(v, torch.Tensor)}
+    dynamic: dict[str, tuple[int, ...]] = {}
+    for name, tensor in tensors.items():
+        symbols = case.dynamic.get(name, ())
+        # Sizes 0 and 1 are always fixed: Dynamo refuses to mark them.
+        marked = [i for i, (s, n) in enumerate(zip(symbols, tensor.shape, strict=False)) if s and n > 1]
+        if marked:
+            dynamic[name] = tuple(marked)
+    free = bool(_free_sizes(case, arguments))
+    static = {
+        name: tuple(dim for dim in range(tensor.dim()) if dim not in dynamic.get(name, ()))
+        for name, tensor in tensors.items()
+    }
+    return Marks(dynamic, {k: dims for k, dims in static.items() if dims and free}, free)
+
+
+def _free_sizes(case: Case, arguments: Sequence[str]) -> list[str]:
+    """Return the ints that are symbolic and no tensor's size.
+
+    Beside symbolic sizes, Dynamo writes fixed ints as constants: then every int is symbolic.
+    """
+    nodes = {node.name: node for node in case.graph.graph.find_nodes(op="placeholder")}
+    values = named_inputs(case)
+    ints = [n for n in arguments if isinstance(values[n], int) and not isinstance(values[n], bool)]
+    return [n for n in ints if case.dynamic or symbol_of(nodes[n]) or nodes[n].type is torch.SymInt]
+
+
+def inputs_body(case: Case, sources: Sources, marks: Marks) -> str:
+    """Return the body of `inputs()`: a dict from placeholder names to values.
+
+    Raises:
+        CaseError: The case has not one value per placeholder, or a value that a repro cannot hold.
+    """
+    values = named_inputs(case)
     lines: list[str] = []
-    views = _shared_storages(names, case.inputs, sources, lines)
+    views = _shared_storages(values, sources, lines)
     entries = [
         f'"{name}": {views.get(name) or _source(value, name, sources)},'
-        for name, value in zip(names, case.inputs, strict=True)
+        for name, value in values.items()
     ]
-    entries_text = textwrap.indent("\n".join(entries), "    ")
-    lines.append(f"values = {{\n{entries_text}\n}}" if entries else "values = {}")
-    lines += [
-        f'torch._dynamo.maybe_mark_dynamic(values["{name}"], {list(dims)})'
-        for name, dims in symbols.marked.items()
-    ]
-    lines += [
-        f'torch._dynamo.mark_static(values["{name}"], {list(dims)})'
-        for name, dims in symbols.static.items()
-        if dims
-    ]
+    inner = textwrap.indent("\n".join(entries), "    ")
+    lines.append(f"values = {{\n{inner}\n}}" if entries else "values = {}")
+    for mark, table in (("maybe_mark_dynamic", marks.dynamic), ("mark_static", marks.static)):
+        lines += [f'torch._dynamo.{mark}(values["{k}"], {list(dims)})' for k, dims in table.items()]
     lines.append("return values")
     return textwrap.indent("\n".join(lines), "    ")
 
@@ -103,36 +107,12 @@ def _source(value: object, name: str, sources: Sources) -> str:
     return scalar_source(value, name)
 
 
-def _is_size(values: Mapping[str, object], name: str, place: tuple[str, int]) -> bool:
-    tensor, dim = values[place[0]], place[1]
-    return isinstance(tensor, torch.Tensor) and values[name] == tensor.size(dim)
-
-
-def _is_symbolic(node: torch.fx.Node, value: object, *, is_dynamic: bool) -> bool:
-    """Return whether an int is a symbolic size: beside symbolic sizes, Dynamo writes fixed ints as constants."""
-    if not isinstance(value, int) or isinstance(value, bool):
-        return False
-    example = node.meta.get("example_value", node.meta.get("val"))
-    return is_dynamic or node.type is torch.SymInt or isinstance(example, torch.SymInt)
-
-
-def _static_dims(
-    values: Mapping[str, object], marked: Mapping[str, Sequence[int]]
-) -> dict[str, tuple[int, ...]]:
-    """Return the dimensions that stay fixed, for `dynamic=True`, which would make all symbolic."""
-    tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
-    return {
-        name: tuple(dim for dim in range(tensor.dim()) if dim not in marked.get(name, ()))
-        for name, tensor in tensors.items()
-    }
-
-
 def _shared_storages(
-    names: Sequence[str], inputs: Sequence[object], sources: Sources, lines: list[str]
+    inputs: Mapping[str, object], sources: Sources, lines: list[str]
 ) -> dict[str, str]:
     """Write each storage that several inputs share; return the sources of the inputs that are views of one."""
     groups: dict[int, list[tuple[str, torch.Tensor]]] = {}
-    for name, value in zip(names, inputs, strict=True):
+    for name, value in inputs.items():
         if isinstance(value, torch.Tensor) and value.layout == torch.strided and value.numel():
             groups.setdefault(value.untyped_storage().data_ptr(), []).append((name, value))
     views: dict[str, str] = {}

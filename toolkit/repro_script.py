@@ -16,17 +16,19 @@ import jinja2
 import torch
 
 from toolkit.case import Case, Modes
-from toolkit.repro_inputs import inputs_body, plan_symbols
+from toolkit.measure import FACTOR
+from toolkit.repro_inputs import inputs_body, named_inputs, plan_marks
 from toolkit.repro_module import module_text
 from toolkit.repro_sources import FOLDER, SourcePlan
 from toolkit.repro_values import RECIPE_SEEDS, Sources, scalar_source
+from toolkit.targets.inductor_options import COMPARABLE
 from toolkit.tolerance import tolerance_for
 
 DATA_FILE = "repro.safetensors"
 TIMEOUT_SECONDS = 120
 _NOT_RUN = "not run"
 _DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-_PATH = re.compile(r"(?<![\w~.])/(?:[\w.+@-]+/)+([\w.+@-]+/[\w.+@-]+)")
+_PATH = re.compile(r"(?<![\w~.:/])/(?:[\w.+@-]+/)+([\w.+@-]+/[\w.+@-]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,33 +80,40 @@ def render_script(
     default_dtype = getattr(torch, case.modes.default_dtype)
     seeds = tuple(dict.fromkeys((case.modes.seed, *RECIPE_SEEDS)))
     sources = Sources(default_dtype=default_dtype, seeds=seeds)
-    symbols = plan_symbols(case)
-    module = module_text(case.graph, sources, symbols.read_from)
-    body = inputs_body(case, sources, symbols)
+    module = module_text(case, sources)
+    marks = plan_marks(case, module.arguments)
+    body = inputs_body(case, sources, marks)
     kind = _target_kind(plan.target)
-    written = "\n".join((*module.classes, body))
+    functions = _functions(plan)
+    loads = kind in ("module", "file") or bool(functions and plan.target == "inductor")
+    written = "\n".join((module.constants, body))
     context: dict[str, object] = {
         "docstring": _docstring(case, plan, culprit_pass, clean_run, versions or current_versions()),
-        "target": {"spec": plan.target, "kind": kind},
+        "target": {"spec": plan.target, "source": literal(plan.target), "kind": kind},
         "config": literal(plan.config),
         "modes": literal(_modes(case.modes)),
         "expected": literal(_expected(case)),
         "classes": module.classes,
         "imports": module.imports,
+        "constants": textwrap.indent(module.constants, "    ").strip(),
+        "sizes": literal([name for name in named_inputs(case) if name not in module.arguments]),
         "inputs_body": body,
         "helpers": sources.helpers,
         "data_file": DATA_FILE if sources.data else "",
         "needs_math": ", ".join(name for name in ("inf", "nan") if re.search(rf"\b{name}\b", written)),
-        "needs_here": bool(sources.data or plan.copies),
+        "needs_here": bool(sources.data or plan.copies or loads),
         "has_sources": bool(plan.copies),
-        "config_has_paths": plan.config_has_paths,
+        "functions": literal(functions),
+        "resolves": bool(functions),
+        "loads_functions": loads,
+        "defaults": literal(dict(COMPARABLE)) if plan.target == "inductor" else "",
         "in_child": case.signature is not None and case.signature.kind in ("signal", "timeout"),
         "timeout_seconds": TIMEOUT_SECONDS,
-        "dynamic_ints": symbols.free,
+        "dynamic_ints": marks.free,
         "backward": case.modes.backward,
         "has_reference": not sources.helpers & {"shared"},
         "tolerance_lines": _tolerance_lines(),
-        "eager_factor": 10.0,
+        "factor": FACTOR,
         "torch_version": torch.__version__,
     }
     text = _environment().get_template("repro.py.j2").render(context)
@@ -129,6 +138,15 @@ def _target_kind(target: str) -> str:
     return "module" if ":" in target else "dynamo"
 
 
+def _functions(plan: SourcePlan) -> list[str]:
+    """Return the references of the config that the script must resolve.
+
+    The pipeline takes references itself, and needs to be told only where a file is; Inductor takes functions.
+    """
+    is_ours = plan.target == "inductor"
+    return [text for text in plan.references if is_ours or text.startswith(f"{FOLDER}/")]
+
+
 def _modes(modes: Modes) -> dict[str, object]:
     regions = [
         {"device_type": r.device_type, "dtype": r.dtype, "cache_enabled": r.cache_enabled}
@@ -150,6 +168,7 @@ def _expected(case: Case) -> dict[str, object]:
     return {
         "kind": signature.kind if signature else None,
         "exception": signature.exception if signature else None,
+        "signal": signature.signal if signature else None,
     }
 
 
@@ -175,7 +194,11 @@ def literal(value: object, room: int = 80) -> str:
 
 def _tolerance_lines() -> list[str]:
     rows = [(dtype, tolerance_for(dtype, "reassociates")) for dtype in _DTYPES]
-    lines = [f"    {dtype}: ({row.rtol!r}, {row.atol!r}),  # {row.source}" for dtype, row in rows]
+    lines = [
+        line
+        for dtype, row in rows
+        for line in (f"    # {row.source}", f"    {dtype}: ({row.rtol!r}, {row.atol!r}),")
+    ]
     return ["TOLERANCES = {", *lines, "}"]
 
 
@@ -205,10 +228,21 @@ def _docstring(
         "Clean run": clean_run,
         "Inputs": _inputs_note(case),
     }
-    lines = [f"{key + ':':<12}{shorten_paths(text)}" for key, text in fields.items() if text]
+    lines = [_field(key, shorten_paths(text)) for key, text in fields.items() if text]
     text = f"Standalone repro: {headline} with {plan.target}.\n\n" + "\n".join(lines) + "\n"
     escaped = text.replace("\\", "\\\\").replace('"""', "'''")
     return f'"""{escaped}"""'
+
+
+def _field(key: str, text: str) -> str:
+    """Return a line of the header, folded under its own text."""
+    return textwrap.fill(
+        f"{key + ':':<12}{text}",
+        96,
+        subsequent_indent=" " * 12,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _proof(target: str, culprit_pass: str | None) -> str | None:

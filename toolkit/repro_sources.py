@@ -5,18 +5,19 @@ file is one of `Case.sources`, or is found as the user's own (not of an installe
 is: the repro then imports it from the environment.
 """
 
-import os
-import tempfile
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 from compiler.errors import CaseError
+from toolkit.atomic import replace_file
 from toolkit.case import Case
 from toolkit.sources import source_files
 
 FOLDER = "sources"
+REFERENCE = re.compile(r"(?P<place>[\w./~+-]+):[A-Za-z_][\w.]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,54 +35,36 @@ class SourcePlan:
     copies: Mapping[str, Path]
 
     @property
-    def config_has_paths(self) -> bool:
-        return any(text.startswith(f"{FOLDER}/") for text in _strings(self.config))
+    def references(self) -> tuple[str, ...]:
+        """The strings in the config that have the form `place:function`."""
+        return tuple(dict.fromkeys(text for text in _strings(self.config) if REFERENCE.fullmatch(text)))
 
 
 def plan_sources(case: Case) -> SourcePlan:
     """Decide which files go along with a case's repro.
 
     Raises:
-        CaseError: A listed source is missing, or two have the same name.
+        CaseError: A listed source is missing.
     """
     copies: dict[str, Path] = {}
-    for path in dict.fromkeys((*case.sources, *source_files(case.target, case.config, Path.cwd()))):
+    for number, path in enumerate(case.sources):
         if not path.is_file():
-            raise CaseError(f"source {path} of case {case.name} does not exist; put it back, or edit `sources`")
-        _add(copies, path)
+            raise CaseError(f"source {path} of case {case.name} does not exist: put it back")
+        # As in a saved case: of two files with one name, each gets a folder.
+        copies[path.name if path.name not in copies else f"{number}/{path.name}"] = path
+    for path in source_files(case.target, case.config, Path.cwd()):
+        copies.setdefault(path.name, path)
     config = cast("dict[str, object]", _rewrite(dict(case.config), copies))
     return SourcePlan(_rewrite_reference(case.target, copies), config, copies)
 
 
 def copy_sources(plan: SourcePlan, folder: Path) -> None:
     """Copy the files to `folder/sources`, each atomically; a file that is already the copy stays."""
-    if not plan.copies:
-        return
-    destination = folder / FOLDER
-    destination.mkdir(exist_ok=True)
     for name, path in plan.copies.items():
-        if path.resolve() != (destination / name).resolve():
-            write_atomically(destination / name, path.read_bytes())
-
-
-def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file under a temporary name in the same folder, then rename it."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(content)
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
-def _add(copies: dict[str, Path], path: Path) -> str:
-    known = copies.setdefault(path.name, path)
-    if known.resolve() != path.resolve():
-        raise CaseError(f"two sources are named {path.name}: {known} and {path}; rename one of them")
-    return path.name
+        place = folder / FOLDER / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        if path.resolve() != place.resolve():
+            replace_file(place, path.read_bytes())
 
 
 def _rewrite(value: object, copies: Mapping[str, Path]) -> object:
@@ -95,11 +78,11 @@ def _rewrite(value: object, copies: Mapping[str, Path]) -> object:
 
 def _rewrite_reference(reference: str, copies: Mapping[str, Path]) -> str:
     """Return `sources/file.py:function` for a reference to one of the copies, else the reference."""
-    place, colon, function = reference.rpartition(":")
-    if not colon or not place or not function.replace(".", "_").isidentifier():
+    match = REFERENCE.fullmatch(reference)
+    if match is None:
         return reference
-    name = _known(place, copies)
-    return f"{FOLDER}/{name}:{function}" if name else reference
+    name = _known(match["place"], copies)
+    return f"{FOLDER}/{name}:{reference.rpartition(':')[2]}" if name else reference
 
 
 def _known(place: str, copies: Mapping[str, Path]) -> str | None:
@@ -108,7 +91,7 @@ def _known(place: str, copies: Mapping[str, Path]) -> str | None:
     for name, path in copies.items():
         if path.resolve() == wanted.resolve() or path.parts[-len(wanted.parts) :] == wanted.parts:
             return name
-    return wanted.name if place.endswith(".py") and wanted.name in copies else None
+    return wanted.name if wanted.name in copies else None
 
 
 def _strings(value: object) -> list[str]:

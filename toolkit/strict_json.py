@@ -5,6 +5,7 @@ the place where it needs it, and never sees a `KeyError`, `TypeError` or `JSONDe
 """
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -15,10 +16,18 @@ T = TypeVar("T")
 
 Json = dict[str, Any]
 
+_NUMBERS = re.compile(r"\[\n[\d\s.,eE+-]*\]")
+"""A list of numbers, which is put on one line. (No string of JSON holds a line break.)"""
+
 
 def dump_json(data: object) -> str:
     """Return JSON text with a fixed layout. Floats must be finite (see `json_values`)."""
-    return json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False) + "\n"
+    text = json.dumps(data, indent=1, allow_nan=False, ensure_ascii=False)
+    return _NUMBERS.sub(_one_line, text) + "\n"
+
+
+def _one_line(found: re.Match[str]) -> str:
+    return "[" + " ".join(found[0].strip("[]").split()) + "]"
 
 
 def read_json(path: Path, *, next_step: str) -> Json:

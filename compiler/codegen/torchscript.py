@@ -1,34 +1,39 @@
 """The `torchscript` code generator: script, freeze and optimise the graph with `torch.jit`.
 
-It runs graphs that autograd is done with: gradient mode is off in every call, and no result requires a gradient. The
-steps follow `functorch.compile.ts_compile`; each of the places where TorchScript would silently compute something else
-than eager is either mended here or refused in `torchscript_rewrites`.
+It runs graphs that autograd is done with: gradient mode is off in every call, and no result
+requires a gradient. The steps follow `functorch.compile.ts_compile`; each of the places where
+TorchScript would silently compute something else than eager is either mended here or refused in
+`torchscript_rewrites`.
 
-* TorchScript folds factory calls (`aten.full`) to constants. A result that may share memory with a constant is
-  copied in every call, else a caller who writes to it would change the next results.
-* A graph that writes to its inputs is not optimised for inference: that pass moves values to other layouts, which the
-  input must not see. Removing mutation keeps writes to inputs.
-* `optimize_for_inference` is kept only if it introduces no new operators (layout conversions), or if the warm-up has shown
-  that the results keep their layout.
+* TorchScript folds factory calls (`aten.full`) to constants. A result that may share memory with a
+  constant is copied in every call, else a caller who writes to it would change the next results.
+* A graph that writes to its inputs is not optimised for inference: that pass moves values to other
+  layouts, which the input must not see.
+* Mutation is removed only from graphs that write to nothing but inputs, where it stays. On a
+  computed value it would make of `half.add_(float)` an `add`, whose result is a float.
+* `optimize_for_inference` is kept only if it introduces no new operators (layout conversions), or
+  if the warm-up has shown that the results keep their layout.
 
 What it does not do: free an input before the call ends (TorchScript's caller holds it).
 
-Source: torch/_functorch/compilers.py `ts_compile`. Differs: the graph is not changed in place, overloads are checked, `_to_copy`
-always copies, symbolic sizes, None and returned inputs are handled, the warm-up leaves inputs and random state alone.
+Source: torch/_functorch/compilers.py `ts_compile`. Differs: the graph is not changed in place,
+overloads are checked, `_to_copy` always copies, symbolic sizes, None and returned inputs are
+handled, the warm-up leaves inputs and random state alone.
 """
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import torch
 from torch.fx import GraphModule
 
 from compiler import torch_compat
-from compiler.codegen.base import BoxedCallable, Codegen, CodegenOptions, as_boxed
+from compiler.codegen.base import BoxedCallable, Codegen, CodegenOptions, as_boxed, check_count
 from compiler.codegen.eager import eager_compile
 from compiler.codegen.torchscript_rewrites import Program, rewrite_for_torchscript
+from compiler.codegen.torchscript_rewrites.addmm import UNIT
 from compiler.codegen.torchscript_rewrites.overloads import check_overloads
 from compiler.codegen.torchscript_rewrites.signature import Signature
 from compiler.codegen.values import clone_value, clone_values, layout
@@ -47,7 +52,8 @@ def ts_compile(
 
     Args:
         gm: Functional graph of aten overloads; `aten.copy_` to inputs at its end is allowed.
-        example_inputs: One value per placeholder. If all are real, a warm-up call runs on copies of them.
+        example_inputs: One value per placeholder. If all are real, a warm-up call runs on copies of
+            them.
         options: Label of the graph.
 
     Raises:
@@ -56,9 +62,10 @@ def ts_compile(
     program = rewrite_for_torchscript(gm, example_inputs)
     with _compiling():
         scripted = _script(program)
-        torch_compat.jit_remove_mutation(scripted.graph)
-        frozen = torch.jit.freeze(scripted)
-        if program.mutates:
+        if "value" not in program.writes:
+            torch_compat.jit_remove_mutation(scripted.graph)
+        frozen = _freeze(scripted)
+        if program.writes:
             return _finish(program, frozen, example_inputs)
         before = set(torch_compat.jit_operators(frozen.graph))
         optimised = torch.jit.optimize_for_inference(frozen)
@@ -66,7 +73,7 @@ def ts_compile(
         added = set(torch_compat.jit_operators(optimised.graph)) - before
         if not added or _keeps_layout(call, gm, example_inputs):
             return call
-        return _finish(program, torch.jit.freeze(scripted), example_inputs)
+        return _finish(program, _freeze(scripted), example_inputs)
 
 
 def _script(program: Program) -> Any:
@@ -80,6 +87,10 @@ def _script(program: Program) -> Any:
         # Freezing would copy the constant, and the write would not reach the original.
         raise CodegenUnsupported(f"the graph writes to its constant {written[0]}")
     return scripted
+
+
+def _freeze(scripted: Any) -> Any:
+    return torch.jit.freeze(scripted, [UNIT] if hasattr(scripted, UNIT) else None)
 
 
 def _reason(error: Exception) -> str:
@@ -106,7 +117,7 @@ def _bind(signature: Signature, module: Any) -> BoxedCallable:
     assemble = _assembler(signature)
 
     def run(args: list[Any]) -> Any:
-        _check_count(len(args), signature.count)
+        check_count(args, signature.count)
         inputs = tuple(args)
         args.clear()
         with torch.no_grad():
@@ -116,22 +127,26 @@ def _bind(signature: Signature, module: Any) -> BoxedCallable:
             values[index] = clone_value(values[index])
         return assemble(inputs, values)
 
-    return as_boxed(run, lambda: str(module.code))
+    return as_boxed(run, lambda: _source(module))
 
 
-def _check_count(given: int, wanted: int) -> None:
-    if given != wanted:
-        raise TypeError(f"the compiled graph takes {wanted} inputs, got {given}")
+def _source(module: Any) -> str:
+    """Return TorchScript code, or the graph where code cannot be printed (prepacked weights)."""
+    try:
+        return str(module.code)
+    except RuntimeError:
+        return str(module.graph)
 
 
 def _assembler(signature: Signature) -> Callable[[Sequence[object], Sequence[object]], Any]:
-    """Return the function that puts inputs, computed and fixed values together as the graph's result."""
+    """Return the function that puts inputs, computed and fixed values together as the result."""
     results, container = signature.results, signature.container
 
     def assemble(inputs: Sequence[object], computed: Sequence[object]) -> Any:
         sources = {"input": inputs, "computed": computed}
         values = [
-            each.value if each.kind == "fixed" else sources[each.kind][each.index] for each in results
+            each.value if each.kind == "fixed" else sources[each.kind][each.index]
+            for each in results
         ]
         return values[0] if container is None else container(values)
 
@@ -139,7 +154,7 @@ def _assembler(signature: Signature) -> Callable[[Sequence[object], Sequence[obj
 
 
 def are_real(values: Sequence[object]) -> bool:
-    """Return whether all values hold numbers: no fake tensor, no symbolic size, nothing on `meta`."""
+    """Return whether all values hold numbers: nothing fake, symbolic or on `meta`."""
     return not any(
         torch_compat.is_fake_tensor(value)
         or torch_compat.is_symbolic(value)
@@ -149,7 +164,7 @@ def are_real(values: Sequence[object]) -> bool:
 
 
 def _warm_up(call: BoxedCallable, example_inputs: Sequence[object]) -> Any:
-    """Run once on copies, so that compiling costs no time in the first call; random state stays as it was."""
+    """Run once on copies, so that the first call need not compile; random state stays as it was."""
     inputs = list(clone_values(example_inputs))
     tensors = [each for each in inputs if isinstance(each, torch.Tensor)]
     devices = {each.get_device() for each in tensors if each.is_cuda}
@@ -158,7 +173,7 @@ def _warm_up(call: BoxedCallable, example_inputs: Sequence[object]) -> Any:
 
 
 def _keeps_layout(call: BoxedCallable, gm: GraphModule, example_inputs: Sequence[object]) -> bool:
-    """Return whether results have dtype, shape and strides of eager; False if there is nothing to run."""
+    """Return whether results have the layout of eager; False if there is nothing to run."""
     if not are_real(example_inputs):
         return False
     with torch.no_grad():
@@ -167,10 +182,11 @@ def _keeps_layout(call: BoxedCallable, gm: GraphModule, example_inputs: Sequence
 
 
 @contextlib.contextmanager
-def _compiling() -> Iterator[None]:
+def _compiling() -> Generator[None]:
     """Compile without autocast, gradients, dispatch modes, and two warnings of torch.jit.
 
-    One says that torch.jit is deprecated, the other is about `GraphModule.__init__`, which is not scripted.
+    One says that torch.jit is deprecated, the other is about `GraphModule.__init__`, which is not
+    scripted.
     """
     with (
         warnings.catch_warnings(),

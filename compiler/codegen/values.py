@@ -1,4 +1,4 @@
-"""Copy tensors with their memory layout, and describe the layout of results. Nothing here looks at a graph."""
+"""Copy tensors with their memory layout, and describe layouts. Nothing here looks at a graph."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,11 @@ import torch
 
 
 def clone_value(value: object) -> object:
-    """Return a detached copy of a tensor with its strides, overlapping ones too; other values as they are.
+    """Return a detached copy of a tensor with its strides, overlapping ones too.
 
-    `Tensor.clone` would make an expanded tensor contiguous. The copy has memory of its own: tensors that shared memory
-    no longer do. Lists and tuples are copied element by element.
+    `Tensor.clone` would make an expanded tensor contiguous. The copy has memory of its own: tensors
+    that shared memory no longer do. Lists and tuples are copied element by element;
+    other values are returned as they are.
     """
     if isinstance(value, (list, tuple)):
         return type(value)(clone_value(each) for each in value)
@@ -17,7 +18,9 @@ def clone_value(value: object) -> object:
         return value
     if value.layout != torch.strided or value.numel() == 0:
         return value.detach().clone()
-    span = 1 + sum((size - 1) * stride for size, stride in zip(value.size(), value.stride(), strict=True))
+    span = 1 + sum(
+        (size - 1) * stride for size, stride in zip(value.size(), value.stride(), strict=True)
+    )
     memory = value.detach().as_strided((span,), (1,)).clone()
     return memory.as_strided(value.size(), value.stride())
 
@@ -28,7 +31,7 @@ def clone_values(values: Sequence[object]) -> tuple[object, ...]:
 
 
 def layout(value: object) -> tuple[object, ...]:
-    """Return what a result must keep besides its numbers: type, and dtype, shape, strides, device of a tensor."""
+    """Return what a result must keep besides its numbers: type, dtype, shape, strides, device."""
     if isinstance(value, (list, tuple)):
         return tuple(layout(each) for each in value)
     if not isinstance(value, torch.Tensor):

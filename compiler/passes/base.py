@@ -13,7 +13,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from compiler.config import Config
 from compiler.excerpt import excerpt
-from compiler.graph_copy import copy_graph_module
+from compiler.graph_copy import copy_graph_module, snapshot_graph
 from compiler.observe import (
     ErrorRecord,
     Numerics,
@@ -109,7 +109,7 @@ class PassRun:
         if observer is None:
             return
         keep = observer.keep_rewrites and not vetoed
-        after = copy_graph_module(self.root, lazy=True) if keep else None
+        after = snapshot_graph(self.root) if keep else None
         self.rewrites.append(RewriteRecord(rewrite_id, tuple(nodes), vetoed, after))
 
 

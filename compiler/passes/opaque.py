@@ -1,6 +1,7 @@
 """Run a pass that is a plain function, and split what it did into numbered rewrites afterwards."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from torch.fx import GraphModule
 
@@ -67,7 +68,7 @@ def _count(run: PassRun, before: GraphModule, replacements: Sequence[tuple[str, 
         allowed.append(hunk)
         kept = None
         if run.fuel.observer is not None and run.fuel.observer.keep_rewrites:
-            kept = apply_hunks(before, after, allowed, hunks)
+            kept = partial(apply_hunks, before, after, tuple(allowed), hunks)
         run.rewrites.append(RewriteRecord(rewrite_id, hunk.nodes, after=kept))
     if not hunks:
         vetoed += _count_whole(run, before, after)

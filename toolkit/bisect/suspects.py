@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from compiler.observe import ErrorRecord, RewriteRecord, first_line
 from toolkit.bisect.culprit import Culprit
 from toolkit.case import Case
-from toolkit.check import Finding, check_log, guilty_rewrite
+from toolkit.check import Checker, Finding, guilty_rewrite
 from toolkit.log import CompileLog, Veto
+from toolkit.transitions import transitions
 
 
 def from_errors(log: CompileLog) -> Iterator[Culprit]:
@@ -36,12 +37,14 @@ def _from_error(record: ErrorRecord) -> Culprit | None:
 
 def from_check(case: Case, log: CompileLog) -> Iterator[Culprit]:
     """Yield what made a value wrong, in the order of the pipeline."""
-    for finding in check_log(case, log):
+    checker = Checker(case, log)
+    for transition in transitions(log):
+        finding = checker.check(transition)
         if finding.status == "wrong":
-            yield _from_finding(case, log, finding)
+            yield _from_finding(checker, finding)
 
 
-def _from_finding(case: Case, log: CompileLog, finding: Finding) -> Culprit:
+def _from_finding(checker: Checker, finding: Finding) -> Culprit:
     transition = finding.transition
     evidence = str(finding.mismatch.detail) if finding.mismatch else ""
     node = (finding.node,) if finding.node else ()
@@ -53,7 +56,7 @@ def _from_finding(case: Case, log: CompileLog, finding: Finding) -> Culprit:
     if transition.record is None:
         return Culprit("joint", name, Veto(), nodes=node, evidence=evidence)
     made = [r for r in transition.record.rewrites if not r.vetoed]
-    rewrite = guilty_rewrite(case, log, finding)
+    rewrite = guilty_rewrite(checker, finding)
     if rewrite is None:
         veto = _pass_veto(transition.where)
         return Culprit(transition.stage, name, veto, None, "", len(made), node, evidence)

@@ -1,5 +1,6 @@
 """`ctk check`: compare every value that survives each step of the compile with eager."""
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from toolkit.cli.answer import Answer, ExitCode, table
@@ -20,6 +21,7 @@ from toolkit.cli.verdicts import exit_code_of, judgement_data, worst
 
 if TYPE_CHECKING:
     from rich.table import Table
+
     from toolkit.case import Case
     from toolkit.check import CheckReport, Finding
 
@@ -34,7 +36,10 @@ def check(
     allow_import: AllowImport = None,
     json_output: JsonOutput = False,
 ) -> Answer:
-    """Check every pass, the partition and every kernel against eager, in one compile."""
+    """Compare every step of the compile with eager.
+
+    One compile: each pass, the partition and each kernel, every value that survives it.
+    """
     from toolkit.check import check_case
 
     request = Request(subject, target, config, backward, dynamic, graph, allow_import)
@@ -57,14 +62,12 @@ def answer_of_reports(reports: "list[tuple[Case, CheckReport]]") -> Answer:
     return Answer(code, headline(reports, wrong), data, (findings_table(reports),))
 
 
-def headline(
-    reports: "list[tuple[Case, CheckReport]]", wrong: "list[tuple[Case, Finding]]"
-) -> str:
-    """Return the first line: the first wrong step, else the first failing result, else all is well."""
+def headline(reports: "list[tuple[Case, CheckReport]]", wrong: "list[tuple[Case, Finding]]") -> str:
+    """Return the first line: the first wrong step, else the first failing result, else none."""
     if wrong:
         case, finding = wrong[0]
         more = f" (and {len(wrong) - 1} more wrong steps)" if len(wrong) > 1 else ""
-        return f"wrong: {case.name}: {finding.where} at {finding.node}: {finding.mismatch}{more}"
+        return f"wrong: {case.name}: {finding.where} at {what_of(finding)}{more}"
     failing = [(case, found.judgement) for case, found in reports if exit_code_of(found.judgement)]
     if failing:
         case, judgement = failing[0]
@@ -80,9 +83,15 @@ def findings_table(reports: "list[tuple[Case, CheckReport]]") -> "Table":
     rows = table("graph", "step", "status", "values", "what")
     for case, found in reports:
         for finding in found.findings:
-            what = f"{finding.node}: {finding.mismatch}" if finding.mismatch else finding.reason
-            rows.add_row(case.name, finding.where, finding.status, str(finding.compared), what)
+            cells = (finding.where, finding.status, str(finding.compared), what_of(finding))
+            rows.add_row(case.name, *cells)
     return rows
+
+
+def what_of(finding: "Finding") -> str:
+    """Return the wrong node and what is wrong with it, or why a step is unknown."""
+    mismatch = finding.mismatch
+    return f"{finding.node}: {mismatch.kind}: {mismatch.detail}" if mismatch else finding.reason
 
 
 def report_data(case: "Case", found: "CheckReport") -> dict[str, object]:
@@ -94,7 +103,7 @@ def report_data(case: "Case", found: "CheckReport") -> dict[str, object]:
             "status": finding.status,
             "node": finding.node,
             "compared": finding.compared,
-            "mismatch": str(finding.mismatch) if finding.mismatch else None,
+            "mismatch": asdict(finding.mismatch) if finding.mismatch else None,
             "reason": finding.reason,
         }
         for finding in found.findings

@@ -6,7 +6,10 @@ from toolkit.cli.options import JsonOutput
 
 
 def doctor(json_output: JsonOutput = False) -> Answer:
-    """Check versions, the C++ compiler, the backend, the CTK_ variables and the dump folder."""
+    """Say whether this machine is ready.
+
+    Looks at versions, the C++ compiler, the backend, the CTK_ variables and the dump folder.
+    """
     from dataclasses import asdict
 
     from toolkit.doctor import examine

@@ -11,17 +11,30 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 import typer
 
-from compiler.errors import CodegenUnsupported, CtkError, UnsupportedPlatform, VerifyError
+from compiler.errors import (
+    CaptureError,
+    CodegenUnsupported,
+    CtkError,
+    DoesNotReproduce,
+    UnsupportedPlatform,
+    VerifyError,
+)
 from toolkit.cli.answer import Answer, ExitCode, emit
 
-CANNOT_TELL_ERRORS = (UnsupportedPlatform, VerifyError, CodegenUnsupported)
+CANNOT_TELL_ERRORS = (
+    UnsupportedPlatform,
+    CaptureError,
+    DoesNotReproduce,
+    VerifyError,
+    CodegenUnsupported,
+)
 """Errors that are not the caller's: a fair question that cannot be answered here."""
 
 BUG_MESSAGE = """The traceback is in {path}
@@ -98,15 +111,16 @@ def save_traceback(error: BaseException) -> Path:
 
 
 @contextlib.contextmanager
-def stdout_to_stderr() -> Iterator[None]:
+def stdout_to_stderr() -> Generator[None]:
     """Send what is written to stdout to stderr: by Python, by C++ and by child processes."""
     with contextlib.redirect_stdout(sys.stderr), _descriptor_to_stderr():
         yield
 
 
 @contextlib.contextmanager
-def _descriptor_to_stderr() -> Iterator[None]:
-    sys.__stdout__ and sys.__stdout__.flush()
+def _descriptor_to_stderr() -> Generator[None]:
+    if sys.__stdout__ is not None:
+        sys.__stdout__.flush()
     saved = os.dup(1)
     os.dup2(2, 1)
     try:
@@ -117,7 +131,7 @@ def _descriptor_to_stderr() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def terminate_as_interrupt() -> Iterator[None]:
+def terminate_as_interrupt() -> Generator[None]:
     """Treat SIGTERM (a CI job's time limit) like Ctrl-C, so that the best result so far is kept."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:

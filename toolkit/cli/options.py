@@ -130,6 +130,28 @@ Inputs = Annotated[
         rich_help_panel=RUN,
     ),
 ]
+MaxQuestions = Annotated[
+    int | None,
+    typer.Option(
+        "--max-questions",
+        metavar="N",
+        min=1,
+        help="Stop reducing after so many questions to the oracle.",
+        show_default=False,
+        rich_help_panel=RUN,
+    ),
+]
+MaxSeconds = Annotated[
+    float | None,
+    typer.Option(
+        "--max-seconds",
+        metavar="SECONDS",
+        min=0.1,
+        help="Stop reducing after so long.",
+        show_default=False,
+        rich_help_panel=RUN,
+    ),
+]
 JsonOutput = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else.")
 ]

@@ -7,8 +7,8 @@ that hours of work do not fill it.
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator
-from typing import Protocol, TextIO
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from rich.console import Console
 from rich.progress import (
@@ -20,7 +20,9 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.text import Text
+
+if TYPE_CHECKING:
+    from toolkit.reduce.problem import Progress as Reduction
 
 LOG_SECONDS = 5.0
 
@@ -30,9 +32,13 @@ class Reporter(Protocol):
 
     def __call__(self, message: str, done: int | None = None, total: int | None = None) -> None: ...
 
+    def reduction(self, state: "Reduction") -> None:
+        """Tell how far a reduction is."""
+        ...
+
 
 @contextlib.contextmanager
-def progress(stream: TextIO | None = None) -> Iterator[Reporter]:
+def progress(stream: TextIO | None = None) -> Generator[Reporter]:
     """Yield a reporter that writes to `stream` (stderr); the bar disappears at the end."""
     out = stream or sys.stderr
     if not out.isatty():
@@ -52,6 +58,11 @@ def progress(stream: TextIO | None = None) -> Iterator[Reporter]:
         yield BarReporter(bar)
 
 
+def reduction_line(state: "Reduction") -> str:
+    """Return where a reduction stands; its end is unknown unless the questions are limited."""
+    return f"minifying: {state.call_nodes_before} -> {state.call_nodes} call nodes, {state.step}"
+
+
 class BarReporter:
     """Moves one bar; without a total it only pulses."""
 
@@ -60,9 +71,11 @@ class BarReporter:
         self._task = bar.add_task("starting", total=None)
 
     def __call__(self, message: str, done: int | None = None, total: int | None = None) -> None:
-        self._bar.update(
-            self._task, description=Text(message).plain, completed=done or 0, total=total
-        )
+        self._bar.update(self._task, description=message, completed=done or 0, total=total)
+
+    def reduction(self, state: "Reduction") -> None:
+        """Move the bar by the questions asked."""
+        self(reduction_line(state), state.questions, state.budget.questions)
 
 
 class LogReporter:
@@ -83,6 +96,11 @@ class LogReporter:
             self._written = now
             self._out.write(f"ctk: {message}{self._count(done, total, now - self._started)}\n")
             self._out.flush()
+
+    def reduction(self, state: "Reduction") -> None:
+        """Write a line for each smaller case, and now and then."""
+        message = f"minifying: {state.call_nodes_before} -> {state.call_nodes} call nodes"
+        self(message, state.questions, state.budget.questions)
 
     @staticmethod
     def _count(done: int | None, total: int | None, seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""`ctk repro`: does it still fail? With `--out`, also write the case and a repro.py that was run."""
+"""`ctk repro`: does it still fail? With `--out`, also write the case and a verified repro.py."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,7 +43,11 @@ def repro(
     inputs: Inputs = InputsPolicy.FULL,
     json_output: JsonOutput = False,
 ) -> Answer:
-    """Compile and run a case, compare it with eager, and say whether it still fails."""
+    """Say whether a case still fails.
+
+    Compiles and runs it and compares the results with eager. With --out, writes each failing graph
+    as a case with a repro.py that was run in a clean process.
+    """
     from toolkit.oracle.judge import judge
 
     request = Request(subject, target, config, backward, dynamic, graph, allow_import)
@@ -58,7 +62,7 @@ def repro(
 
 
 def write_failing(judged: Judged, out: Path, inputs: str) -> dict[str, dict[str, object]]:
-    """Write each failing case with a verified repro below `out`; return what was written by case name."""
+    """Write each failing case with a verified repro below `out`; return facts by case name."""
     import dataclasses
 
     from toolkit.repro import write_verified_repro
@@ -88,9 +92,14 @@ def answer_of_judged(judged: Judged, written: dict[str, dict[str, object]]) -> A
         | {"written": written.get(each.name)}
         for each, seen in judged
     ]
-    lines = [f"{name}: python {facts['repro']}  # {facts['clean_run']}" for name, facts in written.items()]
+    lines = [
+        f"{name}: python {facts['repro']}  # {facts['clean_run']}"
+        for name, facts in written.items()
+    ]
     body: tuple[RenderableType, ...] = ((rows,) if len(judged) > 1 else ()) + tuple(lines)
-    return Answer(code, f"{line_of(judgement)} [{case.name}, {case.target}]", {"graphs": graphs}, body)
+    return Answer(
+        code, f"{line_of(judgement)} [{case.name}, {case.target}]", {"graphs": graphs}, body
+    )
 
 
 COMMAND = Command("repro", repro)

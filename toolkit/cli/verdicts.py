@@ -1,13 +1,15 @@
 """How an oracle's verdict becomes an exit code, a line and JSON; the same for every command."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from toolkit.cli.answer import ExitCode
 
 if TYPE_CHECKING:
     from toolkit.oracle.verdict import Judgement
+
+T = TypeVar("T")
 
 EXIT_CODES = {
     "passes": ExitCode.NO_FAILURE,
@@ -40,6 +42,11 @@ def exit_code_of(judgement: "Judgement") -> ExitCode:
 def worst(codes: Iterable[ExitCode]) -> ExitCode:
     """Return the exit code for several graphs: a failure, else a doubt, else none."""
     return max(codes, key=ORDER.index, default=ExitCode.NO_FAILURE)
+
+
+def most_telling(items: Sequence[T], code_of: Callable[[T], ExitCode]) -> T:
+    """Return the first item with the most telling exit code; there is at least one item."""
+    return max(items, key=lambda item: ORDER.index(code_of(item)))
 
 
 def line_of(judgement: "Judgement") -> str:

@@ -1,8 +1,8 @@
 """Remember what an oracle answered, so that the same question is never asked twice.
 
-A question is known by its fingerprint: the graph without its node names, what the inputs are (dtype, shape, strides,
-device, gradient, contents), target, config and modes. Two candidates that were reached on different ways and are the
-same program have one fingerprint.
+A question is known by its fingerprint: the graph without its node names, what the inputs are
+(dtype, shape, strides, device, gradient, contents), target, config and modes. Two candidates that
+were reached on different ways and are the same program have one fingerprint.
 """
 
 import hashlib
@@ -49,7 +49,7 @@ def fingerprint(case: Case) -> str:
 
 
 def _dynamic_texts(case: Case) -> Iterable[str]:
-    """Return the symbolic sizes by position of the input; symbols are numbered, so that names do not count."""
+    """Return the symbolic sizes by position of the input; symbols are numbered, not named."""
     names = [node.name for node in case.graph.graph.nodes if node.op == "placeholder"]
     numbers: dict[str, int] = {}
     for position, name in enumerate(names):
@@ -70,7 +70,7 @@ def tensor_text(tensor: torch.Tensor) -> str:
     if tensor.layout != torch.strided or tensor.is_meta:
         return meta
     plain = tensor.detach().resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
-    content = plain.view(torch.uint8).numpy() if plain.numel() else b""
+    content = plain.view(torch.uint8).numpy().data if plain.numel() else b""
     return f"{meta} {hashlib.blake2b(content, digest_size=16).hexdigest()}"
 
 

@@ -7,14 +7,15 @@ Order of the questions, cheapest first; later ones are asked only when they matt
 3. All results equal bit for bit: PASSES; nothing else is run.
 4. The float64 reference, then the comparison: no mismatch is PASSES.
 5. A mismatch in numbers is believed only when the program is repeatable: eager, run again with the
-   same seed, must agree with itself, else FLAKY.
+   same seed, must agree with itself, else FLAKY. This is also asked before eager's own error
+   excuses a difference: a program that is not repeatable is far from its reference by chance.
 6. If the program draws random numbers, the compiled call must have drawn the same: both started
    from the same seed, so both must leave torch's generators in the same state. If not, only results
    that do not depend on the seed count (those that eager gives bit for bit with another seed too);
    no such mismatch is FLAKY, never a guess.
 
-Mismatches of dtype, shape, stride and structure do not depend on numbers: 5 and 6 do not apply to
-them.
+Mismatches of dtype, shape, stride and structure do not depend on numbers: 5 and 6
+do not apply to them.
 
 What it does not do: survive a crash or a hang of the compiled program (oracle/pool.py runs it in a
 child).
@@ -36,6 +37,9 @@ from toolkit.oracle.where import raised_in, root_error
 
 NUMBERS = ("accuracy", "nan")
 """Kinds of mismatch that random numbers and races can cause."""
+
+EXCUSED = "differs from eager, but is no farther than eager from the float64 run"
+OTHER_DRAWS = "the program draws random numbers, and the target does not draw the same ones"
 
 
 def judge(
@@ -96,39 +100,40 @@ def _judge_values(
 ) -> Judgement:
     reference = run_reference(case, eager)
     found = compare_results(eager, compiled, reference, strides=strides)
-    if not found:
+    apart = found or compare_results(eager, compiled, strides=strides)
+    if not apart:
         return Judgement(Verdict.PASSES, detail=reference.note)
-    believed = _believed(case, eager, compiled, reference, found)
-    if isinstance(believed, str):
-        return Judgement(Verdict.FLAKY, mismatch_signature(found[0]), believed)
+    certain = [mismatch for mismatch in found if mismatch.kind not in NUMBERS]
+    unsteady = None if certain else _unsteady(case, eager)
+    if unsteady:
+        return Judgement(Verdict.FLAKY, mismatch_signature(apart[0]), unsteady)
+    if not found:
+        return Judgement(Verdict.PASSES, detail=EXCUSED)
+    believed = certain or _believed(case, eager, compiled, found)
+    if not believed:
+        return Judgement(Verdict.FLAKY, mismatch_signature(found[0]), OTHER_DRAWS)
     signatures = [mismatch_signature(mismatch) for mismatch in believed]
     same = [each for each in signatures if expected is not None and expected.matches(each)]
     return _answer((same or signatures)[0], expected, reference.note)
 
 
-def _believed(
-    case: Case,
-    eager: Outcome,
-    compiled: Outcome,
-    reference: Outcome,
-    found: Sequence[Mismatch],
-) -> Sequence[Mismatch] | str:
-    """Return the mismatches that chance cannot explain; when none is left, the reason."""
-    certain = [mismatch for mismatch in found if mismatch.kind not in NUMBERS]
-    if certain:
-        return certain
+def _unsteady(case: Case, eager: Outcome) -> str | None:
+    """Return why the program is not repeatable in eager under one seed, or None."""
     again = run_eager(case)
     if again.results is None:
         return f"a second eager run raises {_said(again.error)}"
-    unsteady = compare_results(eager, again, reference)
-    if unsteady:
-        return f"two eager runs differ at {unsteady[0].name}: {unsteady[0].detail}"
+    found = compare_results(eager, again)
+    return f"two eager runs differ at {found[0].name}: {found[0].detail}" if found else None
+
+
+def _believed(
+    case: Case, eager: Outcome, compiled: Outcome, found: Sequence[Mismatch]
+) -> Sequence[Mismatch]:
+    """Return the mismatches in numbers that other random draws cannot explain."""
     if not eager.drew_random or _same_draws(eager, compiled):
         return found
     steady = _seed_independent(case, eager)
-    return [mismatch for mismatch in found if mismatch.name in steady] or (
-        "the program draws random numbers, and the target does not draw the same ones"
-    )
+    return [mismatch for mismatch in found if mismatch.name in steady]
 
 
 def _same_draws(eager: Outcome, compiled: Outcome) -> bool:

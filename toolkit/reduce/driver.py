@@ -1,4 +1,5 @@
-"""The one engine of the reducer: sweep over the steps, search their proposals, stop where no single edit helps.
+"""The one engine of the reducer: sweep over the steps, search their proposals, stop where no single
+edit helps.
 
 Three efforts, each tried only when the cheaper one has nothing left:
 
@@ -6,13 +7,14 @@ Three efforts, each tried only when the cheaper one has nothing left:
 2. thorough, until a sweep brings nothing: ladders galloping, choices by halving;
 3. singly: every edit of every step alone. Its end is the definition of the result: 1-minimal.
 
-Whatever happens, the best case so far is returned: a used-up budget and Ctrl-C only end the search. Errors of the oracle
-are the caller's (an oracle answers with a verdict; an exception of it is a bug).
+Whatever happens, the best case so far is returned: a used-up budget and Ctrl-C only end the search.
+Errors of the oracle are the caller's (an oracle answers with a verdict; an exception of it is a
+bug).
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from toolkit.case import Case
 from toolkit.reduce.problem import OutOfBudget, Problem, StepStatistics
@@ -29,9 +31,11 @@ class Reduction:
     """The result of a reduction.
 
     Attributes:
-        best: The smallest case found; it was judged to reproduce (the given case if nothing smaller did).
+        best: The smallest case found; it was judged to reproduce (the given case if nothing smaller
+            did).
         finished: Whether no single edit of any step can make it smaller.
-        reason: Why the search ended: `minimal`, `interrupted` (Ctrl-C), or the budget that was used up.
+        reason: Why the search ended: `minimal`, `interrupted` (Ctrl-C), or the budget that was used
+            up.
         questions: How often the oracle was asked.
         cached: How often an answer was remembered instead.
         seconds: Time used.
@@ -137,7 +141,7 @@ def _rung(problem: Problem, ladder: Ladder) -> Callable[[int], bool | None]:
     return lambda n: problem.consider(ladder.edits[n - 1].apply(base, facts))
 
 
-def _chosen(problem: Problem, choice: Choice) -> Callable[[tuple[object, ...]], bool | None]:
+def _chosen(problem: Problem, choice: Choice[Any]) -> Callable[[tuple[Any, ...]], bool | None]:
     """Return the question whether the edit of some atoms reproduces."""
     base, facts = problem.best, problem.facts
     return lambda atoms: problem.consider(choice.make(atoms).apply(base, facts))

@@ -1,8 +1,8 @@
 """Walk a case's graph in eager, node by node, and tell what each value was.
 
-The reducer needs two things that no other run gives: what kind of value each node has (without keeping the values), and
-the value of some nodes *at the moment before another node runs*, because an in-place op in between changes it. It does
-not judge: the oracle compares, in its own runs.
+The reducer needs two things that no other run gives: what kind of value each node has (without
+keeping the values), and the value of some nodes *at the moment before another node runs*, because
+an in-place op in between changes it. It does not judge: the oracle compares, in its own runs.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,7 +21,7 @@ from toolkit.reduce.effects import mutated_arguments
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """What is known of a tensor value: `shape` and `stride` in elements, dtype, device, `requires_grad`."""
+    """What is known of a tensor value; `shape` and `stride` count elements."""
 
     shape: tuple[int, ...]
     stride: tuple[int, ...]
@@ -30,7 +30,7 @@ class TensorInfo:
     requires_grad: bool
 
     def is_like(self, other: object) -> bool:
-        """Return whether the other value can stand in for this one: same shape, dtype and device."""
+        """Return whether the other is a tensor of the same shape, dtype and device."""
         if not isinstance(other, TensorInfo):
             return False
         mine = (self.shape, self.dtype, self.device)

@@ -1,7 +1,7 @@
 """Edits: small frozen descriptions of one change of a case, and how each is applied.
 
-An edit is data, so that it can be logged, merged with others and tried on any case that has its nodes. `apply` never
-asks an oracle and never changes the case that it is given.
+An edit is data, so that it can be logged, merged with others and tried on any case that has its
+nodes. `apply` never asks an oracle and never changes the case that it is given.
 """
 
 import dataclasses
@@ -31,10 +31,11 @@ class Edit(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RemoveNodes:
-    """Remove nodes; their values become inputs where others use them, and what only they used becomes an output.
+    """Remove nodes; their values become inputs where others use them, and what only they used
+    becomes an output.
 
-    So the rest of the program computes what it did before: truncation, a cut to inputs and the removal of the middle are
-    the same edit. Numbers become constants.
+    So the rest of the program computes what it did before: truncation, a cut to inputs and the
+    removal of the middle are the same edit. Numbers become constants.
     """
 
     names: tuple[str, ...]
@@ -56,7 +57,7 @@ class RemoveNodes:
 
 @dataclass(frozen=True, slots=True)
 class Bypass:
-    """Replace nodes by one of their arguments: pairs of (node, argument). The effect of a node goes with it."""
+    """Replace nodes by one of their arguments: pairs (node, argument). Their effects go too."""
 
     pairs: tuple[tuple[str, str], ...]
 
@@ -91,7 +92,10 @@ class DropUnused:
 
 @dataclass(frozen=True, slots=True)
 class DropEffects:
-    """Drop nodes that are there for their effect; who used the value of an in-place op uses what it changed."""
+    """Drop nodes that are there for their effect.
+
+    Who used the value of an in-place op uses what the op would have changed.
+    """
 
     names: tuple[str, ...]
 
@@ -154,7 +158,7 @@ class BypassInside:
 
 @dataclass(frozen=True, slots=True)
 class SetValues:
-    """Give inputs other values of the same kind: pairs of (input, name of a filling in `fillings.FILLINGS`)."""
+    """Give inputs other values: pairs (input, name of a filling in `fillings.FILLINGS`)."""
 
     pairs: tuple[tuple[str, str], ...]
 
@@ -164,4 +168,5 @@ class SetValues:
             filled(value, fillings[node.name]) if node.name in fillings else value
             for node, value in zip(placeholders(case.graph), case.inputs, strict=True)
         )
-        return dataclasses.replace(case, inputs=inputs)
+        synthetic = tuple(dict.fromkeys([*case.synthetic, *fillings]))
+        return dataclasses.replace(case, inputs=inputs, synthetic=synthetic)

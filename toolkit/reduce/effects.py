@@ -1,9 +1,9 @@
 """Which nodes of a captured graph do something besides returning a value.
 
-Two kinds: a *mutator* changes one of its arguments in place; a *marker* changes the state of the program around it
-(grad mode, autocast, an assertion, a profiler range) and has no tensor for a value. Neither may be dropped as dead code.
-Random ops are not effects here: dropping one gives another program, and every candidate is compared with its own eager
-run.
+Two kinds: a *mutator* changes one of its arguments in place; a *marker* changes the state of the
+program around it (grad mode, autocast, an assertion, a profiler range) and has no tensor for a
+value. Neither may be dropped as dead code. Random ops are not effects here: dropping one gives
+another program, and every candidate is compared with its own eager run.
 """
 
 import inspect
@@ -14,18 +14,18 @@ from torch.fx import Node
 
 _IN_PLACE = frozenset(
     {
-        operator.setitem, operator.delitem, operator.iadd, operator.isub, operator.imul, operator.imatmul,
-        operator.itruediv, operator.ifloordiv, operator.imod, operator.ipow, operator.iand, operator.ior,
-        operator.ixor, operator.ilshift, operator.irshift,
+        operator.setitem, operator.delitem, operator.iadd, operator.isub, operator.imul,
+        operator.imatmul, operator.itruediv, operator.ifloordiv, operator.imod, operator.ipow,
+        operator.iand, operator.ior, operator.ixor, operator.ilshift, operator.irshift,
     }
 )  # fmt: skip
 _IN_PLACE_DUNDERS = frozenset(
-    {"__setitem__", "__delitem__"}
-    | {
-        f"__i{name}__"
-        for name in "add sub mul matmul truediv floordiv mod pow and or xor lshift rshift".split()
+    {
+        "__setitem__", "__delitem__", "__iadd__", "__isub__", "__imul__", "__imatmul__",
+        "__itruediv__", "__ifloordiv__", "__imod__", "__ipow__", "__iand__", "__ior__", "__ixor__",
+        "__ilshift__", "__irshift__",
     }
-)
+)  # fmt: skip
 
 
 def mutated_arguments(node: Node) -> tuple[Node, ...]:

@@ -1,4 +1,4 @@
-"""What steps and edits know of a case: the kind of each value, the units of removal, effects, gradients."""
+"""What steps and edits know of a case: kinds of values, units of removal, effects, gradients."""
 
 import operator
 from collections.abc import Iterable, Mapping
@@ -20,11 +20,12 @@ class Facts:
 
     Attributes:
         infos: Description of each node's value in an eager run (`eager.describe`).
-        units: Call nodes in order, in groups that only make sense together: an op that returns a tuple and the
-            `getitem`s that take it apart. Markers and free nodes belong to no unit.
+        units: Call nodes in order, in groups that only make sense together: an op that returns a
+            tuple and the `getitem`s that take it apart. Markers and free nodes belong to no unit.
         markers: Nodes that change the state of the program (grad mode, autocast, assertions).
         mutators: Nodes that change an argument in place.
-        free: Number-valued nodes that only need inputs (`x.size(0)`, `s77 * 4`): copied along, never cut.
+        free: Number-valued nodes that only need inputs (`x.size(0)`, `s77 * 4`): copied along,
+            never cut.
     """
 
     infos: Mapping[str, object]

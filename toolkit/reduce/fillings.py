@@ -12,7 +12,8 @@ FILLINGS = ("zeros", "ones", "arange", *(f"randn:{seed}" for seed in RECIPE_SEED
 
 
 def filled(value: object, filling: str) -> object:
-    """Return a tensor with other values and the same shape, strides, dtype, device and `requires_grad`.
+    """Return a tensor with other values and the same shape, strides, dtype, device and
+    `requires_grad`.
 
     Args:
         value: Only read; anything but a tensor is returned as it is.
@@ -30,7 +31,8 @@ def filled(value: object, filling: str) -> object:
 
 
 def is_possible(value: torch.Tensor, filling: str) -> bool:
-    """Return whether a filling suits a tensor: its dtype, and for integers the range of the values there now.
+    """Return whether a filling suits a tensor: its dtype, and for integers the range of the values
+    there now.
 
     Integers may be indices, so that they must stay between the least and the largest value seen.
     """
@@ -47,7 +49,10 @@ def is_possible(value: torch.Tensor, filling: str) -> bool:
 
 
 def filling_of(value: object) -> int:
-    """Return the index in `FILLINGS` of what a tensor holds; `len(FILLINGS)` if it is none, 0 for no tensor."""
+    """Return which of `FILLINGS` a tensor holds: its index, or their number if none.
+
+    What is no tensor, and a tensor without elements, is as simple as can be: 0.
+    """
     if not isinstance(value, torch.Tensor) or not value.numel():
         return 0
     core = _core(value.detach()).cpu().contiguous()

@@ -1,6 +1,7 @@
 """The state of one reduction: the best case so far, every answer, counters and the budget.
 
-`Problem` is the only mutable object of the reducer, and `Problem.ask` the only place where an oracle is asked.
+`Problem` is the only mutable object of the reducer, and `Problem.ask` the only place where an
+oracle is asked.
 """
 
 import time
@@ -8,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from compiler.errors import DoesNotReproduce
-
 from toolkit.case import Case
 from toolkit.oracle.cache import Cache, fingerprint
 from toolkit.oracle.verdict import Judgement, Verdict
@@ -67,7 +67,8 @@ class Problem:
         oracle: Judges a case; only `Verdict.REPRODUCES` counts as failing.
         budget: What may be used.
         on_progress: Called after each answer of the oracle.
-        on_improvement: Called with each new best case, before the search goes on (a caller saves it).
+        on_improvement: Called with each new best case, before the search goes on (a caller saves
+            it).
         cache: Every answer so far.
         step: Name of the step at work.
     """
@@ -110,16 +111,17 @@ class Problem:
             seen = f" ({judgement.signature})" if judgement.signature else ""
             detail = f": {judgement.detail}" if judgement.detail else ""
             raise DoesNotReproduce(
-                f"case {self.best.name} with target {self.best.target} does not show the failure that is to be reduced: "
-                f"the oracle says {judgement.verdict.value}{seen}{detail}\n"
-                "See what it does now with `ctk repro CASE`; if it fails only at times, the verdict is `flaky`."
+                f"case {self.best.name} with target {self.best.target} does not show the failure "
+                f"that is to be reduced: the oracle says {judgement.verdict.value}{seen}{detail}\n"
+                "See what it does now with `ctk repro CASE`; one that comes and goes is `flaky`."
             )
 
     def consider(self, candidate: Case | None) -> bool | None:
         """Ask about a candidate and keep it if it fails in the same way.
 
         Returns:
-            Whether it reproduces; None if it does not exist or is not smaller than the best (nothing was asked).
+            Whether it reproduces; None if it does not exist or is not smaller than the best
+            (nothing was asked).
         """
         if candidate is None or not is_smaller(candidate, self.best):
             self._counts.not_applicable += 1

@@ -1,4 +1,4 @@
-"""Apply a graph change to a case: the graph, the inputs that it still has, and their symbolic sizes."""
+"""Apply a graph change to a case: graph, the inputs that it still has, symbolic sizes."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from torch.fx import GraphModule, Node
 
 from toolkit.case import Case
 from toolkit.graph_meta import describe_dynamic, symbol_of
-from toolkit.reduce.facts import has_gradient, placeholders
+from toolkit.reduce.facts import by_name, has_gradient, placeholders
 from toolkit.reduce.rebuild import Change, Rebuilt, fetch, rebuild
 
 Sizes = tuple[str | None, ...]
@@ -26,8 +26,8 @@ def changed(
         new_inputs: Values of the new inputs, by `NewInput.name`.
 
     Returns:
-        The case, or None if the change takes away what is needed, or would leave nothing to differentiate although the
-        failure needs a backward pass.
+        The case, or None if the change takes away what is needed, or would leave nothing to
+        differentiate although the failure needs a backward pass.
     """
     result = _changed(case, change, new_inputs or {})
     if result is None:
@@ -42,7 +42,7 @@ def changed(
 
 
 def changed_inside(gm: GraphModule, path: Sequence[str], change: Change) -> GraphModule | None:
-    """Return a graph with a change made in the sub-graph that `path` (targets of `get_attr`) leads to."""
+    """Return a graph changed in the sub-graph that `path` (targets of `get_attr`) leads to."""
     if path:
         inner = fetch(gm, path[0])
         if not isinstance(inner, GraphModule):
@@ -72,11 +72,12 @@ def _changed(case: Case, change: Change, new_inputs: Mapping[str, object]) -> Ca
         graph=built.graph,
         inputs=tuple(values[source] for source in built.inputs),
         dynamic=_dynamic(case, built, known=_symbols(case.dynamic) - folded),
+        synthetic=_synthetic(case, built),
     )
 
 
 def _dynamic(case: Case, built: Rebuilt, *, known: frozenset[str]) -> dict[str, Sizes]:
-    """Return the symbolic sizes of each input: as the case has them, or as a cut value's metadata does."""
+    """Return each input's symbolic sizes: the case's, or those of a cut value's metadata."""
     described = describe_dynamic(built.graph)
     old = {node.name for node in placeholders(case.graph)}
     dynamic: dict[str, Sizes] = {}
@@ -84,6 +85,30 @@ def _dynamic(case: Case, built: Rebuilt, *, known: frozenset[str]) -> dict[str, 
         sizes = (case.dynamic if source in old else described).get(source, ())
         dynamic[node.name] = tuple(size if size in known else None for size in sizes)
     return {name: sizes for name, sizes in dynamic.items() if any(sizes)}
+
+
+def _synthetic(case: Case, built: Rebuilt) -> tuple[str, ...]:
+    """Return the inputs whose values are not the program's own, or came from such alone."""
+    nodes = by_name(case.graph)
+    origins = {source: nodes[source.partition(".")[0]] for source in built.inputs}
+    names = zip(built.inputs, placeholders(built.graph), strict=True)
+    return tuple(
+        node.name
+        for source, node in names
+        if case.synthetic and _ancestors(origins[source]) <= frozenset(case.synthetic)
+    )
+
+
+def _ancestors(node: Node) -> frozenset[str]:
+    """Return the names of the inputs and constants that a value depends on."""
+    found: set[Node] = set()
+    todo = [node]
+    while todo:
+        current = todo.pop()
+        if current not in found:
+            found.add(current)
+            todo.extend(current.all_input_nodes)
+    return frozenset(n.name for n in found if not n.all_input_nodes)
 
 
 def _symbols(dynamic: Mapping[str, Sizes]) -> frozenset[str]:

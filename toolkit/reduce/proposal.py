@@ -2,21 +2,24 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from toolkit.case import Case
 from toolkit.reduce.edits import Edit
 from toolkit.reduce.facts import Facts
 
+Atom = TypeVar("Atom")
+
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """Edits from the mildest to the strongest: if one reproduces, those before it most likely do too."""
+    """Edits from mild to strong: if one reproduces, those before it most likely do too."""
 
     edits: tuple[Edit, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Generic[Atom]):
     """Atoms that may be chosen in any combination.
 
     Attributes:
@@ -24,19 +27,19 @@ class Choice:
         atoms: In program order.
     """
 
-    make: Callable[[tuple[object, ...]], Edit]
-    atoms: tuple[object, ...]
+    make: Callable[[tuple[Atom, ...]], Edit]
+    atoms: tuple[Atom, ...]
 
 
-Proposal = Ladder | Choice
+Proposal = Ladder | Choice[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """One idea of the reducer.
 
-    `propose` looks at one case and says what could be done to it; it asks nothing, and the same case gives the same
-    proposals.
+    `propose` looks at one case and says what could be done to it; it asks nothing, and the same
+    case gives the same proposals.
     """
 
     name: str

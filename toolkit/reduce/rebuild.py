@@ -1,13 +1,15 @@
 """Build a changed copy of a graph. The one place of the reducer that writes FX nodes.
 
-A `Change` says what becomes of nodes, by name; everything else is copied with its name and metadata. What only fed a
-changed node disappears with it: nodes without users and inputs that lost their last user. Effects stay unless they are
-named, and so does what was already unused before (its removal is an edit of its own).
+A `Change` says what becomes of nodes, by name; everything else is copied with its name and
+metadata. What only fed a changed node disappears with it: nodes without users and inputs that lost
+their last user. Effects stay unless they are named, and so does what was already unused before (its
+removal is an edit of its own).
 """
 
 import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
@@ -36,7 +38,7 @@ Substitute = object
 
 @dataclass(frozen=True, slots=True)
 class Inline:
-    """Put the nodes of a sub-graph in the place of the call; `operands` are names of outer nodes or literals."""
+    """Put the nodes of a sub-graph in the place of a call; `operands` are `SameAs` or literals."""
 
     graph: GraphModule
     operands: tuple[object, ...]
@@ -48,7 +50,8 @@ class Change:
 
     Attributes:
         substitutes: What is used instead of a node's value; the node itself goes.
-        gone: Nodes that go although they have an effect or were unused. Nothing that stays may need them.
+        gone: Nodes that go although they have an effect or were unused. Nothing that stays may need
+            them.
         outputs: The new outputs, as a flat tuple; None leaves the output as it is.
         inlines: Calls that are replaced by the nodes of a sub-graph.
         modules: New objects for `get_attr` and `call_module` targets.
@@ -65,14 +68,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Rebuilt:
-    """A changed graph and where each of its inputs comes from: an old placeholder's name or a `NewInput`'s."""
+    """A changed graph, and for each input the old placeholder's name or the `NewInput`'s."""
 
     graph: GraphModule
     inputs: tuple[str, ...]
 
 
 def rebuild(gm: GraphModule, change: Change) -> Rebuilt | None:
-    """Return a changed copy of a graph, linted; None if the change takes away what something else needs.
+    """Return a changed copy of a graph, linted.
+
+    None if the change takes away what something else needs.
 
     Sub-modules, parameters and buffers are shared with the old graph.
     """
@@ -155,10 +160,10 @@ class _Copy:
         self.old, self.change, self.needed = old, change, needed
         self.nodes = by_name(old)
         self.graph = Graph()
-        self.arguments: dict[str, object] = {}
+        self.arguments: dict[str, Any] = {}
         self.new_inputs: dict[str, Node] = {}
         self.inputs: list[str] = []
-        self.objects: dict[str, object] = {}
+        self.objects: dict[str, Any] = {}
 
     def add_inputs(self) -> None:
         for node in self.old.graph.nodes:
@@ -189,9 +194,9 @@ class _Copy:
             self.arguments[node.name] = self._inlined(node, self.change.inlines[node.name])
             return
         if node.target is operator.getitem and isinstance(node.args[0], Node):
-            source = self._argument(node.args[0])
-            if isinstance(source, (tuple, list)):
-                self.arguments[node.name] = source[node.args[1]]
+            source, index = self._argument(node.args[0]), node.args[1]
+            if isinstance(source, (tuple, list)) and isinstance(index, (int, slice)):
+                self.arguments[node.name] = source[index]
                 return
         new = self._copied(node)
         if node.op in ("get_attr", "call_module"):
@@ -221,19 +226,19 @@ class _Copy:
             new.name = node.name
         return new
 
-    def _argument(self, node: Node) -> object:
+    def _argument(self, node: Node) -> Any:
         return self._build(resolve(node.name, self.change))
 
-    def _build(self, substitute: Substitute) -> object:
+    def _build(self, substitute: Substitute) -> Any:
         if isinstance(substitute, tuple):
             return tuple(self._build(item) for item in substitute)
         if isinstance(substitute, SameAs):
             return self.arguments[substitute.name]
         return self.new_inputs[substitute.name] if isinstance(substitute, NewInput) else substitute
 
-    def _inlined(self, call: Node, inline: Inline) -> object:
+    def _inlined(self, call: Node, inline: Inline) -> Any:
         operands = iter(inline.operands)
-        inner: dict[Node, object] = {}
+        inner: dict[Node, Any] = {}
         for node in inline.graph.graph.nodes:
             if node.op == "placeholder":
                 operand = next(operands)
@@ -247,7 +252,7 @@ class _Copy:
         raise AssertionError(f"the sub-graph of {call.name} has no output node")
 
     def _adopt(self, found: object, call: Node, node: Node) -> str:
-        """Give an object of an inlined sub-graph a target in the outer graph that nothing else has."""
+        """Give an object of an inlined sub-graph a target of its own in the outer graph."""
         taken = {str(n.target) for n in self.old.graph.nodes if n.op in ("get_attr", "call_module")}
         target = base = f"{call.name}_{node.target}".replace(".", "_")
         count = 0

@@ -1,4 +1,4 @@
-"""What removing a set of nodes from a program asks for: new inputs where it is read, new outputs where it read."""
+"""What removing nodes asks for: new inputs where they were read, new outputs where they read."""
 
 from collections.abc import Mapping
 
@@ -27,7 +27,12 @@ def first_readers(gm: GraphModule, removed: frozenset[str]) -> dict[str, str]:
 
 
 def outputs_without(gm: GraphModule, removed: frozenset[str], facts: Facts) -> tuple[str, ...]:
-    """Return the names of the outputs after a removal: those that are left, and what removed nodes read."""
+    """Return the names of the outputs after a removal.
+
+    1. Results that are left.
+    2. Values of kept nodes that removed nodes read.
+    3. If there are none of these: what kept in-place ops write to.
+    """
     kept = [leaf.name for leaf in output_leaves(gm) if isinstance(leaf, Node)]
     outputs = [name for name in kept if name not in removed]
     for node in gm.graph.nodes:
@@ -35,11 +40,16 @@ def outputs_without(gm: GraphModule, removed: frozenset[str], facts: Facts) -> t
         is_value = node.op in CALLS and isinstance(facts.infos[node.name], TensorInfo)
         if is_read and is_value and node.name not in removed and node.name not in outputs:
             outputs.append(node.name)
-    return tuple(outputs)
+    if outputs:
+        return tuple(outputs)
+    kept_nodes = (node for node in gm.graph.nodes if node.name not in removed)
+    written = (argument for node in kept_nodes for argument in mutated_arguments(node))
+    tensors = (a.name for a in written if isinstance(facts.infos[a.name], TensorInfo))
+    return tuple(dict.fromkeys(tensors))
 
 
 def as_inputs(value: object, name: str, inputs: dict[str, object]) -> Substitute:
-    """Return what stands for a removed value: an input per tensor (added to `inputs`), literals for the rest."""
+    """Return what stands for a removed value: inputs (added to `inputs`), literals for numbers."""
     if isinstance(value, torch.Tensor):
         inputs[name] = value
         return NewInput(name)

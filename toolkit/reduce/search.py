@@ -1,12 +1,14 @@
 """Searches over abstract candidates, in as few questions as possible.
 
-Pure: nothing here knows of graphs or of torch. A question is a callable that answers True (the candidate still fails),
-False (it does not) or None (there is no such candidate, so nothing was asked).
+Pure: nothing here knows of graphs or of torch. A question is a callable that answers True (the
+candidate still fails), False (it does not) or None (there is no such candidate, so nothing was
+asked).
 
-Source: `find_integer` and the demand that progress be deterministic are from Hypothesis (MacIver and Donaldson,
-Test-Case Reduction via Test-Case Generation, ECOOP 2020); the halving of blocks is ddmin (Zeller and Hildebrandt,
-Simplifying and Isolating Failure-Inducing Input, 2002). Unlike ddmin, a block that was refused is split in two and
-never asked again with a coarser partition, so that k needed elements of n cost about 2 k log2(n / k) questions.
+Source: `find_integer` and the demand that progress be deterministic are from Hypothesis (MacIver
+and Donaldson, Test-Case Reduction via Test-Case Generation, ECOOP 2020); the halving of blocks is
+ddmin (Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input, 2002). Unlike in
+ddmin, a block that was refused is split in two and never asked again with another partition, so
+that k needed elements of n cost about 2 k log2(n / k) questions.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,10 +19,11 @@ Atom = TypeVar("Atom")
 
 
 def find_integer(count: int, is_true: Callable[[int], Answer]) -> int:
-    """Return an `n <= count` with `is_true(n)` and not `is_true(n + 1)`, in about 2 log2(n) questions.
+    """Return an `n <= count` with `is_true(n)` and not `is_true(n + 1)`, in about 2 log2(n)
+    questions.
 
-    `is_true(0)` is assumed and small results are found first: when nothing is possible that costs one question. None
-    (no such candidate) lets the search go on to the next larger one.
+    `is_true(0)` is assumed and small results are found first: when nothing is possible that costs
+    one question. None (no such candidate) lets the search go on to the next larger one.
     """
     best = 0
 
@@ -40,10 +43,11 @@ def find_integer(count: int, is_true: Callable[[int], Answer]) -> int:
 
 
 def largest_true(count: int, is_true: Callable[[int], Answer]) -> int:
-    """Return the largest `n <= count` for which `is_true`, if it is monotone; log2(count) questions.
+    """Return the largest `n <= count` for which `is_true`, if it is monotone; log2(count)
+    questions.
 
-    `is_true(0)` is assumed. When a candidate does not exist (None) the next smaller one stands in for it. If `is_true`
-    is not monotone, the result still is one for which it was True (or 0).
+    `is_true(0)` is assumed. When a candidate does not exist (None) the next smaller one stands in
+    for it. If `is_true` is not monotone, the result still is one for which it was True (or 0).
     """
     best, low, high = 0, 0, count + 1
     while low + 1 < high:
@@ -58,33 +62,34 @@ def largest_true(count: int, is_true: Callable[[int], Answer]) -> int:
 
 
 def largest_subset(
-    atoms: Sequence[Atom],
-    is_true: Callable[[tuple[Atom, ...]], Answer],
-    *,
-    whole_first: bool = True,
+    atoms: Sequence[Atom], is_true: Callable[[tuple[Atom, ...]], Answer]
 ) -> tuple[Atom, ...]:
-    """Return a subset of `atoms`, in their order, for which `is_true` and that no untried block enlarges.
+    """Return atoms, in their order, for which `is_true` and that no untried block enlarges.
 
     Blocks are tried whole, then halved down to single atoms; what was accepted stays accepted.
 
     Args:
         atoms: What may be chosen; neighbours are likely to be needed or useless together.
         is_true: The question about a choice. The empty choice is assumed to be True.
-        whole_first: Ask about all atoms at once before halving.
     """
     chosen: list[int] = []
 
     def is_accepted(block: range) -> bool:
         return bool(is_true(tuple(atoms[i] for i in sorted([*chosen, *block]))))
 
-    def solve(block: range, ask_whole: bool) -> None:
-        if (ask_whole or len(block) == 1) and is_accepted(block):
+    def take(block: range, is_refused: bool) -> bool:
+        """Take what can be taken of a block that may be known to be refused whole; is it all?"""
+        if not is_refused and is_accepted(block):
             chosen.extend(block)
-        elif len(block) > 1:
-            middle = len(block) // 2
-            solve(block[:middle], True)
-            solve(block[middle:], True)
+            return True
+        if len(block) == 1:
+            return False
+        middle = len(block) // 2
+        is_left_taken = take(block[:middle], False)
+        # With the left half taken, the right half whole is the question that was just refused.
+        is_right_taken = take(block[middle:], is_left_taken)
+        return is_left_taken and is_right_taken
 
     if atoms:
-        solve(range(len(atoms)), whole_first)
+        take(range(len(atoms)), False)
     return tuple(atoms[i] for i in sorted(chosen))

@@ -1,4 +1,4 @@
-"""The total order on cases: what "smaller" means, so that the result does not depend on the path to it."""
+"""The order on cases: what "smaller" means, so that the result is the same on every path."""
 
 from collections.abc import Iterator
 
@@ -16,8 +16,8 @@ Size = tuple[int, ...]
 def size_of(case: Case) -> Size:
     """Return the size of a case without its values; sizes compare as tuples do.
 
-    In order: call nodes (sub-graphs included), sub-graphs, results, inputs, symbolic sizes, elements of all inputs,
-    other nodes (constants).
+    In order: call nodes (sub-graphs included), sub-graphs, results, inputs, symbolic sizes,
+    elements of all inputs, other nodes (constants).
     """
     graphs = list(_graphs(case.graph))
     nodes = [node for graph in graphs for node in graph.graph.nodes]
@@ -33,7 +33,7 @@ def size_of(case: Case) -> Size:
 
 
 def is_smaller(case: Case, other: Case) -> bool:
-    """Return whether a case comes before another: by size, then by how simple its input values are."""
+    """Return whether a case comes before another: by size, then by how simple its values are."""
     size, other_size = size_of(case), size_of(other)
     return _fillings(case) < _fillings(other) if size == other_size else size < other_size
 

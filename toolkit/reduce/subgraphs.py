@@ -1,4 +1,4 @@
-"""Sub-graphs of higher-order ops: which there are, what they are called with, what their values are."""
+"""Sub-graphs of higher-order ops: which there are, and what they are called with."""
 
 import dataclasses
 from collections.abc import Iterator
@@ -31,7 +31,8 @@ def subgraphs(gm: GraphModule) -> Iterator[Subgraph]:
 
 
 def operands_of(call: Node, count: int) -> tuple[object, ...] | None:
-    """Return the `count` values with which a call runs its sub-graphs, or None if that cannot be told.
+    """Return the `count` values with which a call runs its sub-graphs, or None if that cannot be
+    told.
 
     Higher-order ops take their sub-graphs first and the operands last, flat or in one tuple.
     """
@@ -54,7 +55,8 @@ def _flat(argument: object) -> Iterator[object]:
 
 
 def inner_case(case: Case, subgraph: Subgraph) -> Case | None:
-    """Return a case of the sub-graph alone, with the operands that it is called with in an eager run.
+    """Return a case of the sub-graph alone, with the operands that it is called with in an eager
+    run.
 
     None for ops whose sub-graphs do not run on their operands as they are (a map over slices).
     """

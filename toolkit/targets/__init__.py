@@ -1,0 +1,46 @@
+"""What can be put under test: the table of our targets, and every Dynamo backend.
+
+Adding a target is one file with a `TARGET` and one line in `TARGETS`. Importing this package
+loads no compiler.
+"""
+
+from compiler.errors import TargetError, nearest
+from toolkit.targets import ctk, inductor, torchscript
+from toolkit.targets.base import Target
+
+TARGETS: tuple[Target, ...] = (ctk.TARGET, inductor.TARGET, torchscript.TARGET)
+"""The targets that have a file of their own; other Dynamo backends go through `dynamo.py`."""
+
+
+def resolve_target(spec: str) -> Target:
+    """Return the target that a spec names.
+
+    Cases: 1. a name in `TARGETS`; 2. `MODULE:CALLABLE` or `path/to/file.py:callable`, a Dynamo
+    backend; 3. the name of a registered Dynamo backend (`aot_eager`, `eager`, `tvm` …).
+
+    Raises:
+        TargetError: No such target, or it cannot be imported.
+    """
+    for target in TARGETS:
+        if target.name == spec:
+            return target
+    from toolkit.targets import dynamo
+
+    if ":" in spec:
+        return dynamo.callable_target(spec)
+    names = target_names()
+    if spec in names:
+        return dynamo.registered_target(spec)
+    raise TargetError(
+        f"unknown target {spec!r}{nearest(spec, names)}\n"
+        f"known: {', '.join(names)}; or MODULE:CALLABLE, or path/to/file.py:callable"
+    )
+
+
+def target_names() -> tuple[str, ...]:
+    """Return the names of all targets: ours first, then the Dynamo backends registered here."""
+    from compiler import torch_compat
+
+    ours = [target.name for target in TARGETS]
+    registered = (n for n in torch_compat.dynamo_backend_names() if n not in ours)
+    return (*ours, *(name for name in registered if "TESTING_ONLY" not in name))

@@ -1,31 +1,31 @@
-"""Targets that are Dynamo backends: registered ones by name, others as `MODULE:CALLABLE` or `path/to/file.py:callable`.
+"""Targets that are Dynamo backends: registered ones by name, others as `MODULE:CALLABLE` or
+`path/to/file.py:callable`.
 
-Any of them is captured graph in, callable out. Backends made with AOTAutograd (`aot_eager`, `aot_ts`, everything that
-goes through `torch._dynamo.backends.common.aot_autograd`) also show their forward and backward graphs: the compilers
-that they pass to it are wrapped for one compile. Passes inside a backend stay unseen: bisect names a stage.
-
-A file is loaded once per path, under a module name of its own. The backend itself is not copied or changed.
+Any of them is captured graph in, callable out. Backends made with AOTAutograd (`aot_eager`,
+`aot_ts`, everything that goes through `torch._dynamo.backends.common.aot_autograd`) also show
+their joint, forward and backward graphs. For others the whole compile is one kernel,
+`lowered/NAME:captured`; vetoed, the captured graph runs in eager. Passes inside a backend stay
+unseen: bisect names a graph, and the reducer does the rest.
 """
 
-import difflib
-import importlib
-import importlib.util
-import sys
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+import inspect
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
-from types import ModuleType
 from typing import Any, cast
 
-from compiler import torch_compat
-from compiler.errors import ConfigError, TargetError, nearest
-from compiler.observe import Observer
 from torch.fx import GraphModule
 
+from compiler import torch_compat
+from compiler.errors import ConfigError, TargetError
+from compiler.graph_copy import copy_graph_module
+from compiler.observe import KernelRecord, Observer, StageRecord, first_line
+from toolkit.oracle.where import root_error
+from toolkit.targets.aot_events import AotEvents
 from toolkit.targets.base import Compiled, Target
-from toolkit.targets.dynamo_events import Events, unwrapped
+from toolkit.targets.calls import Job, report, watched
+from toolkit.targets.reference import load_callable
 
 Backend = Callable[..., Any]
 
@@ -40,8 +40,8 @@ def registered_target(name: str) -> Target:
         backend = torch_compat.dynamo_backend(name)
     except Exception as error:
         raise TargetError(
-            f"target {name!r} cannot be loaded: {type(error).__name__}: {_first(error)}\n"
-            "next: install what it needs, or choose another target (ctk doctor lists them)"
+            f"target {name!r} cannot be loaded: {type(error).__name__}: {first_line(error)}\n"
+            "next: install the package that registers it, or choose another target: ctk doctor"
         ) from error
     return backend_target(name, backend)
 
@@ -50,16 +50,39 @@ def callable_target(spec: str) -> Target:
     """Return the target for `MODULE:CALLABLE` or `path/to/file.py:callable`.
 
     Raises:
-        TargetError: It cannot be imported, has no such attribute, or the attribute cannot be called.
+        TargetError: It cannot be imported, has no such attribute, or cannot be called.
     """
     location = spec.rpartition(":")[0]
-    needs = () if location.endswith(".py") else (location.partition(".")[0],)
+    needs = () if location.endswith(".py") else (location,)
     return backend_target(spec, load_callable(spec), needs=needs)
 
 
 def backend_target(name: str, backend: Backend, *, needs: tuple[str, ...] = ()) -> Target:
-    """Return a target that calls `backend(gm, example_inputs)`, with the config as keyword arguments if there is one."""
-    return Target(name, partial(_compile, name, backend), partial(_check_config, name, backend), needs)
+    """Return a target that calls `backend(gm, example_inputs)`; a config goes in as `options`, as
+    Dynamo does it.
+    """
+    check = partial(_check_config, name, backend)
+    return Target(name, partial(_compile, name, backend), check, needs)
+
+
+def _check_config(name: str, backend: Backend, config: Mapping[str, object]) -> None:
+    """Check that a backend that gets options can take them.
+
+    Raises:
+        ConfigError: There are options, and the backend has no parameter for them.
+    """
+    if not config:
+        return
+    try:
+        parameters = inspect.signature(backend).parameters.values()
+    except (TypeError, ValueError):
+        return  # a builtin: it says for itself what it takes
+    if any(p.name == "options" or p.kind is p.VAR_KEYWORD for p in parameters):
+        return
+    raise ConfigError(
+        f"target {name!r} takes no options, got {', '.join(sorted(config))}\n"
+        "next: give the backend a parameter `options`: torch.compile(options=...) passes it there"
+    )
 
 
 def _compile(
@@ -73,34 +96,109 @@ def _compile(
 ) -> Compiled:
     """Compile one captured graph with a Dynamo backend."""
     _check_config(name, backend, config)
-    call = partial(backend, gm, list(example_inputs), **_keywords(config))
-    with unwrapped():
-        if observer is None:
-            return cast(Compiled, call())
-        events = Events(name, observer)
-        return events.compile(gm, example_inputs, call)
-
-
-def _keywords(config: Mapping[str, object]) -> dict[str, object]:
-    """Return the config as Dynamo passes it on: `options` as one argument, the way `torch.compile` does."""
-    return {"options": dict(config)} if config else {}
-
-
-def _check_config(name: str, backend: Backend, config: Mapping[str, object]) -> None:
-    """Check that a backend that gets options can take them.
-
-    Raises:
-        ConfigError: There are options, and the backend has no parameter for them.
-    """
-    if not config:
-        return
+    options = {"options": dict(config)} if config else {}
+    call = partial(backend, gm, list(example_inputs), **options)
     try:
-        parameters = inspect_parameters(backend)
-    except (TypeError, ValueError):
-        return
-    if "options" in parameters or any(p.startswith("**") for p in parameters):
-        return
-    raise ConfigError(
-        f"target {name!r} takes no options, got {sorted(config)}\n"
-        "next: give the backend a parameter `options` (torch.compile(options=...) passes it on)"
-    )
+        if observer is None:
+            return cast("Compiled", call())
+        return _observed(name, gm, example_inputs, call, observer)
+    except Exception as error:
+        inner = root_error(error)
+        raise inner from inner.__cause__
+
+
+def _observed(
+    name: str,
+    gm: GraphModule,
+    example_inputs: Sequence[object],
+    call: Callable[[], Any],
+    observer: Observer,
+) -> Compiled:
+    captured = copy_graph_module(gm)
+    observer.on_stage(StageRecord("captured", captured, tuple(example_inputs)))
+    events = AotEvents(name, observer)
+    started = time.perf_counter()
+    try:
+        with _aot_watched(events):
+            compiled = call()
+    except Exception as error:
+        if not events.graphs and _is_vetoed(events, captured, started):
+            return captured
+        kernel = None if events.graphs else events.kernel_id("captured")
+        report(observer, error, stage="captured", kernel=kernel, graph=captured)
+        raise
+    if events.graphs:
+        return cast("Compiled", compiled)
+    return _one_kernel(events, captured, compiled, started)
+
+
+def _is_vetoed(events: AotEvents, captured: GraphModule, started: float) -> bool:
+    """Return whether the backend as a whole is vetoed, and report it if so."""
+    kernel = AotEvents(events.codegen, events.observer).kernel_id("captured")
+    if events.observer.allow_kernel(kernel):
+        return False
+    seconds = time.perf_counter() - started
+    events.observer.on_kernel(KernelRecord(kernel, captured, vetoed=True, seconds=seconds))
+    return True
+
+
+def _one_kernel(
+    events: AotEvents, captured: GraphModule, compiled: Backend, started: float
+) -> Compiled:
+    """Report a backend that showed no graphs as one kernel."""
+    if _is_vetoed(events, captured, started):
+        return captured
+    kernel = events.kernel_id("captured")
+    seconds = time.perf_counter() - started
+    events.observer.on_kernel(KernelRecord(kernel, captured, seconds=seconds))
+    job = Job(events.observer, "captured", captured, kernel)
+    run = watched(lambda args: compiled(*args), job)
+    return lambda *args: run(list(args))
+
+
+@contextmanager
+def _aot_watched(events: AotEvents) -> Generator[None]:
+    """Wrap the compilers of every AOTAutograd backend that is called inside; put the function
+    back afterwards.
+    """
+    site = torch_compat.aot_backend_site()
+    with torch_compat.compile_lock():
+        original = vars(site.owner)[site.name]
+
+        def call(backend: Any, gm: GraphModule, inputs: Any, **kwargs: Any) -> Any:
+            return original(_with_events(backend, events), gm, inputs, **kwargs)
+
+        setattr(site.owner, site.name, call)
+        try:
+            yield
+        finally:
+            setattr(site.owner, site.name, original)
+
+
+def _with_events(backend: Any, events: AotEvents) -> Any:
+    """Return a copy of an AOTAutograd backend whose compilers report their graphs."""
+    kwargs = dict(backend.kwargs)
+    forward: Any = kwargs.get("fw_compiler")
+    if not _is_plain(forward):
+        return backend  # it wants a compiler of a class of its own: leave it alone
+    backward: Any = kwargs.get("bw_compiler") or forward
+    inference: Any = kwargs.get("inference_compiler") or forward
+    kwargs["fw_compiler"] = events.compiler("forward", forward)
+    kwargs["inference_compiler"] = events.compiler("forward", inference)
+    if _is_plain(backward):
+        kwargs["bw_compiler"] = events.compiler("backward", backward)
+    if kwargs.get("partition_fn"):
+        kwargs["partition_fn"] = _partition(kwargs["partition_fn"], events)
+    return type(backend)(**kwargs)
+
+
+def _is_plain(compiler: Any) -> bool:
+    return callable(compiler) and not hasattr(compiler, "compiler_fn")
+
+
+def _partition(partition: Backend, events: AotEvents) -> Backend:
+    def run(gm: GraphModule, inputs: Any, **kwargs: Any) -> Any:
+        events.joint(gm, torch_compat.tree_leaves(inputs))
+        return partition(gm, inputs, **kwargs)
+
+    return run

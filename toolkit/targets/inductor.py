@@ -1,33 +1,43 @@
-"""The target `inductor`: torch's default backend, with its own announcements turned into our events.
+"""The target `inductor`: torch's default backend, with its own announcements turned into our
+events.
 
-ONE observed compile tells every pass, every pattern match, every kernel and every error. Inductor is called directly as
-the Dynamo backend that it is; Dynamo does not run. Without an observer nothing is wrapped.
+ONE observed compile tells every pass, every pattern match, every kernel and every error. Inductor
+is called directly as the Dynamo backend that it is; Dynamo does not run. Without an observer
+nothing is wrapped.
 
-The config is Inductor's options, named as in `torch.compile(options=...)`: `{"cpp.inject_relu_bug_TESTING_ONLY":
-"accuracy"}`. Options that take a function also take `MODULE:CALLABLE`. For comparability these are set unless the config
-says otherwise: `fallback_random=True` (random numbers as in eager; Inductor's own random lowering, the pass
-`replace_random_passes`, needs `{"fallback_random": false}`), `fx_graph_cache=False` and `fx_graph_remote_cache=False`
-(and AOTAutograd's cache is off), `compile_threads=1`. Nothing else that decides which passes run is touched.
+The config is Inductor's options, named as in `torch.compile(options=...)`:
+`{"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}`. Options that take a function also take
+`MODULE:CALLABLE`. For comparability these are set unless the config says otherwise:
+`fallback_random=True` (random numbers as in eager; Inductor's own random lowering, the pass
+`replace_random_passes`, needs `{"fallback_random": false}`), `fx_graph_cache=False` and
+`fx_graph_remote_cache=False` (and AOTAutograd's cache is off), `compile_threads=1`. Nothing else
+that decides which passes run is touched.
 
 What each event means here:
-* Stages: captured, pre_grad, joint (also for inference), frozen (with `freezing`), forward, backward, lowered.
-* A run of matches of one pattern is a pass called `family.rule` (`joint/fuse_attention._sfdp_pattern_2`); its matches are
-  the rewrites. Other passes have Inductor's name for them, and their rewrites are read off their effect.
-* Changes that no pass announces are passes called `unannounced_before_NAME` and `unannounced_at_end`.
-* Kernels are `lowered/inductor:forward` and `lowered/inductor:backward`. A vetoed one is interpreted.
+* Stages: captured, pre_grad, joint (also for inference), frozen (with `freezing`), forward,
+  backward, lowered.
+* A run of matches of one pattern is a pass called `family.rule`
+  (`joint/fuse_attention._sfdp_pattern_2`); its matches are the rewrites. Other passes have
+  Inductor's name for them, and their rewrites are read off their effect.
+* Changes that no pass announces are passes called `unannounced_before_NAME` and
+  `unannounced_at_end`.
+* Kernels are `lowered/inductor:forward` and `lowered/inductor:backward`. A vetoed one is
+  interpreted.
 
-Source: `torch/_inductor/compile_fx.py`, `pattern_matcher.py` and `torch/fx/passes/graph_transform_observer.py` of torch
-2.13. torch's own bisector (`CompilerBisector`) asks about the same places, but recompiles once per question.
+Source: `torch/_inductor/compile_fx.py`, `pattern_matcher.py` and
+`torch/fx/passes/graph_transform_observer.py` of torch 2.13. torch's own bisector
+(`CompilerBisector`) asks about the same places, but recompiles once per question.
 """
 
 from collections.abc import Mapping, Sequence
 
-from compiler import torch_compat
-from compiler.observe import Observer, StageRecord
 from torch.fx import GraphModule
 
+from compiler import torch_compat
+from compiler.observe import Observer, StageRecord
 from toolkit.targets.base import Compiled, Target
-from toolkit.targets.inductor_errors import report, reraise
+from toolkit.targets.calls import report
+from toolkit.targets.inductor_errors import reraise
 from toolkit.targets.inductor_hooks import installed
 from toolkit.targets.inductor_kernels import observed_inner_compile, plain_inner_compile
 from toolkit.targets.inductor_options import check_options, config_patches
@@ -35,7 +45,9 @@ from toolkit.targets.inductor_session import Session
 from toolkit.targets.inductor_snapshot import snapshot
 
 DISPATCH = "captured/autograd_dispatch"
-"""Where an exception comes from that no stage of Inductor accounts for: tracing and partitioning in AOTAutograd."""
+"""Where an exception comes from that no stage of Inductor accounts for: tracing and partitioning
+in AOTAutograd.
+"""
 
 
 def compile_inductor(
@@ -49,13 +61,16 @@ def compile_inductor(
 
     Args:
         gm: Captured graph; Inductor may change it in place.
-        example_inputs: One value per placeholder, real or fake (symbolic sizes come from fake ones).
+        example_inputs: One value per placeholder, real or fake (symbolic sizes come from fake
+            ones).
         config: Inductor options.
-        observer: Gets the events, also those of a backward graph that is compiled at the first backward call.
+        observer: Gets the events, also those of a backward graph that is compiled at the first
+            backward call.
 
     Raises:
         ConfigError: A config key or value that Inductor does not know.
-        Exception: What Inductor raised, unwrapped; with an observer its attribute `ctk_where` names the place.
+        Exception: What Inductor raised, unwrapped; with an observer its attribute `ctk_where`
+            names the place.
     """
     patches = config_patches(config)
     if observer is None:
@@ -72,7 +87,7 @@ def compile_inductor(
                 inner_compile=observed_inner_compile(session),
             )
         except Exception as error:
-            report(session, error, stage="captured", graph=captured, where=DISPATCH)
+            report(observer, error, stage="captured", graph=captured, where=DISPATCH)
             reraise(error)
 
 

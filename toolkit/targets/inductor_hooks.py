@@ -1,29 +1,32 @@
 """Listen to Inductor's own announcements for the time of one compile, and put everything back.
 
-Functions of Inductor (`torch_compat.inductor_sites`) are wrapped under Dynamo's compile lock; each wrapper passes calls
-of other threads, and calls that are not about the observed graph, straight through. Nothing stays wrapped after the
-region, also not after an exception.
+Functions of Inductor (`torch_compat.inductor_sites`) are wrapped under Dynamo's compile lock;
+each wrapper passes calls of other threads, and calls that are not about the observed graph,
+straight through. Nothing stays wrapped after the region, also not after an exception.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from compiler import torch_compat
-from compiler.observe import PassId, Stage
 from torch.fx import Graph, GraphModule
 
+from compiler import torch_compat
+from compiler.observe import PassId, Stage
 from toolkit.targets.inductor_errors import fail_pass
+from toolkit.targets.inductor_frames import Frame
 from toolkit.targets.inductor_patterns import guarded
-from toolkit.targets.inductor_session import Frame, Session
+from toolkit.targets.inductor_session import Session
 
 Function = Callable[..., Any]
 
 
 @contextmanager
-def installed(session: Session) -> Iterator[None]:
-    """Wrap Inductor's announcements for `session` until the region ends; regions of one session may nest."""
+def installed(session: Session) -> Generator[None]:
+    """Wrap Inductor's announcements for `session` until the region ends; regions of one session
+    may nest.
+    """
     with torch_compat.compile_lock(), session.attached() as is_outermost, ExitStack() as undo:
         if is_outermost:
             for site, wrap in _hooks(session):
@@ -32,7 +35,7 @@ def installed(session: Session) -> Iterator[None]:
 
 
 @contextmanager
-def _wrapped(site: torch_compat.Site, wrap: Callable[[Function], Function]) -> Iterator[None]:
+def _wrapped(site: torch_compat.Site, wrap: Callable[[Function], Function]) -> Generator[None]:
     original = vars(site.owner)[site.name]
     setattr(site.owner, site.name, wrap(original))
     try:
@@ -74,7 +77,8 @@ def _stage(session: Session, stage: Stage, original: Function) -> Function:
 
 
 def _post_grad(session: Session, original: Function) -> Function:
-    """Wrap the post-grad stage, which works in place; after its root graph comes code generation."""
+    """Wrap the post-grad stage, which works in place; after its root graph comes lowering."""
+
     def run(gm: GraphModule, *args: Any, **kwargs: Any) -> Any:
         frame = session.frame()
         if frame is None or frame.stage not in ("forward", "backward"):
@@ -115,7 +119,7 @@ def _nested(frame: Frame, gm: GraphModule, call: Callable[[], Any]) -> Any:
 
 
 @contextmanager
-def _failing(session: Session, frame: Frame) -> Iterator[None]:
+def _failing(session: Session, frame: Frame) -> Generator[None]:
     """Report an exception that no pass accounted for, and leave the frame."""
     try:
         yield
@@ -153,7 +157,7 @@ def _begin(session: Session, frame: Frame, name: str) -> PassId:
 
 
 @contextmanager
-def _timed(session: Session, frame: Frame, pass_id: PassId) -> Iterator[None]:
+def _timed(session: Session, frame: Frame, pass_id: PassId) -> Generator[None]:
     """Report a pass when it ends: what it did beyond the passes that it announced inside."""
     started, changes = time.perf_counter(), frame.changes
     try:
@@ -169,7 +173,9 @@ def _timed(session: Session, frame: Frame, pass_id: PassId) -> Iterator[None]:
 def _region_hooks(
     session: Session, sites: torch_compat.InductorSites
 ) -> Iterator[tuple[torch_compat.Site, Callable[[Function], Function]]]:
-    """Wrap `with GraphTransformObserver(...)`. A vetoed region runs and is undone: there is no function to skip."""
+    """Wrap `with GraphTransformObserver(...)`. A vetoed region runs and is undone: there is no
+    function to skip.
+    """
     regions: dict[int, tuple[Frame, PassId, ExitStack]] = {}
 
     def wrap_enter(original: Function) -> Function:
@@ -204,7 +210,9 @@ def _region_hooks(
 
 
 def _pattern_pass(session: Session, original: Function) -> Function:
-    """Wrap `PatternMatcherPass.apply`: each match is a rewrite. Tables applied to a pattern's own trace are silent."""
+    """Wrap `PatternMatcherPass.apply`: each match is a rewrite. Tables applied to a pattern's own
+    trace are silent.
+    """
 
     def apply(table: Any, gm: GraphModule | Graph) -> Any:
         if not session.is_watching():
@@ -222,7 +230,7 @@ def _pattern_pass(session: Session, original: Function) -> Function:
 
 
 @contextmanager
-def _failing_table(session: Session, frame: Frame) -> Iterator[None]:
+def _failing_table(session: Session, frame: Frame) -> Generator[None]:
     try:
         yield
     except Exception as error:

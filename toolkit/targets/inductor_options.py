@@ -1,4 +1,6 @@
-"""Inductor's options as a target's config: check names and types, and add what makes compiles comparable."""
+"""Inductor's options as a target's config: check names and types, and add what makes compiles
+comparable.
+"""
 
 import types
 import typing
@@ -8,7 +10,6 @@ from typing import Any
 
 from compiler import torch_compat
 from compiler.errors import ConfigError, nearest
-
 from compiler.passes.custom import load_reference
 
 COMPARABLE: Mapping[str, object] = {
@@ -17,7 +18,9 @@ COMPARABLE: Mapping[str, object] = {
     "fx_graph_cache": False,
     "fx_graph_remote_cache": False,
 }
-"""Set unless the config says otherwise: random numbers as in eager, and each compile is a real one in this process."""
+"""Set unless the config says otherwise: random numbers as in eager, and each compile is a real
+one in this process.
+"""
 
 
 def check_options(config: Mapping[str, object]) -> None:
@@ -32,7 +35,8 @@ def check_options(config: Mapping[str, object]) -> None:
 
 
 def config_patches(config: Mapping[str, object]) -> dict[str, object]:
-    """Return all options of one compile: `COMPARABLE`, then the user's, with `MODULE:CALLABLE` passes loaded.
+    """Return all options of one compile: `COMPARABLE`, then the user's, with `MODULE:CALLABLE`
+    passes loaded.
 
     Raises:
         ConfigError: An unknown option, or a value of another type.
@@ -54,7 +58,7 @@ def _check(key: str, value: object, known: Mapping[str, tuple[object, object]]) 
     if name not in known:
         raise ConfigError(
             f"target inductor has no option {key!r}{nearest(name, known)}\n"
-            "next: every option is a name in torch._inductor.config, as in torch.compile(options=...)"
+            "next: the options are those of torch.compile(options=...)"
         )
     declared = known[name][1]
     if not accepts(value, declared):
@@ -67,8 +71,9 @@ def _check(key: str, value: object, known: Mapping[str, tuple[object, object]]) 
 def accepts(value: object, declared: Any) -> bool:
     """Return whether a value, possibly read from JSON, fits a declared type.
 
-    Cases: a union or `Optional` (any of its parts), a literal, a callable (also as `MODULE:CALLABLE`), a sequence (a
-    JSON list will do), a mapping, `float` (an int will do), `bool` (nothing else), any other class.
+    Cases: a union or `Optional` (any of its parts), a literal, a callable (also as
+    `MODULE:CALLABLE`), a sequence (a JSON list will do), a mapping, `float` (an int will do),
+    `bool` (nothing else), any other class.
     """
     origin, parts = typing.get_origin(declared), typing.get_args(declared)
     if declared is Any or isinstance(declared, typing.TypeVar):
@@ -97,7 +102,9 @@ def accepts(value: object, declared: Any) -> bool:
 def _is_pass(declared: Any) -> bool:
     """Return whether a type is a function or one of Inductor's classes of custom passes."""
     origin = typing.get_origin(declared) or declared
-    return origin in (Callable, CallableType, typing.Callable) or "Custom" in getattr(origin, "__name__", "")
+    return origin in (Callable, CallableType, typing.Callable) or "Custom" in getattr(
+        origin, "__name__", ""
+    )
 
 
 def _loaded(value: object, declared: Any) -> object:

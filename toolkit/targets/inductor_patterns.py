@@ -1,20 +1,23 @@
-"""Turn Inductor's pattern matches into rewrites: one match, one rewrite, named after the pattern's own function.
+"""Turn Inductor's pattern matches into rewrites: one match, one rewrite, named after the
+pattern's own function.
 
-Each entry of a pattern table is guarded while the table is applied to the user's graph: its match, its check and its
-application. A match that the observer refuses counts as not matching. An exception in the match or in the check is an
-attempt of its own, so that it has a number and a veto avoids it.
+Each entry of a pattern table is guarded while the table is applied to the user's graph: its
+match, its check and its application. A match that the observer refuses counts as not matching. An
+exception in the match or in the check is an attempt of its own, so that it has a number and a
+veto avoids it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from compiler import torch_compat
 from torch.fx import Graph, Node
 
+from compiler import torch_compat
 from toolkit.targets.inductor_errors import fail_pass
-from toolkit.targets.inductor_session import Attempt, Frame, Session
+from toolkit.targets.inductor_frames import Attempt, Frame
+from toolkit.targets.inductor_session import Session
 from toolkit.targets.inductor_snapshot import (
     fingerprint,
     lowered_body,
@@ -27,7 +30,8 @@ def rule_name(entry: Any) -> str:
 
     Cases, first that applies:
         1. a replacement traced from a search function: `fuse_attention._sfdp_pattern_2`;
-        2. an entry with a handler, with the function that made it, if any: `joint_graph.pointless_convert`;
+        2. an entry with a handler, with the function that made it, if any:
+          `joint_graph.pointless_convert`;
         3. an entry that only has a name, then the name;
         4. otherwise the class of its pattern and the operators that it starts from.
     """
@@ -62,7 +66,7 @@ def _closed_over(function: Any, name: str) -> object:
 
 
 @contextmanager
-def guarded(session: Session, frame: Frame, table: Any) -> Iterator[None]:
+def guarded(session: Session, frame: Frame, table: Any) -> Generator[None]:
     """Guard all entries of a pattern table; afterwards they are as before, whatever happened."""
     entries = {id(entry): entry for group in table.patterns.values() for entry in group}
     undo: list[Callable[[], None]] = []
@@ -168,7 +172,9 @@ def _names(match: Any) -> tuple[str, ...]:
 
 
 def _mark(graph: Graph, match: Any, lowered: Any) -> None:
-    """Find the node that a lowering pattern put in place of a match, and write on it what it stands for."""
+    """Find the node that a lowering pattern put in place of a match, and write on it what it
+    stands for.
+    """
     for node in reversed(graph.nodes):
         target = node.target
         if isinstance(target, partial) and target.args and target.args[0] is match:

@@ -1,18 +1,23 @@
-"""The bookkeeping of one observed Inductor compile: which graph is at which stage, and what is known of it.
+"""The bookkeeping of one observed Inductor compile: which graph is at which stage, and what is
+known of it.
 
-A `Session` lives as long as the compiled callable, because a backward graph may be compiled at the first backward call.
-It turns what the hooks see into records and keeps their ids and numbers; it patches nothing (`inductor_hooks`).
+A `Session` lives as long as the compiled callable, because a backward graph may be compiled at
+the first backward call. It turns what the hooks see into records and keeps their ids and numbers;
+it patches nothing (`inductor_hooks`).
 
-The records of one stage form a chain: `before` of each is `after` of the one before it (the same object). A change that
-no pass announced becomes a record of its own, `unannounced_before_NAME` or `unannounced_at_end`, so that nothing hides.
+The records of one stage form a chain: `before` of each is `after` of the one before it (the same
+object). A change that no pass announced becomes a record of its own, `unannounced_before_NAME` or
+`unannounced_at_end`, so that nothing hides.
 """
 
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from functools import partial
+
+from torch.fx import GraphModule
 
 from compiler.observe import (
     KernelId,
@@ -25,9 +30,8 @@ from compiler.observe import (
     Stage,
     StageRecord,
 )
-from compiler.passes.graph_diff import Hunk, apply_hunks, diff_hunks
-from torch.fx import GraphModule
-
+from toolkit.targets.inductor_frames import Attempt, Frame, KernelVetoed, PatternRun
+from toolkit.targets.inductor_rewrites import Change, changes, with_changes
 from toolkit.targets.inductor_snapshot import Fingerprint, adopt, contains, fingerprint, snapshot
 
 EXACT_PASSES = frozenset(
@@ -50,79 +54,9 @@ EXACT_PASSES = frozenset(
 )
 """Passes of Inductor that move, drop or rename work but compute each value with the same operators.
 
-Inductor declares no numerics. Source: `torch/_inductor/fx_passes` of torch 2.13; every other pass counts as
-`reassociates`.
+Inductor declares no numerics. Source: `torch/_inductor/fx_passes` of torch 2.13; every other pass
+counts as `reassociates`.
 """
-
-
-@dataclass(slots=True)
-class PatternRun:
-    """Consecutive matches of one rule, not yet reported."""
-
-    id: PassId
-    vetoed: bool
-    started: float
-    count: int = 0
-    pending: RewriteId | None = None
-    rewrites: list[RewriteRecord] = field(default_factory=list[RewriteRecord])
-
-
-@dataclass(frozen=True, slots=True)
-class Attempt:
-    """A match of a pattern that is about to be applied.
-
-    Attributes:
-        rule: `family.rule`; also the name of the pass that consecutive matches of it form.
-        nodes: Names of the matched nodes; the last is the one whose value is replaced.
-        replaces: Whether the family's rules are variants of one replacement (else only the rule itself repeats).
-    """
-
-    rule: str
-    nodes: tuple[str, ...]
-    replaces: bool
-
-    def repeats(self, refused: "Attempt") -> bool:
-        """Return whether this would do what a refused match would have done."""
-        mine, others = self.nodes[-1:], refused.nodes[-1:]
-        if not self.replaces:
-            return self.rule == refused.rule and mine == others
-        same_family = self.rule.partition(".")[0] == refused.rule.partition(".")[0]
-        inside = set(mine) & set(refused.nodes) or set(others) & set(self.nodes)
-        return refused.replaces and same_family and bool(inside)
-
-
-@dataclass(slots=True)
-class Frame:
-    """A whole graph while Inductor works on it in one stage.
-
-    Attributes:
-        stage: The stage of the root graph; passes over its sub-graphs belong to it.
-        root: The live graph.
-        inputs: Its example inputs.
-        last: The copy that the last record of this stage ended with.
-        mark: Fingerprint of the live graph at that time.
-        path: The graphs that Inductor is in, from the root down to the sub-graph at hand.
-        swaps: Sub-graphs that a pass replaced by a new object which is not in the root yet.
-        changes: How many records of this stage changed the graph.
-        run: The pattern run that is open.
-        kernel: Set once the graph was handed to code generation, with the time of that.
-    """
-
-    stage: Stage
-    root: GraphModule
-    inputs: tuple[object, ...]
-    last: GraphModule
-    mark: Fingerprint
-    path: list[GraphModule]
-    swaps: dict[GraphModule, GraphModule] = field(default_factory=dict[GraphModule, GraphModule])
-    changes: int = 0
-    run: PatternRun | None = None
-    kernel: KernelId | None = None
-    kernel_started: float = 0.0
-
-
-class KernelVetoed(BaseException):
-    """Leaves Inductor's compile of one graph. Not an `Exception`: Inductor would take it for an error of its own."""
 
 
 class Session:
@@ -145,7 +79,7 @@ class Session:
         self._refused: defaultdict[str, list[Attempt]] = defaultdict(list)
 
     @contextmanager
-    def attached(self) -> Iterator[bool]:
+    def attached(self) -> Generator[bool]:
         """Belong to this thread for a while; yields whether this is the outermost such region.
 
         The caller holds the compile lock: one thread at a time.
@@ -159,7 +93,7 @@ class Session:
             self._owner = outer
 
     @contextmanager
-    def muted(self) -> Iterator[None]:
+    def muted(self) -> Generator[None]:
         """Ignore what Inductor announces inside: it is not about the user's graph."""
         self._muted += 1
         try:
@@ -168,8 +102,10 @@ class Session:
             self._muted -= 1
 
     @contextmanager
-    def matching(self) -> Iterator[None]:
-        """Apply a table of patterns: its matches are the rewrites, and what its table announces adds nothing."""
+    def matching(self) -> Generator[None]:
+        """Apply a table of patterns: its matches are the rewrites, and what its table announces
+        adds nothing.
+        """
         self.in_patterns = True
         try:
             yield
@@ -177,7 +113,7 @@ class Session:
             self.in_patterns = False
 
     @contextmanager
-    def skipping(self, announcer: object) -> Iterator[None]:
+    def skipping(self, announcer: object) -> Generator[None]:
         """Ignore the region that `announcer` opens itself for the pass that it was given."""
         self._skipped.append(announcer)
         try:
@@ -186,11 +122,13 @@ class Session:
             self._skipped.pop()
 
     def is_covered(self, announcer: object) -> bool:
-        """Return whether a region is covered by the pass that opened it, or by a table of patterns."""
+        """Return whether a region is covered by the pass that opened it, or by a table of
+        patterns.
+        """
         return self.in_patterns or any(announcer is other for other in self._skipped)
 
     def is_watching(self) -> bool:
-        """Return whether what this thread announces right now is about the graph of this compile."""
+        """Return whether what this thread announces now is about the graph of this compile."""
         return self._owner == threading.get_ident() and not self._muted
 
     def frame(self) -> Frame | None:
@@ -286,35 +224,32 @@ class Session:
         if mark == frame.mark:
             return False
         before, after = frame.last, snapshot(frame.root, frame.swaps)
-        hunks = diff_hunks(before, after)
-        rewrites = self._number(pass_id, hunks, before, after)
-        kept = [h for h, r in zip(hunks, rewrites, strict=False) if not r.vetoed]
-        if any(r.vetoed for r in rewrites):
-            adopt(frame.root, apply_hunks(before, after, kept) if kept else before)
+        made = changes(before, after)
+        rewrites = self._number(pass_id, made, before, after)
+        kept = [change for change, r in zip(made, rewrites, strict=True) if not r.vetoed]
+        if len(kept) < len(made):
+            after = with_changes(before, after, kept) if kept else before
+            adopt(frame.root, after)
             frame.swaps.clear()
             mark = fingerprint(frame.root)
-            after = snapshot(frame.root) if kept else before
         self._advance(frame, mark, after)
         record = PassRecord(pass_id, numerics(pass_id), before, after, rewrites, seconds=seconds)
         self.observer.on_pass(record)
         return True
 
     def _number(
-        self, pass_id: PassId, hunks: list[Hunk], before: GraphModule, after: GraphModule
+        self, pass_id: PassId, made: list[Change], before: GraphModule, after: GraphModule
     ) -> tuple[RewriteRecord, ...]:
-        """Give each hunk its number; a change that no node shows (order, sub-graph) is one rewrite."""
+        """Give each change its number, and ask whether it may stay."""
         records: list[RewriteRecord] = []
-        made: list[Hunk] = []
-        for index, hunk in enumerate(hunks or [None], start=1):
-            rewrite = self.rewrite_id(pass_id, index, pass_id.name)
-            if not self.observer.allow_rewrite(rewrite):
-                records.append(RewriteRecord(rewrite, hunk.nodes if hunk else (), vetoed=True))
-                continue
-            made += [hunk] if hunk else []
-            graph = None
-            if self.observer.keep_rewrites:
-                graph = apply_hunks(before, after, made) if hunk else after
-            records.append(RewriteRecord(rewrite, hunk.nodes if hunk else (), after=graph))
+        kept: list[Change] = []
+        for index, change in enumerate(made, start=1):
+            rewrite = self.rewrite_id(pass_id, index, change.rule)
+            vetoed = not self.observer.allow_rewrite(rewrite)
+            kept += [] if vetoed else [change]
+            keep = self.observer.keep_rewrites and not vetoed
+            graph = partial(with_changes, before, after, tuple(kept)) if keep else None
+            records.append(RewriteRecord(rewrite, change.nodes, vetoed, graph))
         return tuple(records)
 
     def unchanged(self, frame: Frame, pass_id: PassId, seconds: float) -> None:
@@ -337,9 +272,9 @@ class Session:
     def begin_match(self, frame: Frame, match: Attempt) -> bool:
         """Number a match that is about to be applied, and ask whether it may.
 
-        A refused match stays refused: the same rule would find the nodes again in a later stage, and a sibling of the
-        same family would make the same rewrite in its place. Those get no number, because they do not exist in a
-        compile where the first was made.
+        A refused match stays refused: the same rule would find the nodes again in a later stage,
+        and a sibling of the same family would make the same rewrite in its place. Those get no
+        number, because they do not exist in a compile where the first was made.
         """
         domain = "pre_grad" if frame.stage == "pre_grad" else "aten"
         if any(match.repeats(other) for other in self._refused[domain]):
@@ -369,26 +304,27 @@ class Session:
         run = frame.run
         if run is None or run.pending is None:
             return
-        keep = self.observer.keep_rewrites
-        after = snapshot(frame.root, frame.swaps) if keep else None
+        after = None
+        if self.observer.keep_rewrites:
+            after = partial(snapshot, snapshot(frame.root, frame.swaps))
         run.rewrites.append(RewriteRecord(run.pending, nodes, after=after))
         run.pending = None
 
     def end_run(self, frame: Frame) -> None:
-        """Report the open pattern run, if there is one. Matches whose handler declined leave no record."""
+        """Report the open pattern run, if there is one. Matches whose handler declined leave no
+        record.
+        """
         run, frame.run = frame.run, None
         if run is None or not run.rewrites:
             return
         before, after = frame.last, frame.last
         mark = fingerprint(frame.root, frame.swaps)
         if mark != frame.mark:
-            after = run.rewrites[-1].after or snapshot(frame.root, frame.swaps)
+            after = snapshot(frame.root, frame.swaps)
             self._advance(frame, mark, after)
         seconds = time.perf_counter() - run.started
         rewrites = tuple(run.rewrites)
-        record = PassRecord(
-            run.id, numerics(run.id), before, after, rewrites, run.vetoed, seconds
-        )
+        record = PassRecord(run.id, numerics(run.id), before, after, rewrites, run.vetoed, seconds)
         self.observer.on_pass(record)
 
     def _advance(self, frame: Frame, mark: Fingerprint, after: GraphModule) -> None:

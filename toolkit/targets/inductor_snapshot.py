@@ -1,15 +1,20 @@
 """Copies of graphs while Inductor is changing them, and a cheap way to see whether it did.
 
-A snapshot keeps node names and metadata, shares tensors and leaf modules with the live graph, copies sub-graphs, and can
-always be run: nodes that a pattern left out of order are sorted, and a node that stands for a lowering (only Inductor
-can run it) is written out as the operators that it replaced. It does not execute or compare anything.
+A snapshot keeps node names and metadata, shares tensors and leaf modules with the live graph,
+copies sub-graphs, and can always be run: nodes that a pattern left out of order are sorted, and a
+node that stands for a lowering (only Inductor can run it) is written out as the operators that it
+replaced. It does not execute or compare anything.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
 
 from compiler import torch_compat
-from torch.fx import Graph, GraphModule, Node
 
 Swaps = Mapping[GraphModule, GraphModule]
 """Sub-graphs that Inductor works on in a new copy, before it puts the copy into their parent."""
@@ -25,7 +30,8 @@ class Lowered:
     """What a lowering node replaced.
 
     Attributes:
-        body: The matched operators; its placeholders are the values that they read from outside, in order.
+        body: The matched operators; its placeholders are the values that they read from outside,
+            in order.
         sources: For each placeholder, its position among the lowering node's flattened arguments.
     """
 
@@ -34,14 +40,18 @@ class Lowered:
 
 
 def fingerprint(gm: GraphModule, swaps: Swaps = NO_SWAPS) -> Fingerprint:
-    """Return a value that is equal for two graphs with the same nodes in the same order, sub-graphs included."""
+    """Return a value that is equal for two graphs with the same nodes in the same order,
+    sub-graphs included.
+    """
     nodes = tuple((n.op, n.name, n.target, str(n.args), str(n.kwargs)) for n in gm.graph.nodes)
     nested = tuple((name, fingerprint(child, swaps)) for name, child in subgraphs(gm, swaps))
     return (nodes, nested)
 
 
 def snapshot(gm: GraphModule, swaps: Swaps = NO_SWAPS) -> GraphModule:
-    """Return a copy of a graph as it is now, sub-graphs included, that later changes do not touch."""
+    """Return a copy of a graph as it is now, sub-graphs included, that later changes do not
+    touch.
+    """
     graph = _copied(gm.graph)
     names = (str(n.target) for n in graph.nodes if n.op in ("get_attr", "call_module"))
     root = {name: _attribute(gm, name) for name in names}
@@ -91,7 +101,9 @@ def lowered_body(matched: list[Node], out: Node, arguments: object) -> Lowered |
     operators = [n for n in dict.fromkeys(matched) if n.op not in ("placeholder", "get_attr")]
     inside = set(operators)
     outside = dict.fromkeys(i for n in operators for i in n.all_input_nodes if i not in inside)
-    positions = {node: place for place, node in enumerate(_flat(arguments)) if isinstance(node, Node)}
+    positions = {
+        node: place for place, node in enumerate(_flat(arguments)) if isinstance(node, Node)
+    }
     if out not in inside or any(node not in positions for node in outside):
         return None
     body = Graph()
@@ -117,7 +129,9 @@ def _copied(graph: Graph) -> Graph:
 
 
 def _copied_node(graph: Graph, node: Node, made: dict[Node, Node]) -> Node:
-    """Copy a node with its name, which FX would change where it is a builtin (`sum`) or was taken once."""
+    """Copy a node with its name, which FX would change where it is a builtin (`sum`) or was taken
+    once.
+    """
     copy = graph.node_copy(node, made.__getitem__)
     if copy.name != node.name:
         copy.name = node.name
@@ -126,7 +140,7 @@ def _copied_node(graph: Graph, node: Node, made: dict[Node, Node]) -> Node:
 
 def _write_out(copy: Graph, node: Node, lowered: Lowered, made: dict[Node, Node]) -> Node:
     """Put the operators that `node` replaced where it stands."""
-    leaves = _flat((node.args, node.kwargs))
+    leaves: list[Any] = _flat((node.args, node.kwargs))
     inside: dict[Node, Node] = {}
     sources = iter(lowered.sources)
     last = None
@@ -169,25 +183,62 @@ def _sorted(nodes: list[Node], known: set[Node] | None = None) -> list[Node]:
 
 
 def adopt(live: GraphModule, saved: GraphModule) -> None:
-    """Make the nodes of `live` those of `saved` again, in place: whoever holds the graph object sees the change."""
+    """Make the graph of `live` the one of `saved`, in place.
+
+    Nodes that both have stay the same objects with their metadata, because Inductor holds on to
+    nodes and notes on them what it will need later.
+    """
     graph = live.graph
-    for node in list(graph.nodes):
-        node.args, node.kwargs = (), {}
-    for node in list(graph.nodes):
-        graph.erase_node(node)
-    made: dict[Node, Node] = {}
-    for node in saved.graph.nodes:
-        made[node] = _copied_node(graph, node, made)
+    present = {node.name: node for node in graph.nodes}
+    made = {old: _adopted(graph, present.get(old.name), old) for old in saved.graph.nodes}
+    for old, node in made.items():
+        args = map_arg(old.args, made.__getitem__)
+        kwargs = map_arg(old.kwargs, made.__getitem__)
+        if node.args != args or node.kwargs != kwargs:
+            node.args, node.kwargs = args, kwargs
+    _erase(graph, set(made.values()))
+    _reorder(graph, list(made.values()))
+    children = dict(subgraphs(live))
     for name, child in subgraphs(saved):
-        live.set_submodule(name, snapshot(child))
+        if name in children:
+            adopt(children[name], child)
+        else:
+            live.set_submodule(name, snapshot(child))
     _missing_attributes(live, saved)
     live.recompile()
 
 
+def _adopted(graph: Graph, node: Node | None, old: Node) -> Node:
+    """Return the live node that computes what `old` did, still with its own operands."""
+    if node is None or node.op != old.op:
+        node = graph.create_node(old.op, old.target, name=old.name, type_expr=old.type)
+        node.meta = dict(old.meta)
+        node.name = old.name  # FX does not give the name of an erased node again
+    elif node.target != old.target:
+        node.target = old.target
+        node.meta.update(old.meta)
+    return node
+
+
+def _erase(graph: Graph, kept: set[Node]) -> None:
+    gone = [node for node in graph.nodes if node not in kept]
+    for node in gone:
+        node.args, node.kwargs = (), {}
+    for node in gone:
+        graph.erase_node(node)
+
+
+def _reorder(graph: Graph, order: list[Node]) -> None:
+    """Put the nodes of a graph in this order; it lists all of them."""
+    if order == list(graph.nodes):
+        return
+    next(iter(graph.nodes)).prepend(order[0])
+    for before, node in pairwise(order):
+        before.append(node)
+
+
 def _missing_attributes(live: GraphModule, saved: GraphModule) -> None:
     for node in saved.graph.nodes:
-        if node.op == "get_attr" and not hasattr(live, str(node.target)):
-            name = str(node.target)
-            if "." not in name:
-                setattr(live, name, getattr(saved, name))
-
+        name = str(node.target)
+        if node.op == "get_attr" and "." not in name and not hasattr(live, name):
+            setattr(live, name, getattr(saved, name))

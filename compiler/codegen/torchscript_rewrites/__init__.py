@@ -4,12 +4,14 @@ The graph that comes in is copied first and stays as it is. Nothing here compile
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
-from torch.fx import Graph, GraphModule
+from torch.fx import Graph, GraphModule, Node
 
 from compiler import torch_compat
+from compiler.codegen.torchscript_rewrites.addmm import UNIT, keep_addmm_whole
 from compiler.codegen.torchscript_rewrites.arguments import adapt_arguments
 from compiler.codegen.torchscript_rewrites.constants import bind_constants
 from compiler.codegen.torchscript_rewrites.overloads import (
@@ -23,6 +25,7 @@ from compiler.codegen.torchscript_rewrites.signature import Signature, type_sign
 from compiler.codegen.torchscript_rewrites.symbols import adapt_symbols
 from compiler.codegen.torchscript_rewrites.to_copy import to_copy_to_to
 
+Written = Literal["input", "value"]
 
 
 def drop_dead_code(graph: Graph) -> None:
@@ -34,8 +37,8 @@ def drop_dead_code(graph: Graph) -> None:
 
 
 REWRITES: tuple[Callable[[Graph], None], ...] = (
-    drop_dead_code,
     refuse_unsupported,
+    drop_dead_code,
     to_copy_to_to,
     take_scalar_overloads,
     adapt_arguments,
@@ -52,13 +55,13 @@ class Program:
         module: The rewritten graph with its constants.
         signature: How to call it.
         overloads: The overloads that TorchScript must choose, with how often each is called.
-        mutates: Whether an op writes to an argument.
+        writes: To what ops write: to inputs, to computed values (a graph that is not functional).
     """
 
     module: GraphModule
     signature: Signature
     overloads: Counter[str]
-    mutates: bool
+    writes: frozenset[Written]
 
 
 def rewrite_for_torchscript(gm: GraphModule, example_inputs: Sequence[object]) -> Program:
@@ -71,17 +74,28 @@ def rewrite_for_torchscript(gm: GraphModule, example_inputs: Sequence[object]) -
     for rewrite in REWRITES:
         rewrite(graph)
     signature = type_signature(gm, graph, example_inputs)
-    constants = bind_constants(gm, graph)
+    constants = dict(bind_constants(gm, graph))
+    if keep_addmm_whole(graph):
+        constants[UNIT] = 1
     overloads = count_overloads(graph)
-    mutates = any(torch_compat.is_mutable_op(node.target) for node in overload_nodes(graph))
+    writes = frozenset[Written](
+        kind for node in overload_nodes(graph) for kind in _written_by(node)
+    )
     strip_overloads(graph)
     graph.lint()
-    return Program(GraphModule(dict(constants), graph), signature, overloads, mutates)
+    return Program(GraphModule(constants, graph), signature, overloads, writes)
+
+
+def _written_by(node: Node) -> Iterator[Written]:
+    for at, name in torch_compat.op_written_arguments(node.target):
+        written = node.args[at] if at < len(node.args) else node.kwargs[name]
+        is_input = isinstance(written, Node) and written.op == "placeholder"
+        yield "input" if is_input else "value"
 
 
 def _copy(graph: Graph) -> Graph:
     copy = Graph()
-    values: dict[object, object] = {}
+    values: dict[Node, Node] = {}
     for node in graph.nodes:
         values[node] = new = copy.node_copy(node, lambda old: values[old])
         new.type = None  # Dynamo's annotations are not TorchScript's

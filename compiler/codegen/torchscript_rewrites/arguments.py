@@ -1,12 +1,12 @@
-"""Write the arguments of each op as TorchScript wants them. Values and types of results stay (numerics: exact).
+"""Write the arguments of each op as TorchScript wants them. Values stay (numerics: exact).
 
 Rules:
     torch.device("cuda", 0)  -> "cuda:0"          TorchScript makes a Device of a string
     inf, nan                 -> float("inf")      FX writes a global that TorchScript cannot see
     1 for a float            -> 1.0               TorchScript does not widen ints
     torch.Size, tuples       -> lists
-    True for a Scalar        -> True, dtype=bool  only where the dtype can be said; TorchScript makes an int of it
-    var.correction(x)        -> correction=1      said aloud, else TorchScript takes the overload `var(x, unbiased)`
+    True for a Scalar        -> True, dtype=bool  if it can be said: TorchScript makes an int of it
+    var.correction(x)        -> correction=1      else TorchScript takes `var(x, unbiased)`
 """
 
 import math
@@ -22,13 +22,16 @@ from compiler.codegen.torchscript_rewrites.refuse import refusal
 _DTYPE_FROM_SCALAR = ("aten::full.default", "aten::scalar_tensor.default")
 """Ops that take the dtype of their result from a Scalar unless they are told one."""
 
-_SCALAR_DTYPE_FREE = frozenset(
-    f"aten::{name}"
-    for name in (
-        "full_like.default", "new_full.default", "fill.Scalar", "fill_.Scalar", "constant_pad_nd.default",
-        "masked_fill.Scalar", "masked_fill_.Scalar", "index_fill.int_Scalar", "eq.Scalar", "ne.Scalar",
-    )
-)  # fmt: skip
+_SCALAR_DTYPE_FREE = (
+    "aten::full_like.default",
+    "aten::new_full.default",
+    "aten::fill.Scalar",
+    "aten::masked_fill.Scalar",
+    "aten::index_fill.int_Scalar",
+    "aten::constant_pad_nd.default",
+    "aten::eq.Scalar",
+    "aten::ne.Scalar",
+)
 """Ops whose result has the same dtype whether a Scalar is True or 1."""
 
 
@@ -36,7 +39,8 @@ def adapt_arguments(graph: Graph) -> None:
     """Rewrite the arguments of every op by the module's rules.
 
     Raises:
-        CodegenUnsupported: A bool stands for a Scalar where an int would change the dtype of the result.
+        CodegenUnsupported: A bool stands for a Scalar where an int would change the dtype of the
+            result.
     """
     for node in overload_nodes(graph):
         types = torch_compat.op_argument_names(node.target)
@@ -46,9 +50,12 @@ def adapt_arguments(graph: Graph) -> None:
             node.kwargs = {**node.kwargs, "correction": 1}
         with graph.inserting_before(node):
             node.args = tuple(
-                _adapted(graph, value, kind) for value, (_, kind) in zip(node.args, types, strict=False)
+                _adapted(graph, value, kind)
+                for value, (_, kind) in zip(node.args, types, strict=False)
             )
-            node.kwargs = {name: _adapted(graph, value, by_name[name]) for name, value in node.kwargs.items()}
+            node.kwargs = {
+                name: _adapted(graph, value, by_name[name]) for name, value in node.kwargs.items()
+            }
 
 
 def _adapted(graph: Graph, value: Any, kind: str) -> Any:
@@ -70,7 +77,9 @@ def _state_dtype(node: Node, types: dict[str, str]) -> None:
     if not bools or name in _SCALAR_DTYPE_FREE:
         return
     if name not in _DTYPE_FROM_SCALAR:
-        raise refusal(node, f"a bool as Scalar argument {bools[0]!r}, of which TorchScript makes an int")
+        raise refusal(
+            node, f"a bool as Scalar argument {bools[0]!r}, of which TorchScript makes an int"
+        )
     if node.kwargs.get("dtype") is None:
         node.kwargs = {**node.kwargs, "dtype": torch.bool}
 
@@ -79,4 +88,3 @@ def _is_bool(value: object) -> bool:
     if isinstance(value, Node):
         value = value.meta.get("val")
     return isinstance(value, (bool, torch.SymBool))
-

@@ -11,13 +11,14 @@ from compiler.codegen.torchscript_rewrites.refuse import refusal
 
 
 def bind_constants(gm: GraphModule, graph: Graph) -> Mapping[str, object]:
-    """Point each `get_attr` node of `graph` at a flat name and return the values, shared with `gm`.
+    """Point each `get_attr` node at a flat name and return the values, shared with `gm`.
 
-    Flat names (`layer.weight` -> `layer_weight`) spare TorchScript the module hierarchy, and leave out what the graph does
-    not use. A name that two constants would share gets a number.
+    Flat names (`layer.weight` -> `constant_layer_weight`) spare TorchScript the module hierarchy;
+    what the graph does not use is left out. A name that two constants would share gets a number.
 
     Raises:
-        CodegenUnsupported: A nested graph, a tensor without numbers, or an object that TorchScript has no type for.
+        CodegenUnsupported: A nested graph, a tensor without numbers, or an object that TorchScript
+            has no type for.
     """
     values: dict[str, object] = {}
     flat_names: dict[str, str] = {}

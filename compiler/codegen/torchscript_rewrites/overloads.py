@@ -1,7 +1,8 @@
 """Choose the overload of each op, remove it from the graph, and check what TorchScript makes of it.
 
-TorchScript resolves an overload from the types of the arguments. The choice is not left to luck: the wanted overloads
-are counted before they are stripped, and compared with those of the scripted graph.
+TorchScript resolves an overload from the types of the arguments. The choice is not left to luck:
+the wanted overloads are counted before they are stripped, and compared with those of the scripted
+graph.
 """
 
 from collections import Counter
@@ -14,14 +15,14 @@ from compiler.codegen.torchscript_rewrites.refuse import refusal
 from compiler.errors import CodegenUnsupported
 
 _TWIN = "hacked_twin"
-"""Marks the overload that TorchScript has of `Tensor?[]` ops for lists without None; it computes the same."""
+"""Marks TorchScript's overload of a `Tensor?[]` op for lists without None; it is the same op."""
 
 
 def take_scalar_overloads(graph: Graph) -> None:
     """aten.add.Tensor(x, 2) -> aten.add.Scalar(x, 2): a number where the schema says Tensor.
 
-    Both make the same wrapped number of it, so values and type promotion stay (numerics: exact). TorchScript has no
-    conversion from a number to a Tensor.
+    Both make the same wrapped number of it, so values and type promotion stay (numerics: exact).
+    TorchScript has no conversion from a number to a Tensor.
 
     Raises:
         CodegenUnsupported: The op has no overload that takes a number there.
@@ -51,16 +52,18 @@ def check_overloads(wanted: Counter[str], scripted: object) -> None:
         scripted: TorchScript graph, before any optimisation.
 
     Raises:
-        CodegenUnsupported: TorchScript resolved an op to another overload, which may compute something else.
+        CodegenUnsupported: TorchScript resolved an op to another overload, which may compute
+            something else, or dropped one: a random op that nothing reads still advances the random
+            state in eager.
     """
     chosen = Counter(_without_twin(name) for name in torch_compat.jit_operators(scripted))
     missing = wanted - chosen
     if missing:
         name = min(missing)
         others = sorted(other for other in chosen - wanted if _packet(other) == _packet(name))
-        raise CodegenUnsupported(
-            f"TorchScript resolves {name} to another overload: {', '.join(others) or 'none of that name'}"
-        )
+        if not others:
+            raise CodegenUnsupported(f"TorchScript drops or replaces a call of {name}")
+        raise CodegenUnsupported(f"TorchScript takes {name} for {', '.join(others)}")
 
 
 def overload_nodes(graph: Graph) -> list[Node]:
@@ -73,7 +76,7 @@ def _jit_name(target: object) -> str:
 
 
 def _without_twin(name: str) -> str:
-    """`aten::index.Tensor_hacked_twin` -> `aten::index.Tensor`, `aten::index_put.hacked_twin` -> `aten::index_put`."""
+    """`aten::f.Tensor_hacked_twin` -> `aten::f.Tensor`, `aten::g.hacked_twin` -> `aten::g`."""
     return name.removesuffix(_TWIN).rstrip("._") if name.endswith(_TWIN) else name
 
 
@@ -82,10 +85,12 @@ def _packet(name: str) -> str:
 
 
 def _types_with_numbers(node: Node) -> dict[str, str] | None:
-    """Return the schema's types by name with `number` where the node passes one for a Tensor; None if nowhere."""
+    """Return the schema's types, `number` where the node passes one as Tensor; None if nowhere."""
     types = dict(torch_compat.op_argument_names(node.target))
     given = dict(zip(types, node.args, strict=False)) | node.kwargs
-    numbers = [name for name, value in given.items() if types[name] == "Tensor" and is_number(value)]
+    numbers = [
+        name for name, value in given.items() if types[name] == "Tensor" and is_number(value)
+    ]
     return {**types, **dict.fromkeys(numbers, "number")} if numbers else None
 
 

@@ -1,5 +1,6 @@
 """Decide which nodes TorchScript can take, and word the refusal. Nothing is changed here."""
 
+import math
 import operator
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -31,11 +32,18 @@ SYMBOLIC: Mapping[Callable[..., Any], Callable[..., Any]] = {
     torch.sym_min: min,
     torch.sym_float: float,
     torch.sym_int: int,
+    torch.sym_sum: sum,
+    math.floor: math.floor,
+    math.ceil: math.ceil,
+    math.trunc: int,
 }
 """Python functions on symbolic sizes, with the function that TorchScript has for each.
 
-`operator.pow` is left out: TorchScript's `**` of two ints is a float.
+Three more are rewritten in `symbols.py` by cases: `operator.pow`, `operator.not_` and
+`torch.sym_not`.
 """
+
+BY_CASE: tuple[Callable[..., Any], ...] = (operator.pow, operator.not_, torch.sym_not)
 
 SCALAR_READS = ("aten::_local_scalar_dense.default", "aten::item.default")
 """Ops that return a Python number; `symbols.py` gives them a static type."""
@@ -43,7 +51,9 @@ SCALAR_READS = ("aten::_local_scalar_dense.default", "aten::item.default")
 
 def refusal(node: Node, why: str) -> CodegenUnsupported:
     """Return the exception that names a node and says why TorchScript cannot take it."""
-    return CodegenUnsupported(f"TorchScript cannot take node {node.name} ({target_name(node)}): {why}")
+    return CodegenUnsupported(
+        f"TorchScript cannot take node {node.name} ({target_name(node)}): {why}"
+    )
 
 
 def target_name(node: Node) -> str:
@@ -58,11 +68,13 @@ def refuse_unsupported(graph: Graph) -> None:
 
     Cases:
         1. calls of modules and methods: the graph is not at the level of aten operators
-        2. higher-order ops (`cond`, `while_loop`, Triton kernels): their nested graphs have no TorchScript form
-        3. operators outside `aten` (`prims`, custom ones): their kernels may be Python, whose exceptions TorchScript
-           turns into RuntimeErrors
+        2. higher-order ops (`cond`, `while_loop`, Triton kernels): their nested graphs have no
+           TorchScript form
+        3. operators outside `aten` (`prims`, custom ones): their kernels may be Python, whose
+           exceptions TorchScript turns into RuntimeErrors
         4. aten operators that TorchScript has no schema for
-        5. aten operators that return nothing (`_assert_scalar`, `_assert_async`): TorchScript drops them as dead code
+        5. aten operators that return nothing (`_assert_scalar`, `_assert_async`): TorchScript drops
+           them as dead code
         6. Python functions other than the table `SYMBOLIC`
     """
     for node in graph.nodes:
@@ -83,7 +95,7 @@ def _why_not(node: Node) -> str | None:
         return "an operator without an overload; the graph must name one (aten.add.Tensor)"
     if kind == "overload":
         return _why_not_overload(node.target)
-    known = node.target in SYMBOLIC
+    known = node.target in SYMBOLIC or node.target in BY_CASE
     return None if known else "a Python function that is not in the table of symbolic arithmetic"
 
 

@@ -1,7 +1,8 @@
-"""Give the graph a signature that TorchScript can type: only tensors and numbers go in, one tuple comes out.
+"""Give the graph a signature that TorchScript can type: numbers and tensors in, a tuple out.
 
-What TorchScript need not see is left to the caller: inputs that nothing reads, inputs and constants that are returned as
-they are (eager returns the very object), None and other literals, values returned twice.
+What TorchScript need not see is left to the caller: inputs that nothing reads, inputs and constants
+that are returned as they are (eager returns the very object), None and other literals, values
+returned twice.
 """
 
 import operator
@@ -18,7 +19,7 @@ from compiler.codegen.torchscript_rewrites.symbols import python_type
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Where one result comes from: the script's `index`-th value, the `index`-th input, or a fixed `value`."""
+    """Where one result comes from: the script's or the inputs' `index`-th, or a fixed `value`."""
 
     kind: Literal["computed", "input", "fixed"]
     index: int = -1
@@ -47,7 +48,8 @@ def type_signature(gm: GraphModule, graph: Graph, example_inputs: Sequence[objec
 
     Args:
         gm: Owner of the constants.
-        graph: Changed in place: unread placeholders go, the others get a type, the output becomes a flat tuple.
+        graph: Changed in place: unread placeholders go, the others get a type, the output becomes a
+            flat tuple.
         example_inputs: One value per placeholder.
 
     Raises:
@@ -55,6 +57,9 @@ def type_signature(gm: GraphModule, graph: Graph, example_inputs: Sequence[objec
     """
     placeholders = graph.find_nodes(op="placeholder")
     results, container = _results(gm, graph, {node: i for i, node in enumerate(placeholders)})
+    for node, example in zip(placeholders, example_inputs, strict=True):
+        if example is None:
+            node.replace_all_uses_with(None)  # type: ignore[arg-type]  # FX takes any argument
     read = tuple(index for index, node in enumerate(placeholders) if node.users)
     _type_placeholders(placeholders, example_inputs)
     return Signature(read, len(placeholders), results, container)
@@ -75,7 +80,11 @@ def _results(
 
 
 def _result(
-    output: Node, item: object, gm: GraphModule, inputs: Mapping[Node, int], computed: dict[Node, int]
+    output: Node,
+    item: object,
+    gm: GraphModule,
+    inputs: Mapping[Node, int],
+    computed: dict[Node, int],
 ) -> Result:
     if not isinstance(item, Node):
         if isinstance(item, (list, tuple, dict)):
@@ -92,8 +101,6 @@ def _type_placeholders(placeholders: Sequence[Node], example_inputs: Sequence[ob
     for node, example in zip(placeholders, example_inputs, strict=True):
         if not node.users:
             node.graph.erase_node(node)
-        elif example is None:
-            node.replace_all_uses_with(None)  # type: ignore[arg-type]
         else:
             node.type = _static_type(node, example)
 

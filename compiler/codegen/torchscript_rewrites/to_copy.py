@@ -20,8 +20,8 @@ _DEFAULTS = {
 def to_copy_to_to(graph: Graph) -> None:
     """aten._to_copy(x, **options) -> aten.to.dtype_layout(x, **options, copy=True).
 
-    `_to_copy` always copies, hence `copy=True`. Every option is written out, which leaves TorchScript only this
-    overload of `aten.to` to choose (numerics: exact).
+    `_to_copy` always copies, hence `copy=True`. Every option is written out, which leaves
+    TorchScript only this overload of `aten.to` to choose (numerics: exact).
     """
     for node in overload_nodes(graph):
         if torch_compat.op_qualified_name(node.target) == "aten::_to_copy.default":

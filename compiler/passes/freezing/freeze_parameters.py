@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import torch
 from torch.fx import GraphModule
 
+from compiler import torch_compat
 from compiler.aot import BoxedCallable
 from compiler.passes.facts import mutated_bases, same_sizes, tensor_of
 
@@ -38,19 +39,20 @@ def freeze_parameters(
         )
         return list(range(len(placeholders)))
     written = mutated_bases(graph.graph)
+    body = next(node for node in graph.graph.nodes if node.op != "placeholder")
     kept: list[int] = []
     for index, (node, value) in enumerate(zip(placeholders, values, strict=True)):
         if not isinstance(value, torch.nn.Parameter) or node in written:
             kept.append(index)
             continue
         name = f"_frozen_{index}"
-        graph.register_buffer(name, value.detach(), persistent=False)
-        with graph.graph.inserting_before(placeholders[0]):
+        with torch_compat.real_compute():
+            graph.register_buffer(name, value.detach(), persistent=False)
+        with graph.graph.inserting_before(body):
             constant = graph.graph.get_attr(name)
         constant.meta.update(node.meta)
         node.replace_all_uses_with(constant)
         graph.graph.erase_node(node)
-    _placeholders_first(graph)
     graph.recompile()
     return kept
 
@@ -78,10 +80,3 @@ def _are_aligned(placeholders: Sequence[torch.fx.Node], values: Sequence[object]
             return False
     return True
 
-
-def _placeholders_first(graph: GraphModule) -> None:
-    nodes = list(graph.graph.nodes)
-    first = next((node for node in nodes if node.op != "placeholder"), None)
-    for node in nodes:
-        if node.op == "placeholder" and first is not None:
-            first.prepend(node)

@@ -15,12 +15,12 @@ from toolkit.reduce.proposal import Choice, Proposal, Step
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
-    """Propose to bypass any combination of nodes by their first fitting argument, then by their second, ..."""
+    """Propose to bypass any nodes by their first fitting argument, then by their second, ..."""
     return [Choice(Bypass, pairs) for pairs in bypasses(case, facts)]
 
 
 def bypasses(case: Case, facts: Facts) -> Iterator[tuple[tuple[str, str], ...]]:
-    """Yield pairs (node, argument): for every node its first fitting argument, then every second one, and so on."""
+    """Yield pairs (node, argument): every node's first fitting argument, then every second ..."""
     fitting = {
         node.name: _fitting_arguments(node, facts)
         for node in case.graph.graph.nodes
@@ -39,7 +39,7 @@ def _fitting_arguments(node: Node, facts: Facts) -> tuple[str, ...]:
 
 
 def _tensor_arguments(node: Node, facts: Facts) -> Iterator[str]:
-    """Yield the names of a node's arguments; those of the op that it takes a part of, if it is a `getitem`."""
+    """Yield the names of a node's arguments; a `getitem` has those of the op it takes apart."""
     for argument in node.all_input_nodes:
         if isinstance(facts.infos[argument.name], tuple):
             yield from _tensor_arguments(argument, facts)

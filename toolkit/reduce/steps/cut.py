@@ -1,4 +1,7 @@
-"""Start the program later: remove its first units. What they computed becomes inputs, with the values of an eager run."""
+"""Start the program later: remove its first units.
+
+What they computed becomes inputs, with the values of an eager run.
+"""
 
 from collections.abc import Sequence
 

@@ -1,10 +1,10 @@
-"""Drop nodes that are there for their effect: in-place ops, mode switches, assertions, profiler ranges.
+"""Drop nodes that are there for their effect: in-place ops, mode switches, assertions, profiler
+ranges.
 
 Mode switches that belong together (autocast is entered and left) go together.
 """
 
 from collections.abc import Sequence
-from typing import cast
 
 from torch.fx import Node
 
@@ -28,8 +28,8 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     return [Choice(_without_effects, atoms) for atoms in groups if atoms]
 
 
-def _without_effects(groups: tuple[object, ...]) -> DropEffects:
-    return DropEffects(tuple(n for group in cast("tuple[tuple[str, ...]]", groups) for n in group))
+def _without_effects(groups: tuple[tuple[str, ...], ...]) -> DropEffects:
+    return DropEffects(tuple(n for group in groups for n in group))
 
 
 STEP = Step("effects", propose)

@@ -1,4 +1,7 @@
-"""Replace a call of sub-graphs by the nodes of one of them: a branch of `cond`, one turn of a loop, a checkpoint's body."""
+"""Replace a call of sub-graphs by the nodes of one of them.
+
+A branch of `cond`, one turn of a loop, a checkpoint's body.
+"""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,6 @@
-"""Bypass nodes inside sub-graphs, at any depth. What a sub-graph takes and returns stays as it is."""
+"""Bypass nodes inside sub-graphs, at any depth. What a sub-graph takes and returns stays."""
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import cast
 
 from toolkit.case import Case
 from toolkit.reduce.edits import BypassInside
@@ -27,8 +26,10 @@ def _proposals(case: Case, path: tuple[str, ...]) -> Iterator[Proposal]:
         yield from _proposals(inner, inner_path)
 
 
-def _bypass_in(path: tuple[str, ...]) -> Callable[[tuple[object, ...]], BypassInside]:
-    return lambda pairs: BypassInside(path, cast("tuple[tuple[str, str], ...]", pairs))
+def _bypass_in(
+    path: tuple[str, ...],
+) -> Callable[[tuple[tuple[str, str], ...]], BypassInside]:
+    return lambda pairs: BypassInside(path, pairs)
 
 
 STEP = Step("inside", propose)

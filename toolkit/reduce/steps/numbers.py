@@ -1,4 +1,4 @@
-"""Replace computed numbers, number inputs and symbolic sizes by the numbers that they are in this run."""
+"""Replace computed numbers, number inputs and symbolic sizes by their values in this run."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,7 @@
-"""Drop results. First all but one (the one computed last, as truncation ends at the failure), then any combination."""
+"""Drop results: first all but the one computed last, then any combination.
+
+Truncation ends where the failure is, so that the last one most likely shows it.
+"""
 
 from collections.abc import Sequence
 

@@ -1,10 +1,10 @@
-"""Remove units from the middle: what they computed becomes inputs, what only they read becomes results.
+"""Remove units from the middle: what they computed becomes inputs, what only they read becomes
+results.
 
 The first and the last unit are `cut`'s and `truncate`'s.
 """
 
 from collections.abc import Sequence
-from typing import cast
 
 from toolkit.case import Case
 from toolkit.reduce.edits import RemoveNodes
@@ -18,10 +18,8 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     return [Choice(_without_units, inner)] if inner else []
 
 
-def _without_units(units: tuple[object, ...]) -> RemoveNodes:
-    return RemoveNodes(
-        tuple(name for unit in cast("tuple[tuple[str, ...]]", units) for name in unit)
-    )
+def _without_units(units: tuple[tuple[str, ...], ...]) -> RemoveNodes:
+    return RemoveNodes(tuple(name for unit in units for name in unit))
 
 
 STEP = Step("remove", propose)

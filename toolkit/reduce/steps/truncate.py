@@ -1,7 +1,7 @@
 """End the program earlier: remove its last units. What they read becomes the results.
 
-All values that cross the place of the cut are kept as results, so that a longer prefix shows every failure that a
-shorter one shows; `outputs` then drops those that are not needed.
+All values that cross the place of the cut are kept as results, so that a longer prefix shows every
+failure that a shorter one shows; `outputs` then drops those that are not needed.
 """
 
 from collections.abc import Sequence

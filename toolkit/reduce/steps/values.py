@@ -1,7 +1,8 @@
 """Give inputs values that a script can build, so that the repro needs no data file.
 
-Zeros or ones everywhere, where the failure does not depend on values; else seeded normal values (a different seed for each
-input) or `arange`, input by input. Inputs that share memory keep their values.
+Zeros or ones everywhere, where the failure does not depend on values; else seeded normal values (a
+different seed for each input) or `arange`, input by input. Inputs that share memory keep their
+values.
 """
 
 from collections import Counter
@@ -31,7 +32,7 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
 
 
 def _changeable(case: Case) -> dict[str, torch.Tensor]:
-    """Return the inputs by name that are tensors of their own; those filled with zeros are as simple as can be."""
+    """Return the inputs that are tensors of their own and not zeros already, by name."""
     pairs = zip(placeholders(case.graph), case.inputs, strict=True)
     tensors = {n.name: value for n, value in pairs if isinstance(value, torch.Tensor)}
     owners = Counter(value.untyped_storage().data_ptr() for value in tensors.values())

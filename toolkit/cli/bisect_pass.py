@@ -1,0 +1,62 @@
+"""`ctk bisect-pass`: the guilty pass, then its rewrite, then the proof by counterfactual."""
+
+from typing import TYPE_CHECKING
+
+from toolkit.cli.answer import Answer
+from toolkit.cli.diagnose import answer_of_diagnosis
+from toolkit.cli.door import Command
+from toolkit.cli.folders import output_folder
+from toolkit.cli.options import (
+    AllowImport,
+    Backward,
+    ConfigPairs,
+    Dynamic,
+    GraphNumber,
+    JsonOutput,
+    OutFolder,
+    Subject,
+    TargetSpec,
+)
+from toolkit.cli.progress import progress
+from toolkit.cli.subjects import Request, load_cases
+from toolkit.cli.verdicts import exit_code_of, most_telling
+
+if TYPE_CHECKING:
+    from toolkit.report.diagnosis import Diagnosis
+
+
+def bisect_pass(
+    subject: Subject,
+    target: TargetSpec = None,
+    config: ConfigPairs = None,
+    backward: Backward = False,
+    dynamic: Dynamic = False,
+    graph: GraphNumber = None,
+    allow_import: AllowImport = None,
+    out: OutFolder = None,
+    json_output: JsonOutput = False,
+) -> Answer:
+    """Find the guilty pass, rewrite and node.
+
+    Proves it by compiling without that rewrite alone, and writes diagnosis.json. The case is not
+    made smaller.
+    """
+    from toolkit.cli.answer import ExitCode
+    from toolkit.diagnose import bisect_case
+    from toolkit.report.diagnosis import write_json
+
+    cases = load_cases(Request(subject, target, config, backward, dynamic, graph, allow_import))
+    folder = output_folder(out, "diagnosis", subject)
+    found: list[Diagnosis] = []
+    with progress() as report:
+        for case in cases:
+            report(f"bisecting {case.name}")
+            found.append(bisect_case(case, folder, say=report))
+            if exit_code_of(found[-1].judgement) is ExitCode.FAILURE:
+                break
+    chosen = most_telling(found, lambda diagnosis: exit_code_of(diagnosis.judgement))
+    write_json(chosen, folder)
+    return answer_of_diagnosis(chosen, folder)
+
+
+COMMAND = Command("bisect-pass", bisect_pass)

@@ -1,0 +1,83 @@
+"""`ctk diagnose`: check, bisect, minify and emit a repro; one folder at the end."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from toolkit.cli.answer import Answer, ExitCode
+from toolkit.cli.door import Command
+from toolkit.cli.folders import output_folder
+from toolkit.cli.options import (
+    AllowImport,
+    Backward,
+    ConfigPairs,
+    Dynamic,
+    GraphNumber,
+    Inputs,
+    InputsPolicy,
+    JsonOutput,
+    MaxQuestions,
+    MaxSeconds,
+    OutFolder,
+    Subject,
+    TargetSpec,
+)
+from toolkit.cli.progress import progress
+from toolkit.cli.subjects import Request, load_cases
+from toolkit.cli.verdicts import exit_code_of
+
+if TYPE_CHECKING:
+    from toolkit.report.diagnosis import Diagnosis
+
+
+def diagnose(
+    subject: Subject,
+    target: TargetSpec = None,
+    config: ConfigPairs = None,
+    backward: Backward = False,
+    dynamic: Dynamic = False,
+    graph: GraphNumber = None,
+    allow_import: AllowImport = None,
+    out: OutFolder = None,
+    inputs: Inputs = InputsPolicy.FULL,
+    max_questions: MaxQuestions = None,
+    max_seconds: MaxSeconds = None,
+    json_output: JsonOutput = False,
+) -> Answer:
+    """Find the culprit, and the smallest repro.
+
+    Checks, bisects and reduces the first graph that fails, and writes a folder with diagnosis.json,
+    the case as captured, and the smallest case with a repro.py that was run in a clean process.
+    """
+    from toolkit.diagnose import diagnose as run_diagnosis
+    from toolkit.reduce.problem import Budget
+
+    cases = load_cases(Request(subject, target, config, backward, dynamic, graph, allow_import))
+    folder = output_folder(out, "diagnosis", subject)
+    with progress() as report:
+        diagnosis = run_diagnosis(
+            cases,
+            folder,
+            budget=Budget(max_questions, max_seconds),
+            inputs=inputs.value,
+            say=report,
+            on_progress=report.reduction,
+        )
+    return answer_of_diagnosis(diagnosis, folder)
+
+
+def answer_of_diagnosis(diagnosis: "Diagnosis", folder: Path) -> Answer:
+    """Return the answer for a diagnosis that was written into `folder`."""
+    from toolkit.report.diagnosis import summary, to_json
+
+    headline, *lines = summary(diagnosis)
+    code = exit_code_of(diagnosis.judgement)
+    lines.append(f"written    {folder}")
+    reduction = diagnosis.reduction
+    if reduction is not None and reduction.reason == "interrupted":
+        code = ExitCode.CANNOT_TELL
+        lines.append(f"interrupted; to go on: ctk diagnose {folder / 'minimal'}")
+    data = to_json(diagnosis, folder) | {"folder": str(folder)}
+    return Answer(code, headline, data, tuple(lines))
+
+
+COMMAND = Command("diagnose", diagnose)

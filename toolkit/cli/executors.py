@@ -1,0 +1,42 @@
+"""Who runs a command's questions: this process, or a child that may crash or hang."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from compiler.errors import ConfigError
+
+if TYPE_CHECKING:
+    from toolkit.case import Case
+    from toolkit.oracle.pool import Executor
+
+KINDS_FOR_A_CHILD = ("signal", "timeout")
+
+
+def executor_for(
+    cases: Iterable["Case"],
+    *,
+    isolate: bool | None,
+    timeout_seconds: float | None,
+    allow_import: Sequence[str] | None,
+) -> "Executor":
+    """Return the executor that the options ask for.
+
+    Args:
+        cases: What will be asked about; a recorded crash or hang needs a child.
+        isolate: `--isolate`; None leaves the choice to the other arguments.
+        timeout_seconds: `--timeout`; needs a child.
+        allow_import: Modules that loading a case may import.
+
+    Raises:
+        ConfigError: `--timeout` with `--no-isolate`.
+    """
+    from toolkit.oracle.pool import ChildProcess, InProcess
+
+    if isolate is False and timeout_seconds is not None:
+        raise ConfigError(
+            "--timeout works in a child process only; leave out --no-isolate or --timeout"
+        )
+    is_deadly = any(case.signature and case.signature.kind in KINDS_FOR_A_CHILD for case in cases)
+    if isolate or (isolate is None and (timeout_seconds is not None or is_deadly)):
+        return ChildProcess(timeout_seconds, allow_imports=tuple(allow_import or ()))
+    return InProcess()

@@ -1,0 +1,128 @@
+"""Find the cases below a folder, half-written and damaged ones included, and describe each.
+
+Reads manifests and sizes only: it loads no graph, verifies no hashes and imports nobody's modules.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from compiler.errors import CaseError
+
+HALF_WRITTEN = "half-written: the process died or is still writing"
+GRAPH = "graph.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A case folder.
+
+    Attributes:
+        path: Where it is.
+        name: Label of the case; empty when its manifest cannot be read.
+        target: Target spec.
+        failure: The recorded signature; None if the case was never judged to fail.
+        call_nodes: Calls in the graph, sub-graphs included; None when unknown.
+        age_seconds: Since it was written.
+        problem: Why it cannot be used; None when it can.
+    """
+
+    path: Path
+    name: str = ""
+    target: str = ""
+    failure: str | None = None
+    call_nodes: int | None = None
+    age_seconds: float = 0.0
+    problem: str | None = None
+
+
+def find_entries(root: Path) -> list[Entry]:
+    """Return the cases at or below `root`, by path."""
+    return [describe(folder) for folder in _case_folders(root)]
+
+
+def _case_folders(root: Path) -> Iterator[Path]:
+    """Yield folders that are cases, or were to become some; does not look inside them."""
+    for folder, subfolders, files in os.walk(root):
+        subfolders.sort()
+        path = Path(folder)
+        is_case = "manifest.json" in files or GRAPH in files
+        if is_case or path.name.endswith(".partial"):
+            subfolders.clear()
+            yield path
+
+
+def describe(folder: Path) -> Entry:
+    """Return one case's entry; what is wrong with it becomes its `problem`."""
+    from toolkit.atomic import is_partial
+    from toolkit.manifest import MANIFEST, read_manifest
+
+    if is_partial(folder) or not (folder / MANIFEST).exists():
+        return Entry(folder, age_seconds=_age_of_file(folder), problem=HALF_WRITTEN)
+    try:
+        manifest = read_manifest(folder)
+    except CaseError as error:
+        age = _age_of_file(folder / MANIFEST)
+        return Entry(folder, age_seconds=age, problem=str(error).splitlines()[0])
+    sizes = {name: record.nbytes for name, record in manifest.files.items()}
+    return Entry(
+        folder,
+        manifest.name,
+        manifest.target,
+        str(manifest.signature) if manifest.signature else None,
+        count_calls(folder / GRAPH),
+        _age(manifest.provenance.get("created"), folder / MANIFEST),
+        _damage(folder, sizes),
+    )
+
+
+def _damage(folder: Path, sizes: dict[str, int]) -> str | None:
+    for name, nbytes in sizes.items():
+        path = folder / name
+        if not path.is_file():
+            return f"{name} is missing"
+        if path.stat().st_size != nbytes:
+            return f"{name} has {path.stat().st_size} bytes instead of {nbytes}"
+    return None
+
+
+def count_calls(path: Path) -> int | None:
+    """Return the call nodes of a `graph.json`, sub-graphs included; None if unreadable."""
+    try:
+        return _calls(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _calls(graph: object) -> int:
+    if not isinstance(graph, dict):
+        return 0
+    nodes = graph.get("nodes") or ()
+    own = sum(isinstance(n, dict) and str(n.get("op", "")).startswith("call_") for n in nodes)
+    subgraphs = graph.get("subgraphs") or {}
+    return own + sum(_calls(subgraph) for subgraph in subgraphs.values())
+
+
+def _age(created: object, manifest: Path) -> float:
+    try:
+        written = datetime.fromisoformat(str(created))
+    except ValueError:
+        return _age_of_file(manifest)
+    if written.tzinfo is None:
+        written = written.replace(tzinfo=UTC)
+    return max(0.0, (datetime.now(UTC) - written).total_seconds())
+
+
+def _age_of_file(path: Path) -> float:
+    return max(0.0, datetime.now(UTC).timestamp() - path.stat().st_mtime)
+
+
+def spoken_age(seconds: float) -> str:
+    """Return an age in its largest unit: `42 s`, `3 min`, `5 h`, `12 d`."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,82 @@
+"""`ctk ls`: the cases in a dump, and which of them fail."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from compiler.errors import CaseError
+from toolkit.cli.answer import Answer, ExitCode, table
+from toolkit.cli.door import Command
+from toolkit.cli.listing import Entry, find_entries, spoken_age
+from toolkit.cli.options import JsonOutput
+
+
+def ls(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="DIR",
+            help="A dump folder (default: CTK_DUMP, else ctk_dumps here).",
+            show_default=False,
+        ),
+    ] = None,
+    json_output: JsonOutput = False,
+) -> Answer:
+    """List the cases in a dump folder."""
+    root = folder or default_folder()
+    if not root.is_dir():
+        if folder is None:
+            return Answer(ExitCode.NO_FAILURE, f"no dumps: there is no {root} here", {"cases": []})
+        raise CaseError(f"no such folder: {root}")
+    entries = find_entries(root)
+    return Answer(
+        ExitCode.NO_FAILURE,
+        headline(root, entries),
+        {"folder": str(root), "cases": [as_data(entry) for entry in entries]},
+        (rows_of(root, entries),) if entries else (),
+    )
+
+
+def default_folder() -> Path:
+    """Return the folder that dumps go to when nothing else is said."""
+    from toolkit.session import DEFAULT_FOLDER
+
+    return Path(os.environ.get("CTK_DUMP") or DEFAULT_FOLDER).expanduser()
+
+
+def headline(root: Path, entries: list[Entry]) -> str:
+    """Return how many cases there are, how many fail and how many cannot be used."""
+    failing = sum(entry.failure is not None for entry in entries)
+    broken = sum(entry.problem is not None for entry in entries)
+    unusable = f", {broken} unusable" if broken else ""
+    return f"{len(entries)} case(s) in {root}, {failing} failing{unusable}"
+
+
+def rows_of(root: Path, entries: list[Entry]) -> Table:
+    """Return one row per case."""
+    rows = table("case", "target", "calls", "age", "state")
+    for entry in entries:
+        state = entry.problem or entry.failure or "no failure recorded"
+        calls = "" if entry.call_nodes is None else str(entry.call_nodes)
+        place = entry.path.relative_to(root) if entry.path != root else entry.path
+        rows.add_row(str(place), entry.target, calls, spoken_age(entry.age_seconds), state)
+    return rows
+
+
+def as_data(entry: Entry) -> dict[str, object]:
+    """Return the JSON form of an entry."""
+    return {
+        "path": str(entry.path),
+        "name": entry.name,
+        "target": entry.target,
+        "failure": entry.failure,
+        "call_nodes": entry.call_nodes,
+        "age_seconds": round(entry.age_seconds),
+        "problem": entry.problem,
+    }
+
+
+COMMAND = Command("ls", ls)

@@ -1,0 +1,138 @@
+"""`ctk run`: run a script with every `torch.compile` in it watched, without changing the script."""
+
+import traceback
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from toolkit.cli.answer import Answer, ExitCode
+from toolkit.cli.door import Command
+from toolkit.cli.options import RUN, InputsPolicy, JsonOutput, OutFolder
+
+if TYPE_CHECKING:
+    from toolkit.runner import RunSummary
+
+
+class CheckPolicy(StrEnum):
+    """What is compared at a compiled graph's first call."""
+
+    OFF = "off"
+    OUTPUT = "output"
+    PASS = "pass"
+
+
+class FailurePolicy(StrEnum):
+    """What a failure does to the running script."""
+
+    RAISE = "raise"
+    FALLBACK = "fallback"
+    WARN = "warn"
+
+
+def run(
+    script: Annotated[
+        str, typer.Argument(metavar="SCRIPT", help="A Python script.", show_default=False)
+    ],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ARGS", help="Its arguments.", show_default=False),
+    ] = None,
+    out: OutFolder = None,
+    check: Annotated[
+        CheckPolicy | None,
+        typer.Option(
+            "--check",
+            help="What to compare with eager (default: CTK_CHECK, else output).",
+            show_default=False,
+            rich_help_panel=RUN,
+        ),
+    ] = None,
+    on_failure: Annotated[
+        FailurePolicy | None,
+        typer.Option(
+            "--on-failure",
+            help="What a failure does to the script (default: CTK_ON_FAILURE, else raise).",
+            show_default=False,
+            rich_help_panel=RUN,
+        ),
+    ] = None,
+    inputs: Annotated[
+        InputsPolicy | None,
+        typer.Option(
+            "--inputs",
+            help="What cases keep of inputs and weights (default: CTK_INPUTS, else recipe).",
+            show_default=False,
+            rich_help_panel=RUN,
+        ),
+    ] = None,
+    json_output: JsonOutput = False,
+) -> Answer:
+    """Run a script, watching each torch.compile.
+
+    Saves what fails as cases, and compares the first call of each compiled graph with eager.
+    Options of ctk stand before SCRIPT. What the script prints goes to stderr.
+    """
+    from compiler.environment import read_environment
+    from toolkit.runner import run_script
+
+    summary = run_script(
+        script,
+        arguments or (),
+        dump=out,
+        check=check.value if check else read_environment().check or "output",
+        on_failure=on_failure.value if on_failure else None,
+        inputs=inputs.value if inputs else None,
+    )
+    return answer_of_summary(script, summary)
+
+
+def answer_of_summary(script: str, summary: "RunSummary") -> Answer:
+    """Return the answer; a failure that was seen counts more than how the script ended."""
+    code, headline = verdict_of(script, summary)
+    lines = [f"ctk diagnose {failure.folder}  # {failure.summary}" for failure in summary.failures]
+    if summary.folder is not None:
+        lines.append(f"dumps: {summary.folder}")
+    if summary.error is not None and not summary.failures:
+        lines.append("".join(traceback.format_exception(summary.error)).rstrip())
+    return Answer(code, headline, data_of(summary), tuple(lines))
+
+
+def verdict_of(script: str, summary: "RunSummary") -> tuple[ExitCode, str]:
+    """Return exit code and first line.
+
+    1. A failure in a compile or a checked call. 2. Ctrl-C. 3. The script failed for a reason of its
+    own. 4. Nothing was compiled: there is nothing to tell. 5. All compiles went well.
+    """
+    if summary.failures:
+        first = summary.failures[0]
+        more = f" (and {len(summary.failures) - 1} more)" if len(summary.failures) > 1 else ""
+        return ExitCode.FAILURE, f"failure: {first.graph}: {first.summary}{more}".splitlines()[0]
+    if isinstance(summary.error, KeyboardInterrupt):
+        seen = f"{summary.graphs} graph(s) until then, none failed"
+        return ExitCode.CANNOT_TELL, f"cannot tell: interrupted; {seen}"
+    if summary.error is not None:
+        what = f"{type(summary.error).__name__}: {summary.error}".splitlines()[0]
+        return ExitCode.USAGE, f"ctk: {script} raised {what}"
+    if summary.exit_code:
+        return ExitCode.USAGE, f"ctk: {script} exited with {summary.exit_code}; no compile failed"
+    if not summary.graphs:
+        return ExitCode.CANNOT_TELL, f"cannot tell: {script} compiled nothing"
+    return ExitCode.NO_FAILURE, f"no failure: {summary.graphs} graph(s) compiled"
+
+
+def data_of(summary: "RunSummary") -> dict[str, object]:
+    """Return the JSON form of a run."""
+    return {
+        "graphs": summary.graphs,
+        "failures": [
+            {"graph": each.graph, "case": str(each.folder), "summary": each.summary}
+            for each in summary.failures
+        ],
+        "dumps": str(summary.folder) if summary.folder else None,
+        "script_exit_code": summary.exit_code,
+        "script_error": repr(summary.error) if summary.error else None,
+    }
+
+
+COMMAND = Command("run", run, passes_arguments_on=True)

@@ -1,0 +1,199 @@
+"""`ctk show`: what is in a case or a diagnosis; `--pass N` shows what one pass changed."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+from rich.console import RenderableType
+from rich.syntax import Syntax
+from rich.table import Table
+
+from compiler.errors import CaseError
+from toolkit.cli.answer import Answer, ExitCode, table
+from toolkit.cli.door import Command
+from toolkit.cli.listing import count_calls, find_entries
+from toolkit.cli.options import JsonOutput
+
+if TYPE_CHECKING:
+    from toolkit.manifest import Manifest
+
+DIAGNOSIS = "diagnosis.json"
+Json = Mapping[str, object]
+
+
+def show(
+    case: Annotated[
+        Path,
+        typer.Argument(
+            metavar="CASE",
+            help="A case folder, or a folder that diagnose wrote.",
+            show_default=False,
+        ),
+    ],
+    pass_number: Annotated[
+        int | None,
+        typer.Option(
+            "--pass",
+            metavar="N",
+            min=0,
+            help="Show what pass number N changed (the numbers are those of the list).",
+            show_default=False,
+        ),
+    ] = None,
+    json_output: JsonOutput = False,
+) -> Answer:
+    """Show a case, a pass of it, or a diagnosis."""
+    if (case / DIAGNOSIS).is_file():
+        return show_diagnosis(case)
+    if not case.is_dir():
+        raise CaseError(f"no such folder: {case}")
+    if pass_number is not None:
+        return show_pass(case, pass_number)
+    return show_case(case)
+
+
+def show_case(folder: Path) -> Answer:
+    """Return the answer for a case folder."""
+    from toolkit.manifest import MANIFEST, read_manifest
+
+    if not (folder / MANIFEST).exists():
+        refuse_no_case(folder)
+    manifest = read_manifest(folder)
+    calls = count_calls(folder / "graph.json")
+    facts = facts_of(manifest)
+    passes = [event for event in events_of(folder) if event.get("event") == "pass"]
+    code = text_of(folder / "graph.py")
+    state = f"fails: {manifest.signature}" if manifest.signature else "no failure recorded"
+    headline = f"case {manifest.name}: target {manifest.target}, {calls} calls, {state}"
+    body = [facts_table(facts)]
+    body += [passes_table(passes)] if passes else []
+    data = {"case": str(folder), "call_nodes": calls} | facts | {"passes": passes, "graph": code}
+    return Answer(
+        ExitCode.NO_FAILURE, headline.splitlines()[0], data, (*body, highlighted(code, "python"))
+    )
+
+
+def refuse_no_case(folder: Path) -> None:
+    """Raise the error for a folder without a manifest; it names the cases below it."""
+    found = [entry for entry in find_entries(folder) if entry.problem is None]
+    hint = f"; there are cases in it: ctk show {found[0].path}" if found else ""
+    raise CaseError(f"{folder} is no case: it has no manifest.json{hint}\n  ctk ls {folder}")
+
+
+def facts_of(manifest: "Manifest") -> dict[str, object]:
+    """Return what the manifest says, without the files."""
+    from dataclasses import asdict
+
+    return {
+        "target": manifest.target,
+        "config": dict(manifest.config),
+        "modes": asdict(manifest.modes),
+        "signature": asdict(manifest.signature) if manifest.signature else None,
+        "inputs": manifest.inputs,
+        "dynamic": {name: list(symbols) for name, symbols in manifest.dynamic.items()},
+        "synthetic": list(manifest.synthetic),
+        "sources": list(manifest.sources),
+        "provenance": dict(manifest.provenance),
+    }
+
+
+def facts_table(facts: Json) -> Table:
+    """Return one row per fact that is not empty."""
+    rows = table("what", "value")
+    for name, value in facts.items():
+        if value not in (None, {}, []):
+            rows.add_row(name, value if isinstance(value, str) else json.dumps(value, default=str))
+    return rows
+
+
+def passes_table(passes: list[Json]) -> Table:
+    """Return one row per pass of a dump."""
+    rows = table("N", "pass", "changed", "rewrites", "seconds")
+    for event in passes:
+        state = "vetoed" if event.get("vetoed") else "yes" if event.get("changed") else ""
+        cells = (event.get("number"), event.get("pass"), state, event.get("rewrites"))
+        rows.add_row(*(str(cell) for cell in cells), f"{event.get('seconds')}")
+    return rows
+
+
+def events_of(folder: Path) -> Iterator[Json]:
+    """Yield the events of a dump; a last line that was cut off is left out."""
+    path = folder / "events.jsonl"
+    for line in text_of(path).splitlines() if path.is_file() else ():
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict):
+            yield cast("Json", event)
+
+
+def show_pass(folder: Path, number: int) -> Answer:
+    """Return the answer for `--pass N`: the difference that the pass made.
+
+    Raises:
+        CaseError: There was no such pass, or no dump of passes.
+    """
+    passes = {e.get("number"): e for e in events_of(folder) if e.get("event") == "pass"}
+    if number not in passes:
+        known = f"its passes are 0 to {len(passes) - 1}" if passes else "no passes were dumped"
+        raise CaseError(
+            f"{folder} has no pass {number}: {known}\n  see them: ctk show {folder}\n"
+            "  dump them: CTK_DUMP=DIR"
+        )
+    name = passes[number].get("pass")
+    files = sorted((folder / "passes").glob(f"{number:03}_*.diff"))
+    if not files:
+        headline = f"pass {number} ({name}) changed nothing"
+        return Answer(ExitCode.NO_FAILURE, headline, {"pass": passes[number], "diff": ""})
+    diff = text_of(files[0])
+    data = {"pass": passes[number], "diff": diff, "path": str(files[0])}
+    headline = f"pass {number} ({name}): {files[0]}"
+    return Answer(ExitCode.NO_FAILURE, headline, data, (highlighted(diff, "diff"),))
+
+
+def show_diagnosis(folder: Path) -> Answer:
+    """Return the answer for a folder that diagnose or bisect-pass wrote.
+
+    Raises:
+        CaseError: Its diagnosis.json cannot be read.
+    """
+    from toolkit.strict_json import read_json
+
+    data = read_json(folder / DIAGNOSIS, next_step="run ctk diagnose again")
+    culprit = cast("Json", data.get("culprit") or {})
+    state = "confirmed" if data.get("confirmed") else "not confirmed"
+    who = f"{culprit.get('stage')}/{culprit.get('pass')} ({state})" if culprit else "unknown"
+    headline = f"diagnosis of {data.get('case')} with target {data.get('target')}: {who}"
+    cases = [str(entry.path) for entry in find_entries(folder) if entry.problem is None]
+    body: list[RenderableType] = [facts_table(flattened(data))]
+    body += [f"look at it: ctk show {path}" for path in cases]
+    return Answer(
+        ExitCode.NO_FAILURE, headline, {"folder": str(folder), "diagnosis": data}, (*body,)
+    )
+
+
+def flattened(data: Json, prefix: str = "") -> dict[str, object]:
+    """Return nested objects as one, with dotted keys."""
+    flat: dict[str, object] = {}
+    for key, value in data.items():
+        if isinstance(value, dict):
+            flat |= flattened(cast("Json", value), f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def text_of(path: Path) -> str:
+    """Return a text file; an empty text if there is none."""
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+
+
+def highlighted(code: str, language: str) -> Syntax:
+    """Return code for a terminal, wrapped; in a log it is printed as it is."""
+    return Syntax(code, language, word_wrap=True, background_color="default")
+
+
+COMMAND = Command("show", show)

@@ -1,0 +1,151 @@
+"""diagnose: check, bisect, minimize and emit a repro; one folder at the end.
+
+OUT/diagnosis.json    what was found
+OUT/case/             the failing case as captured
+OUT/minimal/          the smallest case, with repro.py
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from toolkit.bisect import Culprit, Search, find_culprit
+from toolkit.case import Case
+from toolkit.log import Recorder, Veto
+from toolkit.oracle.judge import judge
+from toolkit.oracle.verdict import Judgement, Verdict
+from toolkit.reduce.driver import Reduction, minimize
+from toolkit.reduce.problem import Budget, Problem, Progress
+from toolkit.report.diagnosis import Diagnosis, write_json
+from toolkit.repro import write_verified_repro
+from toolkit.store import save_case
+
+Say = Callable[[str], None]
+InputsMode = Literal["full", "recipe", "none"]
+
+NO_LIMIT = Budget()
+
+
+def bisect_case(case: Case, out: Path, *, say: Say = lambda _: None) -> Diagnosis:
+    """Find the culprit of a case and write `diagnosis.json`; the case is not made smaller.
+
+    Args:
+        case: The case in question.
+        out: An existing folder.
+        say: Called with a line per step.
+    """
+    started = time.monotonic()
+    search = find_culprit(case, on_progress=say)
+    diagnosis = Diagnosis(case, search, time.monotonic() - started)
+    write_json(diagnosis, out)
+    return diagnosis
+
+
+def diagnose(
+    cases: Sequence[Case],
+    out: Path,
+    *,
+    budget: Budget = NO_LIMIT,
+    inputs: InputsMode = "full",
+    say: Say = lambda _: None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Diagnosis:
+    """Diagnose the first case that fails, and write everything into a folder.
+
+    Args:
+        cases: The graphs of one program, in order. Not empty.
+        out: An existing empty folder.
+        budget: What the reduction may use.
+        inputs: How much of the input values the saved cases hold.
+        say: Called with a line per step.
+        on_progress: Called after each question of the reduction.
+
+    Returns:
+        The diagnosis; of the last case when none fails.
+    """
+    started = time.monotonic()
+    case, search = _first_failing(cases, say)
+    if search.judgement.verdict is not Verdict.REPRODUCES:
+        diagnosis = Diagnosis(case, search, time.monotonic() - started)
+        write_json(diagnosis, out)
+        return diagnosis
+    case = replace(case, signature=search.judgement.signature)
+    save_case(case, out / "case", inputs=inputs)
+    reduction = _reduce(case, budget, on_progress)
+    minimal_search = find_culprit(reduction.best, on_progress=say)
+    if _slipped(search, minimal_search):
+        say("the smallest case fails for another reason: reduce again, holding on to the culprit")
+        assert search.culprit is not None
+        reduction = _reduce(case, budget, on_progress, culprit=search.culprit)
+        minimal_search = find_culprit(reduction.best, on_progress=say)
+    folder = save_case(reduction.best, out / "minimal", inputs=inputs)
+    say("run the repro in a clean process")
+    repro, run = write_verified_repro(reduction.best, folder, _guilty_pass(minimal_search, search))
+    diagnosis = Diagnosis(
+        case,
+        search,
+        time.monotonic() - started,
+        reduction=reduction,
+        minimal_search=minimal_search,
+        repro=repro,
+        repro_run=run,
+    )
+    write_json(diagnosis, out)
+    return diagnosis
+
+
+def _first_failing(cases: Sequence[Case], say: Say) -> tuple[Case, Search]:
+    found: list[tuple[Case, Search]] = []
+    for case in cases:
+        say(f"bisect {case.name}")
+        found.append((case, find_culprit(case, on_progress=say)))
+        if found[-1][1].judgement.verdict is Verdict.REPRODUCES:
+            return found[-1]
+    unclear = [f for f in found if f[1].judgement.verdict is not Verdict.PASSES]
+    return (unclear or found)[-1]
+
+
+def _reduce(
+    case: Case,
+    budget: Budget,
+    on_progress: Callable[[Progress], None] | None,
+    *,
+    culprit: Culprit | None = None,
+) -> Reduction:
+    """Reduce a case; with a culprit, only to cases that pass once its pass is left out."""
+
+    def oracle(candidate: Case) -> Judgement:
+        judgement = judge(candidate, expected=case.signature)
+        if culprit is None or judgement.verdict is not Verdict.REPRODUCES:
+            return judgement
+        without = Recorder(Veto(passes=frozenset({culprit.where})))
+        if judge(candidate, observer=without).verdict is Verdict.PASSES:
+            return judgement
+        return replace(judgement, verdict=Verdict.DIFFERENT)
+
+    return minimize(Problem(case, oracle, budget=budget, on_progress=on_progress))
+
+
+def _slipped(search: Search, minimal: Search) -> bool:
+    """Return whether the smallest case has another culprit than the whole one, whose culprit is
+    proved.
+    """
+    before, after = search.culprit, minimal.culprit
+    if not search.confirmed or before is None or before.is_kernel:
+        return False
+    return after is None or _base(after.where) != _base(before.where)
+
+
+def _base(where: str) -> str:
+    return where.partition("#")[0]
+
+
+def _guilty_pass(*searches: Search) -> str | None:
+    """Return the guilty pass as `CTK_DISABLE` takes it; None for a kernel."""
+    for search in searches:
+        culprit = search.culprit
+        if culprit is not None and not culprit.is_kernel and search.confirmed:
+            return culprit.where
+    return None

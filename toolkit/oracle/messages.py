@@ -1,0 +1,100 @@
+"""What parent, worker and child say to each other: one JSON object per line over pipes."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, BinaryIO
+
+from compiler import errors
+from compiler.errors import CtkError
+from toolkit.oracle.verdict import Judgement, Signature, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question to a child.
+
+    Attributes:
+        folder: The case, as `toolkit.store` saves it with full inputs.
+        expected: The failure that is looked for; None: any.
+        allow_imports: Modules that loading may import.
+        timeout_seconds: After this the child is killed; None: never.
+        is_eager: Only run the program in eager (to see whether it is the program that crashes).
+    """
+
+    folder: str
+    expected: Signature | None = None
+    allow_imports: tuple[str, ...] = ()
+    timeout_seconds: float | None = None
+    is_eager: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The oracle raised: a wrong target, config or case. `kind` is the exception's type name."""
+
+    kind: str
+    message: str
+
+
+Answer = Judgement | Failure
+
+
+def write_line(file: BinaryIO, data: Mapping[str, object]) -> None:
+    """Write one object and flush."""
+    file.write(json.dumps(data).encode() + b"\n")
+    file.flush()
+
+
+def read_line(file: BinaryIO) -> dict[str, Any] | None:
+    """Read one object; None when the other side has closed the pipe."""
+    line = file.readline()
+    return json.loads(line) if line.endswith(b"\n") else None
+
+
+def question_to_json(question: Question) -> dict[str, object]:
+    """Return a question as JSON."""
+    return asdict(question)
+
+
+def question_from_json(data: Mapping[str, Any]) -> Question:
+    """Return a question that `question_to_json` wrote."""
+    return Question(
+        folder=data["folder"],
+        expected=_signature(data["expected"]),
+        allow_imports=tuple(data["allow_imports"]),
+        timeout_seconds=data["timeout_seconds"],
+        is_eager=data["is_eager"],
+    )
+
+
+def answer_to_json(answer: Answer) -> dict[str, object]:
+    """Return an answer as JSON."""
+    if isinstance(answer, Failure):
+        return {"failure": asdict(answer)}
+    signature = asdict(answer.signature) if answer.signature else None
+    return {"verdict": answer.verdict.value, "signature": signature, "detail": answer.detail}
+
+
+def answer_from_json(data: Mapping[str, Any]) -> Answer:
+    """Return an answer that `answer_to_json` wrote."""
+    if "failure" in data:
+        return Failure(**data["failure"])
+    return Judgement(Verdict(data["verdict"]), _signature(data["signature"]), data["detail"])
+
+
+def failure_of(error: BaseException) -> Failure:
+    """Return the failure for an exception of the oracle."""
+    return Failure(type(error).__name__, str(error) or repr(error))
+
+
+def error_of(failure: Failure) -> CtkError:
+    """Return the exception for a failure: of its own type if that is one of ours."""
+    found = getattr(errors, failure.kind, None)
+    if isinstance(found, type) and issubclass(found, CtkError):
+        return found(failure.message)
+    return CtkError(f"the oracle failed in its child process: {failure.kind}: {failure.message}")
+
+
+def _signature(data: Mapping[str, Any] | None) -> Signature | None:
+    return None if data is None else Signature(**data)

@@ -1,0 +1,53 @@
+"""Start and end child processes so that none is left behind.
+
+A child that runs questions is the leader of its own process group: Ctrl-C in the terminal does not
+reach it, and killing the group also ends what it started (a C++ compiler). On Linux it dies with
+its parent.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def lead_group(parent: int) -> None:
+    """Make this forked process the leader of a new group; on Linux, it dies with `parent`."""
+    os.setpgid(0, 0)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before the line above
+        os._exit(1)
+
+
+def adopt_orphans() -> None:
+    """Let orphaned grandchildren become children of this process, which reaps them (Linux)."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def end_group(leader: int) -> int:
+    """Kill a child's process group, wait for the child and return its exit status."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+    return wait_for(leader)
+
+
+def wait_for(child: int) -> int:
+    """Wait for a child and return its exit status; a negative one is the signal that killed it."""
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def reap_orphans() -> None:
+    """Reap every dead process that became a child of this one; living ones stay."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)

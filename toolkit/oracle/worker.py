@@ -1,0 +1,209 @@
+"""The warm process: `python -m toolkit.oracle.worker`, started by `pool.ChildProcess`.
+
+It imports torch and the toolkit once, runs no op (so that it stays safe to fork), and forks a child
+that answers questions until it crashes or takes too long; then the next child is forked from the
+same warm process, which costs milliseconds instead of seconds.
+
+    parent  <- stdin, stdout ->  worker (warm)  <- pipes ->  child (its own process group)
+
+A crash becomes a verdict here: signal or exit status of the child. The worker ends, and its child
+with it, when its stdin is closed. Whatever the compiled programs print goes to stderr.
+"""
+
+import contextlib
+import faulthandler
+import os
+import select
+import signal
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO
+
+from toolkit.execute import run_eager
+from toolkit.oracle.judge import judge
+from toolkit.oracle.messages import (
+    Answer,
+    Question,
+    answer_from_json,
+    answer_to_json,
+    failure_of,
+    question_from_json,
+    question_to_json,
+    read_line,
+    write_line,
+)
+from toolkit.oracle.processes import adopt_orphans, end_group, lead_group, reap_orphans
+from toolkit.oracle.verdict import Judgement, Signature, Verdict
+from toolkit.store import load_case
+
+_POLL_SECONDS = 0.5
+"""How often a child that says nothing is looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A forked process that answers questions."""
+
+    pid: int
+    questions: BinaryIO
+    answers: BinaryIO
+
+
+class ParentGone(Exception):
+    """The process that asks has closed the pipe."""
+
+
+def main() -> None:
+    """Answer questions from stdin on stdout until stdin is closed."""
+    questions, answers = _take_standard_pipes()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    adopt_orphans()
+    child: Child | None = None
+    write_line(answers, {"ready": os.getpid()})
+    try:
+        while (data := read_line(questions)) is not None:
+            child, answer = _answer(child, question_from_json(data), questions)
+            write_line(answers, answer_to_json(answer))
+    except (ParentGone, BrokenPipeError):
+        pass
+    finally:
+        if child is not None:
+            end_group(child.pid)
+
+
+def _take_standard_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Return the pipes to the parent; from now on stdout is stderr, and stdin is empty."""
+    questions, answers = os.fdopen(os.dup(0), "rb", buffering=0), os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    os.close(nothing)
+    return questions, answers
+
+
+def _answer(
+    child: Child | None, question: Question, parent: BinaryIO
+) -> tuple[Child | None, Answer]:
+    """Ask a child, forking one if there is none; return it, if it lives on, and the answer."""
+    child = child or _fork(parent)
+    found = _ask(child, question, parent)
+    if not isinstance(found, int | None):
+        return child, found
+    seen = _signature(found, question)
+    expected = question.expected
+    is_wanted = expected is None or expected.matches(seen)
+    if found is None and (expected is None or not is_wanted):
+        return None, Judgement(Verdict.TIMEOUT, seen, seen.message)
+    if not is_wanted:
+        return None, Judgement(Verdict.DIFFERENT, seen, seen.message)
+    child = _fork(parent)
+    eager = _ask(child, replace(question, is_eager=True), parent)
+    if isinstance(eager, int | None):
+        return None, Judgement(Verdict.INVALID, seen, f"eager alone does it too: {seen.message}")
+    return child, Judgement(Verdict.REPRODUCES, seen, seen.message)
+
+
+def _signature(status: int | None, question: Question) -> Signature:
+    """Return what a child's end means: None is a timeout, a negative status a signal."""
+    if status is None:
+        return Signature("timeout", message=f"no answer within {question.timeout_seconds} seconds")
+    if status < 0:
+        name = signal.strsignal(-status) or "unknown"
+        return Signature("signal", signal=-status, message=f"killed by signal {-status} ({name})")
+    return Signature("runtime-error", "SystemExit", message=f"the process ended with {status}")
+
+
+def _ask(child: Child, question: Question, parent: BinaryIO) -> Answer | int | None:
+    """Return the child's answer; if it died, its exit status; if it was killed for time, None.
+
+    Raises:
+        ParentGone: The parent closed its pipe meanwhile; the child has been killed.
+    """
+    limit = question.timeout_seconds
+    deadline = None if limit is None else time.monotonic() + limit
+    with contextlib.suppress(BrokenPipeError):
+        write_line(child.questions, question_to_json(question))
+    while True:
+        left = _POLL_SECONDS if deadline is None else deadline - time.monotonic()
+        wait = max(0, min(left, _POLL_SECONDS))
+        ready, _, _ = select.select([child.answers, parent], [], [], wait)
+        if child.answers in ready:
+            data = read_line(child.answers)
+            return _ended(child) if data is None else answer_from_json(data)
+        if parent in ready:
+            _ended(child)
+            raise ParentGone
+        if left <= 0:
+            _ended(child)
+            return None
+        if _is_dead(child):  # without an end of file: something that it started holds its pipe
+            return _ended(child)
+
+
+def _is_dead(child: Child) -> bool:
+    return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _ended(child: Child) -> int:
+    """End a child (or what is left of it), close its pipes and return its exit status."""
+    status = end_group(child.pid)
+    with contextlib.suppress(BrokenPipeError):
+        child.questions.close()
+    child.answers.close()
+    reap_orphans()
+    return status
+
+
+def _fork(parent: BinaryIO) -> Child:
+    """Fork a child that serves questions."""
+    question_out, question_in = os.pipe()
+    answer_out, answer_in = os.pipe()
+    warm = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _live(warm, question_out, answer_in, unused=(question_in, answer_out, parent.fileno()))
+    os.close(question_out)
+    os.close(answer_in)
+    questions = os.fdopen(question_in, "wb")
+    return Child(pid, questions, os.fdopen(answer_out, "rb", buffering=0))
+
+
+def _live(warm: int, questions: int, answers: int, *, unused: tuple[int, ...]) -> None:
+    """Be the child; never returns."""
+    status = 1
+    try:
+        lead_group(warm)
+        for descriptor in unused:
+            os.close(descriptor)
+        faulthandler.enable(sys.__stderr__ or sys.stderr)
+        _serve(os.fdopen(questions, "rb", buffering=0), os.fdopen(answers, "wb"))
+        status = 0
+    except SystemExit as leaving:
+        status = leaving.code if isinstance(leaving.code, int) else 1
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _serve(questions: BinaryIO, answers: BinaryIO) -> None:
+    while (data := read_line(questions)) is not None:
+        question = question_from_json(data)
+        try:
+            answer = _judge(question)
+        except Exception as error:
+            answer = failure_of(error)
+        write_line(answers, answer_to_json(answer))
+
+
+def _judge(question: Question) -> Judgement:
+    case = load_case(Path(question.folder), allow_imports=question.allow_imports)
+    if question.is_eager:
+        outcome = run_eager(case)
+        return Judgement(Verdict.PASSES if outcome.error is None else Verdict.INVALID)
+    return judge(case, expected=question.expected)
+
+
+if __name__ == "__main__":
+    main()

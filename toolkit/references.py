@@ -1,0 +1,67 @@
+"""Name functions and passes, so that a case can hold them as text and another process find them.
+
+A name is `module:function`, or `/path/to/script.py:function` for what the running script defines.
+Local functions and lambdas have none.
+"""
+
+import inspect
+import json
+import operator
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+
+def reference_to(value: object) -> str | None:
+    """Return a name under which another process finds `value`, or None.
+
+    Cases: 1. a function or class at the top level of a module; 2. anything else, such as a `Pass`,
+    that the module of its function (`value.run`) has as an attribute.
+    """
+    function = value if hasattr(value, "__qualname__") else getattr(value, "run", None)
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    if module is None:
+        return None
+    name = _name_in(module, value)
+    if name is None:
+        return None
+    if module.__name__ != "__main__":
+        return f"{module.__name__}:{name}"
+    file = getattr(module, "__file__", None)
+    return f"{Path(file).resolve()}:{name}" if file else None
+
+
+def json_options(options: Mapping[str, object]) -> tuple[dict[str, object], tuple[str, ...]]:
+    """Return options as JSON values, functions by name, and the keys that have no such form."""
+    kept: dict[str, object] = {}
+    lost: list[str] = []
+    for key, value in options.items():
+        named = _named(value)
+        try:
+            kept[key] = json.loads(json.dumps(named))
+        except (TypeError, ValueError):
+            lost.append(key)
+    return kept, tuple(lost)
+
+
+def _named(value: object) -> object:
+    """Return a value with every function in it replaced by its name, as far as there is one."""
+    if isinstance(value, Mapping):
+        return {key: _named(item) for key, item in cast("Mapping[str, object]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_named(item) for item in cast("Sequence[object]", value)]
+    if callable(value) or hasattr(value, "run"):
+        return reference_to(value) or value
+    return value
+
+
+def _name_in(module: object, value: object) -> str | None:
+    qualified = getattr(value, "__qualname__", None)
+    if isinstance(qualified, str) and "<" not in qualified:
+        try:
+            found = operator.attrgetter(qualified)(module)
+        except AttributeError:
+            found = None
+        return qualified if found is value else None
+    return next((name for name, item in inspect.getmembers(module) if item is value), None)

@@ -1,0 +1,1 @@
+"""Reports: what a diagnosis looks like as JSON and as text."""

@@ -1,0 +1,74 @@
+"""Events of a compile that goes through AOTAutograd: joint, forward and backward graphs, their
+kernels and calls.
+
+The compiler of each graph is wrapped, nothing else. What it does inside stays unseen.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch.fx import GraphModule
+
+from compiler import torch_compat
+from compiler.graph_copy import copy_graph_module
+from compiler.observe import KernelId, KernelRecord, Observer, Stage, StageRecord
+from toolkit.targets.calls import Job, interpreted, report, watched
+
+GraphCompiler = Callable[..., Any]
+"""`(gm, example_inputs) -> boxed callable`."""
+
+
+@dataclass(slots=True)
+class AotEvents:
+    """Reports the graphs of one compile.
+
+    Attributes:
+        codegen: Name of the backend, in the ids of its kernels.
+        observer: Gets the events.
+        graphs: How many graphs were compiled so far, for each stage.
+    """
+
+    codegen: str
+    observer: Observer
+    graphs: dict[Stage, int] = field(default_factory=dict[Stage, int])
+
+    def joint(self, gm: GraphModule, inputs: Sequence[object]) -> None:
+        """Report the joint graph of forward and backward, before it is split."""
+        self.observer.on_stage(StageRecord("joint", copy_graph_module(gm), tuple(inputs)))
+
+    def compiler(self, stage: Stage, compiler: GraphCompiler) -> GraphCompiler:
+        """Return `compiler` that reports the graphs of a stage, and interprets those that are
+        vetoed.
+        """
+
+        def compile_graph(gm: GraphModule, inputs: Sequence[object], *rest: Any) -> Any:
+            return self._compile(stage, gm, inputs, lambda: compiler(gm, inputs, *rest))
+
+        return compile_graph
+
+    def kernel_id(self, stage: Stage) -> KernelId:
+        """Return the id of the next kernel of a stage: `lowered/aot_eager:forward`, then
+        `forward#2`.
+        """
+        self.graphs[stage] = run = self.graphs.get(stage, 0) + 1
+        return KernelId("lowered", self.codegen, stage if run == 1 else f"{stage}#{run}")
+
+    def _compile(
+        self, stage: Stage, gm: GraphModule, inputs: Sequence[object], call: Callable[[], Any]
+    ) -> Any:
+        graph, kernel = copy_graph_module(gm), self.kernel_id(stage)
+        self.observer.on_stage(StageRecord(stage, graph, tuple(inputs)))
+        vetoed = not self.observer.allow_kernel(kernel)
+        donated = torch_compat.donated_inputs() if stage == "backward" else frozenset[int]()
+        started = time.perf_counter()
+        try:
+            compiled = interpreted(graph) if vetoed else call()
+        except Exception as error:
+            report(self.observer, error, stage="lowered", kernel=kernel, graph=graph)
+            raise
+        seconds = time.perf_counter() - started
+        self.observer.on_kernel(KernelRecord(kernel, graph, vetoed=vetoed, seconds=seconds))
+        job = Job(self.observer, stage, graph, kernel, donated)
+        return torch_compat.wrap_compiled(compiled, lambda call: watched(call, job))

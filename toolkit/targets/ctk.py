@@ -1,0 +1,29 @@
+"""The target `ctk`: our own pipeline, observed without any adapter."""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from torch.fx import GraphModule
+
+from compiler.config import resolve
+from compiler.observe import Observer
+from toolkit.targets.base import Target
+
+
+def _compile(
+    gm: GraphModule,
+    example_inputs: Sequence[object],
+    *,
+    config: Mapping[str, object],
+    observer: Observer | None,
+) -> Callable[..., object]:
+    from compiler.pipeline import compile_fx  # loads torch's compiler parts
+
+    return compile_fx(gm, example_inputs, resolve(config), observer)
+
+
+def _check_config(config: Mapping[str, object]) -> None:
+    """Raise `ConfigError` for an option that `compiler.Config` does not take."""
+    resolve(config)
+
+
+TARGET = Target("ctk", _compile, _check_config, needs=("compiler",))
