@@ -8,8 +8,10 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --quiet --constraint constraints.txt
 TORCH := $(shell sed -n 's/^torch==/torch==/p' constraints.txt)
 DEMO_OUT := build/demo
+DEMO_PASS := joint/fold_scale_into_add
 INDUCTOR_OUT := build/demo-inductor
 BUG := cpp.inject_relu_bug_TESTING_ONLY
+BUG_MODES := compile_error runtime_error accuracy
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-inductor test test-slow test-gpu lint format bench clean distclean
@@ -28,24 +30,28 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(PIP) --editable ".[dev]"
 	@touch $@
 
-demo: $(STAMP) ## Compile a transformer with ctk, then find the planted bug of examples/broken_pass.py
+demo: $(STAMP) ## Find the bug planted in examples/broken_pass.py: pass, rewrite, node, smallest repro
 	@rm -rf $(DEMO_OUT)
-	@echo "== 1/2  compile and train a 4-layer transformer encoder with the ctk backend"
-	$(BIN)/python examples/train_step.py
-	@echo "== 2/2  diagnose a model with a broken user pass"
+	@echo "== 1/3  a 4-layer transformer encoder with the ctk backend, without the broken pass"
+	$(BIN)/ctk check examples/broken_pass.py --config custom_passes={}
+	@echo "== 2/3  the same with the broken pass: who did it?"
 	$(BIN)/ctk diagnose examples/broken_pass.py --out $(DEMO_OUT); test $$? -eq 1
+	@echo "== 3/3  the emitted repro exits 1, and 0 with the broken pass left out"
+	$(BIN)/python $(DEMO_OUT)/minimal/repro.py; test $$? -eq 1
+	CTK_DISABLE=$(DEMO_PASS) $(BIN)/python $(DEMO_OUT)/minimal/repro.py
 	@echo "== summary"
-	@$(BIN)/ctk show $(DEMO_OUT)
+	@$(BIN)/ctk show $(DEMO_OUT) | head -n 1
 
 demo-inductor: $(STAMP) ## The same for Inductor's own test bug, in its three modes
 	@rm -rf $(INDUCTOR_OUT)
-	@for mode in compile_error runtime_error accuracy; do \
+	@for mode in $(BUG_MODES); do \
 	  echo "== diagnose --target inductor --config $(BUG)=$$mode"; \
 	  $(BIN)/ctk diagnose examples/inductor_bug.py --target inductor --config $(BUG)=$$mode \
 	    --out $(INDUCTOR_OUT)/$$mode; test $$? -eq 1 || exit 1; \
 	done
 	@echo "== summary"
-	@for mode in compile_error runtime_error accuracy; do $(BIN)/ctk show $(INDUCTOR_OUT)/$$mode || exit 1; done
+	@for mode in $(BUG_MODES); do \
+	  echo "$$mode: $$($(BIN)/ctk show $(INDUCTOR_OUT)/$$mode | head -n 1)"; done
 
 test: $(STAMP) ## Run the tests, without those marked slow or gpu
 	$(BIN)/python -m pytest -m "not slow and not gpu"

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
-from compiler.torch_compat import torch_minifier
 from torch.fx import GraphModule
 
+from compiler.torch_compat import torch_minifier
 from tests.reduce_graphs import FakeOracle, chain, feeds, has_ops, transformer, tree
 from toolkit.case import Case
 from toolkit.oracle.cache import fingerprint

@@ -6,6 +6,7 @@ leaves out attributes that no node refers to.
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
@@ -63,7 +64,8 @@ def _attribute(gm: GraphModule, target: str, lazy: bool, done: dict[int, GraphMo
     return _copy(value, lazy, done) if isinstance(value, GraphModule) else value
 
 
-Definition = tuple[Node, str, str, object, tuple[object, ...], dict[str, object]]
+Definition = tuple[Node, str, str, Any, Any, Any]
+"""A node, and its op, name, target, args and kwargs at one moment."""
 
 
 def snapshot_graph(gm: GraphModule) -> Callable[[], GraphModule]:

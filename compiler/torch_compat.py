@@ -1,11 +1,16 @@
-"""The only module that touches torch's private names; each accessor says in which versions it was seen.
+"""The only module that touches torch's private names; each accessor says in which versions it was
+seen.
 
 Everything else in ctk goes through these functions, so that a new torch is a change of one file.
 What it does not do: no logic of ctk, and no import of anything heavy before it is asked for.
 """
 
+# What pyright says of private names is what this file is for.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
 import contextlib
 import importlib
+import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -22,7 +27,8 @@ def native_function_names() -> tuple[str, ...]:
 
     Seen in torch 2.11 and 2.13: `torch._C._VariableFunctions`.
     """
-    return tuple(name for name in dir(torch._C._VariableFunctions) if not name.startswith("__"))
+    names = dir(_resolve("_C._VariableFunctions"))
+    return tuple(name for name in names if not name.startswith("__"))
 
 
 _INTERNAL_FUNCTIONS = """
@@ -70,7 +76,7 @@ def internal_functions() -> dict[str, Callable[..., Any]]:
     Cases: `torch._C._nn` (`linear`); autocast, grad and inference regions; `torch.func.grad`,
     `vmap` and `jvp`. One that this torch lacks is left out. Seen in torch 2.11 and 2.13.
     """
-    module = torch._C._nn
+    module = _resolve("_C._nn")
     names = [f"_C._nn.{name}" for name in dir(module) if not name.startswith(("__", "_test"))]
     found = {f"torch.{name}": _resolve(name) for name in [*names, *_INTERNAL_FUNCTIONS.split()]}
     return {name: value for name, value in found.items() if callable(value)}
@@ -191,14 +197,16 @@ class InductorSites:
     """Where Inductor's passes start and end.
 
     Attributes:
-        pre_grad: `(gm, example_inputs) -> gm`; recurses into sub-graphs through the same name, as the next two do.
+        pre_grad: `(gm, example_inputs) -> gm`; recurses into sub-graphs through the same name, as
+            the next two do.
         joint: `(gm, ...) -> gm`; called before the partition, or on the one graph of inference.
         post_grad: `(gm, ...) -> None`; called for the forward and for the backward graph.
         freeze: `(dynamo_gm, gm, example_inputs) -> (gm, kept input indices)`.
-        gm_pass, graph_pass, enter, exit: Methods of `GraphTransformObserver`, by which passes are announced.
+        gm_pass, graph_pass, enter, exit: Methods of `GraphTransformObserver`, by which passes are
+        announced.
         pattern_pass: `PatternMatcherPass.apply(gm or graph) -> int`.
-        pattern_setup: Functions that trace the patterns themselves, on their first call; what they announce is not
-            about the user's graph.
+        pattern_setup: Functions that trace the patterns themselves, on their first call; what
+            they announce is not about the user's graph.
     """
 
     pre_grad: Site
@@ -213,14 +221,21 @@ class InductorSites:
     pattern_setup: tuple[Site, ...]
 
 
+def _inductor(name: str) -> Any:
+    """Import a module of Inductor, without torch's deprecation notices about itself meanwhile."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return importlib.import_module(f"torch._inductor.{name}")
+
+
 def inductor_sites() -> InductorSites:
     """Return the places to wrap. Seen in torch 2.11 and 2.13."""
-    from torch._inductor import compile_fx, freezing
-    from torch._inductor.fx_passes import freezing_patterns, joint_graph, post_grad, pre_grad
-    from torch._inductor.pattern_matcher import PatternMatcherPass
     from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
-    modules = (pre_grad, joint_graph, post_grad, freezing_patterns)
+    compile_fx, freezing = _inductor("compile_fx"), _inductor("freezing")
+    families = ("pre_grad", "joint_graph", "post_grad", "freezing_patterns")
+    modules = [_inductor(f"fx_passes.{family}") for family in families]
+    pattern_pass = _inductor("pattern_matcher").PatternMatcherPass
     return InductorSites(
         pre_grad=Site(compile_fx, "_recursive_pre_grad_passes"),
         joint=Site(compile_fx, "_recursive_joint_graph_passes"),
@@ -230,20 +245,20 @@ def inductor_sites() -> InductorSites:
         graph_pass=Site(GraphTransformObserver, "apply_graph_pass"),
         enter=Site(GraphTransformObserver, "__enter__"),
         exit=Site(GraphTransformObserver, "__exit__"),
-        pattern_pass=Site(PatternMatcherPass, "apply"),
+        pattern_pass=Site(pattern_pass, "apply"),
         pattern_setup=tuple(Site(m, "lazy_init") for m in modules if hasattr(m, "lazy_init")),
     )
 
 
 InnerCompile = Callable[..., Any]
-"""Inductor's compile of one graph: `(gm, example_inputs, **kwargs) -> boxed callable`; `is_backward` is in kwargs."""
+"""Inductor's compile of one graph: `(gm, example_inputs, **kwargs) -> boxed callable`;
+`is_backward` is in kwargs.
+"""
 
 
 def inductor_inner_compile() -> InnerCompile:
     """Return Inductor's own `inner_compile`. Seen in torch 2.11 and 2.13."""
-    from torch._inductor.compile_fx import compile_fx_inner
-
-    return compile_fx_inner
+    return _inductor("compile_fx").compile_fx_inner
 
 
 def inductor_compile(
@@ -255,18 +270,17 @@ def inductor_compile(
 ) -> Callable[..., object]:
     """Run Inductor's Dynamo backend on a graph, without Dynamo and without AOTAutograd's own cache.
 
-    `inner_compile` is called once per graph, for a lazy backward long after this returns, each time under
-    `config_patches`. Seen in torch 2.11 and 2.13.
+    `inner_compile` is called once per graph, for a lazy backward long after this returns, each
+    time under `config_patches`. Seen in torch 2.11 and 2.13.
     """
     from torch._functorch import config as functorch_config
-    from torch._inductor.compile_fx import compile_fx
 
     caches = ("enable_autograd_cache", "enable_remote_autograd_cache", "bundled_autograd_cache")
     off = {name: False for name in caches if hasattr(functorch_config, name)}
     with functorch_config.patch(off):
         return cast(
             Callable[..., object],
-            compile_fx(
+            _inductor("compile_fx").compile_fx(
                 gm,
                 cast(Any, list(example_inputs)),
                 inner_compile=inner_compile,
@@ -276,15 +290,16 @@ def inductor_compile(
 
 
 def inductor_options() -> dict[str, tuple[object, object]]:
-    """Return each Inductor option's current value and declared type. Seen in torch 2.11 and 2.13."""
-    from torch._inductor import config
-
-    values = cast(Any, config).get_config_copy()
-    return {name: (value, cast(Any, config).get_type(name)) for name, value in values.items()}
+    """Return each Inductor option's value and declared type. Seen in torch 2.11 and 2.13."""
+    config = _inductor("config")
+    values = config.get_config_copy()
+    return {name: (value, config.get_type(name)) for name, value in values.items()}
 
 
 def compile_lock() -> AbstractContextManager[object]:
-    """Return the re-entrant lock under which Dynamo and Inductor compile. Seen in torch 2.11 and 2.13."""
+    """Return the re-entrant lock under which Dynamo and Inductor compile. Seen in torch 2.11 and
+    2.13.
+    """
     from torch._dynamo.convert_frame import compile_lock as lock
 
     return cast(AbstractContextManager[object], lock)
@@ -298,14 +313,18 @@ def is_pattern_pass(owner: object) -> bool:
 
 
 def is_lowering_entry(entry: object) -> bool:
-    """Return whether a pattern's replacement is one node that only Inductor can run. Seen in torch 2.11 and 2.13."""
+    """Return whether a pattern's replacement is one node that only Inductor can run. Seen in
+    torch 2.11 and 2.13.
+    """
     from torch._inductor.pattern_matcher import LoweringPatternEntry
 
     return isinstance(entry, LoweringPatternEntry)
 
 
 def is_handler_entry(entry: object) -> bool:
-    """Return whether a pattern runs a handler, which may decline and change nothing. Seen in torch 2.11 and 2.13."""
+    """Return whether a pattern runs a handler, which may decline and change nothing. Seen in
+    torch 2.11 and 2.13.
+    """
     from torch._inductor.pattern_matcher import GraphPatternEntry
 
     return isinstance(entry, GraphPatternEntry)
@@ -319,7 +338,8 @@ def no_match(reason: str) -> object:
 
 
 def is_true(check: object) -> bool:
-    """Return whether a pattern's check accepts, as Inductor reads it (a symbolic bool may be unknown: no).
+    """Return whether a pattern's check accepts, as Inductor reads it (a symbolic bool may be
+    unknown: no).
 
     Seen in torch 2.11 and 2.13.
     """
@@ -329,7 +349,9 @@ def is_true(check: object) -> bool:
 
 
 def donated_inputs() -> frozenset[int]:
-    """Return the inputs of the graph being compiled whose memory Inductor may reuse. Seen in torch 2.11 and 2.13."""
+    """Return the inputs of the graph being compiled whose memory Inductor may reuse. Seen in
+    torch 2.11 and 2.13.
+    """
     from torch._guards import TracingContext
 
     context = TracingContext.try_get()
@@ -338,13 +360,16 @@ def donated_inputs() -> frozenset[int]:
 
 
 def generated_source(compiled: object) -> str | None:
-    """Return the source that Inductor generated for a compiled graph, if it did. Seen in torch 2.11 and 2.13."""
+    """Return the source that Inductor generated for a compiled graph, if it did. Seen in torch
+    2.11 and 2.13.
+    """
     source = getattr(compiled, "source_code", None)
     return source if isinstance(source, str) else None
 
 
 def wrap_compiled(compiled: Any, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Any:
-    """Return `compiled` with its boxed call wrapped; an output object of Inductor keeps its identity and attributes.
+    """Return `compiled` with its boxed call wrapped; an output object of Inductor keeps its
+    identity and attributes.
 
     Seen in torch 2.11 and 2.13.
     """
@@ -355,13 +380,15 @@ def wrap_compiled(compiled: Any, wrap: Callable[[Callable[..., Any]], Callable[.
 
 
 def boxed(call: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """Mark a callable as taking one list of inputs, which it clears. Seen in torch 2.11 and 2.13."""
+    """Mark a callable as taking one list of inputs and clearing it. Seen in torch 2.11, 2.13."""
     cast(Any, call)._boxed_call = True
     return call
 
 
 def copy_codegen(source: Graph, target: Graph) -> None:
-    """Give `target` the calling convention (pytrees in and out) of `source`. Seen in torch 2.11 and 2.13."""
+    """Give `target` the calling convention (pytrees in and out) of `source`. Seen in torch 2.11
+    and 2.13.
+    """
     target.set_codegen(source._codegen)
 
 
@@ -384,8 +411,16 @@ def dynamo_backend(name: str) -> Callable[..., Any]:
     return lookup_backend(name)
 
 
+def default_partition() -> Callable[..., Any]:
+    """Return how AOTAutograd splits a joint graph when it is told nothing. Seen in 2.11, 2.13."""
+    from functorch.compile import default_partition as partition
+
+    return partition
+
+
 def aot_backend_site() -> Site:
-    """Return the call of every backend made with `aot_autograd(fw_compiler=...)`. Seen in torch 2.11 and 2.13.
+    """Return the call of every backend made with `aot_autograd(fw_compiler=...)`. Seen in torch
+    2.11 and 2.13.
 
     Its `self.kwargs` holds `fw_compiler`, `bw_compiler` and `inference_compiler`.
     """
@@ -557,7 +592,7 @@ def jit_outputs_of_constants(graph: Any) -> tuple[int, ...]:
 
     Seen in torch 2.11 and 2.13: `torch._C.Graph.alias_db`, `AliasDb.may_contain_alias`.
     """
-    returned = list(graph.return_node().inputs())[0]
+    (returned,) = graph.return_node().inputs()
     if returned.node().kind() != "prim::TupleConstruct":  # the whole tuple was folded
         return tuple(range(len(returned.type().elements())))
     aliases = graph.alias_db()
@@ -610,7 +645,9 @@ def to_fake(value: object, mode: Any) -> object:
 
 @contextlib.contextmanager
 def fake_compute(mode: Any) -> Iterator[None]:
-    """Run operators on fake tensors of `mode`: no gradients, and fresh unbacked symbols are not tracked."""
+    """Run operators on fake tensors of `mode`: no gradients, and fresh unbacked symbols are not
+    tracked.
+    """
     shape_env = mode.shape_env
     ignore = getattr(shape_env, "ignore_fresh_unbacked_symbols", contextlib.nullcontext)
     with mode, torch.no_grad(), ignore():
@@ -625,7 +662,9 @@ def real_compute() -> Iterator[None]:
 
 
 def is_data_dependent(error: BaseException) -> bool:
-    """Return whether fake tensors could not answer because the answer depends on data, or the op has no fake rule."""
+    """Return whether fake tensors could not answer because the answer depends on data, or the op
+    has no fake rule.
+    """
     from torch._subclasses.fake_tensor import (
         DataDependentOutputException,
         DynamicOutputShapeException,
@@ -673,7 +712,9 @@ def aot_module(
     inference: Callable[..., Any],
     partition: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """Trace a captured graph to functional ATen graphs and hand them to the compilers; AOTAutograd's own machinery."""
+    """Trace a captured graph to functional ATen graphs and hand them to the compilers;
+    AOTAutograd's own machinery.
+    """
     from torch._functorch.aot_autograd import aot_module_simplified
 
     return aot_module_simplified(
@@ -874,13 +915,14 @@ def _symbolic_context(
     )
 
 
-
 # --- pipeline: what a plain function does to a graph (seen in torch 2.11 and 2.13) ----------------
 
 
 @contextlib.contextmanager
 def recorded_replacements(gm: GraphModule) -> Iterator[list[tuple[str, str]]]:
-    """Record each `old.replace_all_uses_with(new)` on `gm` meanwhile, as pairs of node names, each once."""
+    """Record each `old.replace_all_uses_with(new)` on `gm` meanwhile, as pairs of node names,
+    each once.
+    """
     pairs: dict[tuple[str, str], None] = {}
     found: list[tuple[str, str]] = []
 
@@ -900,8 +942,29 @@ def recorded_replacements(gm: GraphModule) -> Iterator[list[tuple[str, str]]]:
 
 
 def torch_minifier() -> Callable[..., tuple[GraphModule, Sequence[object]]]:
-    """Return `functorch.compile.minifier`: `(gm, inputs, module_fails, dump_state) -> (gm, inputs)`.
+    """Return `functorch.compile.minifier`: `(gm, inputs, module_fails, dump_state) -> (gm,
+    inputs)`.
 
     Loaded on demand; it writes its progress to stderr.
     """
     return cast(Any, importlib.import_module("functorch.compile")).minifier
+
+
+# --- oracle: what a worker imports before it forks (seen in torch 2.11 and 2.13) ------------------
+
+
+def preload_compiler(*, inductor: bool) -> None:
+    """Import what any compile imports, without running an op, so that forked children share it.
+
+    Args:
+        inductor: Also import Inductor and its CPU code generation.
+    """
+    names = [
+        "torch._dynamo",
+        "torch._functorch.aot_autograd",
+        "torch.fx.experimental.symbolic_shapes",
+    ]
+    if inductor:
+        names += ["torch._inductor.compile_fx", "torch._inductor.codegen.cpp"]
+    for name in names:
+        importlib.import_module(name)

@@ -1,1 +1,1 @@
-"""Templates of the emitted scripts (package data). toolkit/repro.py renders them; nothing here runs."""
+"""Templates of the emitted scripts (package data); toolkit/repro_script.py renders them."""

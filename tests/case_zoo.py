@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F  # noqa: N812 - the usual name
+import torch.nn.functional as F
 from torch.fx import GraphModule
 from torch.utils.checkpoint import checkpoint
 
@@ -89,7 +89,9 @@ def indexing(x: torch.Tensor) -> torch.Tensor:
     y = x[:, :4][..., None].clone()
     y[0] = 3
     y[1:, ::2] *= -1.5
-    return y.to(torch.float64).sum(dim=-1, keepdim=True) + torch.full((4,), -math.inf)[None, :, None]
+    return (
+        y.to(torch.float64).sum(dim=-1, keepdim=True) + torch.full((4,), -math.inf)[None, :, None]
+    )
 
 
 class Square(torch.autograd.Function):

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch.fx import GraphModule
 
 from toolkit.case import Case, Modes
-from toolkit.graph_meta import describe_dynamic
+from toolkit.graph_meta import describe_dynamic, size_hint
 from toolkit.oracle.verdict import Judgement, Signature, Verdict
 from toolkit.reduce.facts import CALLS
 
@@ -19,9 +19,8 @@ def captured(function: Callable[..., object], *inputs: object, dynamic: bool = F
     cases: list[Case] = []
 
     def backend(gm: GraphModule, example_inputs: list[object]) -> Callable[..., object]:
-        values = tuple(
-            int(value) if isinstance(value, torch.SymInt) else value for value in example_inputs
-        )
+        hints = (size_hint(v) if isinstance(v, torch.SymInt) else v for v in example_inputs)
+        values = tuple(hints)
         modes = Modes(grad=torch.is_grad_enabled())
         cases.append(Case(gm, values, target="fake", modes=modes, dynamic=describe_dynamic(gm)))
         return gm.forward

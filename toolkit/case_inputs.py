@@ -91,6 +91,11 @@ def inputs_from_json(
     Raises:
         CaseError: Something is malformed, or the names are not those of the placeholders.
     """
+    listed = items(data, "inputs", dict, _WHERE)
+    names = [member(each, "name", str, _WHERE) for each in listed]
+    wanted = [node.name for node in graph.graph.find_nodes(op="placeholder")]
+    if names != wanted:
+        raise CaseError(f"{_WHERE}: inputs {names[:8]} are not the graph's {wanted[:8]}")
     entries = member(data, "tensors", dict, _WHERE)
     tensors = unpack_tensors(
         {name: expect(entry, dict, f"{_WHERE}: {name}") for name, entry in entries.items()},
@@ -99,11 +104,6 @@ def inputs_from_json(
         device=device,
         where=_WHERE,
     )
-    listed = items(data, "inputs", dict, _WHERE)
-    names = [member(each, "name", str, _WHERE) for each in listed]
-    wanted = [node.name for node in graph.graph.find_nodes(op="placeholder")]
-    if names != wanted:
-        raise CaseError(f"{_WHERE}: inputs {names[:8]} are not the graph's {wanted[:8]}")
     decoder = Decoder({}, _no_function, device)
     return tuple(
         decoder.decode(each["value"], f"{_WHERE}: {name}")

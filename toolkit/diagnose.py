@@ -12,15 +12,18 @@ from pathlib import Path
 from typing import Literal
 
 from toolkit.bisect import Culprit, Search, find_culprit
+from toolkit.bisect.probe import first_wrong_node
 from toolkit.case import Case
 from toolkit.log import Recorder, Veto
 from toolkit.oracle.judge import judge
 from toolkit.oracle.verdict import Judgement, Verdict
 from toolkit.reduce.driver import Reduction, minimize
+from toolkit.reduce.hint import hint_step
 from toolkit.reduce.problem import Budget, Problem, Progress
+from toolkit.reduce.steps import STEPS
 from toolkit.report.diagnosis import Diagnosis, write_json
 from toolkit.repro import write_verified_repro
-from toolkit.store import save_case
+from toolkit.store import load_case, save_case
 
 Say = Callable[[str], None]
 InputsMode = Literal["full", "recipe", "none"]
@@ -73,7 +76,9 @@ def diagnose(
         return diagnosis
     case = replace(case, signature=search.judgement.signature)
     save_case(case, out / "case", inputs=inputs)
-    reduction = _reduce(case, budget, on_progress)
+    search = _with_wrong_node(case, search, say)
+    hints = search.culprit.captured if search.culprit else ()
+    reduction = _reduce(case, budget, on_progress, hints=hints)
     minimal_search = find_culprit(reduction.best, on_progress=say)
     if _slipped(search, minimal_search):
         say("the smallest case fails for another reason: reduce again, holding on to the culprit")
@@ -82,7 +87,8 @@ def diagnose(
         minimal_search = find_culprit(reduction.best, on_progress=say)
     folder = save_case(reduction.best, out / "minimal", inputs=inputs)
     say("run the repro in a clean process")
-    repro, run = write_verified_repro(reduction.best, folder, _guilty_pass(minimal_search, search))
+    shown = reduction.best if inputs == "full" else _as_saved(reduction.best, folder)
+    repro, run = write_verified_repro(shown, folder, _guilty_pass(minimal_search, search))
     diagnosis = Diagnosis(
         case,
         search,
@@ -112,12 +118,15 @@ def _reduce(
     budget: Budget,
     on_progress: Callable[[Progress], None] | None,
     *,
+    hints: Sequence[str] = (),
     culprit: Culprit | None = None,
 ) -> Reduction:
-    """Reduce a case; with a culprit, only to cases that pass once its pass is left out."""
+    """Reduce a case, the nodes of `hints` first; with a culprit, only to cases that pass once its
+    pass is left out.
+    """
 
     def oracle(candidate: Case) -> Judgement:
-        judgement = judge(candidate, expected=case.signature)
+        judgement = judge(candidate, expected=case.signature, observer=observer())
         if culprit is None or judgement.verdict is not Verdict.REPRODUCES:
             return judgement
         without = Recorder(Veto(passes=frozenset({culprit.where})))
@@ -125,7 +134,31 @@ def _reduce(
             return judgement
         return replace(judgement, verdict=Verdict.DIFFERENT)
 
-    return minimize(Problem(case, oracle, budget=budget, on_progress=on_progress))
+    def observer() -> Recorder | None:
+        """An exception is the same only from the same pass, which takes an observer to know."""
+        is_error = case.signature is not None and case.signature.exception is not None
+        return Recorder() if is_error else None
+
+    problem = Problem(case, oracle, budget=budget, on_progress=on_progress)
+    return minimize(problem, (hint_step(hints), *STEPS))
+
+
+def _with_wrong_node(case: Case, search: Search, say: Say) -> Search:
+    """A guilty kernel names no node by itself: look which value it gets wrong first."""
+    culprit, signature = search.culprit, search.judgement.signature
+    if culprit is None or not culprit.is_kernel or culprit.captured or signature is None:
+        return search
+    if signature.kind not in ("accuracy", "nan"):
+        return search
+    say("compile with every value as an output, to see which one the kernel gets wrong first")
+    names = first_wrong_node(case)
+    found = replace(culprit, captured=names)
+    return replace(search, culprit=found, compiles=search.compiles + 1)
+
+
+def _as_saved(case: Case, folder: Path) -> Case:
+    """Return the case with the values that its folder holds: a repro must not tell more."""
+    return replace(case, inputs=load_case(folder).inputs, synthetic=load_case(folder).synthetic)
 
 
 def _slipped(search: Search, minimal: Search) -> bool:

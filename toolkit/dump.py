@@ -32,8 +32,10 @@ from compiler.observe import (
     StageRecord,
     first_line,
 )
+from toolkit.atomic import replace_file
 from toolkit.diff_text import graph_diff, graph_lines
 from toolkit.log import Event
+from toolkit.manifest import shorten_home
 
 logger = logging.getLogger(__name__)
 
@@ -161,15 +163,7 @@ def exception_text(error: BaseException) -> str:
 def write_text(path: Path, text: str) -> None:
     """Write a file in one step (temporary name, then rename); the home folder is written as `~`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_text(shorten_home(text), encoding="utf-8")
-    temporary.replace(path)
-
-
-def shorten_home(text: str) -> str:
-    """Return the text with paths below the home folder written as `~/...`."""
-    home = str(Path.home())
-    return text if home in ("", "/") else re.sub(rf"{re.escape(home)}(?=[/\"'\s:]|$)", "~", text)
+    replace_file(path, shorten_home(text).encode())
 
 
 def file_stem(text: str) -> str:

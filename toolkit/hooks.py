@@ -23,13 +23,14 @@ from compiler import torch_compat
 from compiler.config import OnFailure, resolve
 from compiler.environment import Check, InputsMode, read_environment
 from compiler.errors import ConfigError
-from toolkit.references import json_options, reference_to
+from toolkit.announce import Subject
+from toolkit.references import json_options, reference_to, script_file
 from toolkit.session import Session, WatchOptions, watch_options
 from toolkit.sources import source_files
 from toolkit.targets import resolve_target
 from toolkit.targets.base import Compiled, Target
 from toolkit.targets.dynamo import backend_target
-from toolkit.watch import Subject, compile_watched
+from toolkit.watch import compile_watched
 
 logger = logging.getLogger("ctk")
 
@@ -166,6 +167,9 @@ class Installed:
         if hasattr(function, "ctk_watched"):
             return backend
         wrapper = _watched_backend_of(self.session, name, function, keywords)
+        for attribute in ("get_compiler_config", "backend_ctx_ctor"):  # what Dynamo asks it for
+            if hasattr(backend, attribute):
+                setattr(wrapper, attribute, getattr(backend, attribute))
         self._known.append((backend, wrapper))
         return wrapper
 
@@ -222,7 +226,8 @@ def make_subject(
             ", ".join(lost),
         )
     sources = source_files(target.name, saved, Path.cwd())
-    return Subject(target, effective, saved, sources, importable)
+    in_script = script_file() in sources
+    return Subject(target, effective, saved, sources, importable, in_script)
 
 
 def named_target(backend: DynamoBackend) -> tuple[Target, bool]:

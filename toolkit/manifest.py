@@ -197,13 +197,13 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def _manifest_from_json(data: Json, where: str) -> Manifest:
-    signature = optional(data, "signature", dict, where)
+    found = optional(data, "signature", dict, where)
     return Manifest(
         name=member(data, "name", str, where),
         target=expand_home(member(data, "target", str, where)),
         config=expand_home(member(data, "config", dict, where)),
         modes=_read_modes(member(data, "modes", dict, where), f"{where}.modes"),
-        signature=_read_signature(signature, f"{where}.signature") if signature else None,
+        signature=None if found is None else _read_signature(found, f"{where}.signature"),
         inputs=member(data, "inputs", str, where),
         dynamic=_read_dynamic(member(data, "dynamic", dict, where), f"{where}.dynamic"),
         symbols=member(data, "symbols", dict, where),

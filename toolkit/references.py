@@ -28,8 +28,14 @@ def reference_to(value: object) -> str | None:
         return None
     if module.__name__ != "__main__":
         return f"{module.__name__}:{name}"
-    file = getattr(module, "__file__", None)
-    return f"{Path(file).resolve()}:{name}" if file else None
+    file = script_file()
+    return f"{file}:{name}" if file else None
+
+
+def script_file() -> Path | None:
+    """Return the file of the running script; None in an interactive session."""
+    file = getattr(sys.modules["__main__"], "__file__", None)
+    return Path(file).resolve() if file else None
 
 
 def json_options(options: Mapping[str, object]) -> tuple[dict[str, object], tuple[str, ...]]:

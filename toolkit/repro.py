@@ -1,7 +1,7 @@
-"""Standalone repro scripts: write one from a case, run it in a clean process, and say in it what that run showed.
+"""Standalone repro scripts: write one from a case, run it in a clean process, note what it showed.
 
-A repro needs torch, and its target if that is no part of torch; nothing else of ours. It exits 0 without a failure, 1
-with one, 125 when it cannot tell.
+A repro needs torch, and its target if that is no part of torch; nothing else of ours. It exits 0
+without a failure, 1 with one, 125 when it cannot tell.
 """
 
 import datetime
@@ -91,7 +91,9 @@ def write_verified_repro(
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     status = f"inputs synthetic: {result.says}" if case.synthetic else result.says
     seen = result.verdict or f"no verdict, exit code {result.exit_code}"
-    return _write(case, folder, culprit_pass, f"{status} on {today} ({shorten_paths(seen)})"), result
+    return _write(
+        case, folder, culprit_pass, f"{status} on {today} ({shorten_paths(seen)})"
+    ), result
 
 
 def run_repro(
@@ -127,7 +129,7 @@ def run_repro(
 
 
 def read_run(exit_code: int, stdout: str, stderr: str) -> ReproRun:
-    """Read what a script printed: its verdict counts only together with the exit code that belongs to it."""
+    """Read what a script printed; a verdict counts only with the exit code that belongs to it."""
     output = stdout + stderr
     for prefix, (code, says) in _VERDICTS.items():
         for line in stdout.splitlines():

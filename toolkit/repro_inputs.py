@@ -1,7 +1,7 @@
 """Write the inputs of a case as the body of the script's `inputs()` function.
 
-Inputs that share a storage are written as views of one flat tensor, so that aliasing survives. Symbolic sizes become
-marks on the tensors that carry them.
+Inputs that share a storage are written as views of one flat tensor, so that aliasing survives.
+Symbolic sizes become marks on the tensors that carry them.
 """
 
 import textwrap
@@ -51,14 +51,17 @@ def plan_marks(case: Case, arguments: Sequence[str]) -> Marks:
 
     Args:
         case: Only read.
-        arguments: The placeholders that `forward` takes: sizes that it reads off tensors are not among them.
+        arguments: The placeholders that `forward` takes; sizes that it reads off tensors are not
+            among them.
     """
     tensors = {k: v for k, v in named_inputs(case).items() if isinstance(v, torch.Tensor)}
     dynamic: dict[str, tuple[int, ...]] = {}
     for name, tensor in tensors.items():
         symbols = case.dynamic.get(name, ())
         # Sizes 0 and 1 are always fixed: Dynamo refuses to mark them.
-        marked = [i for i, (s, n) in enumerate(zip(symbols, tensor.shape, strict=False)) if s and n > 1]
+        marked = [
+            i for i, (s, n) in enumerate(zip(symbols, tensor.shape, strict=False)) if s and n > 1
+        ]
         if marked:
             dynamic[name] = tuple(marked)
     free = bool(_free_sizes(case, arguments))
@@ -110,7 +113,7 @@ def _source(value: object, name: str, sources: Sources) -> str:
 def _shared_storages(
     inputs: Mapping[str, object], sources: Sources, lines: list[str]
 ) -> dict[str, str]:
-    """Write each storage that several inputs share; return the sources of the inputs that are views of one."""
+    """Write each storage that several inputs share; return the sources of its views."""
     groups: dict[int, list[tuple[str, torch.Tensor]]] = {}
     for name, value in inputs.items():
         if isinstance(value, torch.Tensor) and value.layout == torch.strided and value.numel():

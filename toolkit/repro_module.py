@@ -1,6 +1,7 @@
 """The program of a repro: the graph as `class Repro(torch.nn.Module)`, and its constants as source.
 
-The class is that of `graph_text`, its long lines folded. What it does not do: inputs (`repro_inputs`).
+The class is that of `graph_text`, its long lines folded. What it does not do: inputs
+(`repro_inputs`).
 """
 
 import re
@@ -66,7 +67,7 @@ def _constants(case: Case, sources: Sources) -> str:
 
 
 def fold(line: str) -> str:
-    """Break a long line between arguments; its comment goes above. One with a string in it stays."""
+    """Break a long line between arguments, its comment above; one with a string in it stays."""
     if len(line) <= _LINE:
         return line
     own = line[: len(line) - len(line.lstrip())]

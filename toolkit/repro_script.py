@@ -1,6 +1,7 @@
 """Render the text of `repro.py` from a case: the pure part, which touches no file.
 
-The templates are in `repro_templates/`; they hold everything that is the same in all scripts, this module what differs.
+The templates are in `repro_templates/`; they hold everything that is the same in all scripts,
+this module what differs.
 """
 
 import json
@@ -84,11 +85,12 @@ def render_script(
     marks = plan_marks(case, module.arguments)
     body = inputs_body(case, sources, marks)
     kind = _target_kind(plan.target)
+    versions = versions or current_versions()
     functions = _functions(plan)
     loads = kind in ("module", "file") or bool(functions and plan.target == "inductor")
     written = "\n".join((module.constants, body))
     context: dict[str, object] = {
-        "docstring": _docstring(case, plan, culprit_pass, clean_run, versions or current_versions()),
+        "docstring": _docstring(case, plan, culprit_pass, clean_run, versions),
         "target": {"spec": plan.target, "source": literal(plan.target), "kind": kind},
         "config": literal(plan.config),
         "modes": literal(_modes(case.modes)),
@@ -100,7 +102,9 @@ def render_script(
         "inputs_body": body,
         "helpers": sources.helpers,
         "data_file": DATA_FILE if sources.data else "",
-        "needs_math": ", ".join(name for name in ("inf", "nan") if re.search(rf"\b{name}\b", written)),
+        "needs_math": ", ".join(
+            name for name in ("inf", "nan") if re.search(rf"\b{name}\b", written)
+        ),
         "needs_here": bool(sources.data or plan.copies or loads),
         "has_sources": bool(plan.copies),
         "functions": literal(functions),
@@ -114,7 +118,7 @@ def render_script(
         "has_reference": not sources.helpers & {"shared"},
         "tolerance_lines": _tolerance_lines(),
         "factor": FACTOR,
-        "torch_version": torch.__version__,
+        "torch_version": versions.torch,
     }
     text = _environment().get_template("repro.py.j2").render(context)
     return Script(text.rstrip("\n") + "\n", sources.data)
@@ -131,8 +135,8 @@ def _environment() -> jinja2.Environment:
 
 
 def _target_kind(target: str) -> str:
-    if target == "ctk":
-        return "ctk"
+    if target in ("ctk", "torchscript"):
+        return target
     if target.startswith(f"{FOLDER}/"):
         return "file"
     return "module" if ":" in target else "dynamo"
@@ -141,7 +145,8 @@ def _target_kind(target: str) -> str:
 def _functions(plan: SourcePlan) -> list[str]:
     """Return the references of the config that the script must resolve.
 
-    The pipeline takes references itself, and needs to be told only where a file is; Inductor takes functions.
+    The pipeline takes references itself, and needs to be told only where a file is; Inductor takes
+    functions.
     """
     is_ours = plan.target == "inductor"
     return [text for text in plan.references if is_ours or text.startswith(f"{FOLDER}/")]
@@ -213,10 +218,12 @@ def _docstring(
 ) -> str:
     signature = case.signature
     headline = f"{signature.kind} of {case.name}" if signature else f"{case.name}, not judged yet"
-    needs = {"ctk": "torch and ctk (pip install ctk)"}.get(plan.target, "torch only")
-    if _target_kind(plan.target) == "module":
-        needs = f"torch and the module {plan.target.partition(':')[0]}"
-    run = f"python repro.py  ({needs})"
+    needs = {
+        "ctk": "torch and the package ctk",
+        "torchscript": "torch and the package ctk",
+        "module": f"torch and the module {plan.target.partition(':')[0]}",
+    }.get(_target_kind(plan.target), "torch only")
+    run = f"python repro.py  (needs {needs})"
     fields = {
         "Failure": str(signature) if signature else "not judged",
         "Target": plan.target,

@@ -1,8 +1,9 @@
 """Copy the user's own passes and backends next to a repro, and point its config at the copies.
 
-A reference is `path/to/file.py:function` or `module:function`. It is rewritten to `sources/file.py:function` when the
-file is one of `Case.sources`, or is found as the user's own (not of an installed package). Anything else stays as it
-is: the repro then imports it from the environment.
+A reference is `path/to/file.py:function` or `module:function`. It is rewritten to
+`sources/file.py:function` when the file is one of `Case.sources`, or is found as the user's own
+(not of an installed package). Anything else stays as it is: the repro then imports it from the
+environment.
 """
 
 import re
@@ -37,7 +38,9 @@ class SourcePlan:
     @property
     def references(self) -> tuple[str, ...]:
         """The strings in the config that have the form `place:function`."""
-        return tuple(dict.fromkeys(text for text in _strings(self.config) if REFERENCE.fullmatch(text)))
+        return tuple(
+            dict.fromkeys(text for text in _strings(self.config) if REFERENCE.fullmatch(text))
+        )
 
 
 def plan_sources(case: Case) -> SourcePlan:
@@ -59,7 +62,7 @@ def plan_sources(case: Case) -> SourcePlan:
 
 
 def copy_sources(plan: SourcePlan, folder: Path) -> None:
-    """Copy the files to `folder/sources`, each atomically; a file that is already the copy stays."""
+    """Copy the files to `folder/sources`, each atomically; one that is the copy itself stays."""
     for name, path in plan.copies.items():
         place = folder / FOLDER / name
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -77,7 +80,7 @@ def _rewrite(value: object, copies: Mapping[str, Path]) -> object:
 
 
 def _rewrite_reference(reference: str, copies: Mapping[str, Path]) -> str:
-    """Return `sources/file.py:function` for a reference to one of the copies, else the reference."""
+    """Return `sources/file.py:function` for a reference to a copy, else the reference."""
     match = REFERENCE.fullmatch(reference)
     if match is None:
         return reference
@@ -98,7 +101,9 @@ def _strings(value: object) -> list[str]:
     if isinstance(value, str):
         return [value]
     if isinstance(value, Mapping):
-        return [text for item in cast("Mapping[str, object]", value).values() for text in _strings(item)]
+        return [
+            text for item in cast("Mapping[str, object]", value).values() for text in _strings(item)
+        ]
     if isinstance(value, (list, tuple)):
         return [text for item in cast("Sequence[object]", value) for text in _strings(item)]
     return []

@@ -1,11 +1,12 @@
 """Write a tensor or scalar as Python source that builds the same bits again.
 
-In order of preference: a fill (`torch.zeros`), a literal (up to 64 elements), a recipe that is recognised by running
-it (`torch.arange`, seeded `randn`), else `stored(...)`, which reads the data file beside the script. Every choice is
-checked by building the value and comparing bits, so a source that this module returns is exact.
+In order of preference: a fill (`torch.zeros`), a literal (up to 64 elements), a recipe that is
+recognised by running it (`torch.arange`, seeded `randn`), else `stored(...)`, which reads the
+data file beside the script. Every choice is checked by building the value and comparing bits, so
+a source that this module returns is exact.
 
-What it does not do: tensor subclasses, sparse and quantized layouts (a `CaseError` says so). Storage offsets are kept
-only for inputs that share a storage.
+What it does not do: tensor subclasses, sparse and quantized layouts (a `CaseError` says so).
+Storage offsets are kept only for inputs that share a storage.
 """
 
 import math
@@ -22,10 +23,17 @@ LITERAL_ELEMENTS = 64
 """The largest tensor that is written out as numbers."""
 
 RECIPE_SEEDS = range(16)
-"""Seeds with which a large float tensor is compared with `torch.randn`; reducers use them for synthetic values."""
+"""Seeds with which a large float tensor is compared with `torch.randn`."""
 
 _WIDTH = 92
-_PLAIN = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128)
+_PLAIN = (
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.complex64,
+    torch.complex128,
+)
 
 
 @dataclass(slots=True)
@@ -34,7 +42,8 @@ class Sources:
 
     Attributes:
         data: Contents of the data file: contiguous tensors by name.
-        helpers: Names of the helper functions that the script must define (`randn`, `stored`, `strided`, `inference`).
+        helpers: Names of the helper functions that the script must define (`randn`, `stored`,
+            `strided`, `inference`), and `shared` if inputs share memory.
         default_dtype: What `torch.tensor([0.5])` gives in the script.
         seeds: Seeds to try for `randn`.
     """
@@ -46,7 +55,7 @@ class Sources:
 
 
 def scalar_source(value: object, name: str) -> str:
-    """Return the source of an int, float, bool, complex, str, None, dtype, device or SymInt (its hint).
+    """Return the source of a number, string, None, dtype, device or SymInt (its hint).
 
     Raises:
         CaseError: The value is of another type.
@@ -60,8 +69,8 @@ def scalar_source(value: object, name: str) -> str:
     if isinstance(value, torch.device):
         return f"torch.{value!r}"
     raise CaseError(
-        f"input {name} is a {type(value).__name__}: a repro can hold tensors, numbers, strings and None; "
-        "make it a constant of the program, or save the case without it"
+        f"input {name} is a {type(value).__name__}: a repro can hold tensors, numbers, strings "
+        "and None; make it a constant of the program, or save the case without it"
     )
 
 
@@ -87,8 +96,10 @@ def tensor_source(tensor: torch.Tensor, name: str, sources: Sources) -> str:
     return _finish(source, tensor, sources)
 
 
-def view_source(tensor: torch.Tensor, storage: torch.Tensor, storage_name: str, sources: Sources) -> str:
-    """Return the source of a tensor that is a view of `storage`, a flat tensor named `storage_name`.
+def view_source(
+    tensor: torch.Tensor, storage: torch.Tensor, storage_name: str, sources: Sources
+) -> str:
+    """Return the source of a tensor that is a view of a flat tensor.
 
     Args:
         tensor: The view, perhaps of another dtype.
@@ -105,16 +116,20 @@ def _check_supported(tensor: torch.Tensor, name: str) -> None:
     kinds = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
     if type(tensor) not in kinds:
         raise CaseError(
-            f"input {name} is a {type(tensor).__name__}, a subclass of Tensor: a repro cannot rebuild it; "
-            "capture the program below the subclass"
+            f"input {name} is a {type(tensor).__name__}, a subclass of Tensor: a repro cannot "
+            "rebuild it; capture the program below the subclass"
         )
     if tensor.layout != torch.strided or tensor.is_quantized:
-        raise CaseError(f"input {name} has layout {tensor.layout}: a repro can only hold strided tensors")
+        raise CaseError(
+            f"input {name} has layout {tensor.layout}: a repro can only hold strided tensors"
+        )
 
 
 def _finish(source: str, tensor: torch.Tensor, sources: Sources) -> str:
     if isinstance(tensor, torch.nn.Parameter):
-        source = f"torch.nn.Parameter({source}{'' if tensor.requires_grad else ', requires_grad=False'})"
+        source = (
+            f"torch.nn.Parameter({source}{'' if tensor.requires_grad else ', requires_grad=False'})"
+        )
     elif tensor.requires_grad:
         source = f"{source}.requires_grad_()"
     if tensor.is_inference():
@@ -128,11 +143,15 @@ def _laid_out(tensor: torch.Tensor, name: str, sources: Sources) -> str:
     if tensor.stride() == plain.stride():
         return _values(tensor.cpu(), name, sources)
     if not tensor.numel():
-        return f"torch.empty_strided({tuple(tensor.shape)}, {tensor.stride()}, dtype={tensor.dtype})"
+        return (
+            f"torch.empty_strided({tuple(tensor.shape)}, {tensor.stride()}, dtype={tensor.dtype})"
+        )
     if _overlaps(tensor):
         span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
         flat = tensor.as_strided((span,), (1,)).cpu()
-        return f"{_values(flat, name, sources)}.as_strided({tuple(tensor.shape)}, {tensor.stride()})"
+        return (
+            f"{_values(flat, name, sources)}.as_strided({tuple(tensor.shape)}, {tensor.stride()})"
+        )
     sources.helpers.add("strided")
     return f"strided({_values(tensor.contiguous().cpu(), name, sources)}, {tensor.stride()})"
 
@@ -199,13 +218,15 @@ def _literal(tensor: torch.Tensor, sources: Sources) -> str | None:
 def _arange(tensor: torch.Tensor, sources: Sources) -> str | None:
     if tensor.dtype not in (torch.float32, torch.float64, torch.int32, torch.int64):
         return None
-    if not same_bits(tensor, torch.arange(tensor.numel(), dtype=tensor.dtype).reshape(tensor.shape)):
+    if not same_bits(
+        tensor, torch.arange(tensor.numel(), dtype=tensor.dtype).reshape(tensor.shape)
+    ):
         return None
     return f"torch.arange({tensor.numel()}, dtype={tensor.dtype}).reshape({tuple(tensor.shape)})"
 
 
 def randn(size: Sequence[int], *, seed: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """Return the tensor that `randn(size, seed=...)` of a script builds: normal, on the CPU, from a fresh generator."""
+    """Return what `randn(size, seed=...)` of a script builds: normal, from a fresh generator."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(tuple(size), generator=generator, dtype=torch.float32).to(dtype)
 
@@ -222,7 +243,7 @@ def _randn(tensor: torch.Tensor, sources: Sources) -> str | None:
 
 
 def _number_texts(flat: torch.Tensor) -> list[str]:
-    """Return each element as the shortest decimal that gives the same value in the tensor's dtype."""
+    """Return each element as the shortest decimal that gives the same value in its dtype."""
     if flat.dtype.is_complex:
         parts = _number_texts(torch.view_as_real(flat).reshape(-1))
         return [f"complex({re}, {im})" for re, im in zip(parts[::2], parts[1::2], strict=True)]
@@ -232,7 +253,9 @@ def _number_texts(flat: torch.Tensor) -> list[str]:
     texts: list[str | None] = [None if math.isfinite(v) else repr(v) for v in values]
     for digits in range(1, 18):
         rounded = [float(f"{v:.{digits}g}") for v in values]
-        same = (torch.tensor(rounded, dtype=flat.dtype).to(torch.float64) == flat.to(torch.float64)).tolist()
+        same = (
+            torch.tensor(rounded, dtype=flat.dtype).to(torch.float64) == flat.to(torch.float64)
+        ).tolist()
         for index, is_same in enumerate(same):
             if is_same and texts[index] is None:
                 texts[index] = repr(rounded[index])
@@ -255,7 +278,9 @@ def _nest_lines(texts: Sequence[str], shape: tuple[int, ...]) -> str:
     if len(line) <= _WIDTH - 20:
         return line
     if len(shape) == 1:
-        inner = textwrap.fill(", ".join(texts), _WIDTH - 20, break_long_words=False, break_on_hyphens=False)
+        inner = textwrap.fill(
+            ", ".join(texts), _WIDTH - 20, break_long_words=False, break_on_hyphens=False
+        )
     else:
         step = len(texts) // shape[0]
         rows = (texts[i * step : (i + 1) * step] for i in range(shape[0]))

@@ -230,7 +230,7 @@ def load_case(
         )
         data = read_json(folder / INPUTS, next_step=_NEXT)
         inputs = inputs_from_json(data, _arrays(folder / VALUES), graph, device)
-    except CaseError as error:
+    except (CaseError, RecursionError) as error:
         raise CaseError(f"{error}, in {folder}{_import_hint(manifest, allow_imports)}") from error
     return Case(
         graph=graph,

@@ -253,9 +253,12 @@ def unpack_tensors(
                 if same is not None
                 else _unpack_one(entry, storages, arrays, memory, device=device, where=place)
             )
-        except (RuntimeError, TypeError, ValueError, OverflowError) as error:
+        except (RuntimeError, AssertionError, TypeError, ValueError, OverflowError) as error:
             text = str(error).splitlines()[0] if str(error) else type(error).__name__
-            raise CaseError(f"{place} cannot be made on this machine: {text}") from error
+            raise CaseError(
+                f"{place} cannot be made on this machine: {text} (device {entry.get('device')}; to "
+                "load the case elsewhere: load_case(folder, device='cpu'))"
+            ) from error
     return tensors
 
 
@@ -284,13 +287,14 @@ def _fill(storage: Json, array: Tensor | None, where: str) -> Tensor:
     dtype = dtype_from_name(member(storage, "dtype", str, where), where)
     shape, stride, first = _read_geometry(storage, "first", where)
     numel = math.prod(shape)
-    if member(storage, "values", str, where) == "synthetic":
+    origin = member(storage, "values", str, where)
+    if origin == "synthetic":
         recipe = member(storage, "recipe", dict, where)
         values = synthesize(recipe, numel, dtype, f"{where}: recipe")
-    elif array is None:
-        raise CaseError(f"{where}: its values are missing from the safetensors file")
-    else:
+    elif origin == "stored" and array is not None:
         values = from_array(array, dtype, numel, where)
+    else:
+        raise CaseError(f"{where}: its values are {origin!r}, but no file holds them")
     flat = torch.zeros(first + _extent(shape, stride), dtype=dtype)
     flat.as_strided(shape, stride, first).copy_(values.reshape(shape))
     return flat

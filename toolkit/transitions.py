@@ -157,8 +157,8 @@ def _kernel(call: CallRecord, log: CompileLog) -> Transition:
 
 
 def _kernel_of(call: CallRecord, log: CompileLog) -> KernelRecord | None:
-    """Return the last kernel compiled for the call's stage, vetoed ones aside."""
-    kernels = [k for k in log.kernels() if k.id.stage == call.stage]
+    """Return the last kernel compiled for the call's stage; Inductor names its kernels after it."""
+    kernels = [k for k in log.kernels() if call.stage in (k.id.stage, k.id.name)]
     return kernels[-1] if kernels else None
 
 

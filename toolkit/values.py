@@ -15,12 +15,9 @@ from torch.fx import GraphModule, Node
 from compiler.torch_compat import tree_leaves
 from toolkit.case import Modes
 from toolkit.clone import snapshot
-from toolkit.modes import applied, generator_state
+from toolkit.modes import applied, current_modes, generator_state
 from toolkit.prepare import Eager, Promoted, prepare
 from toolkit.replay import Tape, recording, replaying
-
-QUIET = Modes(grad=False)
-"""Modes of a run that only wants values."""
 
 Scalars = bool | int | float | complex | str
 
@@ -30,7 +27,7 @@ def graph_values(
     inputs: Sequence[object],
     *,
     dtype: torch.dtype | None = None,
-    modes: Modes = QUIET,
+    modes: Modes | None = None,
 ) -> dict[str, object]:
     """Run a graph once and return every value.
 
@@ -47,12 +44,14 @@ def graph_values(
         inputs: Real values, one per placeholder; only read.
         dtype: `torch.float64` promotes the whole program (promote.py), with the same random
             numbers. None: as it is.
-        modes: Ambient state and seed; without gradients unless told.
+        modes: State and seed to run under. None: what holds around the call, and the seed that
+            torch's generator was given last.
 
     Raises:
         PrecisionRefused: `dtype` is given, and a node has no float64 form; the message names it.
         Exception: Whatever an op of the graph raises in its own dtype.
     """
+    modes = modes or current_modes(seed=torch.initial_seed())
     if dtype is None:
         return _values(Eager, gm, inputs, modes)[0]
     modes64 = dataclasses.replace(modes, autocast=(), default_dtype="float64")

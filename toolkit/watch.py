@@ -15,10 +15,9 @@ raise in every mode.
 
 import dataclasses
 import logging
-import shlex
 import shutil
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,7 +25,6 @@ import torch
 from torch.fx import GraphModule
 
 from compiler import torch_compat
-from compiler.environment import InputsMode
 from compiler.errors import (
     ConfigError,
     CtkError,
@@ -36,6 +34,8 @@ from compiler.errors import (
 )
 from compiler.graph_copy import copy_graph_module
 from compiler.observe import ErrorRecord, first_line
+from toolkit.announce import Subject, announcement, first_time, import_hint
+from toolkit.atomic import replace_file
 from toolkit.capture import hinted
 from toolkit.case import Case
 from toolkit.clone import clone_inputs
@@ -44,34 +44,16 @@ from toolkit.execute import Outcome, run_graph
 from toolkit.first_call import FirstCall, check_first_call
 from toolkit.graph_meta import describe_dynamic
 from toolkit.log import Event, Recorder
+from toolkit.manifest import MANIFEST, manifest_to_json, read_manifest
 from toolkit.modes import current_modes
 from toolkit.oracle.judge import error_signature
 from toolkit.oracle.verdict import Signature
-from toolkit.oracle.where import root_error
 from toolkit.session import Failure, Session
 from toolkit.store import save_case
-from toolkit.targets.base import Compiled, Target
+from toolkit.strict_json import dump_json
+from toolkit.targets.base import Compiled
 
 logger = logging.getLogger("ctk")
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """What is compiled, and by whom.
-
-    Attributes:
-        target: The compiler.
-        config: Its options as the program gave them; may hold functions.
-        saved_config: The options as JSON values, for the case.
-        sources: The user's files that target and options name.
-        importable: Whether another process can find the target by its name.
-    """
-
-    target: Target
-    config: Mapping[str, object]
-    saved_config: Mapping[str, object] = field(default_factory=dict[str, object])
-    sources: tuple[Path, ...] = ()
-    importable: bool = True
 
 
 def compile_watched(
@@ -128,7 +110,7 @@ class Watch:
         session: The books of the process.
         subject: Who compiles it.
         case: A private copy of the graph, never compiled: what is saved, and what eager runs. Its
-            inputs are the program's own tensors, only read.
+            inputs are the program's own tensors, only read; none are held after the first call.
         folder: Its case folder.
     """
 
@@ -139,8 +121,9 @@ class Watch:
     recorder: Recorder = field(init=False)
     _writer: DumpWriter = field(init=False)
     _compiled: bool = False
-    _checking: bool = False
+    _inside: bool = False  # in a call of ours, which sees exceptions itself
     _called: bool = False
+    _is_saved: bool = True
     _eager: bool = False
 
     def __post_init__(self) -> None:
@@ -174,16 +157,20 @@ class Watch:
 
     def save(self) -> None:
         """Write the case as it is known now; a problem is one log line and a file that says it."""
-        kept = self.session.options.inputs
+        self._is_saved = self._is_saved and guarded(self._save, f"saving {self.folder}")
 
-        def write() -> None:
-            try:
-                save_case(self.case, self.folder, inputs=kept, overwrite=True)
-            except CtkError as error:
-                write_text(self.folder / "not_saved.txt", f"{error}\n")
-                raise
-
-        guarded(write, f"saving {self.folder}")
+    def _save(self) -> None:
+        if not self.case.inputs and (self.folder / MANIFEST).exists():
+            known = read_manifest(self.folder)
+            known = dataclasses.replace(known, signature=self.case.signature, modes=self.case.modes)
+            replace_file(self.folder / MANIFEST, dump_json(manifest_to_json(known)).encode())
+            return
+        try:
+            kept = self.session.options.inputs
+            save_case(self.case, self.folder, inputs=kept, overwrite=True)
+        except CtkError as error:
+            write_text(self.folder / "not_saved.txt", f"{error}\n")
+            raise
 
     def guard(self, compiled: Compiled) -> Compiled:
         """Return what the program calls in place of the compiled graph."""
@@ -195,36 +182,62 @@ class Watch:
             if self._called:
                 return self._later_call(compiled, args)
             self._called = True
-            return self._first_call(compiled, args)
+            try:
+                return self._first_call(compiled, args)
+            finally:
+                self._forget()
 
         return call
 
     def _first_call(self, compiled: Compiled, args: tuple[object, ...]) -> object:
         options = self.session.options
-        spare = (
-            clone_inputs(args) if options.check != "off" or options.on_failure != "raise" else None
-        )
+        spare = self._spare(args)
         self._update_modes()
         if options.check != "off" and spare is not None:
             self._check(compiled, spare)
             if self._eager:
                 return self.case.graph(*args)
         try:
-            return compiled(*args)
+            return self._called_inside(compiled, args)
         except Exception as error:
             self._call_failed(error, spare or args)
             if options.on_failure == "raise" or spare is None:
                 raise
+            if not restored(args, spare):
+                raise
             self.tell_fallback(error, "in its first call")
-            restore(args, spare)
             return self.case.graph(*args)
+
+    def _spare(self, args: tuple[object, ...]) -> tuple[object, ...] | None:
+        """Return clones of the inputs if the options need them, and if these can be cloned."""
+        options = self.session.options
+        if options.check == "off" and options.on_failure == "raise":
+            return None
+        clones: list[tuple[object, ...]] = []
+        guarded(
+            lambda: clones.append(clone_inputs(args)),
+            f"cloning the inputs of {self.case.name} (no check, no fallback)",
+        )
+        return clones[0] if clones else None
 
     def _later_call(self, compiled: Compiled, args: tuple[object, ...]) -> object:
         try:
-            return compiled(*args)
+            return self._called_inside(compiled, args)
         except Exception as error:
             self._call_failed(error, args)
             raise
+
+    def _forget(self) -> None:
+        """Let go of the program's tensors and of all that was recorded for the check."""
+        self.case = dataclasses.replace(self.case, inputs=())
+        self.recorder.log.events.clear()
+
+    def _called_inside(self, compiled: Compiled, args: tuple[object, ...]) -> object:
+        self._inside = True
+        try:
+            return compiled(*args)
+        finally:
+            self._inside = False
 
     def _update_modes(self) -> None:
         """Take the modes of the call: Dynamo switches inference mode off while it compiles."""
@@ -256,19 +269,22 @@ class Watch:
             error=found.error,
             details=found.details,
             backward=modes.backward and not in_forward,
+            inputs=inputs,
         )
         self._act(text, found.error)
 
     def _found(self, case: Case, compiled: Compiled) -> FirstCall:
         log = self.recorder.log if self.session.options.check == "pass" else None
-        self._checking = True
+        self._inside = True
         try:
-            return check_first_call(case, compiled, log=log, rejudge=self.subject.importable)
+            subject = self.subject
+            rejudge = subject.importable and not subject.in_script
+            return check_first_call(case, compiled, log=log, rejudge=rejudge)
         except Exception as error:  # a problem of the check is not one of the user's program
             logger.debug("ctk: the check failed", exc_info=error)
             return FirstCall(note=f"the check failed: {type(error).__name__}: {first_line(error)}")
         finally:
-            self._checking = False
+            self._inside = False
 
     def _act(self, text: str, error: BaseException | None) -> None:
         """Do with a failed check as `on_failure` says."""
@@ -287,11 +303,13 @@ class Watch:
     def _call_failed(self, error: Exception, inputs: tuple[object, ...]) -> None:
         """Announce an exception of a call, unless eager raises on these inputs as well."""
         if run_graph(self.case.graph, inputs, self.case.modes).error is None:
-            self.fail(error_signature(Outcome(None, error)), error=error)
+            self.fail(error_signature(Outcome(None, error)), error=error, inputs=inputs)
 
     def _on_event(self, event: Event) -> None:
         self._writer.write(event)
-        is_late = isinstance(event, ErrorRecord) and self._compiled and not self._checking
+        if self.session.options.check != "pass":
+            self.recorder.log.events.clear()  # only that check reads them again
+        is_late = isinstance(event, ErrorRecord) and self._compiled and not self._inside
         if isinstance(event, ErrorRecord) and is_late:  # in a backward, outside of our call
             signature = error_signature(Outcome(None, event.error))
             self.fail(signature, error=event.error, backward=event.stage == "backward")
@@ -315,58 +333,43 @@ class Watch:
         error: BaseException | None = None,
         details: Sequence[str] = (),
         backward: bool = False,
+        inputs: tuple[object, ...] | None = None,
     ) -> str:
         """Mark the case folder, note the failure, and announce it with the commands that help.
+
+        Args:
+            signature: What was seen.
+            error: The exception, if it is one.
+            details: Sentences for people.
+            backward: It needs the backward pass.
+            inputs: Those of the failing call; None: those that are saved.
 
         Returns:
             The announcement. An exception is announced once, however many places it passes.
         """
         modes = dataclasses.replace(self.case.modes, backward=backward or self.case.modes.backward)
-        self.case = dataclasses.replace(self.case, signature=signature, modes=modes)
+        known = self.case.inputs if inputs is None else inputs
+        self.case = dataclasses.replace(self.case, signature=signature, modes=modes, inputs=known)
         text = announcement(self.case, self.folder, self.session.options.inputs, details)
-        if not self.subject.importable:
-            text += "\n  the commands cannot import the backend: make it a function of a module"
-        if error is not None and not _first_time(error, self.folder):
-            return text
-        self.save()
-        self.session.add_failure(Failure(self.case.name, self.folder, str(signature)))
-        logger.warning("%s", text)
+        text += import_hint(self.subject)
+        if error is None or first_time(error, self.folder):
+            self.save()
+            self.session.add_failure(Failure(self.case.name, self.folder, str(signature)))
+            logger.warning("%s", text)
+        if inputs is not None:
+            self.case = dataclasses.replace(self.case, inputs=())
         return text
 
 
-def announcement(case: Case, folder: Path, inputs: InputsMode, details: Sequence[str] = ()) -> str:
-    """Return what a user is told of a failure: what, where it is saved, what to run next."""
-    place = shlex.quote(str(folder))
-    lines = [
-        f"ctk: {case.name} fails with target {case.target}: {case.signature}",
-        *(f"  {detail}" for detail in details),
-        f"  saved in {place}",
-        f"  reproduce:  ctk repro {place}",
-        f"  minimize:   ctk minify {place}",
-        f"  all of it:  ctk diagnose {place}",
-    ]
-    if inputs == "none":
-        lines.append("  its inputs are not saved: run again with CTK_INPUTS=recipe or full")
-    elif inputs == "recipe" and case.signature and case.signature.kind in ("accuracy", "nan"):
-        lines.append("  its inputs are saved as a recipe; to keep the values: CTK_INPUTS=full")
-    return "\n".join(lines)
+def restored(tensors: Sequence[object], spare: Sequence[object]) -> bool:
+    """Write the saved values back into the tensors that changed, and return whether that worked."""
 
-
-def restore(tensors: Sequence[object], spare: Sequence[object]) -> None:
-    """Write the saved values back into the tensors that changed."""
-    with torch.no_grad():
+    def restore() -> None:
         for tensor, saved in zip(tensors, spare, strict=True):
             if not (isinstance(tensor, torch.Tensor) and isinstance(saved, torch.Tensor)):
                 continue
             if not torch.equal(tensor, saved):
                 tensor.copy_(saved)
 
-
-def _first_time(error: BaseException, folder: Path) -> bool:
-    """Return whether an exception is new, and leave a note on it that says where it is saved."""
-    root = root_error(error)
-    note = f"ctk saved this as a case; all of it: ctk diagnose {shlex.quote(str(folder))}"
-    if note in getattr(root, "__notes__", ()):
-        return False
-    root.add_note(note)
-    return True
+    with torch.no_grad():
+        return guarded(restore, "putting the inputs back (no fallback)")

@@ -174,6 +174,6 @@ def _observed(
 
 
 def _source_of(compiled: BoxedCallable) -> str:
-    """Print the generated code. A compile is under way: its fake mode must not see the constants."""
+    """Print the generated code; the fake mode of the compile must not see the constants."""
     with dispatch_modes_off():
         return compiled.ctk_source()

@@ -80,7 +80,7 @@ def test_helpers_are_used(folder: Folder) -> None:
         for path in python_files(*PACKAGES)
         for _, module in imported_modules(tree_of(path))
         for name in (module, module.rpartition(".")[0])
-    }
+    } | {each.table_module for each in FOLDERS}
     helpers = set(all_modules_of(folder)) - set(modules_of(folder))
     forgotten = [name_of(path) for path in helpers if dotted_name(path) not in imported]
     assert not forgotten, f"these define no {folder.constant} and nothing imports them"

@@ -1,4 +1,4 @@
-"""The command line's own parts: options, answers, the door, progress. Commands: test_cli_commands.py."""
+"""The command line's own parts: options, answers, the door, progress."""
 
 import io
 import json
@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 import typer
-from compiler.errors import CaptureError, ConfigError, TargetError, UnsupportedPlatform
 from rich.syntax import Syntax
 from typer.testing import CliRunner
 
+from compiler.errors import CaptureError, ConfigError, TargetError, UnsupportedPlatform
 from toolkit.cli import door
 from toolkit.cli.answer import Answer, ExitCode, as_json_text, as_text, table
 from toolkit.cli.door import Command, answer_of, guarded

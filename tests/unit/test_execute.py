@@ -36,7 +36,7 @@ def use_target(monkeypatch: pytest.MonkeyPatch) -> UseTarget:
             return compile_graph(gm, example_inputs)
 
         target = Target("fake", compile_case, lambda config: None)
-        monkeypatch.setattr("toolkit.targets.resolve_target", lambda spec: target, raising=False)
+        monkeypatch.setattr("toolkit.targets.resolve_target", lambda spec: target)
 
     return use
 
@@ -486,3 +486,17 @@ def test_tangents_are_one_for_a_loss_and_in_part_for_others():
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
         torch.testing.assert_close(tangent(0, wide.to(dtype)).double(), first, rtol=0, atol=1e-6)
     assert torch.view_as_real(tangent(0, wide.to(torch.complex64)))[:, 1].std() > 0.5
+
+
+def test_values_are_computed_in_the_modes_around_the_call():
+    gm = trace(lambda a, b: (a @ b, torch.rand_like(a)))
+    inputs = (torch.randn(4, 4), torch.randn(4, 4))
+    with applied(Modes(seed=7, autocast=(Autocast("cpu", "bfloat16"),))):
+        first, second = graph_values(gm, inputs), graph_values(gm, inputs)
+        drawn = torch.rand(4, 4)
+    assert first["matmul"].dtype is torch.bfloat16
+    assert torch.equal(first["rand_like"], second["rand_like"])
+    assert torch.equal(first["rand_like"], drawn)
+    plain = graph_values(gm, inputs, modes=Modes(seed=8))
+    assert plain["matmul"].dtype is torch.float32
+    assert not torch.equal(plain["rand_like"], drawn)

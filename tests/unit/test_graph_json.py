@@ -250,7 +250,7 @@ WRONG_TYPES: list[tuple[str, object]] = [
 @pytest.mark.parametrize(("key", "value"), [*WRONG_TYPES, ("nodes", []), ("class", {})])
 def test_members_of_wrong_type_are_case_errors(key: str, value: object) -> None:
     data, arrays = malicious()
-    with pytest.raises(CaseError, match="graph|constant"):
+    with pytest.raises(CaseError, match=r"graph|constant"):
         graph_from_json({**data, key: value}, arrays)
 
 

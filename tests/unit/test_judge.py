@@ -27,7 +27,7 @@ def judged(monkeypatch):
             return compile_graph(gm, example_inputs)
 
         target = Target("fake", compile_case, lambda config: None)
-        monkeypatch.setattr("toolkit.targets.resolve_target", lambda spec: target, raising=False)
+        monkeypatch.setattr("toolkit.targets.resolve_target", lambda spec: target)
         gm = program if isinstance(program, fx.GraphModule) else fx.symbolic_trace(program)
         return judge(Case(gm, inputs, target="fake", modes=modes), **options)
 
@@ -72,7 +72,7 @@ def test_a_program_that_fails_in_eager_is_invalid(judged):
 
 def test_symbols_that_do_not_fit_are_invalid(monkeypatch):
     target = Target("fake", lambda gm, ex, *, config, observer: gm.forward, lambda config: None)
-    monkeypatch.setattr("toolkit.targets.resolve_target", lambda spec: target, raising=False)
+    monkeypatch.setattr("toolkit.targets.resolve_target", lambda spec: target)
     case = Case(fx.symbolic_trace(lambda x: x + 1), (X,), dynamic={"x": ("s0",)})
     assert judge(case).verdict is Verdict.INVALID
 

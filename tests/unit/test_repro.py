@@ -1,7 +1,8 @@
 """Emitted repros: what they contain, what they say, and that they say it for the right reason.
 
-Most scripts run in this process (`runpy`), because starting torch takes seconds; tests/repo/test_repro_standalone.py runs some in a clean one.
-The targets are small planted backends.
+Most scripts run in this process (`runpy`), because starting torch takes seconds;
+tests/repo/test_repro_standalone.py runs some in a clean one. The targets are small planted
+backends.
 """
 
 import contextlib
@@ -22,9 +23,10 @@ from toolkit.repro import clean_environment, read_run, run_repro, write_repro, w
 from toolkit.repro_script import Versions, literal, render_script, shorten_paths
 from toolkit.repro_sources import plan_sources
 
+PLANTED = "error ValueError: planted compile error"
 ACCURACY = Signature("accuracy", output="out0", message="max abs 1")
 
-BACKENDS = '''
+BACKENDS = """
 import torch
 
 def honest(gm, example_inputs, options=None):
@@ -91,7 +93,7 @@ def makes_nan(gm, example_inputs):
 def dies(gm, example_inputs):
     import os, signal
     os.kill(os.getpid(), signal.SIGSEGV)
-'''
+"""
 
 
 @pytest.fixture
@@ -116,7 +118,9 @@ def captured(
 
     def backend(gm: GraphModule, example_inputs: Sequence[object]) -> Callable[..., object]:
         def run(*args: object) -> object:
-            seen.append((gm, tuple(a.clone().detach() if type(a) is torch.Tensor else a for a in args)))
+            seen.append(
+                (gm, tuple(a.clone().detach() if type(a) is torch.Tensor else a for a in args))
+            )
             return gm(*args)
 
         return run
@@ -125,9 +129,7 @@ def captured(
     return seen[0]
 
 
-def make_case(
-    program: Callable[..., object], *inputs: object, target: str, **more: object
-) -> Case:
+def make_case(program: Callable[..., object], *inputs: object, target: str, **more: object) -> Case:
     graph, values = captured(program, inputs)
     return dataclasses.replace(Case(graph, values, target, signature=ACCURACY), **more)
 
@@ -216,12 +218,15 @@ def test_modes_are_those_of_the_case(backends: Path, folder: Path) -> None:
     """The program itself tells in which modes it runs: eager's outputs would differ otherwise."""
     modes = Modes(grad=False, autocast=(Autocast("cpu", "bfloat16"),), default_dtype="float64")
     case = make_case(
-        lambda x: (x @ x, torch.ones(2)), torch.ones(2, 2), target=f"{backends}:other_dtype", modes=modes
+        lambda x: (x @ x, torch.ones(2)),
+        torch.ones(2, 2),
+        target=f"{backends}:other_dtype",
+        modes=modes,
     )
     case = dataclasses.replace(case, signature=Signature("dtype"))
     code, said = verdict_of(case, folder)
     assert code == 1
-    # out0 is bfloat16 from autocast; out1 is float64 by default, which `other_dtype` does not change.
+    # out0 is bfloat16 from autocast; out1 is float64 by default, which `other_dtype` leaves alone.
     assert said == "FAILURE: dtype at out0: torch.float64, eager gives torch.bfloat16\n"
 
 
@@ -266,7 +271,11 @@ def test_symbolic_batch_stays_symbolic(backends: Path, folder: Path) -> None:
     tensor = [node.name for node in graph.graph.nodes if node.op == "placeholder"][1]
     assert isinstance(inputs[0], int)
     case = Case(
-        graph, inputs, f"{backends}:wrong_if_dynamic", signature=ACCURACY, dynamic={tensor: (symbol, None)}
+        graph,
+        inputs,
+        f"{backends}:wrong_if_dynamic",
+        signature=ACCURACY,
+        dynamic={tensor: (symbol, None)},
     )
     text = fails_and_heals(case, folder, backends)
     assert f"{symbol} = {tensor}.size(0)" in text
@@ -301,7 +310,9 @@ def test_wrong_gradient(backends: Path, folder: Path) -> None:
 
 
 def test_mutated_input(backends: Path, folder: Path) -> None:
-    case = make_case(lambda x: (x.add_(1).sum(),), torch.tensor([0.5, 2.0]), target=f"{backends}:wrong_input")
+    case = make_case(
+        lambda x: (x.add_(1).sum(),), torch.tensor([0.5, 2.0]), target=f"{backends}:wrong_input"
+    )
     code, said = verdict_of(case, folder)
     assert code == 1
     assert said.startswith("FAILURE: accuracy at in0: ")
@@ -346,13 +357,16 @@ def test_none_int_and_float_inputs(backends: Path, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("backend", "signature", "expected"),
     [
-        ("raises", Signature("compile-error", "ValueError"), "compile-error ValueError: planted compile error"),
-        ("raises_when_called", Signature("runtime-error", "KeyError"), "runtime-error KeyError: 'planted runtime error'"),
-        ("raises", ACCURACY, "another failure: compile-error ValueError: planted compile error; expected accuracy"),
+        ("raises", Signature("compile-error", "ValueError"), f"compile-{PLANTED}"),
+        ("raises_when_called", Signature("runtime-error", "KeyError"),
+         "runtime-error KeyError: 'planted runtime error'"),
+        ("raises", ACCURACY, f"another failure: compile-{PLANTED}; expected accuracy"),
         ("raises", Signature("compile-error", "KeyError"),
-         "another failure: compile-error ValueError: planted compile error; expected compile-error KeyError"),
-        ("wrong", Signature("dtype"), "another failure: accuracy at out0: max abs 1 (eager 2.8e-08)"),
-        ("other_dtype", Signature("dtype"), "dtype at out0: torch.float64, eager gives torch.float32"),
+         f"another failure: compile-{PLANTED}; expected compile-error KeyError"),
+        ("wrong", Signature("dtype"),
+         "another failure: accuracy at out0: max abs 1 (eager 2.8e-08)"),
+        ("other_dtype", Signature("dtype"),
+         "dtype at out0: torch.float64, eager gives torch.float32"),
         ("other_strides", Signature("stride"), "stride at out0: [1, 2], eager gives [2, 1]"),
         ("makes_nan", Signature("nan"), "nan at out0: "),
     ],
@@ -367,6 +381,14 @@ def test_kinds_of_failure(
     code, said = verdict_of(case, folder)
     assert code == 1
     assert said.startswith(f"FAILURE: {expected}")
+
+
+@pytest.mark.parametrize("target", ["ctk", "torchscript", "aot_eager", "eager"])
+def test_named_targets_compile(target: str, folder: Path) -> None:
+    case = make_case(lambda x: (x.sin().relu(),), torch.tensor([0.5, -2.0]), target=target)
+    case = dataclasses.replace(case, inputs=(torch.ones(2, requires_grad=True),))
+    case = dataclasses.replace(case, modes=Modes(backward=True))
+    assert verdict_of(case, folder) == (0, "NO FAILURE: the compiled program agrees with eager\n")
 
 
 def test_strides_alone_are_no_failure(backends: Path, folder: Path) -> None:
@@ -411,7 +433,9 @@ def test_custom_passes_move_with_the_script(backends: Path, folder: Path, tmp_pa
     passes = tmp_path / "my_passes.py"
     passes.write_text("def fold(graph):\n    pass\n")
     config = {"custom_passes": {"joint": ["my_passes:fold", "json:loads"]}, "disable": ["a" * 60]}
-    case = make_case(lambda x: (x.sin(),), torch.ones(2), target="ctk", config=config, sources=(passes,))
+    case = make_case(
+        lambda x: (x.sin(),), torch.ones(2), target="ctk", config=config, sources=(passes,)
+    )
     text = write_repro(case, folder).read_text()
     assert '"custom_passes": {"joint": ["sources/my_passes.py:fold", "json:loads"]},' in text
     assert 'FUNCTIONS = ["sources/my_passes.py:fold"]' in text
@@ -421,7 +445,9 @@ def test_custom_passes_move_with_the_script(backends: Path, folder: Path, tmp_pa
     assert joint == [f"{folder}/sources/my_passes.py:fold", "json:loads"]
 
 
-def test_writing_into_the_folder_of_the_case_keeps_its_sources(folder: Path, backends: Path) -> None:
+def test_writing_into_the_folder_of_the_case_keeps_its_sources(
+    folder: Path, backends: Path
+) -> None:
     case = make_case(lambda x: (x.sin(),), torch.ones(2), target=f"{backends}:wrong")
     write_repro(case, folder)
     copied = folder / "sources/planted_backends.py"
@@ -448,7 +474,7 @@ def test_nothing_half_written(folder: Path) -> None:
     case = make_case(lambda x: (x.sin(),), torch.ones(2), target="ctk")
     write_repro(case, folder)
     before = (folder / "repro.py").read_text()
-    with pytest.raises(CaseError, match="input l_x_ is a object|input .* is a object"):
+    with pytest.raises(CaseError, match=r"input .* is a object"):
         write_repro(dataclasses.replace(case, inputs=(object(),)), folder)
     with pytest.raises(CaseError, match="2 inputs for 1 placeholders"):
         write_repro(dataclasses.replace(case, inputs=(1, 2)), folder)
@@ -496,7 +522,13 @@ def test_a_verdict_needs_its_exit_code() -> None:
 
 def test_clean_environment_drops_what_could_change_the_answer() -> None:
     kept = clean_environment(
-        {"PATH": "p", "OMP_NUM_THREADS": "1", "CTK_DUMP": "d", "TORCH_LOGS": "all", "MY_SECRET_TOKEN": "s"}
+        {
+            "PATH": "p",
+            "OMP_NUM_THREADS": "1",
+            "CTK_DUMP": "d",
+            "TORCH_LOGS": "all",
+            "MY_SECRET_TOKEN": "s",
+        }
     )
     assert kept == {"PATH": "p", "OMP_NUM_THREADS": "1"}
 
@@ -510,7 +542,10 @@ def test_script_that_hangs_is_ended(tmp_path: Path) -> None:
 
 def test_crash_is_told_in_a_clean_process(backends: Path, folder: Path) -> None:
     case = make_case(
-        lambda x: (x.sin(),), torch.ones(2), target=f"{backends}:dies", signature=Signature("signal", signal=11)
+        lambda x: (x.sin(),),
+        torch.ones(2),
+        target=f"{backends}:dies",
+        signature=Signature("signal", signal=11),
     )
     path, result = write_verified_repro(case, folder)
     assert result.verdict == "FAILURE: signal 11: the compiled program was killed"

@@ -1,4 +1,4 @@
-"""Values as source text: whatever is written must evaluate to the same bits, strides, flags and aliasing."""
+"""Values as source text: what is written must evaluate to the same bits, strides and flags."""
 
 import math
 
@@ -70,7 +70,10 @@ def test_floats_are_written_short() -> None:
     [
         (torch.zeros(3, 4), "torch.zeros((3, 4), dtype=torch.float32)"),
         (torch.ones(8, dtype=torch.int64), "torch.ones((8,), dtype=torch.int64)"),
-        (torch.full((5,), -0.5, dtype=torch.bfloat16), "torch.full((5,), -0.5, dtype=torch.bfloat16)"),
+        (
+            torch.full((5,), -0.5, dtype=torch.bfloat16),
+            "torch.full((5,), -0.5, dtype=torch.bfloat16)",
+        ),
         (torch.full((5,), -0.0), "torch.full((5,), -0.0, dtype=torch.float32)"),
         (torch.arange(100), "torch.arange(100, dtype=torch.int64).reshape((100,))"),
         (torch.tensor(3), "torch.tensor(3)"),
@@ -142,5 +145,5 @@ def test_scalars(value: object, expected: str) -> None:
 def test_what_cannot_be_written_is_named() -> None:
     with pytest.raises(CaseError, match="input x is a object"):
         scalar_source(object(), "x")
-    with pytest.raises(CaseError, match="input x has layout torch.sparse_coo"):
+    with pytest.raises(CaseError, match=r"input x has layout torch\.sparse_coo"):
         tensor_source(torch.ones(2).to_sparse(), "x", Sources())

@@ -1,4 +1,4 @@
-"""Bisection: which pass, rewrite and kernel cause a failure, with a counterfactual that proves it."""
+"""Bisection: which pass, rewrite or kernel causes a failure, and the counterfactual as proof."""
 
 from toolkit.bisect.culprit import Culprit, Search
 from toolkit.bisect.find import find_culprit

@@ -28,6 +28,7 @@ class Culprit:
         rule: What that rewrite applied.
         rewrites_in_pass: How many rewrites the pass made.
         nodes: Names of the nodes that the rewrite touched, or of the first wrong one.
+        captured: Names of the nodes of the captured graph that these came from.
         veto: What a counterfactual must leave out.
         evidence: The measured mismatch or the exception, one line.
     """
@@ -39,6 +40,7 @@ class Culprit:
     rule: str = ""
     rewrites_in_pass: int = 0
     nodes: tuple[str, ...] = ()
+    captured: tuple[str, ...] = ()
     evidence: str = ""
 
     @property

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from toolkit.bisect.culprit import Culprit, FoundBy, Search
 from toolkit.bisect.kernels import guilty_kernel
+from toolkit.bisect.provenance import traced
 from toolkit.bisect.rewrites import smallest_failing
 from toolkit.bisect.suspects import from_check, from_errors, of_rewrite, whole_pass
 from toolkit.case import Case
@@ -58,6 +59,7 @@ class _Finder:
         for found_by, culprit in self._candidates(log):
             confirmed, also = self._confirm(culprit)
             if confirmed is not None:
+                confirmed = traced(confirmed, log, self._case.graph)
                 return Search(judgement, confirmed, True, found_by, self._compiles, also)
         return self._unconfirmed(judgement, log)
 

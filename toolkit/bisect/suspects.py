@@ -1,6 +1,7 @@
 """Read suspects off one observed compile: from the exception, or from the first wrong step."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from compiler.observe import ErrorRecord, RewriteRecord, first_line
 from toolkit.bisect.culprit import Culprit
@@ -21,18 +22,24 @@ def from_errors(log: CompileLog) -> Iterator[Culprit]:
 def _from_error(record: ErrorRecord) -> Culprit | None:
     evidence = f"{type(record.error).__name__}: {first_line(record.error)}"
     nodes = (record.node,) if record.node else ()
-    if record.pass_id is not None:
-        name = str(record.pass_id).partition("/")[2]
-        number = record.rewrite.number if record.rewrite else None
-        veto = Veto(rewrites=frozenset({number})) if number else _pass_veto(str(record.pass_id))
-        rule = record.rewrite.rule if record.rewrite else ""
-        count = record.rewrite.index if record.rewrite else 0
-        return Culprit(record.stage, name, veto, number, rule, count, nodes, evidence)
     if record.kernel is not None:
         veto = Veto(kernels=frozenset({str(record.kernel)}))
         name = f"{record.kernel.codegen}:{record.kernel.name}"
         return Culprit("lowered", name, veto, nodes=nodes, evidence=evidence)
-    return None
+    if record.pass_id is None:
+        return None
+    name = str(record.pass_id).partition("/")[2]
+    veto = _pass_veto(str(record.pass_id))
+    culprit = Culprit(record.stage, name, veto, nodes=nodes, evidence=evidence)
+    if record.rewrite is None:
+        return culprit
+    return replace(
+        culprit,
+        veto=Veto(rewrites=frozenset({record.rewrite.number})),
+        rewrite=record.rewrite.number,
+        rule=record.rewrite.rule,
+        rewrites_in_pass=record.rewrite.index,
+    )
 
 
 def from_check(case: Case, log: CompileLog) -> Iterator[Culprit]:
@@ -51,44 +58,41 @@ def _from_finding(checker: Checker, finding: Finding) -> Culprit:
     if transition.kind == "kernel":
         veto = Veto(kernels=frozenset({transition.where}))
         name = transition.where.partition("/")[2]
-        return Culprit("lowered", name, veto, nodes=node, evidence=evidence)
+        return Culprit("lowered", name, veto, evidence=evidence)  # it hides its nodes
     name = transition.where.partition("/")[2]
     if transition.record is None:
         return Culprit("joint", name, Veto(), nodes=node, evidence=evidence)
     made = [r for r in transition.record.rewrites if not r.vetoed]
     rewrite = guilty_rewrite(checker, finding)
     if rewrite is None:
-        veto = _pass_veto(transition.where)
-        return Culprit(transition.stage, name, veto, None, "", len(made), node, evidence)
+        return Culprit(
+            stage=transition.stage,
+            name=name,
+            veto=_pass_veto(transition.where),
+            rewrites_in_pass=len(made),
+            nodes=node,
+            evidence=evidence,
+        )
     return of_rewrite(rewrite, len(made), evidence)
 
 
 def of_rewrite(rewrite: RewriteRecord, rewrites_in_pass: int, evidence: str = "") -> Culprit:
     """Return the culprit that a rewrite is."""
     return Culprit(
-        rewrite.id.pass_id.stage,
-        str(rewrite.id.pass_id).partition("/")[2],
-        Veto(rewrites=frozenset({rewrite.id.number})),
-        rewrite.id.number,
-        rewrite.id.rule,
-        rewrites_in_pass,
-        rewrite.nodes,
-        evidence,
+        stage=rewrite.id.pass_id.stage,
+        name=str(rewrite.id.pass_id).partition("/")[2],
+        veto=Veto(rewrites=frozenset({rewrite.id.number})),
+        rewrite=rewrite.id.number,
+        rule=rewrite.id.rule,
+        rewrites_in_pass=rewrites_in_pass,
+        nodes=rewrite.nodes,
+        evidence=evidence,
     )
 
 
 def whole_pass(culprit: Culprit) -> Culprit:
     """Return the culprit with its whole pass under suspicion instead of one rewrite."""
-    return Culprit(
-        culprit.stage,
-        culprit.name,
-        _pass_veto(culprit.where),
-        None,
-        culprit.rule,
-        culprit.rewrites_in_pass,
-        culprit.nodes,
-        culprit.evidence,
-    )
+    return replace(culprit, veto=_pass_veto(culprit.where), rewrite=None)
 
 
 def _pass_veto(where: str) -> Veto:

@@ -157,8 +157,8 @@ def answer_of_reduction(
     state = "minimal" if reduction.finished else f"stopped by {reduction.reason}"
     headline = (
         f"{'interrupted' if is_interrupted else 'failure'}: {reduction.nodes_before} -> "
-        f"{reduction.nodes_after} call nodes ({state}): {reduction.best.signature}"
-    ).splitlines()[0]
+        f"{reduction.nodes_after} call nodes ({state}): {kind_of(reduction.best)}"
+    )
     lines = [f"case: {folder / 'case'}", f"repro: python {script}  # {seen.says}"]
     if not reduction.finished:
         lines.append(f"to go on: ctk minify {shlex.quote(str(folder / 'case'))}")
@@ -167,6 +167,12 @@ def answer_of_reduction(
         "repro": {"path": str(script), "clean_run": seen.says, "exit_code": seen.exit_code},
     }
     return Answer(code, headline, data, (*lines, statistics_table(reduction)))
+
+
+def kind_of(case: "Case") -> str:
+    """Return the failure without its numbers, which were those of the case before."""
+    signature = case.signature
+    return str(dataclasses.replace(signature, output=None, message="")) if signature else ""
 
 
 def reduction_data(reduction: "Reduction") -> dict[str, object]:

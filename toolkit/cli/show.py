@@ -103,7 +103,7 @@ def facts_table(facts: Json) -> Table:
     """Return one row per fact that is not empty."""
     rows = table("what", "value")
     for name, value in facts.items():
-        if value not in (None, {}, []):
+        if value not in (None, "", {}, []):
             rows.add_row(name, value if isinstance(value, str) else json.dumps(value, default=str))
     return rows
 
@@ -170,9 +170,8 @@ def show_diagnosis(folder: Path) -> Answer:
     cases = [str(entry.path) for entry in find_entries(folder) if entry.problem is None]
     body: list[RenderableType] = [facts_table(flattened(data))]
     body += [f"look at it: ctk show {path}" for path in cases]
-    return Answer(
-        ExitCode.NO_FAILURE, headline, {"folder": str(folder), "diagnosis": data}, (*body,)
-    )
+    found = {"folder": str(folder), "diagnosis": data}
+    return Answer(ExitCode.NO_FAILURE, headline, found, tuple(body))
 
 
 def flattened(data: Json, prefix: str = "") -> dict[str, object]:

@@ -15,6 +15,7 @@ class Question:
     """A question to a child.
 
     Attributes:
+        target: Its target: what the worker imports before it forks.
         folder: The case, as `toolkit.store` saves it with full inputs.
         expected: The failure that is looked for; None: any.
         allow_imports: Modules that loading may import.
@@ -22,6 +23,7 @@ class Question:
         is_eager: Only run the program in eager (to see whether it is the program that crashes).
     """
 
+    target: str
     folder: str
     expected: Signature | None = None
     allow_imports: tuple[str, ...] = ()
@@ -60,6 +62,7 @@ def question_to_json(question: Question) -> dict[str, object]:
 def question_from_json(data: Mapping[str, Any]) -> Question:
     """Return a question that `question_to_json` wrote."""
     return Question(
+        target=data["target"],
         folder=data["folder"],
         expected=_signature(data["expected"]),
         allow_imports=tuple(data["allow_imports"]),

@@ -124,6 +124,7 @@ class ChildProcess:
         """
         with tempfile.TemporaryDirectory(prefix="ctk-question-") as folder:
             question = Question(
+                target=case.target,
                 folder=str(save_case(case, Path(folder) / "case", inputs="full")),
                 expected=expected,
                 allow_imports=self.allow_imports,

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal
+from typing import Literal, get_args
+
+from compiler.observe import Stage
 
 
 class Verdict(Enum):
@@ -22,6 +24,10 @@ FailureKind = Literal[
 ]  # fmt: skip
 """`nan` is a NaN or Inf pattern that differs; `structure` is another number or nesting of results.
 """
+
+
+def _is_stage_place(where: str | None) -> bool:
+    return where is not None and where.partition("/")[0] in get_args(Stage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +54,17 @@ class Signature:
     message: str = ""
 
     def matches(self, other: "Signature") -> bool:
-        """Return whether `other` is the same failure; `output` and `message` do not count."""
-        mine = (self.kind, self.exception, self.where, self.signal)
-        return mine == (other.kind, other.exception, other.where, other.signal)
+        """Return whether `other` is the same failure; `output` and `message` do not count.
+
+        A place in the pipeline (seen when the compile was observed) and a frame (seen when it was
+        not) say nothing about each other.
+        """
+        mine = (self.kind, self.exception, self.signal)
+        if mine != (other.kind, other.exception, other.signal):
+            return False
+        if _is_stage_place(self.where) != _is_stage_place(other.where):
+            return True
+        return self.where == other.where
 
     def __str__(self) -> str:
         parts = [self.kind, self.exception, self.where and f"in {self.where}"]

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
+from compiler.torch_compat import preload_compiler
 from toolkit.execute import run_eager
 from toolkit.oracle.judge import judge
 from toolkit.oracle.messages import (
@@ -40,6 +41,10 @@ from toolkit.store import load_case
 
 _POLL_SECONDS = 0.5
 """How often a child that says nothing is looked at."""
+
+
+_DEATH_SECONDS = 5.0
+"""How long a child that has closed its pipe may take to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +69,9 @@ def main() -> None:
     write_line(answers, {"ready": os.getpid()})
     try:
         while (data := read_line(questions)) is not None:
-            child, answer = _answer(child, question_from_json(data), questions)
+            question = question_from_json(data)
+            preload_compiler(inductor=question.target == "inductor")
+            child, answer = _answer(child, question, questions)
             write_line(answers, answer_to_json(answer))
     except (ParentGone, BrokenPipeError):
         pass
@@ -131,7 +138,7 @@ def _ask(child: Child, question: Question, parent: BinaryIO) -> Answer | int | N
         ready, _, _ = select.select([child.answers, parent], [], [], wait)
         if child.answers in ready:
             data = read_line(child.answers)
-            return _ended(child) if data is None else answer_from_json(data)
+            return answer_from_json(data) if data is not None else _ended(_let_die(child))
         if parent in ready:
             _ended(child)
             raise ParentGone
@@ -144,6 +151,14 @@ def _ask(child: Child, question: Question, parent: BinaryIO) -> Answer | int | N
 
 def _is_dead(child: Child) -> bool:
     return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def _let_die(child: Child) -> Child:
+    """Give a child that has closed its pipe the time to end in its own way: the status counts."""
+    deadline = time.monotonic() + _DEATH_SECONDS
+    while not _is_dead(child) and time.monotonic() < deadline:
+        time.sleep(0.005)
+    return child
 
 
 def _ended(child: Child) -> int:

@@ -13,9 +13,16 @@ from torch.fx import GraphModule, Node
 from toolkit.case import Case
 from toolkit.reduce.eager import values_before
 from toolkit.reduce.effects import mutated_arguments
-from toolkit.reduce.facts import Facts, by_name, is_cuttable, output_leaves, placeholders
+from toolkit.reduce.facts import (
+    Facts,
+    by_name,
+    is_cuttable,
+    is_number,
+    output_leaves,
+    placeholders,
+)
 from toolkit.reduce.fillings import filled
-from toolkit.reduce.program import changed, changed_inside
+from toolkit.reduce.program import changed, changed_inside, size_symbol
 from toolkit.reduce.rebuild import Change, Inline, SameAs, Substitute, fetch
 from toolkit.reduce.removal import as_inputs, first_readers, outputs_without, without_grad
 from toolkit.reduce.subgraphs import operands_of
@@ -111,12 +118,29 @@ class DropEffects:
 
 @dataclass(frozen=True, slots=True)
 class FoldNumbers:
-    """Replace number-valued nodes and symbolic sizes by the numbers that they have."""
+    """Replace number-valued nodes and inputs by the numbers that they are."""
 
     names: tuple[str, ...]
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
         return changed(case, Change({name: facts.infos[name] for name in self.names}))
+
+
+@dataclass(frozen=True, slots=True)
+class FixSizes:
+    """Make symbolic sizes static, by symbol: inputs that are such a size become constants."""
+
+    symbols: tuple[str, ...]
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        static = {
+            name: tuple(None if size in self.symbols else size for size in sizes)
+            for name, sizes in case.dynamic.items()
+        }
+        case = dataclasses.replace(case, dynamic={n: s for n, s in static.items() if any(s)})
+        names = [n.name for n in placeholders(case.graph) if size_symbol(n) in self.symbols]
+        numbers = [name for name in names if is_number(facts.infos[name])]
+        return changed(case, Change({name: facts.infos[name] for name in numbers}))
 
 
 @dataclass(frozen=True, slots=True)

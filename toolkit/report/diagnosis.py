@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolkit.atomic import write_atomically
+from toolkit.atomic import replace_file
 from toolkit.bisect.culprit import Culprit, Search
 from toolkit.case import Case
 from toolkit.oracle.verdict import Judgement, Signature
@@ -86,7 +86,7 @@ def write_json(diagnosis: Diagnosis, folder: Path) -> Path:
     """Write `diagnosis.json` into a folder, atomically; return its path."""
     path = folder / FILE
     text = json.dumps(to_json(diagnosis, folder), indent=2, ensure_ascii=False)
-    write_atomically(path, (text + "\n").encode())
+    replace_file(path, (text + "\n").encode())
     return path
 
 
@@ -132,6 +132,8 @@ def _culprit_lines(search: Search) -> list[str]:
         )
     if culprit.nodes:
         lines.append(f"nodes      {', '.join(culprit.nodes)}")
+    if culprit.captured:
+        lines.append(f"from       {', '.join(culprit.captured)} of the captured graph")
     if culprit.evidence:
         lines.append(f"evidence   {culprit.evidence}")
     proof = "without it alone the case passes" if search.confirmed else search.reason
@@ -166,6 +168,7 @@ def _culprit(culprit: Culprit, diagnosis: Diagnosis) -> dict[str, object]:
         "rule": culprit.rule,
         "rewrites_in_pass": culprit.rewrites_in_pass,
         "nodes": list(nodes),
+        "captured_nodes": list(culprit.captured),
         "evidence": culprit.evidence,
     }
 

@@ -16,6 +16,11 @@ from compiler.graph_copy import copy_graph_module
 from compiler.observe import KernelId, KernelRecord, Observer, Stage, StageRecord
 from toolkit.targets.calls import Job, interpreted, report, watched
 
+DISPATCH = "captured/autograd_dispatch"
+"""Where an exception comes from that AOTAutograd raises itself, between the captured graph and
+what it makes of it.
+"""
+
 GraphCompiler = Callable[..., Any]
 """`(gm, example_inputs) -> boxed callable`."""
 
@@ -27,11 +32,13 @@ class AotEvents:
     Attributes:
         codegen: Name of the backend, in the ids of its kernels.
         observer: Gets the events.
+        is_aot: Whether AOTAutograd was called.
         graphs: How many graphs were compiled so far, for each stage.
     """
 
     codegen: str
     observer: Observer
+    is_aot: bool = False
     graphs: dict[Stage, int] = field(default_factory=dict[Stage, int])
 
     def joint(self, gm: GraphModule, inputs: Sequence[object]) -> None:

@@ -22,7 +22,7 @@ from compiler.errors import ConfigError, TargetError
 from compiler.graph_copy import copy_graph_module
 from compiler.observe import KernelRecord, Observer, StageRecord, first_line
 from toolkit.oracle.where import root_error
-from toolkit.targets.aot_events import AotEvents
+from toolkit.targets.aot_events import DISPATCH, AotEvents
 from toolkit.targets.base import Compiled, Target
 from toolkit.targets.calls import Job, report, watched
 from toolkit.targets.reference import load_callable
@@ -122,12 +122,15 @@ def _observed(
         with _aot_watched(events):
             compiled = call()
     except Exception as error:
-        if not events.graphs and _is_vetoed(events, captured, started):
+        if events.is_aot:
+            report(observer, error, stage="captured", graph=captured, where=DISPATCH)
+            raise
+        if _is_vetoed(events, captured, started):
             return captured
-        kernel = None if events.graphs else events.kernel_id("captured")
+        kernel = events.kernel_id("captured")
         report(observer, error, stage="captured", kernel=kernel, graph=captured)
         raise
-    if events.graphs:
+    if events.is_aot and events.graphs:
         return cast("Compiled", compiled)
     return _one_kernel(events, captured, compiled, started)
 
@@ -166,6 +169,7 @@ def _aot_watched(events: AotEvents) -> Generator[None]:
         original = vars(site.owner)[site.name]
 
         def call(backend: Any, gm: GraphModule, inputs: Any, **kwargs: Any) -> Any:
+            events.is_aot = True
             return original(_with_events(backend, events), gm, inputs, **kwargs)
 
         setattr(site.owner, site.name, call)
@@ -187,8 +191,8 @@ def _with_events(backend: Any, events: AotEvents) -> Any:
     kwargs["inference_compiler"] = events.compiler("forward", inference)
     if _is_plain(backward):
         kwargs["bw_compiler"] = events.compiler("backward", backward)
-    if kwargs.get("partition_fn"):
-        kwargs["partition_fn"] = _partition(kwargs["partition_fn"], events)
+    partition: Any = kwargs.get("partition_fn") or torch_compat.default_partition()
+    kwargs["partition_fn"] = _partition(partition, events)
     return type(backend)(**kwargs)
 
 

@@ -35,6 +35,7 @@ from torch.fx import GraphModule
 
 from compiler import torch_compat
 from compiler.observe import Observer, StageRecord
+from toolkit.targets.aot_events import DISPATCH
 from toolkit.targets.base import Compiled, Target
 from toolkit.targets.calls import report
 from toolkit.targets.inductor_errors import reraise
@@ -43,11 +44,6 @@ from toolkit.targets.inductor_kernels import observed_inner_compile, plain_inner
 from toolkit.targets.inductor_options import check_options, config_patches
 from toolkit.targets.inductor_session import Session
 from toolkit.targets.inductor_snapshot import snapshot
-
-DISPATCH = "captured/autograd_dispatch"
-"""Where an exception comes from that no stage of Inductor accounts for: tracing and partitioning
-in AOTAutograd.
-"""
 
 
 def compile_inductor(

@@ -49,7 +49,7 @@ def fail_pass(
 
 
 def lowered_node(error: BaseException) -> str | None:
-    """Return the node whose lowering raised, as the traceback tells: the innermost `run_node(n)`."""
+    """Return the node whose lowering raised: the traceback's innermost `run_node(n)`."""
     found = None
     for frame in _frames(root_error(error)):
         node = frame.f_locals.get("n")

@@ -86,17 +86,21 @@ def accepts(value: object, declared: Any) -> bool:
         return value in parts
     if _is_pass(declared):
         return callable(value) or (isinstance(value, str) and ":" in value)
-    if origin in (list, tuple, set, frozenset) or declared in (list, tuple, set, frozenset):
-        inner = [part for part in parts if part is not Ellipsis][:1]
-        return isinstance(value, (list, tuple, set, frozenset)) and all(
-            accepts(item, part) for item in value for part in inner
-        )
+    if (origin or declared) in (list, tuple, set, frozenset):
+        return isinstance(value, (list, tuple, set, frozenset)) and _fits(list(value), parts)
     if declared is float:
         return isinstance(value, (int, float)) and not isinstance(value, bool)
     if declared is int:
         return isinstance(value, int) and not isinstance(value, bool)
     kind = origin or declared
     return isinstance(value, kind) if isinstance(kind, type) else True
+
+
+def _fits(items: list[object], parts: tuple[Any, ...]) -> bool:
+    """Return whether items fit the parameters of a sequence type: each its own, or all one."""
+    if len(parts) == len(items) and Ellipsis not in parts and len(parts) > 1:
+        return all(accepts(item, part) for item, part in zip(items, parts, strict=True))
+    return all(accepts(item, part) for item in items for part in parts[:1])
 
 
 def _is_pass(declared: Any) -> bool:

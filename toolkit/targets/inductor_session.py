@@ -191,12 +191,15 @@ class Session:
             del self.frames[self.frames.index(frame) :]
 
     def sync(self, frame: Frame, name: str) -> None:
-        """Report what changed since the last record, as a pass called `name`."""
+        """Report what changed since the last record, as a pass called `name`.
+
+        A veto takes it back, unless the inputs of the graph changed: their caller knows already.
+        """
         self.end_run(frame)
         if fingerprint(frame.root, frame.swaps) == frame.mark:
             return
         pass_id = self.pass_id(frame.stage, name)
-        if self.observer.allow_pass(pass_id):
+        if self.observer.allow_pass(pass_id) or not same_inputs(frame.root, frame.last):
             self.end_pass(frame, pass_id, seconds=0.0)
         else:
             self.undo(frame, pass_id)
@@ -225,7 +228,8 @@ class Session:
             return False
         before, after = frame.last, snapshot(frame.root, frame.swaps)
         made = changes(before, after)
-        rewrites = self._number(pass_id, made, before, after)
+        fixed = not same_inputs(before, after)  # whoever calls the graph knows of its new inputs
+        rewrites = self._number(pass_id, made, before, after, fixed=fixed)
         kept = [change for change, r in zip(made, rewrites, strict=True) if not r.vetoed]
         if len(kept) < len(made):
             after = with_changes(before, after, kept) if kept else before
@@ -238,14 +242,20 @@ class Session:
         return True
 
     def _number(
-        self, pass_id: PassId, made: list[Change], before: GraphModule, after: GraphModule
+        self,
+        pass_id: PassId,
+        made: list[Change],
+        before: GraphModule,
+        after: GraphModule,
+        *,
+        fixed: bool,
     ) -> tuple[RewriteRecord, ...]:
         """Give each change its number, and ask whether it may stay."""
         records: list[RewriteRecord] = []
         kept: list[Change] = []
         for index, change in enumerate(made, start=1):
             rewrite = self.rewrite_id(pass_id, index, change.rule)
-            vetoed = not self.observer.allow_rewrite(rewrite)
+            vetoed = not self.observer.allow_rewrite(rewrite) and not fixed
             kept += [] if vetoed else [change]
             keep = self.observer.keep_rewrites and not vetoed
             graph = partial(with_changes, before, after, tuple(kept)) if keep else None
@@ -330,6 +340,12 @@ class Session:
     def _advance(self, frame: Frame, mark: Fingerprint, after: GraphModule) -> None:
         frame.last, frame.mark = after, mark
         frame.changes += 1
+
+
+def same_inputs(a: GraphModule, b: GraphModule) -> bool:
+    """Return whether two graphs take the same inputs (freezing turns some into constants)."""
+    mine, others = a.graph.find_nodes(op="placeholder"), b.graph.find_nodes(op="placeholder")
+    return [node.name for node in mine] == [node.name for node in others]
 
 
 def numerics(pass_id: PassId) -> Numerics:

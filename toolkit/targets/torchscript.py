@@ -30,7 +30,7 @@ def _compile(
     from compiler.aot import Stages, dispatch  # these two load torch's compiler parts
     from compiler.codegen.torchscript import ts_compile
     from compiler.graph_copy import copy_graph_module
-    from toolkit.targets.aot_events import AotEvents
+    from toolkit.targets.aot_events import DISPATCH, AotEvents
     from toolkit.targets.calls import report
 
     _check_config(config)
@@ -45,9 +45,7 @@ def _compile(
     try:
         return dispatch(gm, example_inputs, stages)
     except Exception as error:
-        report(
-            observer, error, stage="captured", graph=captured, where="captured/autograd_dispatch"
-        )
+        report(observer, error, stage="captured", graph=captured, where=DISPATCH)
         raise
 
 

@@ -1,0 +1,161 @@
+"""Exact minima, and budgets of oracle questions: with Inductor, one costs seconds."""
+
+import contextlib
+import dataclasses
+import io
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from compiler.torch_compat import torch_minifier
+from tests.reduce_graphs import (
+    FakeOracle,
+    captured,
+    chain,
+    feeds,
+    has_ops,
+    op_names,
+    transformer,
+    tree,
+)
+from toolkit.case import Case
+from toolkit.oracle.cache import fingerprint
+from toolkit.reduce.driver import minimize
+from toolkit.reduce.problem import Problem
+from toolkit.reduce.size import call_nodes
+
+ADJACENT, SPREAD = {200: torch.relu, 201: F.gelu}, {20: torch.relu, 251: F.gelu}
+THREE = {20: torch.relu, 151: F.gelu, 280: F.softplus}
+
+
+def branchy(layers: int, guilty: int) -> Case:
+    """Return blocks of three branches that are split, summed and concatenated again."""
+
+    def run(x):
+        for index in range(layers):
+            a, b = x.split(2, dim=0)
+            a, b = a.sin() + b, torch.where(a > 0, b, a.cos())
+            mixed = torch.cat((a, b)) * x.sigmoid()
+            if index == guilty:
+                mixed = F.softplus(F.elu(mixed))
+            values, _ = torch.topk(mixed, 4)
+            x = x + mixed.t().t() * values
+        return x, x.sum(0), x.max()
+
+    return captured(run, torch.linspace(-1, 1, 16).reshape(4, 4))
+
+
+SCENARIOS = {
+    "chain, one op": (lambda: chain(300, {150: torch.relu}), has_ops("relu"), ["relu"], 24),
+    "chain, adjacent": (
+        lambda: chain(300, ADJACENT), feeds("relu", "gelu"), ["relu", "gelu"], 26,
+    ),
+    "chain, spread": (lambda: chain(300, SPREAD), has_ops("relu", "gelu"), ["relu", "gelu"], 30),
+    "chain, three": (
+        lambda: chain(300, THREE),
+        has_ops("relu", "gelu", "softplus"), ["relu", "gelu", "softplus"], 60,
+    ),
+    "encoder, first layer": (
+        lambda: transformer(6, 0), feeds("gelu", "hardtanh"), ["gelu", "hardtanh"], 30,
+    ),
+    "encoder, last layer": (
+        lambda: transformer(12, 11), feeds("gelu", "hardtanh"), ["gelu", "hardtanh"], 30,
+    ),
+    "tree": (lambda: tree(7), feeds("relu", "gelu"), ["relu", "gelu"], 26),
+    "branches": (lambda: branchy(12, 7), feeds("elu", "softplus"), ["elu", "softplus"], 30),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_the_exact_minimum_within_the_budget_and_without_a_repeated_question(name: str):
+    build, predicate, expected, budget = SCENARIOS[name]
+    case = build()
+    assert call_nodes(case) >= 140
+    oracle = FakeOracle(predicate)
+    result = minimize(Problem(case, oracle))
+    assert op_names(result.best) == expected
+    assert result.finished
+    assert result.questions == len(oracle.asked) <= budget
+    assert len({fingerprint(each) for each in oracle.asked}) == len(oracle.asked)
+    assert len(result.best.inputs) <= len(expected)
+
+
+@pytest.mark.parametrize("position", [0, 1, 2, 99, 148, 149])
+def test_the_place_of_the_failure_does_not_matter(position: int):
+    oracle = FakeOracle(has_ops("relu"))
+    result = minimize(Problem(chain(150, {position: torch.relu}), oracle))
+    assert op_names(result.best) == ["relu"]
+    assert result.questions <= 24
+
+
+def test_a_failure_that_needs_a_long_connection_keeps_only_its_ends():
+    """`gelu` must depend on `relu`: nodes between them can be bypassed, not cut."""
+
+    def depends(case: Case) -> bool:
+        reached = set()
+        for node in case.graph.graph.nodes:
+            is_relu = node.op != "placeholder" and getattr(node.target, "__name__", "") == "relu"
+            if is_relu or any(source in reached for source in node.all_input_nodes):
+                reached.add(node)
+                if getattr(node.target, "__name__", "") == "gelu":
+                    return True
+        return False
+
+    result = minimize(Problem(chain(300, SPREAD), FakeOracle(depends)))
+    assert op_names(result.best) == ["relu", "gelu"]
+    assert result.questions <= 36
+
+
+def test_a_failure_that_needs_many_nodes_stays_within_a_linear_number_of_questions():
+    def has_ten_sines(case: Case) -> bool:
+        return op_names(case).count("sin") >= 10
+
+    result = minimize(Problem(chain(160, {}), FakeOracle(has_ten_sines)))
+    assert op_names(result.best) == ["sin"] * 10
+    assert result.questions <= 160
+
+
+def test_a_failure_of_the_backward_graph_keeps_something_to_differentiate():
+    def run(x, w):
+        for _ in range(40):
+            x = torch.tanh(x @ w) + x.cos()
+        return F.softplus(x).sum()
+
+    case = captured(run, torch.randn(4, 4), torch.randn(4, 4).requires_grad_())
+    modes = dataclasses.replace(case.modes, backward=True)
+    oracle = FakeOracle(has_ops("softplus"))
+    result = minimize(Problem(dataclasses.replace(case, modes=modes), oracle))
+    assert op_names(result.best) == ["softplus"]
+    assert [value.requires_grad for value in result.best.inputs] == [True]
+    for asked in oracle.asked:
+        assert any(isinstance(v, torch.Tensor) and v.requires_grad for v in asked.inputs)
+
+
+def test_values_become_what_a_script_can_build():
+    result = minimize(Problem(chain(30, {10: torch.relu}), FakeOracle(has_ops("relu"))))
+    assert torch.equal(result.best.inputs[0], torch.zeros(4, 4))
+
+    def needs_negative(case: Case) -> bool:
+        return "relu" in op_names(case) and bool((case.inputs[0] < 0).any())
+
+    result = minimize(Problem(chain(30, {10: torch.relu}), FakeOracle(needs_negative)))
+    generator = torch.Generator().manual_seed(0)
+    assert torch.equal(result.best.inputs[0], torch.randn(4, 4, generator=generator))
+
+
+@pytest.mark.parametrize("name", ["chain, one op", "encoder, first layer"])
+def test_fewer_questions_than_torchs_minifier_and_no_larger_a_result(name: str):
+    build, predicate, _, _ = SCENARIOS[name]
+    case = build()
+    ours, theirs = FakeOracle(predicate), FakeOracle(predicate)
+    best = minimize(Problem(case, ours)).best
+
+    def fails(gm, inputs):
+        other = dataclasses.replace(case, graph=gm, inputs=tuple(inputs))
+        return theirs(other).verdict.value == "reproduces"
+
+    with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+        gm, _ = torch_minifier()(case.graph, list(case.inputs), fails, lambda gm, inputs: None)
+    assert call_nodes(best) <= call_nodes(dataclasses.replace(case, graph=gm))
+    assert 1.5 * len(ours.asked) < len(theirs.asked)

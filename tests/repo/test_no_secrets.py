@@ -1,0 +1,70 @@
+"""What the environment holds never gets into a file of ours: the dump, the case, the diagnosis."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.repo.project import ROOT
+from toolkit.environment import RECORDED
+
+TOKEN = "tok-9f8e7d6c5b4a"
+NAMES = ("MY_TORCH_SECRET_TOKEN", "CTK_SECRET", "TORCH_TOKEN", "TORCHINDUCTOR_TOKEN", "HF_TOKEN")
+
+PASSES = """
+def spoil_one_constant(gm):
+    for node in gm.graph.nodes:
+        if "mul" in str(node.target) and node.args[1] == 2:
+            node.args = (node.args[0], 3)
+    gm.recompile()
+"""
+
+JOB = """
+import torch, passes_of_the_job
+def f(x, w):
+    return ((x @ w) * 2).relu().sum(-1)
+if __name__ == "__main__":
+    options = {"custom_passes": {"joint": [passes_of_the_job.spoil_one_constant]}}
+    compiled = torch.compile(f, backend="ctk", options=options)
+    compiled(torch.randn(4, 8), torch.randn(8, 8, requires_grad=True)).sum().backward()
+"""
+
+
+def ctk(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+    environ = os.environ | dict.fromkeys(NAMES, TOKEN)
+    environ |= {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", "from toolkit.cli.main import main; main()", *args]
+    return subprocess.run(
+        command, cwd=folder, env=environ, capture_output=True, text=True, check=False
+    )
+
+
+def files_with(secret: str, folder: Path) -> list[Path]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return [path for path in files if secret.encode() in path.read_bytes()]
+
+
+def test_no_file_holds_a_secret_of_the_environment(tmp_path: Path):
+    (tmp_path / "passes_of_the_job.py").write_text(PASSES)
+    (tmp_path / "job.py").write_text(JOB)
+    done = ctk(tmp_path, "run", "--check", "pass", "--inputs", "full", "--out", "dumps", "job.py")
+    assert done.returncode == 1, done.stderr
+    (case,) = (path.parent for path in (tmp_path / "dumps").rglob("manifest.json"))
+    done = ctk(tmp_path, "diagnose", str(case), "--out", "diagnosis")
+    assert done.returncode == 1, done.stderr
+    written = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(written) > 20 and any(path.name == "repro.py" for path in written)
+    assert files_with(TOKEN, tmp_path) == []
+    assert TOKEN not in done.stdout + done.stderr
+
+
+def test_the_search_would_find_one(tmp_path: Path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "leak.bin").write_bytes(b"\0" + TOKEN.encode())
+    assert files_with(TOKEN, tmp_path) == [tmp_path / "folder" / "leak.bin"]
+
+
+def test_recorded_variables_are_named_one_by_one():
+    assert all(name.isupper() and "*" not in name for name in RECORDED)
+    words = ("TOKEN", "SECRET", "KEY", "PASSWORD", "CREDENTIAL")
+    assert not [name for name in RECORDED if any(word in name for word in words)]

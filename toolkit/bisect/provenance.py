@@ -1,0 +1,75 @@
+"""Trace nodes of a traced graph back to the captured graph: which of the user's operations are
+guilty.
+
+Forward nodes carry the captured node that they came from; backward nodes share the sequence number
+of the forward node whose gradient they compute. Both are torch's own bookkeeping, so the answer is
+a hint: the reducer tries it first and believes only its oracle.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+from torch.fx import GraphModule, Node
+
+from toolkit.bisect.culprit import Culprit
+from toolkit.log import CompileLog
+
+
+def traced(culprit: Culprit, log: CompileLog, captured: GraphModule) -> Culprit:
+    """Return a culprit with the captured nodes that its nodes came from."""
+    for graph in _graphs_of(culprit, log):
+        names = captured_names(culprit.nodes, graph, captured)
+        if names:
+            return replace(culprit, captured=names)
+    return culprit
+
+
+def _graphs_of(culprit: Culprit, log: CompileLog) -> Iterator[GraphModule]:
+    yield from (p.before for p in log.passes() if str(p.id) == culprit.where)
+    yield from (e.graph for e in log.errors() if e.graph is not None)
+    yield from (k.graph for k in log.kernels() if str(k.id) in culprit.veto.kernels)
+
+
+def captured_names(
+    names: Iterable[str], graph: GraphModule, captured: GraphModule
+) -> tuple[str, ...]:
+    """Return the nodes of `captured` that the named nodes of `graph` came from, in captured order.
+
+    Args:
+        names: Names in `graph`; unknown ones are passed over.
+        graph: A graph of the same compile, of any stage.
+        captured: The captured graph.
+    """
+    nodes = {node.name: node for node in graph.graph.nodes}
+    own = {n.name for n in captured.graph.nodes if n.op not in ("placeholder", "output")}
+    by_number = _by_sequence_number(nodes.values(), own)
+    found: set[str] = set()
+    for name in names:
+        node = nodes.get(name)
+        if node is None:
+            continue
+        origins = _origins(node, own) or by_number.get(node.meta.get("seq_nr"), set[str]())
+        found |= origins or ({name} & own)
+    return tuple(n.name for n in captured.graph.nodes if n.name in found)
+
+
+def _by_sequence_number(nodes: Iterable[Node], own: set[str]) -> Mapping[object, set[str]]:
+    numbered: dict[object, set[str]] = {}
+    for node in nodes:
+        number = node.meta.get("seq_nr")
+        if number is not None:
+            numbered.setdefault(number, set()).update(_origins(node, own))
+    return numbered
+
+
+def _origins(node: Node, own: set[str]) -> set[str]:
+    """Return the captured names in the history of a node; the history nests."""
+    queue = list(cast("list[Any]", node.meta.get("from_node") or []))
+    found: set[str] = set()
+    while queue:
+        source = queue.pop()
+        if getattr(source, "name", None) in own:
+            found.add(str(source.name))
+        queue.extend(getattr(source, "from_node", None) or [])
+    return found

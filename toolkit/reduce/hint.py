@@ -1,0 +1,37 @@
+"""A step from outside: somebody has a suspicion which nodes are needed; try those before any
+search.
+
+A right hint saves nearly all questions; a wrong one costs two.
+"""
+
+from collections.abc import Collection, Sequence
+
+from toolkit.case import Case
+from toolkit.reduce.edits import RemoveNodes
+from toolkit.reduce.facts import Facts
+from toolkit.reduce.proposal import Ladder, Proposal, Step
+
+
+def hint_step(names: Collection[str]) -> Step:
+    """Return a step that keeps the named nodes with their neighbours, then the named nodes only."""
+
+    def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+        suspects = {name for unit in facts.units for name in unit if name in names}
+        if not suspects:
+            return []
+        near = suspects | _neighbours(case, suspects)
+        edits = [edit for kept in (near, suspects) if (edit := _keep(facts, kept)) is not None]
+        return [Ladder(tuple(edits))] if edits else []
+
+    return Step("hint", propose)
+
+
+def _keep(facts: Facts, kept: set[str]) -> RemoveNodes | None:
+    removed = tuple(n for unit in facts.units if not kept.intersection(unit) for n in unit)
+    return RemoveNodes(removed) if removed else None
+
+
+def _neighbours(case: Case, names: set[str]) -> set[str]:
+    nodes = [node for node in case.graph.graph.nodes if node.name in names]
+    operands = {operand.name for node in nodes for operand in node.all_input_nodes}
+    return operands | {user.name for node in nodes for user in node.users}
