@@ -24,6 +24,7 @@ from compiler.config import Config, PassSlot, resolve
 from compiler.errors import UnsupportedPlatform
 from compiler.graph_copy import copy_graph_module
 from compiler.observe import ErrorRecord, Observer, Stage, first_line
+from compiler.outputs import flatten_outputs
 from compiler.passes import PASSES
 from compiler.passes.base import Fuel, Pass
 from compiler.passes.custom import OpaquePass, resolve_pass
@@ -78,10 +79,12 @@ def compile_fx(
 
     def compile_all() -> Callable[..., object]:
         graph = copy_graph_module(gm)
+        restore = flatten_outputs(graph)
         _add_types(graph, example_inputs)
         enter_stage(graph, "captured", fuel, example_inputs)
         run_stage(graph, "pre_grad", passes["pre_grad"], fuel, inputs=example_inputs)
-        return dispatch(graph, example_inputs, _stages(graph, example_inputs, passes, fuel))
+        run = dispatch(graph, example_inputs, _stages(graph, example_inputs, passes, fuel))
+        return run if restore is None else lambda *args: restore(run(*args))
 
     def reported() -> Callable[..., object]:
         try:

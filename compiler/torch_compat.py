@@ -744,6 +744,22 @@ def tree_leaves(tree: object) -> list[object]:
     return leaves(tree)
 
 
+def tree_flatten(tree: object) -> tuple[list[object], Callable[[Sequence[object]], object]]:
+    """Return the leaves of a nested value, and what puts other leaves in their places."""
+    from torch.utils._pytree import tree_flatten as flatten
+    from torch.utils._pytree import tree_unflatten
+
+    leaves, spec = flatten(tree)
+    return leaves, lambda values: tree_unflatten(values, spec)
+
+
+def plain_codegen(graph: Graph) -> None:
+    """Drop a graph's own calling convention: inputs and outputs are what its nodes say."""
+    from torch.fx.graph import CodeGen
+
+    graph.set_codegen(CodeGen())
+
+
 # --- pipeline: operators (seen in torch 2.11 and 2.13) --------------------------------------------
 
 

@@ -11,9 +11,8 @@ from toolkit.log import Recorder
 
 
 def aten_graph(function, *inputs, tracing_mode="fake"):
-    """Return the ATen graph of a function with fake values on its nodes; FX code of it is kept readable."""
-    gm = make_fx(function, tracing_mode=tracing_mode)(*inputs)
-    return gm
+    """Return the ATen graph of a function with fake values on its nodes."""
+    return make_fx(function, tracing_mode=tracing_mode)(*inputs)
 
 
 def run_pass(gm: fx.GraphModule, step: Pass, *, stage="joint", config=None, observer=None):

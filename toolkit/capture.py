@@ -38,7 +38,8 @@ def capture_cases(
 
     Cases: 1. graph breaks and recompilations give several graphs; 2. parts that are compiled
     already (`torch.compile` inside the model) are captured like the rest; 3. sizes marked with
-    `mark_dynamic` become symbolic; 4. `backward=True` runs the backward pass of the summed outputs.
+    `mark_dynamic` become symbolic; 4. `backward=True` runs the backward pass of the summed outputs;
+    5. without it a model in evaluation mode runs without gradients, as inference does.
 
     Dynamo is reset first: earlier compiles in this process would decide what is recompiled.
 
@@ -159,10 +160,12 @@ def _run_recorded(
     program: Program, captured: list[Captured], *, backward: bool, dynamic: bool
 ) -> None:
     backend = recording_backend(captured, backward=backward)
+    grad = torch.is_grad_enabled() and (backward or not _is_inference(program))
     # None, not False: False would forbid the sizes that inputs() has marked as dynamic.
     compiled = torch.compile(program.model, backend="eager", dynamic=True if dynamic else None)
     try:
-        with torch.compiler.set_stance("default", force_backend=backend):
+        stance = torch.compiler.set_stance("default", force_backend=backend)
+        with stance, torch.set_grad_enabled(grad):
             result = compiled(*program.inputs, **program.kwargs)
             if backward:
                 _run_backward(result, program)
@@ -175,6 +178,11 @@ def _run_recorded(
             f"{type(error).__name__}: {first_line(error)}\n"
             "  no backend is involved; see what Dynamo does: TORCH_LOGS=dynamo,graph_breaks"
         ) from error
+
+
+def _is_inference(program: Program) -> bool:
+    """Return whether a program is run for its results only: its model is in evaluation mode."""
+    return isinstance(program.model, torch.nn.Module) and not program.model.training
 
 
 def _run_backward(result: object, program: Program) -> None:

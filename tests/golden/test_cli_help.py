@@ -24,7 +24,9 @@ def help_of(*command: str) -> str:
 
 def test_overview(golden: Compare) -> None:
     text = help_of()
-    assert "..." not in text.partition("Commands:")[2], "shorten the first line of that command's docstring"
+    assert "..." not in text.partition("Commands:")[2], (
+        "shorten the first line of that command's docstring"
+    )
     golden("cli_help/ctk.txt", text)
 
 

@@ -1,89 +1,31 @@
 """The Inductor target: one observed compile tells passes, matches, kernels, errors; vetoes hold."""
 
-import gc
-import logging
-import operator
 import re
-import threading
-from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
-from torch.fx import Graph, GraphModule, Interpreter, symbolic_trace
+from torch.fx import GraphModule, Interpreter, symbolic_trace
 
-from compiler import torch_compat
-from compiler.errors import ConfigError
-from compiler.observe import PassRecord, StageRecord
-from compiler.passes.graph_diff import same_graph
+from compiler.observe import PassRecord
+from tests.inductor_programs import (
+    BACKWARD,
+    FORWARD,
+    RELU_BUG,
+    assert_chained,
+    attention,
+    attention_inputs,
+    captured,
+    names,
+    observe,
+    permuted_attention,
+    relu_inputs,
+    relu_net,
+    shuffled,
+    slice_scatter,
+)
 from toolkit.log import Recorder, Veto
-from toolkit.targets.base import Compiled
 from toolkit.targets.inductor import TARGET
-from toolkit.targets.inductor_hooks import installed
-from toolkit.targets.inductor_session import Session
-
-Inputs = tuple[Tensor, ...]
-RELU_BUG = "cpp.inject_relu_bug_TESTING_ONLY"
-FORWARD, BACKWARD = "lowered/inductor:forward", "lowered/inductor:backward"
-
-
-def observe(
-    function: Callable[..., object],
-    inputs: Sequence[object],
-    veto: Veto | None = None,
-    **config: object,
-) -> tuple[Compiled, Recorder]:
-    recorder = Recorder(veto, keep_calls=True, keep_rewrites=True)
-    options = {key.replace("__", "."): value for key, value in config.items()}
-    gm = function if isinstance(function, GraphModule) else symbolic_trace(function)
-    return TARGET.compile(gm, list(inputs), config=options, observer=recorder), recorder
-
-
-def names(recorder: Recorder, *, changed: bool = True) -> list[str]:
-    return [str(p.id) for p in recorder.log.passes() if p.changed or not changed]
-
-
-def attention(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor]:
-    scores = torch.matmul(query, key.transpose(-2, -1)).div(2.0)
-    return (scores.softmax(-1).matmul(value),)
-
-
-def permuted_attention(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor]:
-    """Issue 195320: a key that is permuted where the pattern transposes."""
-    scores = torch.matmul(query.permute(0, 2, 1, 3), key.permute(0, 2, 3, 1)) * 0.5
-    return (torch.matmul(scores.softmax(-1), value.permute(0, 2, 1, 3)),)
-
-
-def attention_inputs() -> Inputs:
-    torch.manual_seed(0)
-    return tuple(torch.randn(2, 4, 4, 8) for _ in range(3))
-
-
-def slice_scatter(x: Tensor, source: Tensor) -> Tensor:
-    """Issue 198094: the result is written into `x`, which is then zeroed."""
-    y = torch.slice_scatter(x, source, dim=0, start=1, end=3)
-    x.zero_()
-    return y
-
-
-def shuffled() -> GraphModule:
-    """Issue 188223, `x[torch.randperm(10)]`: the check of a pattern raises."""
-    graph = Graph()
-    x = graph.placeholder("x")
-    order = graph.call_function(torch.randperm, (10,))
-    graph.output(graph.call_function(operator.getitem, (x, order)))
-    return GraphModule({}, graph)
-
-
-def relu_net(x: Tensor, w: Tensor) -> Tensor:
-    return torch.relu(x @ w).view(-1).softmax(-1).pow(2)
-
-
-def relu_inputs(*, grad: bool = False) -> Inputs:
-    torch.manual_seed(0)
-    return torch.randn(3, 4), torch.randn(4, 5, requires_grad=grad)
-
 
 # --- real bugs: the pass is named, and without it the results are right ---------------------------
 
@@ -224,20 +166,6 @@ def test_training_with_a_lazily_compiled_backward(kernels: set[str]):
 # --- the record ----------------------------------------------------------------------------------
 
 
-def assert_chained(recorder: Recorder) -> None:
-    last: dict[str, GraphModule] = {}
-    for event in recorder.log.events:
-        if isinstance(event, StageRecord):
-            last[event.stage] = event.graph
-        elif isinstance(event, PassRecord):
-            assert event.before is last[event.id.stage], event.id
-            assert event.changed != same_graph(event.before, event.after), event.id
-            last[event.id.stage] = event.after
-            kept = [r for r in event.rewrites if not r.vetoed and r.after is not None]
-            if event.changed and kept and kept[-1].after is not None:
-                assert same_graph(kept[-1].after(), event.after), event.id
-
-
 def branches(x: Tensor, w: Tensor) -> Tensor:
     def hot(x: Tensor, w: Tensor) -> Tensor:
         return torch.relu(x @ w).view(-1) + 0
@@ -246,20 +174,6 @@ def branches(x: Tensor, w: Tensor) -> Tensor:
         return (x @ w).sin().view(-1) * 1
 
     return torch.cond(x.sum() > 0, hot, cold, (x, w))
-
-
-def captured(function: Callable[..., object], *inputs: object, dynamic: bool = False) -> Recorder:
-    """Capture with Dynamo and compile under watch; compare with eager."""
-    recorder = Recorder(keep_calls=True, keep_rewrites=True)
-
-    def backend(gm: GraphModule, example_inputs: list[object]) -> Compiled:
-        return TARGET.compile(gm, example_inputs, config={}, observer=recorder)
-
-    torch._dynamo.reset()
-    torch.testing.assert_close(
-        torch.compile(function, backend=backend, dynamic=dynamic)(*inputs), function(*inputs)
-    )
-    return recorder
 
 
 def test_records_form_a_chain_and_name_what_nobody_announced():
@@ -344,149 +258,3 @@ def test_frozen_inputs_stay_frozen_whatever_is_vetoed():
     with torch.no_grad():
         compiled, _ = observe(symbolic_trace(model), [x], Veto(fuel=0), freezing=True)
         torch.testing.assert_close(compiled(x), model(x), rtol=1e-4, atol=1e-5)
-
-
-# --- it only watches -----------------------------------------------------------------------------
-
-
-def sites() -> list[torch_compat.Site]:
-    s = torch_compat.inductor_sites()
-    single = [s.pre_grad, s.joint, s.post_grad, s.freeze, s.gm_pass, s.graph_pass]
-    return [*single, s.enter, s.exit, s.pattern_pass, *s.pattern_setup]
-
-
-def installed_functions() -> list[object]:
-    return [vars(site.owner)[site.name] for site in sites()]
-
-
-def test_nothing_stays_wrapped_also_not_after_an_exception():
-    before = installed_functions()
-    observe(relu_net, relu_inputs())
-    assert installed_functions() == before
-    with pytest.raises(RuntimeError):
-        observe(shuffled(), [torch.rand(32, 8)])
-    assert installed_functions() == before
-    for table in pattern_tables():
-        for entries in table.patterns.values():
-            for entry in entries:
-                assert "apply" not in vars(entry)
-                assert "match" not in vars(entry.pattern)
-
-
-def pattern_tables() -> list[object]:
-    kind = torch_compat.inductor_sites().pattern_pass.owner
-    return [item for item in gc.get_objects() if type(item) is kind]
-
-
-def test_without_an_observer_nothing_is_wrapped():
-    before = installed_functions()
-    seen: list[list[object]] = []
-
-    def look(_graph: object) -> None:
-        seen.append(installed_functions())
-
-    config = {"joint_custom_pre_pass": look}
-    inputs = relu_inputs()
-    TARGET.compile(symbolic_trace(relu_net), inputs, config=config, observer=None)
-    assert seen == [before]
-    TARGET.compile(symbolic_trace(relu_net), inputs, config=config, observer=Recorder())
-    assert seen[1] != before
-
-
-def test_other_threads_are_not_recorded():
-    session, seen = Session(Recorder()), list[bool]()
-    with installed(session):
-        assert session.is_watching()
-        thread = threading.Thread(target=lambda: seen.append(session.is_watching()))
-        thread.start()
-        thread.join()
-    assert seen == [False]
-    assert not session.is_watching()
-
-
-def test_observation_does_not_change_the_generated_code(caplog: pytest.LogCaptureFixture):
-    inputs = relu_inputs()
-    with torch.no_grad():
-        _, recorder = observe(relu_net, inputs)
-        [kernel] = recorder.log.kernels()
-        logger = logging.getLogger("torch._inductor.codecache.__output_code")
-        records: list[str] = []
-        handler = logging.Handler()
-        handler.emit = lambda record: records.append(record.getMessage())  # type: ignore[method-assign]  # a test double
-        level = logger.level
-        logger.addHandler(handler)
-        logger.setLevel(logging.DEBUG)
-        try:
-            TARGET.compile(symbolic_trace(relu_net), inputs, config={}, observer=None)
-        finally:
-            logger.removeHandler(handler)
-            logger.setLevel(level)
-    [code] = [r.removeprefix("Output code: \n") for r in records if r.startswith("Output code: ")]
-    assert without_counter(code) == without_counter(kernel.source or "")
-
-
-def without_counter(code: str) -> str:
-    return re.sub(r"# AOT ID: .*", "", code).strip()
-
-
-# --- the user's own passes, options ---------------------------------------------------------------
-
-
-def test_an_exception_in_a_custom_pass_keeps_its_type():
-    def broken(graph: torch.fx.Graph) -> None:
-        raise ZeroDivisionError("no such scale")
-
-    recorder = Recorder()
-    with pytest.raises(ZeroDivisionError, match="no such scale") as caught:
-        TARGET.compile(
-            symbolic_trace(relu_net),
-            relu_inputs(),
-            config={"post_grad_custom_post_pass": broken},
-            observer=recorder,
-        )
-    assert caught.value.ctk_where == "forward/post_grad_custom_post_pass"
-    [error] = recorder.log.errors()
-    assert error.graph is not None
-    assert str(error.pass_id) == caught.value.ctk_where
-
-
-def test_a_custom_pass_is_loaded_from_a_file(tmp_path: Path):
-    file = tmp_path / "mine.py"
-    file.write_text(
-        "import torch\n"
-        "def drop_relu(graph):\n"
-        "    relu = torch.ops.aten.relu.default\n"
-        "    for node in graph.find_nodes(op='call_function', target=relu):\n"
-        "        node.replace_all_uses_with(node.args[0])\n"
-        "        graph.erase_node(node)\n"
-    )
-    inputs = relu_inputs()
-    name = f"{file}:drop_relu"
-    compiled, recorder = observe(relu_net, inputs, post_grad_custom_pre_pass=name)
-    assert not torch.allclose(compiled(*inputs), relu_net(*inputs))
-    [record] = [p for p in recorder.log.passes() if "custom" in p.id.name and p.changed]
-    veto = Veto(rewrites=frozenset(r.id.number for r in record.rewrites))
-    compiled, _ = observe(relu_net, inputs, veto, post_grad_custom_pre_pass=name)
-    torch.testing.assert_close(compiled(*inputs), relu_net(*inputs))
-
-
-@pytest.mark.parametrize(
-    ("config", "says"),
-    [
-        ({"cpp.inject_relu_bug": "accuracy"}, "did you mean 'cpp.inject_relu_bug_TESTING_ONLY'"),
-        ({"max_autotune": "yes"}, "expected bool; its default is False"),
-        ({"compile_threads": "two"}, "'compile_threads' of target inductor: got 'two' (str)"),
-        ({"compile_threads": True}, "got True (bool)"),
-    ],
-)
-def test_a_wrong_option_says_what_is_allowed(config: dict[str, object], says: str):
-    with pytest.raises(ConfigError) as caught:
-        TARGET.check_config(config)
-    assert says in str(caught.value)
-    with pytest.raises(ConfigError):
-        TARGET.compile(symbolic_trace(relu_net), relu_inputs(), config=config, observer=None)
-
-
-def test_the_defaults_of_all_options_are_accepted():
-    for name, (value, _) in torch_compat.inductor_options().items():
-        TARGET.check_config({name: value})

@@ -19,6 +19,8 @@ What each event means here:
 * A run of matches of one pattern is a pass called `family.rule`
   (`joint/fuse_attention._sfdp_pattern_2`); its matches are the rewrites. Other passes have
   Inductor's name for them, and their rewrites are read off their effect.
+* A match that is vetoed stays vetoed: a sibling pattern of the family does not make the same
+  rewrite in its place, nor does the same pattern in a later stage.
 * Changes that no pass announces are passes called `unannounced_before_NAME` and
   `unannounced_at_end`.
 * Kernels are `lowered/inductor:forward` and `lowered/inductor:backward`. A vetoed one is

@@ -16,10 +16,10 @@ EXPECT = {
 def drop_zero_subtraction(gm):
     """The test for zero looks at the shape of the operand instead of at its value."""
     for node in list(gm.graph.nodes):
-        if node.target is aten.sub.Tensor and hasattr(node.args[1], "meta"):
-            if node.args[1].meta["val"].shape[-1] == 1:
-                node.replace_all_uses_with(node.args[0])
-                gm.graph.erase_node(node)
+        is_subtraction = node.target is aten.sub.Tensor and hasattr(node.args[1], "meta")
+        if is_subtraction and node.args[1].meta["val"].shape[-1] == 1:
+            node.replace_all_uses_with(node.args[0])
+            gm.graph.erase_node(node)
 
 
 class Normalize(nn.Module):

@@ -3,7 +3,12 @@
 import torch
 from torch import nn
 
-EXPECT = {"stage": "pre_grad", "pass": "approximate_gelu", "rewrites_in_pass": 3, "minimal": ["gelu"]}
+EXPECT = {
+    "stage": "pre_grad",
+    "pass": "approximate_gelu",
+    "rewrites_in_pass": 3,
+    "minimal": ["gelu"],
+}
 
 
 def approximate_gelu(gm):
