@@ -62,6 +62,22 @@ torch.compile(f, backend="aot_eager")(torch.ones(3))
 """
 
 
+DEADLY_TARGET = """
+import os
+import signal
+
+def compile(gm, example_inputs):
+    def call(*args):
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return call
+
+def hang(gm, example_inputs):
+    def call(*args):
+        signal.pause()
+    return call
+"""
+
+
 class Said:
     """What a command said."""
 

@@ -7,9 +7,6 @@ from tests.repo.project import PACKAGES, ROOT, name_of, project_files, python_fi
 
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60
-LONG_ON_PURPOSE = {"compiler/torch_compat.py"}
-"""Accessors of one or two lines each, which must stand in one file (see test_imports.py)."""
-
 TEXT_SUFFIXES = {
     "", ".py", ".md", ".toml", ".txt", ".yaml", ".yml", ".json", ".j2", ".cfg", ".ini", ".sh",
     ".diff",
@@ -73,11 +70,7 @@ def test_files_are_short() -> None:
         name_of(path): len(path.read_text(encoding="utf-8").splitlines())
         for path in python_files(*PACKAGES, "tests", "examples", "benchmarks")
     }
-    assert not {
-        name: size
-        for name, size in sizes.items()
-        if size > MAX_FILE_LINES and name not in LONG_ON_PURPOSE
-    }
+    assert not {name: size for name, size in sizes.items() if size > MAX_FILE_LINES}
 
 
 def test_functions_are_short() -> None:

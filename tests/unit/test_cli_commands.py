@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import BROKEN_PASS, GOOD, TWO_GRAPHS, ctk, write
+from tests.cli import BROKEN_PASS, DEADLY_TARGET, GOOD, TWO_GRAPHS, ctk, write
 from toolkit.case import Case
 from toolkit.repro import ReproRun, write_repro
 
@@ -45,6 +45,23 @@ class TestRepro:
         said = ctk("repro", write(tmp_path, "wrong_shape.py", text))
         assert said.code == 2
         assert "Traceback" not in said.err
+
+
+class TestChild:
+    @pytest.fixture
+    def deadly(self, tmp_path: Path) -> Path:
+        return write(tmp_path, "deadly.py", DEADLY_TARGET)
+
+    def test_crash_is_a_failure_with_its_signal(self, good: Path, deadly: Path) -> None:
+        said = ctk("repro", good, "--target", f"{deadly}:compile", "--isolate", "--json")
+        assert said.code == 1, said.out + said.err
+        signature = said.data["graphs"][0]["signature"]
+        assert (signature["kind"], signature["signal"]) == ("signal", signal.SIGSEGV)
+
+    def test_hang_ends_at_the_time_limit(self, good: Path, deadly: Path) -> None:
+        said = ctk("repro", good, "--target", f"{deadly}:hang", "--timeout", 3)
+        assert said.code == 125, said.out + said.err
+        assert "time limit" in said.first
 
 
 class TestGraphs:

@@ -7,6 +7,7 @@ from rich.console import RenderableType
 
 from toolkit.cli.answer import Answer, ExitCode, table
 from toolkit.cli.door import Command
+from toolkit.cli.executors import executor_for
 from toolkit.cli.options import (
     AllowImport,
     Backward,
@@ -15,10 +16,12 @@ from toolkit.cli.options import (
     GraphNumber,
     Inputs,
     InputsPolicy,
+    Isolate,
     JsonOutput,
     OutFolder,
     Subject,
     TargetSpec,
+    Timeout,
 )
 from toolkit.cli.progress import progress
 from toolkit.cli.subjects import Request, load_cases
@@ -41,6 +44,8 @@ def repro(
     allow_import: AllowImport = None,
     out: OutFolder = None,
     inputs: Inputs = InputsPolicy.FULL,
+    isolate: Isolate = None,
+    timeout: Timeout = None,
     json_output: JsonOutput = False,
 ) -> Answer:
     """Say whether a case still fails.
@@ -48,15 +53,16 @@ def repro(
     Compiles and runs it and compares the results with eager. With --out, writes each failing graph
     as a case with a repro.py that was run in a clean process.
     """
-    from toolkit.oracle.judge import judge
-
     request = Request(subject, target, config, backward, dynamic, graph, allow_import)
     cases = load_cases(request)
+    executor = executor_for(
+        cases, isolate=isolate, timeout_seconds=timeout, allow_import=allow_import
+    )
     judged: Judged = []
-    with progress() as report:
+    with progress() as report, executor:
         for number, case in enumerate(cases):
             report(f"running {case.name} with {case.target}", number, len(cases))
-            judged.append((case, judge(case, expected=case.signature)))
+            judged.append((case, executor.ask(case, case.signature)))
         written = write_failing(judged, out, inputs.value) if out else {}
     return answer_of_judged(judged, written)
 

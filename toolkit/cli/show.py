@@ -167,11 +167,21 @@ def show_diagnosis(folder: Path) -> Answer:
     state = "confirmed" if data.get("confirmed") else "not confirmed"
     who = f"{culprit.get('stage')}/{culprit.get('pass')} ({state})" if culprit else "unknown"
     headline = f"diagnosis of {data.get('case')} with target {data.get('target')}: {who}"
+    headline += minimal_of(data)
     cases = [str(entry.path) for entry in find_entries(folder) if entry.problem is None]
     body: list[RenderableType] = [facts_table(flattened(data))]
     body += [f"look at it: ctk show {path}" for path in cases]
     found = {"folder": str(folder), "diagnosis": data}
     return Answer(ExitCode.NO_FAILURE, headline, found, tuple(body))
+
+
+def minimal_of(data: Json) -> str:
+    """Return how small the case became, if it was made smaller."""
+    counts, minimal = cast("Json", data.get("call_nodes") or {}), data.get("minimal")
+    if not minimal:
+        return ""
+    nodes = ", ".join(cast("list[str]", cast("Json", minimal).get("nodes") or []))
+    return f", {counts.get('before')} -> {counts.get('after')} call nodes: {nodes}"
 
 
 def flattened(data: Json, prefix: str = "") -> dict[str, object]:

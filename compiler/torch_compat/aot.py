@@ -1,0 +1,73 @@
+"""Autograd dispatch: AOTAutograd, partitioners, the minifier that it ships."""
+
+# What pyright says of private names is what this package is for.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
+import importlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from torch.fx import GraphModule
+
+from compiler.torch_compat.inductor import Site
+
+
+def default_partition() -> Callable[..., Any]:
+    """Return how AOTAutograd splits a joint graph when it is told nothing. Seen in 2.11, 2.13."""
+    from functorch.compile import default_partition as partition
+
+    return partition
+
+
+def aot_backend_site() -> Site:
+    """Return the call of every backend made with `aot_autograd(fw_compiler=...)`. Seen in torch
+    2.11 and 2.13.
+
+    Its `self.kwargs` holds `fw_compiler`, `bw_compiler` and `inference_compiler`.
+    """
+    from torch._dynamo.backends.common import AotAutograd
+
+    return Site(AotAutograd, "__call__")
+
+
+def aot_module(
+    gm: GraphModule,
+    example_inputs: Sequence[object],
+    *,
+    forward: Callable[..., Any],
+    backward: Callable[..., Any],
+    inference: Callable[..., Any],
+    partition: Callable[..., Any],
+) -> Callable[..., Any]:
+    """Trace a captured graph to functional ATen graphs and hand them to the compilers;
+    AOTAutograd's own machinery.
+    """
+    from torch._functorch.aot_autograd import aot_module_simplified
+
+    return aot_module_simplified(
+        gm,
+        example_inputs,
+        fw_compiler=forward,
+        bw_compiler=backward,
+        inference_compiler=inference,
+        partition_fn=partition,
+        keep_inference_input_mutations=True,
+    )
+
+
+def min_cut_partition(
+    joint: GraphModule, joint_inputs: object, options: Mapping[str, Any]
+) -> tuple[GraphModule, GraphModule]:
+    """Split a joint graph into forward and backward with torch's min-cut partitioner."""
+    from functorch.compile import min_cut_rematerialization_partition
+
+    return min_cut_rematerialization_partition(joint, joint_inputs, **options)
+
+
+def torch_minifier() -> Callable[..., tuple[GraphModule, Sequence[object]]]:
+    """Return `functorch.compile.minifier`: `(gm, inputs, module_fails, dump_state) -> (gm,
+    inputs)`.
+
+    Loaded on demand; it writes its progress to stderr.
+    """
+    return cast(Any, importlib.import_module("functorch.compile")).minifier

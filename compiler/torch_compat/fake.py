@@ -1,0 +1,258 @@
+"""Fake tensors, symbolic sizes and dispatch modes."""
+
+# What pyright says of private names is what this package is for.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
+import contextlib
+import importlib
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+
+def placeholder_source(node: Node) -> str | None:
+    """Return where Dynamo found a graph input (`L['self']._buffers['b']`), if it says so.
+
+    Seen in torch 2.11 (`source.name()`) and 2.13 (`source.name`).
+    """
+    source = getattr(node.meta.get("grapharg"), "source", None)
+    name = getattr(source, "name", None)
+    name = name() if callable(name) else name
+    return name if isinstance(name, str) else None
+
+
+def symbol_and_hint(value: Any) -> tuple[str, int | float | bool | None]:
+    """Return the expression of a SymInt, SymFloat or SymBool, and its hint (None: unbacked).
+
+    Seen in torch 2.11 and 2.13: `SymNode.expr`, `SymNode.has_hint()`, `SymNode.hint`.
+    """
+    node = value.node
+    hint = node.hint if node.has_hint() else None
+    return str(node.expr), hint if isinstance(hint, int | float | bool) else None
+
+
+def is_fake_tensor(value: object) -> bool:
+    """Return whether a value is a FakeTensor: it has a shape and no numbers (torch 2.11, 2.13)."""
+    return isinstance(value, torch._subclasses.fake_tensor.FakeTensor)
+
+
+def is_symbolic(value: object) -> bool:
+    """Return whether a value is a SymInt, SymFloat or SymBool."""
+    return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+def dispatch_modes_off() -> contextlib.AbstractContextManager[object]:
+    """Switch off the Python dispatch modes (fake tensors, tracing) for a `with` block.
+
+    Seen in torch 2.11 and 2.13: `torch.utils._python_dispatch._disable_current_modes`.
+    """
+    return importlib.import_module("torch.utils._python_dispatch")._disable_current_modes()
+
+
+def fake_mode_of(values: Sequence[object]) -> Any | None:
+    """Return the FakeTensorMode of the first fake tensor among `values`, or None."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None)
+
+
+def to_fake(value: object, mode: Any) -> object:
+    """Return a fake tensor like `value` when it is a real tensor; anything else as it is."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    if isinstance(value, torch.Tensor) and not isinstance(value, FakeTensor):
+        return mode.from_tensor(value, static_shapes=True)
+    return value
+
+
+@contextlib.contextmanager
+def fake_compute(mode: Any) -> Iterator[None]:
+    """Run operators on fake tensors of `mode`: no gradients, and fresh unbacked symbols are not
+    tracked.
+    """
+    shape_env = mode.shape_env
+    ignore = getattr(shape_env, "ignore_fresh_unbacked_symbols", contextlib.nullcontext)
+    with mode, torch.no_grad(), ignore():
+        yield
+
+
+@contextlib.contextmanager
+def real_compute() -> Iterator[None]:
+    """Run operators on real tensors although a compile is under way: fake and tracing modes off."""
+    with dispatch_modes_off(), torch.no_grad():
+        yield
+
+
+def is_data_dependent(error: BaseException) -> bool:
+    """Return whether fake tensors could not answer because the answer depends on data, or the op
+    has no fake rule.
+    """
+    from torch._subclasses.fake_tensor import (
+        DataDependentOutputException,
+        DynamicOutputShapeException,
+        UnsupportedOperatorException,
+    )
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
+
+    kinds = (
+        DataDependentOutputException,
+        DynamicOutputShapeException,
+        UnsupportedOperatorException,
+        GuardOnDataDependentSymNode,
+    )
+    return isinstance(error, kinds)
+
+
+def has_unbacked(value: object) -> bool:
+    """Return whether a value's sizes contain symbols that only run time knows."""
+    from torch.fx.experimental.symbolic_shapes import free_unbacked_symbols
+
+    if isinstance(value, (list, tuple)):
+        return any(has_unbacked(item) for item in value)
+    if isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return bool(free_unbacked_symbols(value))
+    return False
+
+
+def new_fake_mode() -> Any:
+    """Return a FakeTensorMode with its own shape environment that also takes real tensors."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    return FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+
+
+@contextlib.contextmanager
+def intercept_ops(
+    handler: Callable[[Any, tuple[Any, ...], dict[str, Any]], object],
+) -> Generator[None, None, None]:
+    """Send each op below autograd, forward and backward, to `handler(op, args, kwargs)`.
+
+    Ops that the handler calls are not intercepted. Higher-order ops arrive whole.
+
+    Seen in torch 2.11 and 2.13: `torch.utils._python_dispatch.TorchDispatchMode`.
+    """
+    base = importlib.import_module("torch.utils._python_dispatch").TorchDispatchMode
+
+    class Interceptor(base):
+        supports_higher_order_operators = True
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> object:
+            return handler(func, args, kwargs or {})
+
+    with Interceptor():
+        yield
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolicInputs:
+    """Inputs as Dynamo hands them to a backend, and the context around the backend's call.
+
+    Attributes:
+        example_inputs: Real tensors, and a SymInt for each symbolic size.
+        fakes: The same inputs as fake tensors, for `node.meta["example_value"]`. They live in a
+            fake mode of their own, because running the graph on them may change their sizes.
+        fake_mode: The fake mode of `fakes`.
+        tracing: Makes the context that AOTAutograd asks for the fake mode and the symbols.
+    """
+
+    example_inputs: tuple[object, ...]
+    fakes: tuple[object, ...]
+    fake_mode: AbstractContextManager[Any]
+    tracing: Callable[[], AbstractContextManager[Any]]
+
+
+def symbolic_inputs(
+    inputs: Sequence[object], names: Sequence[str], symbols: Mapping[str, Sequence[str | None]]
+) -> SymbolicInputs:
+    """Build what Dynamo hands to a backend: real tensors, SymInts, a tracing context.
+
+    Equal symbol names give the same symbol, other names never do, whatever their hints are. A size
+    of 0 or 1 is a constant, as in Dynamo.
+
+    Args:
+        inputs: One value per placeholder.
+        names: Names of the placeholders.
+        symbols: For a placeholder with symbolic sizes, the name of each dimension's symbol or None;
+            for one that is itself a size, a single name.
+
+    Source: `OutputGraph.compile_and_call_fx_graph` and `call_user_compiler` of Dynamo, torch 2.13:
+    a second fake mode over the same ShapeEnv for the backend, and each tensor's symbolic context on
+    the TracingContext. Seen in torch 2.11 and 2.13.
+    """
+    shapes = importlib.import_module("torch.fx.experimental.symbolic_shapes")
+    fake_tensor = importlib.import_module("torch._subclasses.fake_tensor")
+    guards = importlib.import_module("torch._guards")
+    env = shapes.ShapeEnv()
+    known: dict[str, tuple[Any, Any]] = {}
+    mode, backend_mode = (fake_tensor.FakeTensorMode(shape_env=env) for _ in range(2))
+    context = guards.TracingContext(backend_mode)
+    examples: list[object] = []
+    fakes: list[object] = []
+    remembered: list[object] = []  # the mode knows them by weak reference only
+    for value, name in zip(inputs, names, strict=True):
+        sizes = symbols.get(name, ())
+        example = fake = value
+        if isinstance(value, torch.Tensor) and type(value) in (torch.Tensor, torch.nn.Parameter):
+            symbolic = _symbolic_context(env, known, value, name, sizes)
+            context.tensor_to_context[value] = symbolic
+            options = {"symbolic_context": symbolic, "source": symbolic.tensor_source}
+            remembered.append(backend_mode.from_tensor(value, **options))
+            fake = mode.from_tensor(value, **options)
+        elif isinstance(value, torch.Tensor):  # a subclass: static, as one value
+            fake = mode.from_tensor(value, static_shapes=True)
+        elif isinstance(value, int) and sizes and sizes[0]:
+            symbol, source = _symbol(env, known, sizes[0], value)
+            example = fake = env.create_symintnode(symbol, hint=value, source=source)
+        examples.append(example)
+        fakes.append(fake)
+
+    @contextlib.contextmanager
+    def tracing() -> Generator[None, None, None]:
+        with guards.tracing(context):
+            yield
+        remembered.clear()
+
+    return SymbolicInputs(tuple(examples), tuple(fakes), mode, tracing)
+
+
+def _symbol(env: Any, known: dict[str, tuple[Any, Any]], name: str, hint: int) -> tuple[Any, Any]:
+    """Return the symbol called `name`, made at its first use, and its source."""
+    if name not in known:
+        shapes = importlib.import_module("torch.fx.experimental.symbolic_shapes")
+        source = importlib.import_module("torch._dynamo.source").ConstantSource(name)
+        dynamic = shapes.DimDynamic.DYNAMIC
+        known[name] = (env.create_symbol(hint, source, dynamic_dim=dynamic), source)
+    return known[name]
+
+
+def _symbolic_context(
+    env: Any,
+    known: dict[str, tuple[Any, Any]],
+    tensor: torch.Tensor,
+    name: str,
+    sizes: Sequence[str | None],
+) -> Any:
+    """Return the symbolic context that gives each dimension of `tensor` its named symbol."""
+    shapes = importlib.import_module("torch.fx.experimental.symbolic_shapes")
+    sources = importlib.import_module("torch._dynamo.source")
+    source = sources.ConstantSource(name)
+    sizes = tuple(sizes) or (None,) * tensor.dim()
+    chosen: dict[str, Any] = {}
+    for index, symbol in enumerate(sizes):
+        if symbol is not None:
+            part = sources.TensorPropertySource(source, sources.TensorProperty.SIZE, index)
+            key = part.name if isinstance(part.name, str) else part.name()
+            chosen[key] = _symbol(env, known, symbol, tensor.shape[index])[0]
+    dims = shapes.DimDynamic
+    return shapes.StatefulSymbolicContext(
+        dynamic_sizes=[dims.DYNAMIC if symbol else dims.STATIC for symbol in sizes],
+        tensor_source=source,
+        shape_env_to_source_to_symbol_cache={id(env): chosen},
+    )

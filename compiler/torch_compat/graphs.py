@@ -1,0 +1,79 @@
+"""FX graphs: lazy modules, calling conventions, replacement hooks, nested values."""
+
+# What pyright says of private names is what this package is for.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
+import contextlib
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from torch.fx import Graph, GraphModule, Node
+
+
+def copy_codegen(source: Graph, target: Graph) -> None:
+    """Give `target` the calling convention (pytrees in and out) of `source`. Seen in torch 2.11
+    and 2.13.
+    """
+    target.set_codegen(source._codegen)
+
+
+def is_erased(node: Node) -> bool:
+    """Return whether a node was erased from its graph. Seen in torch 2.11 and 2.13."""
+    return bool(node._erased)
+
+
+def tree_leaves(tree: object) -> list[object]:
+    """Return the leaves of nested lists, tuples and dicts, in order."""
+    from torch.utils._pytree import tree_leaves as leaves
+
+    return leaves(tree)
+
+
+def tree_flatten(tree: object) -> tuple[list[object], Callable[[Sequence[object]], object]]:
+    """Return the leaves of a nested value, and what puts other leaves in their places."""
+    from torch.utils._pytree import tree_flatten as flatten
+    from torch.utils._pytree import tree_unflatten
+
+    leaves, spec = flatten(tree)
+    return leaves, lambda values: tree_unflatten(values, spec)
+
+
+def plain_codegen(graph: Graph) -> None:
+    """Drop a graph's own calling convention: inputs and outputs are what its nodes say."""
+    from torch.fx.graph import CodeGen
+
+    graph.set_codegen(CodeGen())
+
+
+def lazy_graph_module(root: dict[str, Any], graph: Graph, class_name: str) -> GraphModule:
+    """Return a GraphModule whose Python code is generated at its first call, not now.
+
+    Generating it is two thirds of the cost of a copy, and an Interpreter never needs it. Not for
+    TorchScript, which cannot script the lazy class.
+
+    Seen in torch 2.11 and 2.13: `torch.fx._lazy_graph_module`.
+    """
+    module = importlib.import_module("torch.fx._lazy_graph_module")
+    with module._use_lazy_graph_module(True):
+        return module._make_graph_module(root, graph, class_name)
+
+
+@contextlib.contextmanager
+def recorded_replacements(gm: GraphModule) -> Iterator[list[tuple[str, str]]]:
+    """Record each `old.replace_all_uses_with(new)` on `gm` meanwhile, as pairs of node names,
+    each once.
+    """
+    pairs: dict[tuple[str, str], None] = {}
+    found: list[tuple[str, str]] = []
+
+    def hook(old: Node, new: str, user: Node) -> None:
+        if (old.name, new) not in pairs:
+            pairs[(old.name, new)] = None
+            found.append((old.name, new))
+
+    gm._register_replace_node_hook(hook)
+    try:
+        yield found
+    finally:
+        gm._unregister_replace_node_hook(hook)

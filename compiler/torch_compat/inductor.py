@@ -1,0 +1,245 @@
+"""Inductor: the compile, its options, and the places where it announces its passes."""
+
+# What pyright says of private names is what this package is for.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
+import importlib
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, cast
+
+from torch.fx import GraphModule
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A function that can be wrapped for the time of one compile: `getattr(owner, name)`."""
+
+    owner: object
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class InductorSites:
+    """Where Inductor's passes start and end.
+
+    Attributes:
+        pre_grad: `(gm, example_inputs) -> gm`; recurses into sub-graphs through the same name, as
+            the next two do.
+        joint: `(gm, ...) -> gm`; called before the partition, or on the one graph of inference.
+        post_grad: `(gm, ...) -> None`; called for the forward and for the backward graph.
+        freeze: `(dynamo_gm, gm, example_inputs) -> (gm, kept input indices)`.
+        gm_pass, graph_pass, enter, exit: Methods of `GraphTransformObserver`, by which passes are
+        announced.
+        pattern_pass: `PatternMatcherPass.apply(gm or graph) -> int`.
+        pattern_setup: Functions that trace the patterns themselves, on their first call; what
+            they announce is not about the user's graph.
+    """
+
+    pre_grad: Site
+    joint: Site
+    post_grad: Site
+    freeze: Site
+    gm_pass: Site
+    graph_pass: Site
+    enter: Site
+    exit: Site
+    pattern_pass: Site
+    pattern_setup: tuple[Site, ...]
+
+
+def _inductor(name: str) -> Any:
+    """Import a module of Inductor, without torch's deprecation notices about itself meanwhile."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return importlib.import_module(f"torch._inductor.{name}")
+
+
+def inductor_sites() -> InductorSites:
+    """Return the places to wrap. Seen in torch 2.11 and 2.13."""
+    from torch.fx.passes.graph_transform_observer import GraphTransformObserver
+
+    compile_fx, freezing = _inductor("compile_fx"), _inductor("freezing")
+    families = ("pre_grad", "joint_graph", "post_grad", "freezing_patterns")
+    modules = [_inductor(f"fx_passes.{family}") for family in families]
+    pattern_pass = _inductor("pattern_matcher").PatternMatcherPass
+    return InductorSites(
+        pre_grad=Site(compile_fx, "_recursive_pre_grad_passes"),
+        joint=Site(compile_fx, "_recursive_joint_graph_passes"),
+        post_grad=Site(compile_fx, "_recursive_post_grad_passes"),
+        freeze=Site(freezing, "freeze"),
+        gm_pass=Site(GraphTransformObserver, "apply_gm_pass"),
+        graph_pass=Site(GraphTransformObserver, "apply_graph_pass"),
+        enter=Site(GraphTransformObserver, "__enter__"),
+        exit=Site(GraphTransformObserver, "__exit__"),
+        pattern_pass=Site(pattern_pass, "apply"),
+        pattern_setup=tuple(Site(m, "lazy_init") for m in modules if hasattr(m, "lazy_init")),
+    )
+
+
+InnerCompile = Callable[..., Any]
+"""Inductor's compile of one graph: `(gm, example_inputs, **kwargs) -> boxed callable`;
+`is_backward` is in kwargs.
+"""
+
+
+def inductor_inner_compile() -> InnerCompile:
+    """Return Inductor's own `inner_compile`. Seen in torch 2.11 and 2.13."""
+    return _inductor("compile_fx").compile_fx_inner
+
+
+def inductor_compile(
+    gm: GraphModule,
+    example_inputs: Sequence[object],
+    *,
+    config_patches: Mapping[str, object],
+    inner_compile: InnerCompile,
+) -> Callable[..., object]:
+    """Run Inductor's Dynamo backend on a graph, without Dynamo and without AOTAutograd's own cache.
+
+    `inner_compile` is called once per graph, for a lazy backward long after this returns, each
+    time under `config_patches`. Seen in torch 2.11 and 2.13.
+    """
+    from torch._functorch import config as functorch_config
+
+    caches = ("enable_autograd_cache", "enable_remote_autograd_cache", "bundled_autograd_cache")
+    off = {name: False for name in caches if hasattr(functorch_config, name)}
+    with functorch_config.patch(off):
+        return cast(
+            Callable[..., object],
+            _inductor("compile_fx").compile_fx(
+                gm,
+                cast(Any, list(example_inputs)),
+                inner_compile=inner_compile,
+                config_patches=dict(config_patches),
+            ),
+        )
+
+
+def inductor_options() -> dict[str, tuple[object, object]]:
+    """Return each Inductor option's value and declared type. Seen in torch 2.11 and 2.13."""
+    config = _inductor("config")
+    values = config.get_config_copy()
+    return {name: (value, config.get_type(name)) for name, value in values.items()}
+
+
+def compile_lock() -> AbstractContextManager[object]:
+    """Return the re-entrant lock under which Dynamo and Inductor compile. Seen in torch 2.11 and
+    2.13.
+    """
+    from torch._dynamo.convert_frame import compile_lock as lock
+
+    return cast(AbstractContextManager[object], lock)
+
+
+def is_pattern_pass(owner: object) -> bool:
+    """Return whether `owner` is a table of Inductor patterns. Seen in torch 2.11 and 2.13."""
+    from torch._inductor.pattern_matcher import PatternMatcherPass
+
+    return isinstance(owner, PatternMatcherPass)
+
+
+def is_lowering_entry(entry: object) -> bool:
+    """Return whether a pattern's replacement is one node that only Inductor can run. Seen in
+    torch 2.11 and 2.13.
+    """
+    from torch._inductor.pattern_matcher import LoweringPatternEntry
+
+    return isinstance(entry, LoweringPatternEntry)
+
+
+def is_handler_entry(entry: object) -> bool:
+    """Return whether a pattern runs a handler, which may decline and change nothing. Seen in
+    torch 2.11 and 2.13.
+    """
+    from torch._inductor.pattern_matcher import GraphPatternEntry
+
+    return isinstance(entry, GraphPatternEntry)
+
+
+def no_match(reason: str) -> object:
+    """Return what a pattern's match returns when it does not match. Seen in torch 2.11 and 2.13."""
+    from torch._inductor.pattern_matcher import FailedMatch
+
+    return FailedMatch(reason)
+
+
+def is_true(check: object) -> bool:
+    """Return whether a pattern's check accepts, as Inductor reads it (a symbolic bool may be
+    unknown: no).
+
+    Seen in torch 2.11 and 2.13.
+    """
+    from torch.fx.experimental.symbolic_shapes import guard_or_false
+
+    return bool(guard_or_false(cast(Any, check)))
+
+
+def donated_inputs() -> frozenset[int]:
+    """Return the inputs of the graph being compiled whose memory Inductor may reuse. Seen in
+    torch 2.11 and 2.13.
+    """
+    from torch._guards import TracingContext
+
+    context = TracingContext.try_get()
+    metadata = context.fw_metadata if context is not None else None
+    return frozenset(getattr(metadata, "bw_donated_idxs", None) or ())
+
+
+def generated_source(compiled: object) -> str | None:
+    """Return the source that Inductor generated for a compiled graph, if it did. Seen in torch
+    2.11 and 2.13.
+    """
+    source = getattr(compiled, "source_code", None)
+    return source if isinstance(source, str) else None
+
+
+def wrap_compiled(compiled: Any, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Any:
+    """Return `compiled` with its boxed call wrapped; an output object of Inductor keeps its
+    identity and attributes.
+
+    Seen in torch 2.11 and 2.13.
+    """
+    if callable(getattr(compiled, "current_callable", None)):
+        compiled.current_callable = wrap(compiled.current_callable)
+        return compiled
+    return boxed(wrap(compiled)) if getattr(compiled, "_boxed_call", False) else compiled
+
+
+def boxed(call: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
+    """Mark a callable as taking one list of inputs and clearing it. Seen in torch 2.11, 2.13."""
+    cast(Any, call)._boxed_call = True
+    return call
+
+
+def inductor_cpp_compiler() -> str | None:
+    """Return the C++ compiler that Inductor would call, or None when it finds none.
+
+    Seen in torch 2.11 and 2.13: `torch._inductor.cpp_builder.get_cpp_compiler`, which raises
+    `torch._inductor.exc.InvalidCxxCompiler` (a `RuntimeError`).
+    """
+    from torch._inductor.cpp_builder import get_cpp_compiler
+
+    try:
+        return get_cpp_compiler()
+    except RuntimeError:
+        return None
+
+
+def preload_compiler(*, inductor: bool) -> None:
+    """Import what any compile imports, without running an op, so that forked children share it.
+
+    Args:
+        inductor: Also import Inductor and its CPU code generation.
+    """
+    names = [
+        "torch._dynamo",
+        "torch._functorch.aot_autograd",
+        "torch.fx.experimental.symbolic_shapes",
+    ]
+    if inductor:
+        names += ["torch._inductor.compile_fx", "torch._inductor.codegen.cpp"]
+    for name in names:
+        importlib.import_module(name)

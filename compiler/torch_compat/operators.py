@@ -1,0 +1,182 @@
+"""Operators and functions: names, schemas, what they declare about themselves."""
+
+# What pyright says of private names is what this package is for.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
+import contextlib
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+
+def native_function_names() -> tuple[str, ...]:
+    """Return the names of the native functions bound on `torch` (`add`, `zeros`, `_foreach_add`).
+
+    Seen in torch 2.11 and 2.13: `torch._C._VariableFunctions`.
+    """
+    names = dir(_resolve("_C._VariableFunctions"))
+    return tuple(name for name in names if not name.startswith("__"))
+
+
+_INTERNAL_FUNCTIONS = """
+    _C._set_grad_enabled
+    amp.autocast_mode._enter_autocast
+    amp.autocast_mode._exit_autocast
+    autograd.grad_mode._enter_inference_mode
+    autograd.grad_mode._exit_inference_mode
+    _C._autograd._get_data_attr
+    _C._autograd._saved_tensors_hooks_disable
+    _C._autograd._saved_tensors_hooks_enable
+    _C._functorch._grad_decrement_nesting
+    _C._functorch._grad_increment_nesting
+    _C._functorch._jvp_decrement_nesting
+    _C._functorch._jvp_increment_nesting
+    _C._functorch._unwrap_for_grad
+    _C._functorch._wrap_for_grad
+    _C._functorch._vmap_increment_nesting
+    _C._functorch._vmap_decrement_nesting
+    _C._functorch._add_batch_dim
+    _C._functorch._remove_batch_dim
+    _C._functorch.set_inplace_requires_grad_allowed
+    _functorch.eager_transforms._autograd_grad
+    _functorch.eager_transforms._set_tensor_requires_grad
+    _functorch.eager_transforms._assert_wrapped_functional
+    _functorch.predispatch.lazy_load_decompositions
+    _functorch.predispatch._add_batch_dim
+    _functorch.predispatch._remove_batch_dim
+    _functorch.predispatch._vmap_increment_nesting
+    _functorch.predispatch._vmap_decrement_nesting
+    _functorch.predispatch._unwrap_for_grad
+    _functorch.predispatch._jvp_increment_nesting
+    _functorch.predispatch._jvp_decrement_nesting
+    _functorch.predispatch._make_dual
+    _functorch.predispatch._unpack_dual
+    _functorch.predispatch._enter_dual_level
+    _functorch.predispatch._exit_dual_level
+    _functorch.vmap.lazy_load_decompositions
+"""
+
+
+def internal_functions() -> dict[str, Callable[..., Any]]:
+    """Return torch's internal functions that Dynamo writes into graphs, by their dotted name.
+
+    Cases: `torch._C._nn` (`linear`); autocast, grad and inference regions; `torch.func.grad`,
+    `vmap` and `jvp`. One that this torch lacks is left out. Seen in torch 2.11 and 2.13.
+    """
+    module = _resolve("_C._nn")
+    names = [f"_C._nn.{name}" for name in dir(module) if not name.startswith(("__", "_test"))]
+    found = {f"torch.{name}": _resolve(name) for name in [*names, *_INTERNAL_FUNCTIONS.split()]}
+    return {name: value for name, value in found.items() if callable(value)}
+
+
+def _resolve(dotted: str) -> object | None:
+    """Return `torch.<dotted>`, importing torch's own sub-modules on the way; None if absent."""
+    found: object = torch
+    path = "torch"
+    for part in dotted.split("."):
+        path = f"{path}.{part}"
+        if not hasattr(found, part):
+            with contextlib.suppress(ImportError):
+                importlib.import_module(path)
+        found = getattr(found, part, None)
+    return found
+
+
+def op_kind(target: object) -> str | None:
+    """Return `overload`, `packet` or `higher_order` for an op of `torch.ops`, else None.
+
+    Seen in torch 2.11 and 2.13: the three classes of `torch._ops`.
+    """
+    kinds = (
+        (torch._ops.OpOverload, "overload"),
+        (torch._ops.OpOverloadPacket, "packet"),
+        (torch._ops.HigherOrderOperator, "higher_order"),
+    )
+    return next((kind for cls, kind in kinds if isinstance(target, cls)), None)
+
+
+def op_qualified_name(target: Any) -> str:
+    """Return `aten::add.Tensor` for an overload, `aten::add` for a packet (torch 2.11, 2.13)."""
+    if op_kind(target) == "packet":
+        return str(target._qualified_op_name)
+    # `OpOverload.name()` leaves out `.default`.
+    return str(target._schema.name) + "." + str(target._overloadname)
+
+
+def op_argument_names(target: Any) -> tuple[tuple[str, str], ...]:
+    """Return (name, type) of each argument of an overload, or of all overloads of a packet."""
+    names = target.overloads() if op_kind(target) == "packet" else ()
+    overloads = [getattr(target, name) for name in names] or [target]
+    found = (argument for each in overloads for argument in each._schema.arguments)
+    return tuple((str(argument.name), str(argument.type)) for argument in found)
+
+
+def is_dispatcher_op(target: Any) -> bool:
+    """Return whether the dispatcher knows this op (for a packet: one of its overloads).
+
+    `torch.ops` also reaches TorchScript's builtins (`aten::save` writes a pickle), which it does
+    not. Seen in torch 2.11 and 2.13: `torch._C._dispatch_has_kernel`.
+    """
+    if op_kind(target) == "packet":
+        return any(is_dispatcher_op(getattr(target, name)) for name in target.overloads())
+    return bool(torch._C._dispatch_has_kernel(target.name()))
+
+
+def higher_order_op(name: str) -> object | None:
+    """Return `torch.ops.higher_order.<name>`, importing torch's own module that registers it.
+
+    Seen in torch 2.11 and 2.13: `torch._higher_order_ops` imports most of them.
+    """
+    importlib.import_module("torch._higher_order_ops")
+    return getattr(torch.ops.higher_order, name, None)
+
+
+def custom_op_module(qualified: str) -> str | None:
+    """Return the module that defined a custom op (`mylib::f`), if torch remembers it.
+
+    Seen in torch 2.11 and 2.13: `torch._library.custom_ops.OPDEFS`, for `torch.library.custom_op`.
+    """
+    registry = getattr(importlib.import_module("torch._library.custom_ops"), "OPDEFS", {})
+    definition = registry.get(qualified)
+    function = getattr(definition, "_init_fn", None)
+    return getattr(function, "__module__", None)
+
+
+def op_packet(target: Any) -> Any:
+    """Return `torch.ops.aten.add` for `torch.ops.aten.add.Tensor` (torch 2.11, 2.13)."""
+    return target._overloadpacket
+
+
+def op_returns(target: Any) -> int:
+    """Return how many values an overload returns (torch 2.11, 2.13: `OpOverload._schema`)."""
+    return len(target._schema.returns)
+
+
+def op_written_arguments(target: Any) -> tuple[tuple[int, str], ...]:
+    """Return position and name of the arguments that an overload writes to (torch 2.11, 2.13)."""
+    arguments = enumerate(target._schema.arguments)
+    written = ((at, arg) for at, arg in arguments if arg.alias_info and arg.alias_info.is_write)
+    return tuple((at, str(arg.name)) for at, arg in written)
+
+
+@dataclass(frozen=True, slots=True)
+class OpFacts:
+    """What an operator overload declares about itself."""
+
+    writes: bool
+    random: bool
+    views: bool
+    returns: int
+
+
+def op_facts(target: object) -> OpFacts | None:
+    """Return what an operator overload declares, or None for any other target."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return None
+    schema = target._schema
+    views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
+    random = torch.Tag.nondeterministic_seeded in target.tags
+    return OpFacts(schema.is_mutable, random, views, len(schema.returns))

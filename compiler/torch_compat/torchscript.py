@@ -1,0 +1,75 @@
+"""TorchScript: what `torch.jit` keeps under private names."""
+
+# What pyright says of private names is what this package is for.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+
+def jit_has_schema(qualified: str) -> bool:
+    """Return whether TorchScript can call an operator (`aten::add`), whatever the overload.
+
+    Seen in torch 2.11 and 2.13: `torch._C._jit_get_schemas_for_operator`.
+    """
+    return bool(torch._C._jit_get_schemas_for_operator(qualified))
+
+
+def jit_operators(graph: Any) -> list[str]:
+    """Return the operator of each node of a TorchScript graph, in order: `aten::add.Scalar`.
+
+    Nodes without a schema give their kind (`prim::TupleConstruct`). Nested blocks are left out.
+    Seen in torch 2.11 and 2.13: `torch._C.Graph.nodes`, `torch._C.Node.schema`.
+    """
+    schemas = ((node.kind(), str(node.schema())) for node in graph.nodes())
+    return [kind if text == "(no schema)" else text.split("(", 1)[0] for kind, text in schemas]
+
+
+def jit_remove_mutation(graph: Any) -> None:
+    """Make in-place ops functional where TorchScript can prove that nobody sees the difference.
+
+    Seen in torch 2.11 and 2.13: `torch._C._jit_pass_remove_mutation`.
+    """
+    torch._C._jit_pass_remove_mutation(graph)
+
+
+def jit_written_attributes(graph: Any) -> list[str]:
+    """Return the module attributes that a TorchScript graph may write to.
+
+    Seen in torch 2.11 and 2.13: `torch._C.Graph.alias_db`, `AliasDb.has_writers`.
+    """
+    aliases = graph.alias_db()
+    reads = [node for node in graph.nodes() if node.kind() == "prim::GetAttr"]
+    return [str(node.s("name")) for node in reads if aliases.has_writers(node.output())]
+
+
+def jit_outputs_of_constants(graph: Any) -> tuple[int, ...]:
+    """Return which elements of a graph's returned tuple may share memory with a constant of it.
+
+    Seen in torch 2.11 and 2.13: `torch._C.Graph.alias_db`, `AliasDb.may_contain_alias`.
+    """
+    (returned,) = graph.return_node().inputs()
+    if returned.node().kind() != "prim::TupleConstruct":  # the whole tuple was folded
+        return tuple(range(len(returned.type().elements())))
+    aliases = graph.alias_db()
+    constants = [node.output() for node in graph.nodes() if node.kind() == "prim::Constant"]
+    tensors = [value for value in constants if value.type().kind() == "TensorType"]
+    values = list(returned.node().inputs())
+    shares = (any(aliases.may_contain_alias(value, each) for each in tensors) for value in values)
+    return tuple(index for index, shared in enumerate(shares) if shared)
+
+
+@contextlib.contextmanager
+def jit_autocast_off() -> Iterator[None]:
+    """Keep TorchScript from inserting casts of its own; autocast was traced into the graph.
+
+    Seen in torch 2.11 and 2.13: `torch._C._jit_set_autocast_mode`, a flag of the process.
+    """
+    before = torch._C._jit_set_autocast_mode(False)
+    try:
+        yield
+    finally:
+        torch._C._jit_set_autocast_mode(before)
