@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Literal
 
 from toolkit.bisect import Culprit, Search, find_culprit
+from toolkit.bisect.deadly import is_deadly
 from toolkit.bisect.probe import first_wrong_node
 from toolkit.case import Case
 from toolkit.log import Recorder, Veto
 from toolkit.oracle.judge import judge
+from toolkit.oracle.pool import Executor
 from toolkit.oracle.verdict import Judgement, Verdict
 from toolkit.reduce.driver import Reduction, minimize
 from toolkit.reduce.hint import hint_step
@@ -31,16 +33,19 @@ InputsMode = Literal["full", "recipe", "none"]
 NO_LIMIT = Budget()
 
 
-def bisect_case(case: Case, out: Path, *, say: Say = lambda _: None) -> Diagnosis:
+def bisect_case(
+    case: Case, out: Path, *, executor: Executor | None = None, say: Say = lambda _: None
+) -> Diagnosis:
     """Find the culprit of a case and write `diagnosis.json`; the case is not made smaller.
 
     Args:
         case: The case in question.
         out: An existing folder.
+        executor: A child process for failures that kill or stop this one; None: none is feared.
         say: Called with a line per step.
     """
     started = time.monotonic()
-    search = find_culprit(case, on_progress=say)
+    search = find_culprit(case, executor=executor, on_progress=say)
     diagnosis = Diagnosis(case, search, time.monotonic() - started)
     write_json(diagnosis, out)
     return diagnosis
@@ -52,6 +57,7 @@ def diagnose(
     *,
     budget: Budget = NO_LIMIT,
     inputs: InputsMode = "full",
+    executor: Executor | None = None,
     say: Say = lambda _: None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Diagnosis:
@@ -62,6 +68,7 @@ def diagnose(
         out: An existing empty folder.
         budget: What the reduction may use.
         inputs: How much of the input values the saved cases hold.
+        executor: A child process for failures that kill or stop this one; None: none is feared.
         say: Called with a line per step.
         on_progress: Called after each question of the reduction.
 
@@ -69,7 +76,7 @@ def diagnose(
         The diagnosis; of the last case when none fails.
     """
     started = time.monotonic()
-    case, search = _first_failing(cases, say)
+    case, search = _first_failing(cases, executor, say)
     if search.judgement.verdict is not Verdict.REPRODUCES:
         diagnosis = Diagnosis(case, search, time.monotonic() - started)
         write_json(diagnosis, out)
@@ -78,13 +85,14 @@ def diagnose(
     save_case(case, out / "case", inputs=inputs)
     search = _with_wrong_node(case, search, say)
     hints = search.culprit.captured if search.culprit else ()
-    reduction = _reduce(case, budget, on_progress, hints=hints)
-    minimal_search = find_culprit(reduction.best, on_progress=say)
+    deadly = executor if is_deadly(search.judgement) else None
+    reduction = _reduce(case, budget, on_progress, hints=hints, executor=deadly)
+    minimal_search = find_culprit(reduction.best, executor=executor, on_progress=say)
     if _slipped(search, minimal_search):
         say("the smallest case fails for another reason: reduce again, holding on to the culprit")
         assert search.culprit is not None
-        reduction = _reduce(case, budget, on_progress, culprit=search.culprit)
-        minimal_search = find_culprit(reduction.best, on_progress=say)
+        reduction = _reduce(case, budget, on_progress, culprit=search.culprit, executor=deadly)
+        minimal_search = find_culprit(reduction.best, executor=executor, on_progress=say)
     folder = save_case(reduction.best, out / "minimal", inputs=inputs)
     say("run the repro in a clean process")
     shown = reduction.best if inputs == "full" else _as_saved(reduction.best, folder)
@@ -102,11 +110,13 @@ def diagnose(
     return diagnosis
 
 
-def _first_failing(cases: Sequence[Case], say: Say) -> tuple[Case, Search]:
+def _first_failing(
+    cases: Sequence[Case], executor: Executor | None, say: Say
+) -> tuple[Case, Search]:
     found: list[tuple[Case, Search]] = []
     for case in cases:
         say(f"bisect {case.name}")
-        found.append((case, find_culprit(case, on_progress=say)))
+        found.append((case, find_culprit(case, executor=executor, on_progress=say)))
         if found[-1][1].judgement.verdict is Verdict.REPRODUCES:
             return found[-1]
     unclear = [f for f in found if f[1].judgement.verdict is not Verdict.PASSES]
@@ -120,17 +130,24 @@ def _reduce(
     *,
     hints: Sequence[str] = (),
     culprit: Culprit | None = None,
+    executor: Executor | None = None,
 ) -> Reduction:
     """Reduce a case, the nodes of `hints` first; with a culprit, only to cases that pass once its
     pass is left out.
     """
 
+    def ask(candidate: Case, veto: Veto | None = None) -> Judgement:
+        if executor is not None:
+            return executor.ask(candidate, case.signature, veto)
+        watcher = Recorder(veto) if veto is not None else observer()
+        return judge(candidate, expected=case.signature, observer=watcher)
+
     def oracle(candidate: Case) -> Judgement:
-        judgement = judge(candidate, expected=case.signature, observer=observer())
+        judgement = ask(candidate)
         if culprit is None or judgement.verdict is not Verdict.REPRODUCES:
             return judgement
-        without = Recorder(Veto(passes=frozenset({culprit.where})))
-        if judge(candidate, observer=without).verdict is Verdict.PASSES:
+        without = Veto(passes=frozenset({culprit.where}))
+        if ask(candidate, without).verdict is Verdict.PASSES:
             return judgement
         return replace(judgement, verdict=Verdict.DIFFERENT)
 

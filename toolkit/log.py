@@ -20,12 +20,15 @@ from compiler.observe import (
 Event = StageRecord | PassRecord | KernelRecord | CallRecord | ErrorRecord
 
 
+EVERY_KERNEL = "*"
+
+
 @dataclass(frozen=True, slots=True)
 class Veto:
     """What must not happen in a compile: passes by `str(PassId)`, rewrites by number, kernels by
     `str(KernelId)`.
 
-    `fuel` is how many rewrites may happen; None means all.
+    `fuel` is how many rewrites may happen; None means all. The kernel `*` stands for all of them.
     """
 
     passes: frozenset[str] = frozenset()
@@ -65,6 +68,7 @@ class Recorder:
         keep_calls: Keep the values of each compiled graph's first call.
         on_event: Called with each event as it arrives (dump writes folders from it, so that a crash
             loses nothing).
+        on_start: Called with the id of each pass and kernel before it runs: what a crash leaves.
     """
 
     def __init__(
@@ -74,14 +78,17 @@ class Recorder:
         keep_rewrites: bool = False,
         keep_calls: bool = False,
         on_event: Callable[[Event], None] | None = None,
+        on_start: Callable[[str], None] | None = None,
     ) -> None:
         self.log = CompileLog()
         self.veto = veto or Veto()
         self.keep_rewrites = keep_rewrites
         self.keep_calls = keep_calls
         self._on_event = on_event
+        self._on_start = on_start
 
     def allow_pass(self, pass_id: PassId) -> bool:
+        self._start(str(pass_id))
         return str(pass_id) not in self.veto.passes
 
     def allow_rewrite(self, rewrite_id: RewriteId) -> bool:
@@ -90,7 +97,12 @@ class Recorder:
         return rewrite_id.number not in self.veto.rewrites
 
     def allow_kernel(self, kernel_id: KernelId) -> bool:
-        return str(kernel_id) not in self.veto.kernels
+        self._start(str(kernel_id))
+        return not self.veto.kernels & {str(kernel_id), EVERY_KERNEL}
+
+    def _start(self, identity: str) -> None:
+        if self._on_start:
+            self._on_start(identity)
 
     def _add(self, event: Event) -> None:
         self.log.events.append(event)

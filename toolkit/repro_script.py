@@ -78,21 +78,15 @@ def render_script(
     Raises:
         CaseError: The graph or an input cannot be written.
     """
-    default_dtype = getattr(torch, case.modes.default_dtype)
     seeds = tuple(dict.fromkeys((case.modes.seed, *RECIPE_SEEDS)))
-    sources = Sources(default_dtype=default_dtype, seeds=seeds)
+    sources = Sources(default_dtype=getattr(torch, case.modes.default_dtype), seeds=seeds)
     module = module_text(case, sources)
     marks = plan_marks(case, module.arguments)
     body = inputs_body(case, sources, marks)
-    kind = _target_kind(plan.target)
     versions = versions or current_versions()
-    functions = _functions(plan)
-    loads = kind in ("module", "file") or bool(functions and plan.target == "inductor")
-    written = "\n".join((module.constants, body))
     context: dict[str, object] = {
+        **_target_context(plan, has_data=bool(sources.data)),
         "docstring": _docstring(case, plan, culprit_pass, clean_run, versions),
-        "target": {"spec": plan.target, "source": literal(plan.target), "kind": kind},
-        "config": literal(plan.config),
         "modes": literal(_modes(case.modes)),
         "expected": literal(_expected(case)),
         "classes": module.classes,
@@ -102,15 +96,7 @@ def render_script(
         "inputs_body": body,
         "helpers": sources.helpers,
         "data_file": DATA_FILE if sources.data else "",
-        "needs_math": ", ".join(
-            name for name in ("inf", "nan") if re.search(rf"\b{name}\b", written)
-        ),
-        "needs_here": bool(sources.data or plan.copies or loads),
-        "has_sources": bool(plan.copies),
-        "functions": literal(functions),
-        "resolves": bool(functions),
-        "loads_functions": loads,
-        "defaults": literal(dict(COMPARABLE)) if plan.target == "inductor" else "",
+        "needs_math": _names_of_math(f"{module.constants}\n{body}"),
         "in_child": case.signature is not None and case.signature.kind in ("signal", "timeout"),
         "timeout_seconds": TIMEOUT_SECONDS,
         "dynamic_ints": marks.free,
@@ -122,6 +108,29 @@ def render_script(
     }
     text = _environment().get_template("repro.py.j2").render(context)
     return Script(text.rstrip("\n") + "\n", sources.data)
+
+
+def _target_context(plan: SourcePlan, *, has_data: bool) -> dict[str, object]:
+    """Return what the template asks of the target, its config and the files beside the script."""
+    kind = _target_kind(plan.target)
+    functions = _functions(plan)
+    is_inductor = plan.target == "inductor"
+    loads = kind in ("module", "file") or bool(functions and is_inductor)
+    return {
+        "target": {"spec": plan.target, "source": literal(plan.target), "kind": kind},
+        "config": literal(plan.config),
+        "needs_here": bool(has_data or plan.copies or loads),
+        "has_sources": bool(plan.copies),
+        "functions": literal(functions),
+        "resolves": bool(functions),
+        "loads_functions": loads,
+        "defaults": literal(dict(COMPARABLE)) if is_inductor else "",
+    }
+
+
+def _names_of_math(source: str) -> str:
+    """Return which of `inf` and `nan` a source uses, as an import lists them."""
+    return ", ".join(name for name in ("inf", "nan") if re.search(rf"\b{name}\b", source))
 
 
 def _environment() -> jinja2.Environment:

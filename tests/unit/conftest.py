@@ -1,4 +1,4 @@
-"""Programs and a failing case for the tests of the command line."""
+"""Programs and a failing case for the tests of the command line; backends for those of repros."""
 
 import shutil
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli import BROKEN_PASS, GOOD, ctk, write
+from tests.repros import BACKENDS
 
 
 @pytest.fixture
@@ -31,3 +32,17 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def case(written: Path, tmp_path: Path) -> Path:
     """A copy of it that a test may damage."""
     return shutil.copytree(written, tmp_path / "cases" / "graph0")
+
+
+@pytest.fixture
+def backends(tmp_path: Path) -> Path:
+    """The module of planted Dynamo backends."""
+    return write(tmp_path, "planted_backends.py", BACKENDS)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """An empty folder for a case."""
+    path = tmp_path / "case"
+    path.mkdir()
+    return path

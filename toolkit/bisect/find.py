@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from toolkit.bisect.culprit import Culprit, FoundBy, Search
+from toolkit.bisect.deadly import find_deadly, is_deadly
 from toolkit.bisect.kernels import guilty_kernel
 from toolkit.bisect.provenance import traced
 from toolkit.bisect.rewrites import smallest_failing
@@ -19,6 +20,7 @@ from toolkit.bisect.suspects import from_check, from_errors, of_rewrite, whole_p
 from toolkit.case import Case
 from toolkit.log import CompileLog, Recorder, Veto
 from toolkit.oracle.judge import judge
+from toolkit.oracle.pool import Executor
 from toolkit.oracle.verdict import Judgement, Verdict
 
 MAX_SUSPECTS = 4
@@ -27,18 +29,27 @@ MAX_CULPRITS = 4
 Progress = Callable[[str], None]
 
 
-def find_culprit(case: Case, *, on_progress: Progress | None = None) -> Search:
+def find_culprit(
+    case: Case, *, executor: Executor | None = None, on_progress: Progress | None = None
+) -> Search:
     """Find what causes a case's failure and prove it.
 
     Args:
-        case: A case whose failure shows in this process (a crash needs an executor around this
-            call).
+        case: The case.
+        executor: Asked first, in a child process: a case that kills or stops the process is then
+            bisected there. None: the failure shows in this process.
         on_progress: Called with a line per question.
 
     Returns:
         The search; without a culprit when the case does not fail.
     """
-    return _Finder(case, on_progress or (lambda _: None)).find()
+    say = on_progress or (lambda _: None)
+    if executor is not None:
+        say(f"compile with {case.target}, in a child process")
+        first = executor.ask(case, case.signature, Veto())
+        if is_deadly(first):
+            return find_deadly(case, executor, first, say)
+    return _Finder(case, say).find()
 
 
 class _Finder:

@@ -1,10 +1,12 @@
 """`ctk bisect-pass`: the guilty pass, then its rewrite, then the proof by counterfactual."""
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from toolkit.cli.answer import Answer
 from toolkit.cli.diagnose import answer_of_diagnosis
 from toolkit.cli.door import Command
+from toolkit.cli.executors import child_for
 from toolkit.cli.folders import output_folder
 from toolkit.cli.options import (
     AllowImport,
@@ -12,10 +14,12 @@ from toolkit.cli.options import (
     ConfigPairs,
     Dynamic,
     GraphNumber,
+    Isolate,
     JsonOutput,
     OutFolder,
     Subject,
     TargetSpec,
+    Timeout,
 )
 from toolkit.cli.progress import progress
 from toolkit.cli.subjects import Request, load_cases
@@ -34,6 +38,8 @@ def bisect_pass(
     graph: GraphNumber = None,
     allow_import: AllowImport = None,
     out: OutFolder = None,
+    isolate: Isolate = None,
+    timeout: Timeout = None,
     json_output: JsonOutput = False,
 ) -> Answer:
     """Find the guilty pass, rewrite and node.
@@ -48,10 +54,11 @@ def bisect_pass(
     cases = load_cases(Request(subject, target, config, backward, dynamic, graph, allow_import))
     folder = output_folder(out, "diagnosis", subject)
     found: list[Diagnosis] = []
-    with progress() as report:
+    child = child_for(cases, isolate=isolate, timeout_seconds=timeout, allow_import=allow_import)
+    with progress() as report, child or nullcontext():
         for case in cases:
             report(f"bisecting {case.name}")
-            found.append(bisect_case(case, folder, say=report))
+            found.append(bisect_case(case, folder, executor=child, say=report))
             if exit_code_of(found[-1].judgement) is ExitCode.FAILURE:
                 break
     chosen = most_telling(found, lambda diagnosis: exit_code_of(diagnosis.judgement))

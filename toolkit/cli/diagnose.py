@@ -1,10 +1,12 @@
 """`ctk diagnose`: check, bisect, minify and emit a repro; one folder at the end."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolkit.cli.answer import Answer, ExitCode
 from toolkit.cli.door import Command
+from toolkit.cli.executors import child_for
 from toolkit.cli.folders import output_folder
 from toolkit.cli.options import (
     AllowImport,
@@ -14,12 +16,14 @@ from toolkit.cli.options import (
     GraphNumber,
     Inputs,
     InputsPolicy,
+    Isolate,
     JsonOutput,
     MaxQuestions,
     MaxSeconds,
     OutFolder,
     Subject,
     TargetSpec,
+    Timeout,
 )
 from toolkit.cli.progress import progress
 from toolkit.cli.subjects import Request, load_cases
@@ -41,6 +45,8 @@ def diagnose(
     inputs: Inputs = InputsPolicy.FULL,
     max_questions: MaxQuestions = None,
     max_seconds: MaxSeconds = None,
+    isolate: Isolate = None,
+    timeout: Timeout = None,
     json_output: JsonOutput = False,
 ) -> Answer:
     """Find the culprit, and the smallest repro.
@@ -53,12 +59,14 @@ def diagnose(
 
     cases = load_cases(Request(subject, target, config, backward, dynamic, graph, allow_import))
     folder = output_folder(out, "diagnosis", subject)
-    with progress() as report:
+    child = child_for(cases, isolate=isolate, timeout_seconds=timeout, allow_import=allow_import)
+    with progress() as report, child or nullcontext():
         diagnosis = run_diagnosis(
             cases,
             folder,
             budget=Budget(max_questions, max_seconds),
             inputs=inputs.value,
+            executor=child,
             say=report,
             on_progress=report.reduction,
         )

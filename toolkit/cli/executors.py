@@ -12,6 +12,22 @@ if TYPE_CHECKING:
 KINDS_FOR_A_CHILD = ("signal", "timeout")
 
 
+def child_for(
+    cases: Iterable["Case"],
+    *,
+    isolate: bool | None,
+    timeout_seconds: float | None,
+    allow_import: Sequence[str] | None,
+) -> "Executor | None":
+    """Return a child process when the options or a recorded crash ask for one, else None."""
+    from toolkit.oracle.pool import ChildProcess
+
+    executor = executor_for(
+        cases, isolate=isolate, timeout_seconds=timeout_seconds, allow_import=allow_import
+    )
+    return executor if isinstance(executor, ChildProcess) else None
+
+
 def executor_for(
     cases: Iterable["Case"],
     *,

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any, BinaryIO
 
 from compiler import errors
 from compiler.errors import CtkError
+from toolkit.log import Veto
 from toolkit.oracle.verdict import Judgement, Signature, Verdict
 
 
@@ -21,6 +22,7 @@ class Question:
         allow_imports: Modules that loading may import.
         timeout_seconds: After this the child is killed; None: never.
         is_eager: Only run the program in eager (to see whether it is the program that crashes).
+        veto: What must not happen in the compile; None leaves it unobserved.
     """
 
     target: str
@@ -29,6 +31,7 @@ class Question:
     allow_imports: tuple[str, ...] = ()
     timeout_seconds: float | None = None
     is_eager: bool = False
+    veto: Veto | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +59,14 @@ def read_line(file: BinaryIO) -> dict[str, Any] | None:
 
 def question_to_json(question: Question) -> dict[str, object]:
     """Return a question as JSON."""
-    return asdict(question)
+    veto = question.veto
+    data = {field.name: getattr(question, field.name) for field in fields(question)}
+    data["expected"] = asdict(question.expected) if question.expected else None
+    data["veto"] = None
+    if veto is not None:
+        sets = {name: sorted(getattr(veto, name)) for name in ("passes", "rewrites", "kernels")}
+        data["veto"] = {**sets, "fuel": veto.fuel}
+    return data
 
 
 def question_from_json(data: Mapping[str, Any]) -> Question:
@@ -68,6 +78,7 @@ def question_from_json(data: Mapping[str, Any]) -> Question:
         allow_imports=tuple(data["allow_imports"]),
         timeout_seconds=data["timeout_seconds"],
         is_eager=data["is_eager"],
+        veto=_veto(data["veto"]),
     )
 
 
@@ -97,6 +108,13 @@ def error_of(failure: Failure) -> CtkError:
     if isinstance(found, type) and issubclass(found, CtkError):
         return found(failure.message)
     return CtkError(f"the oracle failed in its child process: {failure.kind}: {failure.message}")
+
+
+def _veto(data: Mapping[str, Any] | None) -> Veto | None:
+    if data is None:
+        return None
+    sets = {name: frozenset(data[name]) for name in ("passes", "rewrites", "kernels")}
+    return Veto(**sets, fuel=data["fuel"])
 
 
 def _signature(data: Mapping[str, Any] | None) -> Signature | None:

@@ -19,6 +19,7 @@ from typing import BinaryIO, Protocol, Self, cast
 
 from compiler.errors import CtkError
 from toolkit.case import Case
+from toolkit.log import Recorder, Veto
 from toolkit.oracle.judge import judge
 from toolkit.oracle.messages import (
     Failure,
@@ -42,8 +43,10 @@ _LOG_LINES = 30
 class Executor(Protocol):
     """Runs questions."""
 
-    def ask(self, case: Case, expected: Signature | None = None) -> Judgement:
-        """Judge a case."""
+    def ask(
+        self, case: Case, expected: Signature | None = None, veto: Veto | None = None
+    ) -> Judgement:
+        """Judge a case, compiled without what a veto names."""
         ...
 
     def close(self) -> None:
@@ -63,9 +66,11 @@ class Executor(Protocol):
 class InProcess:
     """Judges in this process: fastest, but a crash of the compiled program is ours."""
 
-    def ask(self, case: Case, expected: Signature | None = None) -> Judgement:
+    def ask(
+        self, case: Case, expected: Signature | None = None, veto: Veto | None = None
+    ) -> Judgement:
         """Judge a case here."""
-        return judge(case, expected=expected)
+        return judge(case, expected=expected, observer=Recorder(veto) if veto else None)
 
     def close(self) -> None:
         """Do nothing: there is nothing to end."""
@@ -116,7 +121,9 @@ class ChildProcess:
         self.allow_imports = tuple(allow_imports)
         self._worker: _Worker | None = None
 
-    def ask(self, case: Case, expected: Signature | None = None) -> Judgement:
+    def ask(
+        self, case: Case, expected: Signature | None = None, veto: Veto | None = None
+    ) -> Judgement:
         """Judge a case in a child.
 
         Raises:
@@ -129,6 +136,7 @@ class ChildProcess:
                 expected=expected,
                 allow_imports=self.allow_imports,
                 timeout_seconds=self.timeout_seconds,
+                veto=veto,
             )
             return self._answer(question)
 

@@ -23,6 +23,7 @@ from typing import BinaryIO
 
 from compiler.torch_compat import preload_compiler
 from toolkit.execute import run_eager
+from toolkit.log import Recorder
 from toolkit.oracle.judge import judge
 from toolkit.oracle.messages import (
     Answer,
@@ -115,11 +116,24 @@ def _answer(
 def _signature(status: int | None, question: Question) -> Signature:
     """Return what a child's end means: None is a timeout, a negative status a signal."""
     if status is None:
-        return Signature("timeout", message=f"no answer within {question.timeout_seconds} seconds")
+        message = f"no answer within {question.timeout_seconds} seconds"
+        return Signature("timeout", where=_last_start(question), message=message)
     if status < 0:
         name = signal.strsignal(-status) or "unknown"
-        return Signature("signal", signal=-status, message=f"killed by signal {-status} ({name})")
+        message = f"killed by signal {-status} ({name})"
+        return Signature("signal", where=_last_start(question), signal=-status, message=message)
     return Signature("runtime-error", "SystemExit", message=f"the process ended with {status}")
+
+
+def _trail(question: Question) -> Path:
+    """Return the file in which an observed compile notes each pass and kernel before it runs."""
+    return Path(question.folder).with_name("last_start")
+
+
+def _last_start(question: Question) -> str | None:
+    """Return the pass or kernel at which an observed child died."""
+    trail = _trail(question)
+    return trail.read_text() if question.veto is not None and trail.exists() else None
 
 
 def _ask(child: Child, question: Question, parent: BinaryIO) -> Answer | int | None:
@@ -217,7 +231,10 @@ def _judge(question: Question) -> Judgement:
     if question.is_eager:
         outcome = run_eager(case)
         return Judgement(Verdict.PASSES if outcome.error is None else Verdict.INVALID)
-    return judge(case, expected=question.expected)
+    observer = None
+    if question.veto is not None:
+        observer = Recorder(question.veto, on_start=_trail(question).write_text)
+    return judge(case, expected=question.expected, observer=observer)
 
 
 if __name__ == "__main__":

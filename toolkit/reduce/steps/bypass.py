@@ -17,13 +17,14 @@ from toolkit.reduce.proposal import Choice, Proposal, Step
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     """Propose to bypass any nodes by their first fitting argument, then by their second, ...
 
-    Inner nodes come first: `truncate` and `cut` most likely left a first and a last unit that the
-    failure needs, and then all others may go at once.
+    Inner nodes and the ends are proposed apart: `truncate` and `cut` most likely left a first and a
+    last unit that the failure needs, and then all others may go at once.
     """
     ends = {name for unit in (*facts.units[:1], *facts.units[-1:]) for name in unit}
     choices = list(bypasses(case, facts))
-    inner = (tuple(pair for pair in pairs if pair[0] not in ends) for pairs in choices)
-    return [Choice(Bypass, pairs) for pairs in (*inner, *choices) if pairs]
+    inner = [tuple(pair for pair in pairs if pair[0] not in ends) for pairs in choices]
+    outer = [tuple(pair for pair in pairs if pair[0] in ends) for pairs in choices]
+    return [Choice(Bypass, pairs) for pairs in (*inner, *outer) if pairs]
 
 
 def bypasses(case: Case, facts: Facts) -> Iterator[tuple[tuple[str, str], ...]]:
