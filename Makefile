@@ -12,6 +12,7 @@ DEMO_PASS := joint/fold_scale_into_add
 INDUCTOR_OUT := build/demo-inductor
 BUG := cpp.inject_relu_bug_TESTING_ONLY
 BUG_MODES := compile_error runtime_error accuracy
+BENCHMARKS := compile_overhead minify_vs_torch bisect_vs_torch
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-inductor test test-slow test-gpu lint format bench clean distclean
@@ -72,7 +73,8 @@ format: $(STAMP) ## Let ruff mend what it can
 	$(BIN)/ruff format .
 
 bench: $(STAMP) ## Run every benchmark; each prints paired numbers of one run
-	@for script in benchmarks/bench_*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for name in $(BENCHMARKS); do echo "== $$name"; \
+	  $(BIN)/python -m benchmarks.$$name | tee benchmarks/results/$$name.txt || exit 1; done
 
 clean: ## Remove what builds, tests and demos leave behind
 	rm -rf build dist .pytest_cache .ruff_cache .hypothesis ctk_dumps diagnosis_* minimal_* *.egg-info

@@ -1,5 +1,4 @@
-"""Does watching cost anything when nobody watches? Compile time of `ctk` with and without the
-toolkit.
+"""Does watching cost anything when nobody watches? Compile time with and without the toolkit.
 
 Pairs of processes, in turn: one can import the toolkit (installed, no observer, no variables), one
 cannot (an import hook hides it). Each compiles a 4-layer encoder several times, training and

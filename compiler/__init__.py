@@ -1,5 +1,4 @@
-"""ctk's compile pipeline: `compiler.compile_fx(gm, example_inputs, config=...)`, and the Dynamo
-backend `ctk`.
+"""ctk's compile pipeline: `compiler.compile_fx(gm, example_inputs)` and the Dynamo backend `ctk`.
 
 Importing this package is cheap: the pipeline and torch's compiler parts load at the first compile.
 """

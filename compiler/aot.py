@@ -1,5 +1,4 @@
-"""Autograd dispatch: from a captured graph to functional ATen graphs, forward and backward, with
-the wrappers around them.
+"""Autograd dispatch: from a captured graph to functional ATen graphs, with the wrappers around them.
 
 AOTAutograd's functionalization and tracing are reused. Here the stages are hung into its three
 call-backs; what happens in a stage is the caller's.
@@ -7,6 +6,7 @@ call-backs; what happens in a stage is the caller's.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch.fx import GraphModule
@@ -35,7 +35,7 @@ class Stages:
 
 def dispatch(
     gm: GraphModule, example_inputs: Sequence[object], stages: Stages
-) -> Callable[..., object]:
+) -> Callable[..., Sequence[object]]:
     """Trace `gm` for the current grad mode and compile what comes out.
 
     Args:
@@ -52,7 +52,6 @@ def dispatch(
         stages.joint(joint, _flat(joint_inputs))
         return torch_compat.min_cut_partition(joint, joint_inputs, options)
 
-    @torch.compiler.disable(reason="ctk compiles the backward graph")
     def backward(graph: GraphModule, inputs: Sequence[object]) -> object:
         compiled = stages.backward(graph, inputs)
         return torch.compiler.disable(compiled, reason="ctk has compiled this backward graph")
@@ -61,11 +60,12 @@ def dispatch(
         gm,
         example_inputs,
         forward=stages.forward,
-        backward=backward,
+        backward=torch.compiler.disable(backward, reason="ctk compiles the backward graph"),
         inference=stages.inference,
         partition=partition,
     )
-    return torch.compiler.disable(run, reason="ctk has compiled this graph")
+    disabled = torch.compiler.disable(run, reason="ctk has compiled this graph")
+    return cast("Callable[..., Sequence[object]]", disabled)
 
 
 def _flat(inputs: object) -> Sequence[object]:

@@ -7,7 +7,7 @@ module state besides the context variable.
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -169,7 +169,7 @@ _ambient: ContextVar[Mapping[str, object]] = ContextVar("ctk_config", default=_N
 
 
 @contextlib.contextmanager
-def patch(**changes: object) -> Iterator[None]:
+def patch(**changes: object) -> Generator[None]:
     """Change options for the compiles that start inside the `with` block.
 
     Raises:
@@ -184,9 +184,7 @@ def patch(**changes: object) -> Iterator[None]:
 
 
 def resolve(config: "Config | Mapping[str, object] | None") -> Config:
-    """Return the Config of a call: a Config is taken as it is, a mapping patches the ambient
-    options.
-    """
+    """Return the Config of a call: a Config as it is, a mapping as a patch of the ambient options."""
     if isinstance(config, Config):
         return config
     from compiler.environment import read_environment

@@ -1,6 +1,4 @@
-"""Every exception of ctk. Each message says what (the values seen), where (stage, pass, node) and
-what to do next.
-"""
+"""Every exception of ctk. A message says what (values seen), where (stage, pass, node), what next."""
 
 import difflib
 from collections.abc import Iterable

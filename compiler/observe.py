@@ -96,9 +96,7 @@ class PassRecord:
 
 @dataclass(frozen=True, slots=True)
 class StageRecord:
-    """A whole graph on entry to a stage (a copy), with its example inputs (fake tensors or real
-    ones).
-    """
+    """A whole graph on entry to a stage (a copy), with its example inputs, fake or real."""
 
     stage: Stage
     graph: GraphModule
@@ -107,9 +105,7 @@ class StageRecord:
 
 @dataclass(frozen=True, slots=True)
 class KernelRecord:
-    """A graph was handed to a code generator. `reason` says why an earlier one in the table did not
-    take it.
-    """
+    """A graph was handed to a code generator; `reason` says why an earlier one did not take it."""
 
     id: KernelId
     graph: GraphModule
@@ -121,8 +117,7 @@ class KernelRecord:
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """The first call of a compiled graph: values going in (cloned before the call) and out (cloned
-    after it).
+    """The first call of a compiled graph: values in (cloned before it) and out (cloned after it).
 
     `inputs_after` holds the inputs once the call has returned, so that mutation is seen.
     """
@@ -136,9 +131,7 @@ class CallRecord:
 
 @dataclass(frozen=True, slots=True)
 class ErrorRecord:
-    """An exception and where it was raised. The exception keeps its type; `graph` is the graph
-    around it.
-    """
+    """An exception, its type kept, and where it was raised; `graph` is the graph around it."""
 
     error: BaseException
     stage: Stage

@@ -1,9 +1,6 @@
-"""Outputs of any nesting: autograd dispatch wants a flat tuple, callers want what the graph
-returns.
-"""
+"""Outputs of any nesting: autograd dispatch wants a flat tuple, callers what the graph returns."""
 
 from collections.abc import Callable, Sequence
-from typing import cast
 
 from torch.fx import GraphModule
 
@@ -26,7 +23,7 @@ def flatten_outputs(gm: GraphModule) -> Restore | None:
     output.args = (tuple(leaves),)
     torch_compat.plain_codegen(gm.graph)
     gm.recompile()
-    return cast("Restore", restore)
+    return restore
 
 
 def _is_nested(value: object) -> bool:

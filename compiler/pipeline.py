@@ -34,6 +34,7 @@ from compiler.passes.runner import enter_stage, run_stage
 
 log = logging.getLogger("ctk.pipeline")
 T = TypeVar("T")
+Passes = Mapping[Stage, Sequence[Pass | OpaquePass]]
 
 _SLOTS: Mapping[Stage, tuple[PassSlot, ...]] = {
     "pre_grad": ("pre_grad",),
@@ -50,8 +51,7 @@ def compile_fx(
     config: Config | Mapping[str, object] | None = None,
     observer: Observer | None = None,
 ) -> Callable[..., object]:
-    """Compile a captured graph, for training when gradients are enabled and an input requires them,
-    else for inference.
+    """Compile a captured graph: for training if an input requires gradients now, else for inference.
 
     Args:
         gm: FX graph as Dynamo, export or symbolic tracing gives it. Not changed.
@@ -74,7 +74,7 @@ def compile_fx(
     """
     require_supported_platform()
     options = resolve(config)
-    passes = {stage: _passes_of(stage, options) for stage in PASSES}
+    passes: Passes = {stage: _passes_of(stage, options) for stage in PASSES}
     fuel = Fuel(options, observer)
 
     def compile_all() -> Callable[..., object]:
@@ -112,7 +112,7 @@ def require_supported_platform() -> None:
 def _stages(
     captured: GraphModule,
     example_inputs: Sequence[object],
-    passes: Mapping[Stage, Sequence[Pass | OpaquePass]],
+    passes: Passes,
     fuel: Fuel,
 ) -> Stages:
     options = fuel.config
@@ -210,9 +210,7 @@ def _attempt(
 
 
 def _report(error: Exception, fuel: Fuel, gm: GraphModule) -> None:
-    """Announce an error that no pass and no code generator owns: autograd dispatch or partitioning
-    raised it.
-    """
+    """Announce an error of autograd dispatch or partitioning, which no pass and no codegen owns."""
     if getattr(error, "ctk_where", None) is not None:
         return
     error.ctk_where = "captured/autograd_dispatch"  # type: ignore[attr-defined]  # exceptions take attributes
@@ -221,9 +219,7 @@ def _report(error: Exception, fuel: Fuel, gm: GraphModule) -> None:
 
 
 def _add_types(graph: GraphModule, example_inputs: Sequence[object]) -> None:
-    """Record fake values on a graph that came without (symbolic tracing): passes and the verifier
-    read them.
-    """
+    """Record fake values, which passes and the verifier read, on a graph that came without them."""
     nodes = list(graph.graph.nodes)
     if any(value_of(node) is not None for node in nodes if node.op == "placeholder"):
         return

@@ -1,5 +1,4 @@
-"""A transformer encoder and a pass of ours with a bug: find it with `ctk diagnose
-examples/broken_pass.py`.
+"""A transformer encoder and a pass of ours with a bug: `ctk diagnose examples/broken_pass.py`.
 
 The pass folds the scale of a residual branch into the addition: `x + s * y` becomes one `add` with
 `alpha=s`. It is right for `x + s * y`. For `s * y + x` it scales the wrong operand, and one line of
@@ -14,9 +13,7 @@ aten = torch.ops.aten
 
 
 def fold_scale_into_add(gm: GraphModule) -> None:
-    """Rewrite `add(x, mul(y, s))` to `add(x, y, alpha=s)`; the addition commutes, so look at both
-    sides.
-    """
+    """Rewrite `add(x, mul(y, s))` to `add(x, y, alpha=s)`, with the product on either side."""
     for node in list(gm.graph.nodes):
         if node.target is not aten.add.Tensor or node.kwargs:
             continue

@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +12,10 @@ os.environ.setdefault("OMP_NUM_THREADS", "2")  # before torch is imported: it re
 
 SEED = 20240229
 GOLDEN = Path(__file__).parent / "golden"
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background of a shell
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -102,8 +102,7 @@ def feeds(producer: str, consumer: str) -> Callable[[Case], bool]:
 
 
 class FakeOracle:
-    """An oracle over a pure predicate that also runs each case in eager, so that no case is
-    invalid.
+    """An oracle over a pure predicate that also runs each case in eager, so that none is invalid.
 
     Attributes:
         asked: Every case that it was asked about, in order.

@@ -48,11 +48,10 @@ class Case:
         name: Short label (`graph0`), used in folder names.
         sources: Files that hold the user's own passes or backend named in `config` or `target`.
             Copied into the folder.
-        dynamic: For each placeholder that is a tensor with symbolic sizes, its name and
-            per-dimension the symbol name
-            or None (`{"l_x_": ("s77", None)}`).
-        synthetic: Names of the placeholders whose values are not the program's own (rebuilt from a recipe, or
-            replaced by a reduction).
+        dynamic: For each placeholder that is a tensor with symbolic sizes, its name and per
+            dimension the symbol's name or None (`{"l_x_": ("s77", None)}`).
+        synthetic: Names of the placeholders whose values are not the program's own (rebuilt from
+            a recipe, or replaced by a reduction).
     """
 
     graph: GraphModule

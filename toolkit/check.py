@@ -115,9 +115,7 @@ def _through(transition: Transition, after: GraphModule) -> Transition:
 
 
 class Checker:
-    """Runs the graphs of one log, and keeps the values of the last few, because `after` of one step
-    is `before` of the next.
-    """
+    """Runs the graphs of one log; keeps recent values, as `after` of a step is `before` of the next."""
 
     _KEPT = 4
 
@@ -169,9 +167,7 @@ class Checker:
     def _excused(
         self, transition: Transition, name: str, mismatch: Mismatch, before: Values, after: Values
     ) -> bool:
-        """A pass may give an inner node another type; and random numbers may be drawn in another
-        order.
-        """
+        """A pass may give an inner node another type, or draw random numbers in another order."""
         if mismatch.kind in _SHAPE_KINDS and "." not in name:
             return True
         return _draws_differ(transition, before, after)
@@ -180,9 +176,7 @@ class Checker:
         return self._run(graph, stage, high_precision=False)
 
     def _reference(self, graph: GraphModule, stage: Stage) -> Values:
-        """Values in float64; none where an operator refuses it: eager's own values are the
-        reference then.
-        """
+        """Values in float64; none where an operator refuses it (eager's own are the reference then)."""
         return self._run(graph, stage, high_precision=True)
 
     def _run(self, graph: GraphModule, stage: Stage, *, high_precision: bool) -> Values:
@@ -228,9 +222,7 @@ def _call_values(transition: Transition) -> Values:
 
 
 def _node_of(transition: Transition, name: str) -> str | None:
-    """Return the node behind a value's name; for `output.2` the node that the output node lists
-    there.
-    """
+    """Return the node behind a value's name; for `output.2`, what the output node lists there."""
     head, _, index = name.partition(".")
     graph = transition.after or transition.before
     if not index:

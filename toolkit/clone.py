@@ -112,8 +112,7 @@ def _storage_key(key: int, tensor: Tensor, wide: bool) -> object:
 def _clone_group(
     tensors: Sequence[Tensor], convert: Callable[[torch.dtype], torch.dtype]
 ) -> list[Tensor]:
-    """Clone tensors on one storage onto one new storage; only the bytes that they cover are
-    read."""
+    """Clone tensors on one storage onto a new one; only the bytes that they cover are read."""
     spans = [_span(tensor) for tensor in tensors]
     low, high = min(span[0] for span in spans), max(span[1] for span in spans)
     dtypes = {tensor.dtype for tensor in tensors}

@@ -132,9 +132,7 @@ def _reduce(
     culprit: Culprit | None = None,
     executor: Executor | None = None,
 ) -> Reduction:
-    """Reduce a case, the nodes of `hints` first; with a culprit, only to cases that pass once its
-    pass is left out.
-    """
+    """Reduce a case, `hints` first; with a culprit, only to cases that pass once it is left out."""
 
     def ask(candidate: Case, veto: Veto | None = None) -> Judgement:
         if executor is not None:
@@ -179,9 +177,7 @@ def _as_saved(case: Case, folder: Path) -> Case:
 
 
 def _slipped(search: Search, minimal: Search) -> bool:
-    """Return whether the smallest case has another culprit than the whole one, whose culprit is
-    proved.
-    """
+    """Return whether the smallest case has another culprit than the proved one of the whole case."""
     before, after = search.culprit, minimal.culprit
     if not search.confirmed or before is None or before.is_kernel:
         return False

@@ -100,8 +100,7 @@ def run_eager(case: Case, *, dtype: torch.dtype | None = None) -> Outcome:
 
 
 def run_reference(case: Case, eager: Outcome) -> Outcome:
-    """Run a case in eager with all its floats in float64 (promote.py), and the same random numbers
-    (replay.py).
+    """Run a case in eager with all floats in float64 (promote.py), and equal draws (replay.py).
 
     Args:
         case: Only read.
@@ -179,8 +178,7 @@ def _called(
 def _results(
     call: Callable[..., object], inputs: Sequence[object], modes: Modes
 ) -> tuple[Result, ...]:
-    """Call once and read everything. Outputs are cloned at once: they may alias inputs or
-    buffers."""
+    """Call once and read everything; outputs are cloned at once, as they may alias inputs or buffers."""
     leaves = tree_leaves(call(*inputs))
     results = [Result(f"out{i}", snapshot(leaf)) for i, leaf in enumerate(leaves)]
     tensors = [(i, value) for i, value in enumerate(inputs) if isinstance(value, Tensor)]

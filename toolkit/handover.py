@@ -1,5 +1,4 @@
-"""Hand a captured graph to a backend the way Dynamo does: example inputs, symbols, metadata,
-tracing context.
+"""Hand a captured graph to a backend as Dynamo does: inputs, symbols, metadata, tracing context.
 
 A target that is called outside of Dynamo must see the same things, or the failure is another one:
 real tensors, a SymInt for each symbolic size, `example_value` on the nodes, and a tracing context

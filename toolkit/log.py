@@ -25,8 +25,7 @@ EVERY_KERNEL = "*"
 
 @dataclass(frozen=True, slots=True)
 class Veto:
-    """What must not happen in a compile: passes by `str(PassId)`, rewrites by number, kernels by
-    `str(KernelId)`.
+    """What must not happen: passes by `str(PassId)`, rewrites by number, kernels by `str(KernelId)`.
 
     `fuel` is how many rewrites may happen; None means all. The kernel `*` stands for all of them.
     """

@@ -1,5 +1,4 @@
-"""Rewrite a graph so that all its floats are float64: the reference is the whole program in high
-precision.
+"""Rewrite a graph so that all its floats are float64: the reference in high precision.
 
 Only converting the inputs is not enough: a captured graph says `.half()`, `dtype=torch.float32`,
 `.float()`, and the first `mm` of a float32 and a float64 value would raise. So each request for a

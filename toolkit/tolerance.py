@@ -1,5 +1,4 @@
-"""How far two correct results may lie apart: one table, dtype by declared numerics, each row with
-its source.
+"""How far two correct results may lie apart: a table by dtype and numerics, each row sourced.
 
 Two bases. `exact` rows are the defaults of `torch.testing.assert_close`. The other rows are derived
 from the unit roundoff u of a dtype (half the distance from 1 to the next number): u = 2^-53, 2^-24,
@@ -29,8 +28,7 @@ from compiler.observe import Numerics
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """A difference below `atol + rtol * size` is no failure; `source` says where the numbers come
-    from."""
+    """A difference below `atol + rtol * size` is no failure; `source` tells where that comes from."""
 
     rtol: float
     atol: float
@@ -90,7 +88,6 @@ def tolerance_for(dtype: torch.dtype, numerics: Numerics) -> Tolerance:
 
 
 def _one_step(dtype: torch.dtype) -> Tolerance:
-    """Return the row of a float8 dtype: the neighbouring number is as good, whatever the
-    numerics."""
+    """Return the row of a float8 dtype: the neighbouring number is as good, whatever the numerics."""
     info = torch.finfo(dtype)
     return Tolerance(info.eps, info.smallest_normal, f"one step of {dtype}: eps = {info.eps}")

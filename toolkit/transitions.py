@@ -1,5 +1,4 @@
-"""What a compile log says happened to the graph, as a list of transitions that can be run and
-compared.
+"""What a compile log says happened to the graph, as transitions that can be run and compared.
 
 A transition leads from one whole graph to the next: a pass, the partition into forward and
 backward, or a kernel (a graph and what its compiled form returned). This module finds the graphs
@@ -15,6 +14,7 @@ from torch.fx import GraphModule, Node
 
 from compiler.observe import CallRecord, KernelRecord, Numerics, PassRecord, Stage, StageRecord
 from compiler.passes.facts import tensor_of
+from compiler.torch_compat import is_symbolic
 from toolkit.case import Case
 from toolkit.log import CompileLog
 
@@ -56,7 +56,7 @@ class StageValues:
     dispatched: Mapping[Stage, Mapping[str, object]] = field(repr=False)
 
     def inputs_of(self, stage: Stage, graph: GraphModule) -> tuple[object, ...] | None:
-        """Return one value per placeholder of a graph of `stage`; None when a value is not known."""
+        """Return one value per placeholder of a graph of `stage`; None if a value is not known."""
         placeholders = [n for n in graph.graph.nodes if n.op == "placeholder"]
         if stage in ("captured", "pre_grad"):
             return self.captured if len(placeholders) == len(self.captured) else None
@@ -77,7 +77,7 @@ _MISSING = object()
 def _tangent(node: Node) -> object:
     """Return a seeded stand-in for a joint graph's tangent when no backward pass has run."""
     value = tensor_of(node)
-    if value is None or not all(isinstance(size, int) for size in value.shape):
+    if value is None or any(is_symbolic(size) for size in value.shape):
         return _MISSING
     generator = torch.Generator().manual_seed(0)
     return torch.randn(value.shape, generator=generator).to(dtype=value.dtype, device=value.device)

@@ -8,6 +8,7 @@ can be bisected down to one rewrite without knowing it.
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch.fx import Graph, GraphModule, Node
 
@@ -43,9 +44,7 @@ class Pass:
 
 @dataclass(slots=True)
 class Fuel:
-    """Counts the rewrites of one compile and decides which may happen. The n-th has the same number
-    in every run.
-    """
+    """Counts and permits the rewrites of one compile. The n-th has the same number in every run."""
 
     config: Config = field(default_factory=Config)
     observer: Observer | None = None
@@ -74,7 +73,7 @@ class Fuel:
         return self.observer is None or self.observer.allow_rewrite(rewrite_id)
 
 
-NodeState = tuple[object, object, object]
+NodeState = tuple[object, Any, Any]
 """What a node computes: its target, args and kwargs."""
 
 
@@ -97,9 +96,7 @@ class PassRun:
         return self.fuel.rewrite_id(self.id, self.count, rule)
 
     def prepare(self, module: GraphModule) -> None:
-        """Remember, before the first change of a graph, what each node computes: the verifier
-        compares with it.
-        """
+        """Remember, before the first change of a graph, what its nodes compute, for the verifier."""
         self.changed = True
         if module not in self.states:
             self.states[module] = {n: (n.target, n.args, n.kwargs) for n in module.graph.nodes}
@@ -188,9 +185,7 @@ def is_erased(node: Node) -> bool:
 def annotate(
     error: BaseException, run: PassRun, rewrite: RewriteId | None, node: Node | None
 ) -> None:
-    """Tell the observer of an exception in a pass, and name stage, pass, rewrite and node on it
-    (its type stays).
-    """
+    """Tell the observer of an exception in a pass, and note on it the stage, pass, rewrite and node."""
     if getattr(error, "ctk_where", None) is not None:
         return
     error.ctk_where = str(run.id)  # type: ignore[attr-defined]  # exceptions take attributes

@@ -47,12 +47,11 @@ def resolve_pass(entry: object) -> Pass | OpaquePass:
         return entry
     if not callable(entry):
         raise ConfigError(f"custom pass {entry!r} is neither a Pass nor callable")
-    function = cast("Callable[..., object]", entry)
-    name = getattr(function, "__name__", type(function).__name__)
-    takes = _first_parameter(function)
+    name = getattr(entry, "__name__", type(entry).__name__)
+    takes = _first_parameter(entry)
     if takes == "door":
-        return Pass(name, cast("Callable[[Door], None]", function), numerics="reassociates")
-    return OpaquePass(name, function, "graph" if takes == "graph" else "module")
+        return Pass(name, cast("Callable[[Door], None]", entry), numerics="reassociates")
+    return OpaquePass(name, entry, "graph" if takes == "graph" else "module")
 
 
 def _first_parameter(function: Callable[..., object]) -> str:

@@ -1,5 +1,6 @@
-"""Questions that passes ask of a node: is it pure, random, a view, does it escape. Graphs here are
-ATen-level (after autograd dispatch) unless said otherwise; nothing is changed.
+"""Questions that passes ask of a node: is it pure, random, a view, does it escape.
+
+Graphs here are ATen-level (after autograd dispatch) unless said otherwise; nothing is changed.
 """
 
 import operator
@@ -11,9 +12,7 @@ from compiler.torch_compat import op_facts
 
 
 def value_of(node: object) -> object:
-    """Return the fake value recorded for a node (`meta["val"]`, or Dynamo's `example_value`); None
-    if unknown.
-    """
+    """Return a node's fake value (`meta["val"]`, or Dynamo's `example_value`); None if unknown."""
     if not isinstance(node, Node):
         return node
     return node.meta.get("val", node.meta.get("example_value"))
@@ -38,8 +37,7 @@ def is_random(node: Node) -> bool:
 
 
 def is_pure(node: Node) -> bool:
-    """Return whether a node may be dropped or merged: a known operator without side effects or
-    randomness.
+    """Return whether a node may be dropped or merged: no side effects, and no randomness.
 
     Operators that return nothing and asserts are there for their effect.
     """
@@ -68,9 +66,7 @@ def base_of(node: Node) -> Node:
 
 
 def escapes(node: Node) -> bool:
-    """Return whether a node, or a view of it, leaves the graph: as an output, or written into an
-    input.
-    """
+    """Return whether a node or a view of it leaves the graph: returned, or written into an input."""
     queue, seen = [node], {node}
     while queue:
         for user in queue.pop().users:
@@ -83,9 +79,7 @@ def escapes(node: Node) -> bool:
 
 
 def _is_opaque(node: Node) -> bool:
-    """Higher-order ops and anything else whose aliasing is unknown; arithmetic on sizes and
-    `getitem` are known.
-    """
+    """Return whether a node's aliasing is unknown, as of a higher-order op."""
     known = getattr(node.target, "__module__", None) in ("_operator", "operator", "math")
     return op_facts(node.target) is None and not known
 
@@ -98,9 +92,7 @@ def mutated_bases(graph: Graph) -> set[Node]:
 
 
 def same_type(a: object, b: object) -> bool:
-    """Return whether two recorded values agree in kind, dtype, device, layout and shape (symbols by
-    expression).
-    """
+    """Return whether two recorded values agree in kind, dtype, device, layout and shape."""
     if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
         mine, others = (a.dtype, a.device, a.layout), (b.dtype, b.device, b.layout)
         return mine == others and same_sizes(a.shape, b.shape)
@@ -110,9 +102,7 @@ def same_type(a: object, b: object) -> bool:
 
 
 def same_sizes(a: object, b: object) -> bool:
-    """Return whether two sequences of sizes or strides are equal without adding a guard: symbols by
-    their expression.
-    """
+    """Return whether sizes or strides are equal, symbols by expression, without adding a guard."""
     return [str(size) for size in a] == [str(size) for size in b]  # type: ignore[attr-defined]  # Size or tuple
 
 

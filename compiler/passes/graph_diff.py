@@ -1,5 +1,4 @@
-"""Split the difference between two versions of a graph into independent hunks, and apply any subset
-of them.
+"""Split the difference of two versions of a graph into independent hunks, and apply some of them.
 
 An opaque pass (a user's plain function, most of Inductor's) says nothing of its rewrites, so they
 are read off its effect. Nodes are identified by name, which FX keeps stable. A change is one of
@@ -21,18 +20,17 @@ Source: the hunks of a textual diff; this differs by following data flow instead
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import torch.fx as fx
-from torch.fx import GraphModule, Node
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
 
 from compiler.graph_copy import copy_graph_module
 
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """One independent change, by node names in graph order. `substitutions` are pairs (old operand,
-    new operand).
-    """
+    """One independent change, by node names in graph order; substitutions are pairs (old, new)."""
 
     redefined: tuple[str, ...]
     created: tuple[str, ...]
@@ -182,7 +180,7 @@ class _Mix:
         return self.backward.get(operand, operand) if operand in self.left_created else operand
 
     def build(self) -> GraphModule:
-        graph = fx.Graph()
+        graph = Graph()
         made: dict[str, Node] = {}
         for name in self._order():
             node, renamed = self.definition(name)
@@ -236,9 +234,7 @@ def _with_attributes_of(before: GraphModule, after: GraphModule) -> GraphModule:
 
 
 def _ranks(before: GraphModule, after: GraphModule) -> Mapping[str, float]:
-    """Positions in the graph after; a node of the graph before only stands right behind its
-    predecessor there.
-    """
+    """Positions in `after`; a node that only `before` has stands right behind its predecessor."""
     rank = {n.name: float(i) for i, n in enumerate(after.graph.nodes)}
     previous, step = -1.0, 1.0 / (len(before.graph.nodes) + 1)
     for node in before.graph.nodes:
@@ -258,7 +254,7 @@ def _operands(node: Node) -> list[str]:
 def _uses(node: Node) -> list[str]:
     """Operands in argument order, repeated ones as often as they are used."""
     names: list[str] = []
-    fx.node.map_arg((node.args, node.kwargs), lambda n: names.append(n.name))
+    map_arg((node.args, node.kwargs), lambda n: names.append(n.name))
     return names
 
 
@@ -267,7 +263,7 @@ def _shape(node: Node) -> tuple[object, ...]:
     return (
         node.op,
         str(node.target),
-        repr(fx.node.map_arg((node.args, node.kwargs), lambda _: _BLANK)),
+        repr(map_arg((node.args, node.kwargs), lambda _: _BLANK)),
     )
 
 
@@ -276,7 +272,7 @@ class _Blank:
         return "%"
 
 
-_BLANK = _Blank()
+_BLANK: Any = _Blank()
 
 
 def _definition(node: Node) -> tuple[object, ...]:

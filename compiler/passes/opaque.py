@@ -78,9 +78,7 @@ def _count(run: PassRun, before: GraphModule, replacements: Sequence[tuple[str, 
 
 
 def _count_whole(run: PassRun, before: GraphModule, after: GraphModule) -> int:
-    """A change that no node shows (an order, a sub-graph) is one rewrite. Return 1 when it is
-    vetoed.
-    """
+    """Count a change that no node shows (order, a sub-graph) as one rewrite; return how many vetoed."""
     rewrite_id = run.next_rewrite("reorder or sub-graph")
     allowed = run.fuel.allow_rewrite(rewrite_id)
     run.record(rewrite_id, (), vetoed=not allowed)

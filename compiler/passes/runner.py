@@ -45,9 +45,7 @@ def run_stage(
 def enter_stage(
     root: GraphModule, stage: Stage, fuel: Fuel, inputs: Sequence[object] = ()
 ) -> GraphModule:
-    """Announce a stage; return the copy of its graph that the event holds (the graph itself when
-    nobody watches).
-    """
+    """Announce a stage; return the copy that the event holds, or the graph when nobody watches."""
     if fuel.observer is None:
         return root
     copy = copy_graph_module(root, lazy=True)

@@ -1,12 +1,13 @@
-"""Verify a changed graph: well-formed, and every value that a pass touched keeps its type on fake
-tensors.
+"""Verify a changed graph: well-formed, and every touched value keeps its type on fake tensors.
 
 Only what changed is computed again, so an idle pass costs nothing. The new types are recorded on
 the nodes, which later passes rely on. Does not look at values: that is the toolkit's check.
 """
 
-import torch.fx as fx
+from typing import Any
+
 from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
 
 from compiler import torch_compat
 from compiler.errors import VerifyError
@@ -70,9 +71,7 @@ def _retype(
 
 
 def _is_computable(node: Node) -> bool:
-    """Placeholders are given; higher-order ops and modules are typed by the verification of their
-    own graphs.
-    """
+    """Placeholders are given; sub-graphs of higher-order ops and modules are verified themselves."""
     if node.op == "call_function":
         return (
             torch_compat.op_facts(node.target) is not None
@@ -87,12 +86,16 @@ def _compute(node: Node, module: GraphModule, mode: object) -> object:
         for part in str(node.target).split("."):
             attribute = getattr(attribute, part)
         return torch_compat.to_fake(attribute, mode)
-    args = fx.node.map_arg(node.args, value_of)
-    kwargs = fx.node.map_arg(node.kwargs, value_of)
+    args = map_arg(node.args, _fake_of)
+    kwargs = map_arg(node.kwargs, _fake_of)
     with torch_compat.fake_compute(mode):
         if node.op == "call_method":
             return getattr(args[0], str(node.target))(*args[1:], **kwargs)
         return node.target(*args, **kwargs)  # type: ignore[operator]  # call_function targets are callable
+
+
+def _fake_of(node: Node) -> Any:
+    return value_of(node)
 
 
 def _check_outputs(
@@ -103,8 +106,8 @@ def _check_outputs(
         return
     old_nodes: list[Node] = []
     new_nodes: list[Node] = []
-    fx.node.map_arg(known[1], old_nodes.append)
-    fx.node.map_arg(node.args, new_nodes.append)
+    map_arg(known[1], old_nodes.append)
+    map_arg(node.args, new_nodes.append)
     if len(old_nodes) != len(new_nodes):
         raise VerifyError(
             f"pass {run.id} changed the number of outputs from {len(old_nodes)} to {len(new_nodes)}"

@@ -22,9 +22,7 @@ class Var:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """Matches a call of `target` whose positional arguments match `args` one by one, without
-    keyword arguments.
-    """
+    """Matches a call of `target` with exactly these positional arguments and no keywords."""
 
     target: object
     args: tuple["Op | Var | object", ...]

@@ -4,8 +4,11 @@ t(t(x)) -> x                              transpose(transpose(x, a, b), a, b) ->
 view(view(x, s), r) -> view(x, r)         neg(neg(x)) -> x
 """
 
+from typing import cast
+
 import torch
 from torch.fx import Graph, Node
+from torch.fx.node import Argument
 
 from compiler.passes.facts import base_of, escapes, mutated_bases, tensor_of
 from compiler.patterns.matcher import Match, Op, Rule, Var
@@ -32,7 +35,8 @@ def _may_share(match: Match) -> bool:
 
 
 def _view(graph: Graph, match: Match) -> Node:
-    return graph.call_function(aten.view.default, (match.node("x"), match.bound["r"]))
+    sizes = cast("Argument", match.bound["r"])
+    return graph.call_function(aten.view.default, (match.node("x"), sizes))
 
 
 RULES = (

@@ -1,5 +1,4 @@
-"""The only place that touches torch's private names; each accessor says in which versions it was
-seen.
+"""The only place that touches torch's private names; each accessor says in which versions.
 
 Everything else in ctk goes through these functions, so that a new torch is a change of this
 package. What it does not do: no logic of ctk, and no import of anything heavy before it is asked
@@ -68,6 +67,7 @@ from compiler.torch_compat.inductor import (
     is_true,
     no_match,
     preload_compiler,
+    torch_bisector,
     wrap_compiled,
 )
 from compiler.torch_compat.operators import (
@@ -162,6 +162,7 @@ __all__ = [
     "symbol_and_hint",
     "symbolic_inputs",
     "to_fake",
+    "torch_bisector",
     "torch_minifier",
     "tree_flatten",
     "tree_leaves",

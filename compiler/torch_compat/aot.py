@@ -20,8 +20,7 @@ def default_partition() -> Callable[..., Any]:
 
 
 def aot_backend_site() -> Site:
-    """Return the call of every backend made with `aot_autograd(fw_compiler=...)`. Seen in torch
-    2.11 and 2.13.
+    """Return the call of every backend made with `aot_autograd(fw_compiler=...)` (torch 2.11, 2.13).
 
     Its `self.kwargs` holds `fw_compiler`, `bw_compiler` and `inference_compiler`.
     """
@@ -39,9 +38,7 @@ def aot_module(
     inference: Callable[..., Any],
     partition: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """Trace a captured graph to functional ATen graphs and hand them to the compilers;
-    AOTAutograd's own machinery.
-    """
+    """Trace a captured graph to functional ATen graphs with AOTAutograd, for the given compilers."""
     from torch._functorch.aot_autograd import aot_module_simplified
 
     return aot_module_simplified(
@@ -65,8 +62,7 @@ def min_cut_partition(
 
 
 def torch_minifier() -> Callable[..., tuple[GraphModule, Sequence[object]]]:
-    """Return `functorch.compile.minifier`: `(gm, inputs, module_fails, dump_state) -> (gm,
-    inputs)`.
+    """Return `functorch.compile.minifier`: `(gm, inputs, fails, dump_state) -> (gm, inputs)`.
 
     Loaded on demand; it writes its progress to stderr.
     """

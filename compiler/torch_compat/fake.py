@@ -5,7 +5,7 @@
 
 import contextlib
 import importlib
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -70,10 +70,8 @@ def to_fake(value: object, mode: Any) -> object:
 
 
 @contextlib.contextmanager
-def fake_compute(mode: Any) -> Iterator[None]:
-    """Run operators on fake tensors of `mode`: no gradients, and fresh unbacked symbols are not
-    tracked.
-    """
+def fake_compute(mode: Any) -> Generator[None]:
+    """Run operators on fake tensors of `mode`, without gradients or tracking of unbacked symbols."""
     shape_env = mode.shape_env
     ignore = getattr(shape_env, "ignore_fresh_unbacked_symbols", contextlib.nullcontext)
     with mode, torch.no_grad(), ignore():
@@ -81,16 +79,14 @@ def fake_compute(mode: Any) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def real_compute() -> Iterator[None]:
+def real_compute() -> Generator[None]:
     """Run operators on real tensors although a compile is under way: fake and tracing modes off."""
     with dispatch_modes_off(), torch.no_grad():
         yield
 
 
 def is_data_dependent(error: BaseException) -> bool:
-    """Return whether fake tensors could not answer because the answer depends on data, or the op
-    has no fake rule.
-    """
+    """Return whether fake tensors could not answer: it depends on data, or an op has no fake rule."""
     from torch._subclasses.fake_tensor import (
         DataDependentOutputException,
         DynamicOutputShapeException,

@@ -5,16 +5,14 @@
 
 import contextlib
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from torch.fx import Graph, GraphModule, Node
 
 
 def copy_codegen(source: Graph, target: Graph) -> None:
-    """Give `target` the calling convention (pytrees in and out) of `source`. Seen in torch 2.11
-    and 2.13.
-    """
+    """Give `target` the calling convention (pytrees in and out) of `source` (torch 2.11, 2.13)."""
     target.set_codegen(source._codegen)
 
 
@@ -60,10 +58,8 @@ def lazy_graph_module(root: dict[str, Any], graph: Graph, class_name: str) -> Gr
 
 
 @contextlib.contextmanager
-def recorded_replacements(gm: GraphModule) -> Iterator[list[tuple[str, str]]]:
-    """Record each `old.replace_all_uses_with(new)` on `gm` meanwhile, as pairs of node names,
-    each once.
-    """
+def recorded_replacements(gm: GraphModule) -> Generator[list[tuple[str, str]]]:
+    """Record each `old.replace_all_uses_with(new)` on `gm` meanwhile, as pairs of node names."""
     pairs: dict[tuple[str, str], None] = {}
     found: list[tuple[str, str]] = []
 

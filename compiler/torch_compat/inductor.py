@@ -126,9 +126,7 @@ def inductor_options() -> dict[str, tuple[object, object]]:
 
 
 def compile_lock() -> AbstractContextManager[object]:
-    """Return the re-entrant lock under which Dynamo and Inductor compile. Seen in torch 2.11 and
-    2.13.
-    """
+    """Return the re-entrant lock under which Dynamo and Inductor compile (torch 2.11, 2.13)."""
     from torch._dynamo.convert_frame import compile_lock as lock
 
     return cast(AbstractContextManager[object], lock)
@@ -142,18 +140,14 @@ def is_pattern_pass(owner: object) -> bool:
 
 
 def is_lowering_entry(entry: object) -> bool:
-    """Return whether a pattern's replacement is one node that only Inductor can run. Seen in
-    torch 2.11 and 2.13.
-    """
+    """Return whether a pattern's replacement is a node that only Inductor can run (2.11, 2.13)."""
     from torch._inductor.pattern_matcher import LoweringPatternEntry
 
     return isinstance(entry, LoweringPatternEntry)
 
 
 def is_handler_entry(entry: object) -> bool:
-    """Return whether a pattern runs a handler, which may decline and change nothing. Seen in
-    torch 2.11 and 2.13.
-    """
+    """Return whether a pattern runs a handler, which may decline (torch 2.11, 2.13)."""
     from torch._inductor.pattern_matcher import GraphPatternEntry
 
     return isinstance(entry, GraphPatternEntry)
@@ -167,8 +161,7 @@ def no_match(reason: str) -> object:
 
 
 def is_true(check: object) -> bool:
-    """Return whether a pattern's check accepts, as Inductor reads it (a symbolic bool may be
-    unknown: no).
+    """Return whether a pattern's check accepts, as Inductor reads it: an unknown symbol means no.
 
     Seen in torch 2.11 and 2.13.
     """
@@ -178,9 +171,7 @@ def is_true(check: object) -> bool:
 
 
 def donated_inputs() -> frozenset[int]:
-    """Return the inputs of the graph being compiled whose memory Inductor may reuse. Seen in
-    torch 2.11 and 2.13.
-    """
+    """Return the inputs of the graph at hand whose memory Inductor may reuse (torch 2.11, 2.13)."""
     from torch._guards import TracingContext
 
     context = TracingContext.try_get()
@@ -189,16 +180,13 @@ def donated_inputs() -> frozenset[int]:
 
 
 def generated_source(compiled: object) -> str | None:
-    """Return the source that Inductor generated for a compiled graph, if it did. Seen in torch
-    2.11 and 2.13.
-    """
+    """Return the source that Inductor generated for a graph, if it did (torch 2.11, 2.13)."""
     source = getattr(compiled, "source_code", None)
     return source if isinstance(source, str) else None
 
 
 def wrap_compiled(compiled: Any, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Any:
-    """Return `compiled` with its boxed call wrapped; an output object of Inductor keeps its
-    identity and attributes.
+    """Return `compiled` with its boxed call wrapped; Inductor's output object keeps its identity.
 
     Seen in torch 2.11 and 2.13.
     """
@@ -243,3 +231,10 @@ def preload_compiler(*, inductor: bool) -> None:
         names += ["torch._inductor.compile_fx", "torch._inductor.codegen.cpp"]
     for name in names:
         importlib.import_module(name)
+
+
+def torch_bisector() -> Callable[[Callable[[], bool]], Any]:
+    """Return torch's own bisector, which calls a test again and again (torch 2.11, 2.13)."""
+    from torch._inductor.compiler_bisector import CompilerBisector
+
+    return CompilerBisector.do_bisect

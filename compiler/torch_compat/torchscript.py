@@ -4,7 +4,7 @@
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import torch
@@ -63,7 +63,7 @@ def jit_outputs_of_constants(graph: Any) -> tuple[int, ...]:
 
 
 @contextlib.contextmanager
-def jit_autocast_off() -> Iterator[None]:
+def jit_autocast_off() -> Generator[None]:
     """Keep TorchScript from inserting casts of its own; autocast was traced into the graph.
 
     Seen in torch 2.11 and 2.13: `torch._C._jit_set_autocast_mode`, a flag of the process.

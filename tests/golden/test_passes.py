@@ -42,7 +42,7 @@ def unused(x):
 
 
 def views(x):
-    return -(-(x.t().t().view(16).view(2, 8))) * 2
+    return x.t().t().view(16).view(2, 8).neg().neg() * 2
 
 
 def linear(x, y, b):

@@ -235,3 +235,9 @@ def test_no_terminal_gets_lines() -> None:
     with progress(out) as report:
         report("asking")
     assert out.getvalue() == "ctk: asking\n"
+
+
+def test_version() -> None:
+    result = CliRunner().invoke(build_app(), ["--version"])
+    assert result.exit_code == 0
+    assert result.stdout.startswith("ctk 0.")

@@ -1,5 +1,4 @@
-"""compile_fx and the backend: right results through every stage, vetoes, fuel, failures, fallbacks.
-"""
+"""compile_fx and the backend: right results in every stage, vetoes, fuel, failures, fallbacks."""
 
 import logging
 import sys

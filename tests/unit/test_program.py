@@ -146,7 +146,8 @@ FAILING = {
     "missing import": ("import no_such_module_at_all\n", "No module named 'no_such_module_at_all'"),
     "raises in model": (
         "def model():\n    return [][1]\ndef inputs(): return ()\n",
-        "model() in prog.py raised IndexError: list index out of range\n  prog.py, line 2: return [][1]",
+        "model() in prog.py raised IndexError: list index out of range\n"
+        "  prog.py, line 2: return [][1]",
     ),
     "not callable": (
         "def model(): return 3\ndef inputs(): return ()\n",

@@ -18,9 +18,7 @@ from toolkit.reduce.rebuild import Change
 
 
 def first_wrong_node(case: Case) -> tuple[str, ...]:
-    """Return the first captured node whose value the compiled program gets wrong, as a tuple of
-    one; nothing when no single value shows it.
-    """
+    """Return the first captured node whose compiled value is wrong, if a single value shows it."""
     facts = facts_of(case)
     names = _tensor_nodes(facts)
     probe = changed(case, Change(outputs=tuple(names))) if names else None

@@ -1,5 +1,4 @@
-"""Trace nodes of a traced graph back to the captured graph: which of the user's operations are
-guilty.
+"""Trace nodes of a traced graph back to the captured one: which of the user's ops are guilty.
 
 Forward nodes carry the captured node that they came from; backward nodes share the sequence number
 of the forward node whose gradient they compute. Both are torch's own bookkeeping, so the answer is

@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 
 def smallest_failing(fails: Callable[[int], bool], total: int) -> int | None:
-    """Return the smallest fuel in 1..total for which `fails` holds, when it holds for `total` and
-    not for 0.
+    """Return the smallest fuel in 1..total for which `fails`, which holds for `total`, not for 0.
 
     Invariant: `fails(low)` is False and `fails(high)` is True; so the answer is a true boundary
     even where `fails` is not monotone.

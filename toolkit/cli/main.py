@@ -48,17 +48,24 @@ def build_app() -> typer.Typer:
     return app
 
 
-def root(
-    version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True)
-    ] = False,
-) -> None:
-    """Handle the options that stand before a command."""
-    if version:
+def show_version(wanted: bool) -> None:
+    """Print the version and exit, if it is wanted."""
+    if wanted:
         from importlib.metadata import version as version_of
 
         print(f"ctk {version_of('ctk')}")
         raise typer.Exit
+
+
+def root(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", is_eager=True, callback=show_version
+        ),
+    ] = False,
+) -> None:
+    """Handle the options that stand before a command."""
 
 
 def main() -> None:

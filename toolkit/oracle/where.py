@@ -15,8 +15,7 @@ GENERATED = re.compile(r"<eval_with_key>|<string>|torchinductor_|compile_tasks|^
 
 
 def root_error(error: BaseException) -> BaseException:
-    """Return the exception that a compiler's wrapper (`InductorError`, `BackendCompilerFailed`)
-    holds."""
+    """Return the exception inside a compiler's wrapper (`InductorError`, `BackendCompilerFailed`)."""
     seen = {id(error)}
     while isinstance(inner := getattr(error, "inner_exception", None), BaseException):
         if id(inner) in seen:

@@ -233,7 +233,12 @@ def _judge(question: Question) -> Judgement:
         return Judgement(Verdict.PASSES if outcome.error is None else Verdict.INVALID)
     observer = None
     if question.veto is not None:
-        observer = Recorder(question.veto, on_start=_trail(question).write_text)
+        trail = _trail(question)
+
+        def note(identity: str) -> None:
+            trail.write_text(identity)
+
+        observer = Recorder(question.veto, on_start=note)
     return judge(case, expected=question.expected, observer=observer)
 
 

@@ -1,5 +1,4 @@
-"""The one engine of the reducer: sweep over the steps, search their proposals, stop where no single
-edit helps.
+"""The one engine of the reducer: sweep over the steps until no single edit of any helps.
 
 Three efforts, each tried only when the cheaper one has nothing left:
 

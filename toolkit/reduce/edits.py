@@ -38,8 +38,7 @@ class Edit(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RemoveNodes:
-    """Remove nodes; their values become inputs where others use them, and what only they used
-    becomes an output.
+    """Remove nodes: values that others use become inputs, what only they used becomes an output.
 
     So the rest of the program computes what it did before: truncation, a cut to inputs and the
     removal of the middle are the same edit. Numbers become constants.

@@ -12,8 +12,7 @@ FILLINGS = ("zeros", "ones", "arange", *(f"randn:{seed}" for seed in RECIPE_SEED
 
 
 def filled(value: object, filling: str) -> object:
-    """Return a tensor with other values and the same shape, strides, dtype, device and
-    `requires_grad`.
+    """Return a tensor with other values; shape, strides, dtype, device, `requires_grad` stay.
 
     Args:
         value: Only read; anything but a tensor is returned as it is.
@@ -31,8 +30,7 @@ def filled(value: object, filling: str) -> object:
 
 
 def is_possible(value: torch.Tensor, filling: str) -> bool:
-    """Return whether a filling suits a tensor: its dtype, and for integers the range of the values
-    there now.
+    """Return whether a filling suits a tensor's dtype and, for integers, the range of its values.
 
     Integers may be indices, so that they must stay between the least and the largest value seen.
     """

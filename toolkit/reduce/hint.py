@@ -1,5 +1,4 @@
-"""A step from outside: somebody has a suspicion which nodes are needed; try those before any
-search.
+"""A step from outside: try the nodes that somebody suspects before any search.
 
 A right hint saves nearly all questions; a wrong one costs two.
 """

@@ -19,8 +19,7 @@ Atom = TypeVar("Atom")
 
 
 def find_integer(count: int, is_true: Callable[[int], Answer]) -> int:
-    """Return an `n <= count` with `is_true(n)` and not `is_true(n + 1)`, in about 2 log2(n)
-    questions.
+    """Return an `n <= count` with `is_true(n)`, not `is_true(n + 1)`, in about 2 log2(n) questions.
 
     `is_true(0)` is assumed and small results are found first: when nothing is possible that costs
     one question. None (no such candidate) lets the search go on to the next larger one.
@@ -43,8 +42,7 @@ def find_integer(count: int, is_true: Callable[[int], Answer]) -> int:
 
 
 def largest_true(count: int, is_true: Callable[[int], Answer]) -> int:
-    """Return the largest `n <= count` for which `is_true`, if it is monotone; log2(count)
-    questions.
+    """Return the largest `n <= count` with `is_true(n)`, if monotone, in log2(count) questions.
 
     `is_true(0)` is assumed. When a candidate does not exist (None) the next smaller one stands in
     for it. If `is_true` is not monotone, the result still is one for which it was True (or 0).

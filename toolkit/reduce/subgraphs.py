@@ -31,8 +31,7 @@ def subgraphs(gm: GraphModule) -> Iterator[Subgraph]:
 
 
 def operands_of(call: Node, count: int) -> tuple[object, ...] | None:
-    """Return the `count` values with which a call runs its sub-graphs, or None if that cannot be
-    told.
+    """Return the `count` values with which a call runs its sub-graphs; None if that is unknown.
 
     Higher-order ops take their sub-graphs first and the operands last, flat or in one tuple.
     """
@@ -55,8 +54,7 @@ def _flat(argument: object) -> Iterator[object]:
 
 
 def inner_case(case: Case, subgraph: Subgraph) -> Case | None:
-    """Return a case of the sub-graph alone, with the operands that it is called with in an eager
-    run.
+    """Return a case of the sub-graph alone, with its operands of an eager run.
 
     None for ops whose sub-graphs do not run on their operands as they are (a map over slices).
     """

@@ -1,6 +1,4 @@
-"""Diagnosis: all that is known of one failure, and its two written forms (JSON for programs, text
-for people).
-"""
+"""Diagnosis: all that is known of one failure, as JSON for programs and as text for people."""
 
 import json
 from dataclasses import dataclass

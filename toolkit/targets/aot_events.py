@@ -1,5 +1,4 @@
-"""Events of a compile that goes through AOTAutograd: joint, forward and backward graphs, their
-kernels and calls.
+"""Events of a compile that goes through AOTAutograd: its graphs, their kernels and calls.
 
 The compiler of each graph is wrapped, nothing else. What it does inside stays unseen.
 """
@@ -46,9 +45,7 @@ class AotEvents:
         self.observer.on_stage(StageRecord("joint", copy_graph_module(gm), tuple(inputs)))
 
     def compiler(self, stage: Stage, compiler: GraphCompiler) -> GraphCompiler:
-        """Return `compiler` that reports the graphs of a stage, and interprets those that are
-        vetoed.
-        """
+        """Return `compiler`, reporting the graphs of a stage and interpreting those that are vetoed."""
 
         def compile_graph(gm: GraphModule, inputs: Sequence[object], *rest: Any) -> Any:
             return self._compile(stage, gm, inputs, lambda: compiler(gm, inputs, *rest))
@@ -56,9 +53,7 @@ class AotEvents:
         return compile_graph
 
     def kernel_id(self, stage: Stage) -> KernelId:
-        """Return the id of the next kernel of a stage: `lowered/aot_eager:forward`, then
-        `forward#2`.
-        """
+        """Return the id of a stage's next kernel: `lowered/aot_eager:forward`, then `forward#2`."""
         self.graphs[stage] = run = self.graphs.get(stage, 0) + 1
         return KernelId("lowered", self.codegen, stage if run == 1 else f"{stage}#{run}")
 

@@ -1,5 +1,4 @@
-"""The calls of a compiled graph, for targets that do not report them: exceptions, and the values
-of the first call.
+"""The calls of a compiled graph, for targets that do not report them: first values, exceptions.
 
 All callables here are boxed, as AOTAutograd wants them: they take one list of inputs and may
 clear it.
@@ -56,9 +55,7 @@ def interpreted(graph: GraphModule) -> Boxed:
 
 
 def watched(call: Boxed, job: Job) -> Boxed:
-    """Return `call` that reports its first call's values, if they are wanted, and every
-    exception.
-    """
+    """Return `call`, reporting every exception and, if wanted, its first call's values."""
     pending = [job.observer.keep_calls]
 
     def run(args: list[Any]) -> Any:
@@ -103,8 +100,7 @@ def report(
     graph: GraphModule | None = None,
     where: str | None = None,
 ) -> None:
-    """Write the place on an exception (`ctk_where` and a note) and tell the observer, once per
-    exception.
+    """Write the place on an exception (`ctk_where` and a note) and tell the observer, once.
 
     Args:
         observer: Gets the record.

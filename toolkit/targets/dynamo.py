@@ -1,5 +1,4 @@
-"""Targets that are Dynamo backends: registered ones by name, others as `MODULE:CALLABLE` or
-`path/to/file.py:callable`.
+"""Dynamo backends as targets: registered names, `MODULE:CALLABLE`, `path/to/file.py:callable`.
 
 Any of them is captured graph in, callable out. Backends made with AOTAutograd (`aot_eager`,
 `aot_ts`, everything that goes through `torch._dynamo.backends.common.aot_autograd`) also show
@@ -58,9 +57,7 @@ def callable_target(spec: str) -> Target:
 
 
 def backend_target(name: str, backend: Backend, *, needs: tuple[str, ...] = ()) -> Target:
-    """Return a target that calls `backend(gm, example_inputs)`; a config goes in as `options`, as
-    Dynamo does it.
-    """
+    """Return a target that calls `backend(gm, example_inputs)`, a config going in as `options`."""
     check = partial(_check_config, name, backend)
     return Target(name, partial(_compile, name, backend), check, needs)
 
@@ -161,9 +158,7 @@ def _one_kernel(
 
 @contextmanager
 def _aot_watched(events: AotEvents) -> Generator[None]:
-    """Wrap the compilers of every AOTAutograd backend that is called inside; put the function
-    back afterwards.
-    """
+    """Wrap the compilers of every AOTAutograd backend that is called inside; undo it afterwards."""
     site = torch_compat.aot_backend_site()
     with torch_compat.compile_lock():
         original = vars(site.owner)[site.name]

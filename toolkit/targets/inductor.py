@@ -1,5 +1,4 @@
-"""The target `inductor`: torch's default backend, with its own announcements turned into our
-events.
+"""The target `inductor`: torch's default backend, its own announcements turned into our events.
 
 ONE observed compile tells every pass, every pattern match, every kernel and every error. Inductor
 is called directly as the Dynamo backend that it is; Dynamo does not run. Without an observer

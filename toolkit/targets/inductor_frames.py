@@ -1,6 +1,4 @@
-"""The data of one observed Inductor compile: the stage at hand, the open pattern run, a match
-about to be applied.
-"""
+"""The data of one observed Inductor compile: the stage, the open pattern run, a match to apply."""
 
 from dataclasses import dataclass, field
 
@@ -78,6 +76,4 @@ class Frame:
 
 
 class KernelVetoed(BaseException):
-    """Leaves Inductor's compile of one graph. Not an `Exception`: Inductor would take it for an
-    error of its own.
-    """
+    """Leaves Inductor's compile of one graph; no `Exception`, which Inductor would take for its own."""

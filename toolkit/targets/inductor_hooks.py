@@ -24,9 +24,7 @@ Function = Callable[..., Any]
 
 @contextmanager
 def installed(session: Session) -> Generator[None]:
-    """Wrap Inductor's announcements for `session` until the region ends; regions of one session
-    may nest.
-    """
+    """Wrap Inductor's announcements for `session` until the region ends; its regions may nest."""
     with torch_compat.compile_lock(), session.attached() as is_outermost, ExitStack() as undo:
         if is_outermost:
             for site, wrap in _hooks(session):
@@ -173,9 +171,7 @@ def _timed(session: Session, frame: Frame, pass_id: PassId) -> Generator[None]:
 def _region_hooks(
     session: Session, sites: torch_compat.InductorSites
 ) -> Iterator[tuple[torch_compat.Site, Callable[[Function], Function]]]:
-    """Wrap `with GraphTransformObserver(...)`. A vetoed region runs and is undone: there is no
-    function to skip.
-    """
+    """Wrap `with GraphTransformObserver(...)`; a vetoed region runs and is undone."""
     regions: dict[int, tuple[Frame, PassId, ExitStack]] = {}
 
     def wrap_enter(original: Function) -> Function:
@@ -210,9 +206,7 @@ def _region_hooks(
 
 
 def _pattern_pass(session: Session, original: Function) -> Function:
-    """Wrap `PatternMatcherPass.apply`: each match is a rewrite. Tables applied to a pattern's own
-    trace are silent.
-    """
+    """Wrap `PatternMatcherPass.apply`: a match is a rewrite, except on a pattern's own trace."""
 
     def apply(table: Any, gm: GraphModule | Graph) -> Any:
         if not session.is_watching():

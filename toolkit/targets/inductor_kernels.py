@@ -1,5 +1,4 @@
-"""Code generation as events: each graph that Inductor compiles, its kernel, and the values of its
-first call.
+"""Code generation as events: each graph that Inductor compiles, its kernel, its first call.
 
 Inductor hands every graph (forward, backward) to `inner_compile`, a backward graph often only at
 the first backward call; the observer stays attached until then. A vetoed kernel is not generated:

@@ -1,6 +1,4 @@
-"""Inductor's options as a target's config: check names and types, and add what makes compiles
-comparable.
-"""
+"""Inductor's options as a target's config: checked, and what makes compiles comparable added."""
 
 import types
 import typing
@@ -35,8 +33,7 @@ def check_options(config: Mapping[str, object]) -> None:
 
 
 def config_patches(config: Mapping[str, object]) -> dict[str, object]:
-    """Return all options of one compile: `COMPARABLE`, then the user's, with `MODULE:CALLABLE`
-    passes loaded.
+    """Return all options of a compile: `COMPARABLE`, then the user's, `MODULE:CALLABLE` loaded.
 
     Raises:
         ConfigError: An unknown option, or a value of another type.

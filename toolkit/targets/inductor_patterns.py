@@ -1,5 +1,4 @@
-"""Turn Inductor's pattern matches into rewrites: one match, one rewrite, named after the
-pattern's own function.
+"""Inductor's pattern matches as rewrites: one match, one rewrite, named after its function.
 
 Each entry of a pattern table is guarded while the table is applied to the user's graph: its
 match, its check and its application. A match that the observer refuses counts as not matching. An
@@ -172,9 +171,7 @@ def _names(match: Any) -> tuple[str, ...]:
 
 
 def _mark(graph: Graph, match: Any, lowered: Any) -> None:
-    """Find the node that a lowering pattern put in place of a match, and write on it what it
-    stands for.
-    """
+    """Find the node that a lowering pattern put in place of a match; note what it stands for."""
     for node in reversed(graph.nodes):
         target = node.target
         if isinstance(target, partial) and target.args and target.args[0] is match:

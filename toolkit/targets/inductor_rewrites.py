@@ -1,5 +1,4 @@
-"""Read the rewrites of a pass off its effect, sub-graphs included, and build the graph that has
-only some of them.
+"""Read the rewrites of a pass off its effect, and build the graph that has only some of them.
 
 A change is a hunk of `compiler.passes.graph_diff` in one graph, or, where no node tells (a new
 order), that graph as a whole. It numbers nothing and asks nobody; `inductor_session` does.
@@ -34,9 +33,7 @@ class Change:
 
 
 def changes(before: GraphModule, after: GraphModule, path: str = "") -> list[Change]:
-    """Return the independent changes from one snapshot to another, sub-graphs first, as Inductor
-    visits them.
-    """
+    """Return the independent changes between snapshots, sub-graphs first, as Inductor visits them."""
     found = [
         change
         for name, old, new in _shared(before, after)
@@ -53,8 +50,7 @@ def changes(before: GraphModule, after: GraphModule, path: str = "") -> list[Cha
 def with_changes(
     before: GraphModule, after: GraphModule, kept: Collection[Change], path: str = ""
 ) -> GraphModule:
-    """Return a new graph: `before` with only the changes in `kept`, which are some of
-    `changes(before, after)`.
+    """Return a new graph: `before` with only those of `changes(before, after)` that are `kept`.
 
     Raises:
         RuntimeError: These changes have no consistent order without the others.

@@ -1,5 +1,4 @@
-"""The bookkeeping of one observed Inductor compile: which graph is at which stage, and what is
-known of it.
+"""The bookkeeping of one observed Inductor compile: which graph is where, what is known of it.
 
 A `Session` lives as long as the compiled callable, because a backward graph may be compiled at
 the first backward call. It turns what the hooks see into records and keeps their ids and numbers;
@@ -103,9 +102,7 @@ class Session:
 
     @contextmanager
     def matching(self) -> Generator[None]:
-        """Apply a table of patterns: its matches are the rewrites, and what its table announces
-        adds nothing.
-        """
+        """Apply a table of patterns: its matches are the rewrites, its announcements add nothing."""
         self.in_patterns = True
         try:
             yield
@@ -122,9 +119,7 @@ class Session:
             self._skipped.pop()
 
     def is_covered(self, announcer: object) -> bool:
-        """Return whether a region is covered by the pass that opened it, or by a table of
-        patterns.
-        """
+        """Return whether a region is covered by the pass that opened it, or by a pattern table."""
         return self.in_patterns or any(announcer is other for other in self._skipped)
 
     def is_watching(self) -> bool:
@@ -321,9 +316,7 @@ class Session:
         run.pending = None
 
     def end_run(self, frame: Frame) -> None:
-        """Report the open pattern run, if there is one. Matches whose handler declined leave no
-        record.
-        """
+        """Report the open pattern run, if any; matches whose handler declined leave no record."""
         run, frame.run = frame.run, None
         if run is None or not run.rewrites:
             return

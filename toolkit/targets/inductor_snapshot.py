@@ -40,18 +40,14 @@ class Lowered:
 
 
 def fingerprint(gm: GraphModule, swaps: Swaps = NO_SWAPS) -> Fingerprint:
-    """Return a value that is equal for two graphs with the same nodes in the same order,
-    sub-graphs included.
-    """
+    """Return a value that is equal for graphs with equal nodes in one order, sub-graphs included."""
     nodes = tuple((n.op, n.name, n.target, str(n.args), str(n.kwargs)) for n in gm.graph.nodes)
     nested = tuple((name, fingerprint(child, swaps)) for name, child in subgraphs(gm, swaps))
     return (nodes, nested)
 
 
 def snapshot(gm: GraphModule, swaps: Swaps = NO_SWAPS) -> GraphModule:
-    """Return a copy of a graph as it is now, sub-graphs included, that later changes do not
-    touch.
-    """
+    """Return a copy of a graph and its sub-graphs that later changes do not touch."""
     graph = _copied(gm.graph)
     names = (str(n.target) for n in graph.nodes if n.op in ("get_attr", "call_module"))
     root = {name: _attribute(gm, name) for name in names}
@@ -129,9 +125,7 @@ def _copied(graph: Graph) -> Graph:
 
 
 def _copied_node(graph: Graph, node: Node, made: dict[Node, Node]) -> Node:
-    """Copy a node with its name, which FX would change where it is a builtin (`sum`) or was taken
-    once.
-    """
+    """Copy a node with its name, which FX would change for a builtin's (`sum`) or a taken one."""
     copy = graph.node_copy(node, made.__getitem__)
     if copy.name != node.name:
         copy.name = node.name

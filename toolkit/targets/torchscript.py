@@ -1,5 +1,4 @@
-"""The target `torchscript`: every graph that AOTAutograd makes of the program, compiled with
-`ts_compile` alone.
+"""The target `torchscript`: each graph that AOTAutograd makes, compiled with `ts_compile` alone.
 
 None of our passes run, so a failure is TorchScript's or the dispatch's; `ctk` with
 `codegen=torchscript` is the whole pipeline. It takes no options.

@@ -79,4 +79,3 @@ def _are_aligned(placeholders: Sequence[torch.fx.Node], values: Sequence[object]
         ):
             return False
     return True
-

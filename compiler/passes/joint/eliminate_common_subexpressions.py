@@ -27,9 +27,7 @@ def _run(door: Door) -> None:
 
 
 def _key(node: Node) -> Hashable:
-    """Equal keys mean equal values. Numbers carry their type: 1, 1.0 and True are different
-    arguments.
-    """
+    """Equal keys mean equal values. 1, 1.0 and True are different arguments."""
     return (node.op, str(node.target), _freeze(node.args), _freeze(node.kwargs))
 
 

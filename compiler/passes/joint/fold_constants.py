@@ -8,6 +8,7 @@ alone stay: they are cheaper than a stored tensor. Exact: the same operator runs
 
 import torch
 from torch.fx import Graph, Node
+from torch.fx.node import map_arg
 
 from compiler import torch_compat
 from compiler.passes.base import Door, Pass
@@ -56,14 +57,12 @@ class _Constants:
         ):
             return False
         tensor = tensor_of(node)
-        if tensor is None or any(not isinstance(size, int) for size in tensor.shape):
+        if tensor is None or any(torch_compat.is_symbolic(size) for size in tensor.shape):
             return False
         return all(self._known.get(operand, False) for operand in node.all_input_nodes)
 
     def is_foldable(self, node: Node) -> bool:
-        """A constant with operands, of bearable size, that does not leave the graph: callers may
-        write to outputs.
-        """
+        """A constant with operands, of bearable size, that stays inside: callers may write to outputs."""
         tensor = tensor_of(node)
         if not self._known.get(node, False) or tensor is None or not node.all_input_nodes:
             return False
@@ -79,8 +78,8 @@ class _Constants:
     def _compute(self, node: Node) -> torch.Tensor:
         if node.op == "get_attr":
             return self._attribute(node)  # type: ignore[return-value]  # _is_constant has checked
-        args = torch.fx.node.map_arg(node.args, self.value)
-        kwargs = torch.fx.node.map_arg(node.kwargs, self.value)
+        args = map_arg(node.args, self.value)
+        kwargs = map_arg(node.kwargs, self.value)
         return node.target(*args, **kwargs).detach().clone()  # type: ignore[operator]  # an overload
 
     def _attribute(self, node: Node) -> object:

@@ -7,6 +7,8 @@ Preconditions: a copy goes only where nobody can tell it from its operand: it do
 graph, and nothing writes to the operand. `x + 0` stays: it turns -0.0 into 0.0. Exact.
 """
 
+from collections.abc import Mapping
+
 import torch
 from torch.fx import Node
 
@@ -30,7 +32,7 @@ _VIEWS = frozenset(
     }
 )
 _COPIES = frozenset({aten.clone.default, aten._to_copy.default})
-_NEUTRAL = {
+_NEUTRAL: Mapping[object, int] = {
     aten.mul.Tensor: 1,
     aten.mul.Scalar: 1,
     aten.div.Tensor: 1,
@@ -53,9 +55,7 @@ def _run(door: Door) -> None:
 
 
 def _is_noop(node: Node) -> bool:
-    """Equal types and strides decide for views and copies, except where a permutation could hide in
-    equal sizes.
-    """
+    """Type and strides decide for views and copies, unless equal sizes could hide a permutation."""
     if node.target is aten.permute.default:
         order = node.args[1]
         return isinstance(order, (list, tuple)) and list(order) == list(range(len(order)))
@@ -66,12 +66,15 @@ def _is_noop(node: Node) -> bool:
     if node.target not in _NEUTRAL or node.kwargs or len(node.args) != 2:
         return False
     operand = node.args[1]
-    return type(operand) in (int, float) and operand == _NEUTRAL[node.target]
+    if not isinstance(operand, (int, float)) or isinstance(operand, bool):
+        return False
+    return operand == _NEUTRAL[node.target]
 
 
 def _is_whole(node: Node) -> bool:
     """A slice of equal size is the whole, whatever its bounds, unless it steps."""
-    return len(node.args) < 5 or node.args[4] == 1
+    step = node.args[4] if len(node.args) > 4 else 1
+    return isinstance(step, int) and step == 1
 
 
 def _same_layout(node: Node, source: Node) -> bool:

@@ -1,6 +1,4 @@
-"""Fuse a matrix product with the addition behind it: the rules of `patterns/linear.py`.
-Reassociates.
-"""
+"""Fuse a matrix product with the addition behind it: `patterns/linear.py`. Reassociates."""
 
 from compiler.passes.base import Door, Pass
 from compiler.patterns.linear import RULES

@@ -24,8 +24,9 @@ def _is_idle(node: Node) -> bool:
     names = ("input", "p", "training", "inplace")
     given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
     probability = given.get("p", 0.5)
-    idle = given.get("training", True) is False or probability == 0.0
-    return idle and given.get("inplace", False) is False
+    is_zero = isinstance(probability, (int, float)) and probability == 0.0
+    is_idle = is_zero or given.get("training", True) is False
+    return is_idle and given.get("inplace", False) is False
 
 
 PASS = Pass("remove_inference_dropout", _run)

@@ -1,4 +1,4 @@
-"""A joint pass folds a scale into `add`, and scales the wrong operand where the terms are swapped."""
+"""A joint pass folds a scale into `add`, but scales the wrong operand where terms are swapped."""
 
 import torch
 from torch import nn

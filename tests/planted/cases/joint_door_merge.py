@@ -1,4 +1,4 @@
-"""A pass written for the door merges two reductions over different dimensions when the sizes agree."""
+"""A pass written for the door merges reductions over different dimensions of equal size."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""A pre_grad pass uses the tanh approximation of gelu wherever it meets gelu: right only to 1e-3."""
+"""A pre_grad pass uses the tanh approximation for every gelu: right only to 1e-3."""
 
 import torch
 from torch import nn

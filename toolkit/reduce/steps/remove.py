@@ -1,5 +1,4 @@
-"""Remove units from the middle: what they computed becomes inputs, what only they read becomes
-results.
+"""Remove units from the middle: what they computed becomes inputs, what they read results.
 
 The first and the last unit are `cut`'s and `truncate`'s. Removing costs more than a bypass (a
 failure that needs a connection refuses every block) and leaves more inputs and results, so it comes

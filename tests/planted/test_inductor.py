@@ -1,0 +1,49 @@
+"""Real bugs of Inductor, hidden in small models: named in one compile, confirmed by one more."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.planted.test_planted import called, load
+from toolkit.bisect import find_culprit
+from toolkit.capture import capture_cases
+from toolkit.diagnose import diagnose
+from toolkit.program import load_program
+
+HERE = Path(__file__).parent
+EXAMPLE = HERE.parent.parent / "examples" / "inductor_bug.py"
+FILES = sorted((HERE / "inductor").glob("*.py"))
+BUG = "cpp.inject_relu_bug_TESTING_ONLY"
+
+
+@pytest.mark.skipif(torch.__version__ < "2.13", reason="these bugs are those of torch 2.13")
+@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+def test_a_real_bug_is_named_confirmed_and_reduced(path, tmp_path):
+    expect = load(path).EXPECT
+    cases = capture_cases(load_program(str(path)), target="inductor")
+    diagnosis = diagnose(cases, tmp_path)
+    search = diagnosis.search
+    assert expect["pass"] in search.culprit.name
+    assert search.confirmed
+    assert search.compiles == 2
+    assert search.judgement.signature.kind == expect.get("kind", "accuracy")
+    assert len(called(diagnosis.reduction.best)) <= expect["at_most"]
+    assert diagnosis.repro_run.says == "reproduced"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["compile_error", "runtime_error", "accuracy"])
+def test_the_planted_relu_bug_is_reduced_to_relu(mode, tmp_path):
+    cases = capture_cases(load_program(str(EXAMPLE)), target="inductor", config={BUG: mode})
+    diagnosis = diagnose(cases, tmp_path)
+    assert diagnosis.reduction.nodes_before >= 150
+    assert called(diagnosis.reduction.best) == ["relu"]
+    assert diagnosis.search.culprit.is_kernel
+    assert diagnosis.search.confirmed
+    assert diagnosis.repro_run.says == "reproduced"
+
+
+def test_an_inductor_that_is_right_has_no_culprit():
+    (case,) = capture_cases(load_program(str(EXAMPLE)), target="inductor")
+    assert find_culprit(case).culprit is None
