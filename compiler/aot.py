@@ -1,4 +1,4 @@
-"""Autograd dispatch: from a captured graph to functional ATen graphs, with the wrappers around them.
+"""Autograd dispatch: from a captured graph to functional ATen graphs, and their wrappers.
 
 AOTAutograd's functionalization and tracing are reused. Here the stages are hung into its three
 call-backs; what happens in a stage is the caller's.

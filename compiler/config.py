@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
 
 from compiler.errors import ConfigError, nearest
 
@@ -23,7 +23,7 @@ OnFailure = Literal["raise", "fallback", "warn"]
 PassSlot = Literal["pre_grad", "joint", "post_grad", "forward", "backward", "frozen"]
 """Where a user's passes run: after the stage's own. `post_grad` means forward and backward."""
 
-CustomPass = "Pass | Callable[..., object] | str"
+CustomPass: TypeAlias = "Pass | Callable[..., object] | str"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,8 @@ class Config:
         codegen: Code generator that is asked first.
         fallback: Code generators that are asked next, in order, when one cannot take a graph.
         custom_passes: The user's own passes per slot: a `Pass`, a function of a `Door`,
-            `GraphModule` or `Graph`,
-            `"module:function"`, `"path/to/file.py:function"`, or the name of an entry point of the
-            group `ctk.passes`.
+            `GraphModule` or `Graph`, `"module:function"`, `"path/to/file.py:function"`, or the name
+            of an entry point of the group `ctk.passes`.
         disable: Passes that do not run: `name`, `stage/name` or `stage/name#2` (its second run).
         fuel: How many rewrites may happen in the compile; None for all.
         on_failure: What a failing compile does: `raise`, `fallback` to eager with a log line, or
@@ -48,8 +47,8 @@ class Config:
 
     codegen: CodegenName = "torchscript"
     fallback: tuple[CodegenName, ...] = ("torchscript", "eager")
-    custom_passes: Mapping[PassSlot, tuple["Pass | Callable[..., object] | str", ...]] = field(
-        default_factory=dict[PassSlot, tuple["Pass | Callable[..., object] | str", ...]]
+    custom_passes: Mapping[PassSlot, tuple[CustomPass, ...]] = field(
+        default_factory=dict[PassSlot, tuple[CustomPass, ...]]
     )
     disable: tuple[str, ...] = ()
     fuel: int | None = None
@@ -184,7 +183,7 @@ def patch(**changes: object) -> Generator[None]:
 
 
 def resolve(config: "Config | Mapping[str, object] | None") -> Config:
-    """Return the Config of a call: a Config as it is, a mapping as a patch of the ambient options."""
+    """Return the Config of a call: a Config as it is, a mapping as a patch of the ambient one."""
     if isinstance(config, Config):
         return config
     from compiler.environment import read_environment

@@ -102,7 +102,7 @@ def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
 def misspelt(names: Iterable[str]) -> list[str]:
     """Return a sentence for each name that looks like a misspelt variable of ours."""
     strangers = (n for n in names if n.upper().startswith("CTK") and n not in VARIABLES)
-    hints = ((name, nearest(name.upper(), VARIABLES)) for name in strangers)
+    hints = ((name, nearest(name.upper(), VARIABLES, cutoff=0.8)) for name in strangers)
     return [f"the environment variable {name} is ignored{hint}" for name, hint in hints if hint]
 
 

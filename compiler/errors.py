@@ -1,4 +1,4 @@
-"""Every exception of ctk. A message says what (values seen), where (stage, pass, node), what next."""
+"""Every exception of ctk: messages say what (values seen), where (stage, pass, node), and next."""
 
 import difflib
 from collections.abc import Iterable
@@ -21,7 +21,11 @@ class CodegenUnsupported(CtkError):
 
 
 class VerifyError(CtkError):
-    """A pass left an ill-formed graph, or changed the type of a value."""
+    """A pass left an ill-formed graph, or changed the type of a value; `node` has its name."""
+
+    def __init__(self, message: str, node: str | None = None) -> None:
+        super().__init__(message)
+        self.node = node
 
 
 class CaseError(CtkError):
@@ -52,7 +56,7 @@ class DoesNotReproduce(CtkError):
     """A case does not show the failure that is to be bisected or reduced."""
 
 
-def nearest(name: str, allowed: Iterable[str]) -> str:
+def nearest(name: str, allowed: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Return `; did you mean 'x'?` for the nearest allowed name, or an empty string."""
-    match = difflib.get_close_matches(name, list(allowed), n=1)
+    match = difflib.get_close_matches(name, list(allowed), n=1, cutoff=cutoff)
     return f"; did you mean {match[0]!r}?" if match else ""

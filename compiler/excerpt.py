@@ -6,7 +6,7 @@ AROUND = 10
 
 
 def excerpt(graph: Graph, name: str | None, *, around: int = AROUND) -> str:
-    """Return the node called `name` (marked `>`) with `around` nodes on each side; else the head."""
+    """Return the node called `name` (marked `>`) and `around` nodes on each side; else the head."""
     nodes = list(graph.nodes)
     at = next((i for i, node in enumerate(nodes) if node.name == name), None)
     first = 0 if at is None else max(0, at - around)

@@ -5,6 +5,7 @@ leaves out attributes that no node refers to.
 """
 
 import copy
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -60,7 +61,7 @@ def copy_graph(graph: Graph) -> Graph:
 
 
 def _attribute(gm: GraphModule, target: str, lazy: bool, done: dict[int, GraphModule]) -> object:
-    value = _plain_attribute(gm, target)
+    value = operator.attrgetter(target)(gm)
     return _copy(value, lazy, done) if isinstance(value, GraphModule) else value
 
 
@@ -84,8 +85,8 @@ def snapshot_graph(gm: GraphModule) -> Callable[[], GraphModule]:
     def build() -> GraphModule:
         graph = _built(definitions)
         targets = {str(d[3]) for d in definitions if d[1] in ("get_attr", "call_module")}
-        root = {
-            target: children[target]() if target in children else _plain_attribute(gm, target)
+        root: dict[str, object] = {
+            target: children[target]() if target in children else operator.attrgetter(target)(gm)
             for target in sorted(targets)
         }
         return _build(root, graph, type(gm).__name__, lazy=True)
@@ -109,10 +110,3 @@ def _built(definitions: list[Definition]) -> Graph:
             new.name = name
         made[old] = new
     return graph
-
-
-def _plain_attribute(gm: GraphModule, target: str) -> object:
-    value: object = gm
-    for part in target.split("."):
-        value = getattr(value, part)
-    return value

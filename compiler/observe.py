@@ -5,7 +5,7 @@ asks before it acts, and hands over whole graphs. This contract is small and fro
 everything hangs on it. The Inductor adapter raises the same events.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -169,8 +169,3 @@ def first_line(error: BaseException) -> str:
     """Return the first non-empty line of an exception's message, or its type's name."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
-
-
-def node_names(nodes: Sequence[object]) -> tuple[str, ...]:
-    """Return the names of FX nodes, each once, in order."""
-    return tuple(dict.fromkeys(str(node) for node in nodes))

@@ -21,7 +21,7 @@ from compiler import torch_compat
 from compiler.aot import BoxedCallable, Stages, dispatch
 from compiler.codegen import generate
 from compiler.config import Config, PassSlot, resolve
-from compiler.errors import UnsupportedPlatform
+from compiler.errors import UnsupportedPlatform, nearest
 from compiler.graph_copy import copy_graph_module
 from compiler.observe import ErrorRecord, Observer, Stage, first_line
 from compiler.outputs import flatten_outputs
@@ -51,7 +51,7 @@ def compile_fx(
     config: Config | Mapping[str, object] | None = None,
     observer: Observer | None = None,
 ) -> Callable[..., object]:
-    """Compile a captured graph: for training if an input requires gradients now, else for inference.
+    """Compile a captured graph, for training if an input requires gradients, else for inference.
 
     Args:
         gm: FX graph as Dynamo, export or symbolic tracing gives it. Not changed.
@@ -69,12 +69,12 @@ def compile_fx(
         UnsupportedPlatform: On Windows.
         ConfigError: An option is unknown or its value is not allowed.
         Exception: Whatever a pass or code generator raised, with a note that names stage, pass,
-            rewrite and node, unless
-            `Config.on_failure` asks for a fallback.
+            rewrite and node, unless `Config.on_failure` asks for a fallback.
     """
     require_supported_platform()
     options = resolve(config)
     passes: Passes = {stage: _passes_of(stage, options) for stage in PASSES}
+    _warn_of_unknown(options, passes)
     fuel = Fuel(options, observer)
 
     def compile_all() -> Callable[..., object]:
@@ -90,7 +90,8 @@ def compile_fx(
         try:
             return compile_all()
         except Exception as error:
-            _report(error, fuel, gm)
+            if not is_control_flow(error):
+                _report(error, fuel, gm)
             raise
 
     return _attempt(options, "compile", reported, lambda: gm)
@@ -157,6 +158,15 @@ def _generate(
     )
 
 
+def _warn_of_unknown(options: Config, passes: Mapping[Stage, Sequence[Pass | OpaquePass]]) -> None:
+    """Say so when `disable` names a pass that does not exist: it would be ignored."""
+    known = {name for steps in passes.values() for name in (step.name for step in steps)}
+    known |= {f"{stage}/{step.name}" for stage, steps in passes.items() for step in steps}
+    for name in options.disable:
+        if name.partition("#")[0] not in known:
+            log.warning("ctk: disable=%r names no pass%s", name, nearest(name, known))
+
+
 def _passes_of(stage: Stage, options: Config) -> list[Pass | OpaquePass]:
     """Return the stage's own passes, then the user's."""
     custom = [entry for slot in _SLOTS[stage] for entry in options.custom_passes.get(slot, ())]
@@ -188,6 +198,11 @@ def _resilient_stage(
     )
 
 
+def is_control_flow(error: BaseException) -> bool:
+    """Return whether Dynamo raises this to trace again: it is no failure, and must reach Dynamo."""
+    return isinstance(error, torch_compat.dynamo_control_flow())
+
+
 def _attempt(
     options: Config, what: str, action: Callable[[], T], fallback: Callable[[], object]
 ) -> T:
@@ -197,6 +212,8 @@ def _attempt(
     try:
         return action()
     except Exception as error:
+        if is_control_flow(error):
+            raise
         message = (
             f"ctk: {what} failed and falls back to eager: {type(error).__name__}: "
             f"{first_line(error)}"

@@ -10,7 +10,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from compiler.codegen.base import BoxedCallable
 from compiler.codegen.eager import eager_compile
 from compiler.codegen.torchscript import ts_compile
-from compiler.codegen.values import clone_values, layout
+from compiler.tensors import clone_values, layout
 
 RUNS = 3
 """TorchScript profiles the first call, optimises in the second and runs the result from then on."""

@@ -165,7 +165,7 @@ def _run_recorded(
     compiled = torch.compile(program.model, backend="eager", dynamic=True if dynamic else None)
     try:
         stance = torch.compiler.set_stance("default", force_backend=backend)
-        with stance, torch.set_grad_enabled(grad):
+        with stance, torch.set_grad_enabled(grad), torch_compat.specialized_floats():
             result = compiled(*program.inputs, **program.kwargs)
             if backward:
                 _run_backward(result, program)

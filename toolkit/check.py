@@ -115,7 +115,7 @@ def _through(transition: Transition, after: GraphModule) -> Transition:
 
 
 class Checker:
-    """Runs the graphs of one log; keeps recent values, as `after` of a step is `before` of the next."""
+    """Runs the graphs of one log; keeps recent values: `after` a step is `before` the next."""
 
     _KEPT = 4
 
@@ -176,7 +176,7 @@ class Checker:
         return self._run(graph, stage, high_precision=False)
 
     def _reference(self, graph: GraphModule, stage: Stage) -> Values:
-        """Values in float64; none where an operator refuses it (eager's own are the reference then)."""
+        """Values in float64; none where an operator refuses it (eager's are the reference then)."""
         return self._run(graph, stage, high_precision=True)
 
     def _run(self, graph: GraphModule, stage: Stage, *, high_precision: bool) -> Values:

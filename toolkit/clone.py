@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn import Parameter
 
 from compiler.errors import PrecisionRefused
+from compiler.tensors import clone_value
 
 WIDER = {
     torch.float16: torch.float64,
@@ -51,14 +52,7 @@ def clone_inputs(
 
 def snapshot(value: object) -> object:
     """Return a detached clone of a result with the same strides; other values are passed on."""
-    if not isinstance(value, Tensor):
-        return value
-    with torch.no_grad():
-        source = value.detach()
-        copied = source.clone()
-        if not _is_plain(source) or copied.stride() == source.stride():
-            return copied
-        return _clone_group([source], _own)[0]
+    return clone_value(value) if isinstance(value, Tensor) else value
 
 
 def _clone_all(tensors: dict[int, Tensor], *, wide: bool) -> dict[int, Tensor]:

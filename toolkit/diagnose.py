@@ -177,7 +177,7 @@ def _as_saved(case: Case, folder: Path) -> Case:
 
 
 def _slipped(search: Search, minimal: Search) -> bool:
-    """Return whether the smallest case has another culprit than the proved one of the whole case."""
+    """Return whether the smallest case has another culprit than the whole, whose is proved."""
     before, after = search.culprit, minimal.culprit
     if not search.confirmed or before is None or before.is_kernel:
         return False

@@ -1,9 +1,8 @@
 """The environment variables as the toolkit sees them: the parser, and what dumps record.
 
-Parsing lives in `compiler/environment.py` (one place, because the backend honours some of them
-without the toolkit).
-Variables are recorded by exact name from a list, never by pattern, so that no token can slip into
-a dump.
+Parsing lives in `compiler/environment.py`: one place, because the backend honours some of them
+without the toolkit. Variables are recorded by exact name from a list, never by pattern, so that no
+token can slip into a dump.
 """
 
 import os

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
-from compiler.errors import PrecisionRefused
+from compiler.errors import CaseError, PrecisionRefused
 from compiler.observe import Observer, first_line
-from compiler.torch_compat import tree_leaves
+from compiler.torch_compat import dynamo_control_flow, tree_leaves
 from toolkit.case import Case, Modes
 from toolkit.clone import clone_inputs, snapshot
 from toolkit.handover import handed_over
@@ -153,6 +153,11 @@ def run_compiled(case: Case, *, observer: Observer | None = None) -> Outcome:
                     private, example_inputs, config=case.config, observer=observer
                 )
             except Exception as error:
+                if isinstance(error, dynamo_control_flow()):
+                    raise CaseError(
+                        f"{case.name} cannot be compiled without Dynamo, which would trace again "
+                        f"({type(error).__name__}: {first_line(error)}); capture it once more"
+                    ) from error
                 return Outcome(None, error, "compile")
         try:
             return _called(call, owned, case.modes)
@@ -178,7 +183,7 @@ def _called(
 def _results(
     call: Callable[..., object], inputs: Sequence[object], modes: Modes
 ) -> tuple[Result, ...]:
-    """Call once and read everything; outputs are cloned at once, as they may alias inputs or buffers."""
+    """Call once and read everything; outputs are cloned at once: they may alias inputs, buffers."""
     leaves = tree_leaves(call(*inputs))
     results = [Result(f"out{i}", snapshot(leaf)) for i, leaf in enumerate(leaves)]
     tensors = [(i, value) for i, value in enumerate(inputs) if isinstance(value, Tensor)]

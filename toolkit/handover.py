@@ -51,9 +51,8 @@ def size_symbols(
     """Return the symbols of each placeholder: one per dimension, or a single one for a size.
 
     An int is a symbolic size when its node says so (Dynamo's type or metadata), when it is named
-    like a
-    symbol of `dynamic`, or when other sizes are symbolic: in such a graph Dynamo writes fixed ints
-    as constants.
+    like a symbol of `dynamic`, or when other sizes are symbolic: in such a graph Dynamo writes
+    fixed ints as constants.
 
     Raises:
         CaseError: A symbol count differs from the number of dimensions, or a symbol has two sizes.

@@ -25,7 +25,7 @@ EVERY_KERNEL = "*"
 
 @dataclass(frozen=True, slots=True)
 class Veto:
-    """What must not happen: passes by `str(PassId)`, rewrites by number, kernels by `str(KernelId)`.
+    """What must not happen: passes and kernels by the `str` of their id, rewrites by number.
 
     `fuel` is how many rewrites may happen; None means all. The kernel `*` stands for all of them.
     """

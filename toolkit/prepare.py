@@ -77,7 +77,7 @@ class Promoted(Eager):
 
 
 def _own_modules(gm: GraphModule) -> None:
-    """Replace called modules by copies; their tensors stay shared, and are cloned with the others."""
+    """Replace called modules by copies; their tensors, still shared, are cloned with the others."""
     for graph_module in [m for m in gm.modules() if isinstance(m, GraphModule)]:
         for target in {str(n.target) for n in graph_module.graph.nodes if n.op == "call_module"}:
             parent, _, name = target.rpartition(".")

@@ -6,7 +6,6 @@ not run) and calls the two functions. It does not run the model and knows nothin
 
 import contextlib
 import hashlib
-import importlib.util
 import inspect
 import json
 import sys
@@ -20,6 +19,7 @@ from typing import cast
 import torch
 
 from compiler.errors import ProgramError, nearest
+from compiler.python_files import import_file
 
 SEED = 0
 """Seed of a program that sets none itself, so that it gives the same inputs every time."""
@@ -124,20 +124,12 @@ def their_side(error: BaseException, path: Path) -> str:
 
 
 def _load_module(path: Path) -> ModuleType:
-    name = _module_name(path)
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ProgramError(f"{path.name} is no Python file; {USAGE}")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses and Dynamo look functions up there
     try:
-        spec.loader.exec_module(module)
+        return import_file(path, _module_name(path))
     except (Exception, SystemExit) as error:
-        del sys.modules[name]
         raise ProgramError(
             f"{path.name} fails when it is loaded: {their_side(error, path)}"
         ) from error
-    return module
 
 
 def _module_name(path: Path) -> str:

@@ -101,6 +101,8 @@ def run_repro(
 ) -> ReproRun:
     """Run a repro in a clean process: none of our or torch's debugging variables, its own folder.
 
+    It leaves no `__pycache__` in the folder of the case.
+
     Args:
         path: The script.
         python: The interpreter; it needs torch, and the target of the case.
@@ -109,7 +111,7 @@ def run_repro(
     process = subprocess.Popen(
         [python, path.name],
         cwd=path.resolve().parent,
-        env=clean_environment(os.environ),
+        env={**clean_environment(os.environ), "PYTHONDONTWRITEBYTECODE": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -15,7 +15,7 @@ from typing import cast
 from compiler.errors import CaseError
 from toolkit.atomic import replace_file
 from toolkit.case import Case
-from toolkit.sources import source_files
+from toolkit.sources import source_files, strings_in
 
 FOLDER = "sources"
 REFERENCE = re.compile(r"(?P<place>[\w./~+-]+):[A-Za-z_][\w.]*")
@@ -39,7 +39,7 @@ class SourcePlan:
     def references(self) -> tuple[str, ...]:
         """The strings in the config that have the form `place:function`."""
         return tuple(
-            dict.fromkeys(text for text in _strings(self.config) if REFERENCE.fullmatch(text))
+            dict.fromkeys(text for text in strings_in(self.config) if REFERENCE.fullmatch(text))
         )
 
 
@@ -95,15 +95,3 @@ def _known(place: str, copies: Mapping[str, Path]) -> str | None:
         if path.resolve() == wanted.resolve() or path.parts[-len(wanted.parts) :] == wanted.parts:
             return name
     return wanted.name if wanted.name in copies else None
-
-
-def _strings(value: object) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, Mapping):
-        return [
-            text for item in cast("Mapping[str, object]", value).values() for text in _strings(item)
-        ]
-    if isinstance(value, (list, tuple)):
-        return [text for item in cast("Sequence[object]", value) for text in _strings(item)]
-    return []

@@ -15,19 +15,20 @@ def source_files(target: str, config: object, folder: Path) -> tuple[Path, ...]:
     Understands `module:function` and `path/to/file.py:function`, relative to the working folder or
     to `folder`. Code that is installed (site-packages, the standard library) does not count.
     """
-    found = (_source_file(text, folder) for text in (target, *_strings(config)))
+    found = (_source_file(text, folder) for text in (target, *strings_in(config)))
     return tuple(dict.fromkeys(path for path in found if path is not None))
 
 
-def _strings(value: object) -> Iterator[str]:
+def strings_in(value: object) -> Iterator[str]:
+    """Yield the strings in nested mappings and sequences, in order."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
         yield from (
-            s for item in cast("Mapping[object, object]", value).values() for s in _strings(item)
+            s for item in cast("Mapping[object, object]", value).values() for s in strings_in(item)
         )
     elif isinstance(value, tuple | list):
-        yield from (s for item in cast("Sequence[object]", value) for s in _strings(item))
+        yield from (s for item in cast("Sequence[object]", value) for s in strings_in(item))
 
 
 def _source_file(text: str, folder: Path) -> Path | None:

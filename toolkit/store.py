@@ -22,7 +22,7 @@ from torch import Tensor
 from compiler.environment import InputsMode
 from compiler.errors import CaseError, nearest
 from toolkit.arrays import load_arrays, save_arrays
-from toolkit.atomic import atomic_folder, is_partial, replace_file, scratch_folder
+from toolkit.atomic import atomic_folder, is_partial, scratch_folder
 from toolkit.case import Case
 from toolkit.case_inputs import inputs_from_json, inputs_to_json, storing
 from toolkit.graph_json import graph_from_json, graph_to_json, target_names
@@ -38,7 +38,6 @@ from toolkit.manifest import (
     manifest_to_json,
     read_manifest,
 )
-from toolkit.oracle.verdict import Signature
 from toolkit.strict_json import Json, dump_json, read_json
 from toolkit.tensors import Packed
 
@@ -93,16 +92,6 @@ def _replace_case(case: Case, folder: Path, inputs: str) -> Path:
             place.parent.mkdir(parents=True, exist_ok=True)
             path.replace(place)
     return folder
-
-
-def record_signature(folder: Path, signature: Signature | None) -> None:
-    """Note in a saved case what it must show; nothing else of it changes.
-
-    Raises:
-        CaseError: The folder holds no case.
-    """
-    manifest = dataclasses.replace(read_manifest(folder), signature=signature)
-    replace_file(folder / MANIFEST, dump_json(manifest_to_json(manifest)).encode())
 
 
 def _write_case(case: Case, folder: Path, inputs: str) -> None:

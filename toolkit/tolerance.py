@@ -6,10 +6,9 @@ from the unit roundoff u of a dtype (half the distance from 1 to the next number
 
 * `reassociates`: a sum of n terms in another order differs by about sqrt(n) * u of its size when
   the roundings are independent (Higham & Mary 2019). n = 2^20, a large reduction, gives 1024 u.
-  Half types accumulate in float32 and round
-  once or a few times: 8 u.
+  Half types accumulate in float32 and round once or a few times: 8 u.
 * `lowers_precision`: the result may come from the next smaller dtype, so it gets that dtype's
-`reassociates` row.
+  `reassociates` row.
 
 Integers and bools are exact. What it does not do: it does not say what the errors are relative to
 (compare.py does).
@@ -28,7 +27,7 @@ from compiler.observe import Numerics
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """A difference below `atol + rtol * size` is no failure; `source` tells where that comes from."""
+    """A difference below `atol + rtol * size` is no failure; `source` says where they come from."""
 
     rtol: float
     atol: float
@@ -88,6 +87,6 @@ def tolerance_for(dtype: torch.dtype, numerics: Numerics) -> Tolerance:
 
 
 def _one_step(dtype: torch.dtype) -> Tolerance:
-    """Return the row of a float8 dtype: the neighbouring number is as good, whatever the numerics."""
+    """Return the row of a float8 dtype: a neighbouring number is as good, whatever the numerics."""
     info = torch.finfo(dtype)
     return Tolerance(info.eps, info.smallest_normal, f"one step of {dtype}: eps = {info.eps}")

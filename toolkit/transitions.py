@@ -12,10 +12,12 @@ from typing import Literal
 import torch
 from torch.fx import GraphModule, Node
 
+from compiler.errors import CaseError
 from compiler.observe import CallRecord, KernelRecord, Numerics, PassRecord, Stage, StageRecord
 from compiler.passes.facts import tensor_of
-from compiler.torch_compat import is_symbolic
+from compiler.passes.graph_diff import same_graph
 from toolkit.case import Case
+from toolkit.graph_meta import size_hint
 from toolkit.log import CompileLog
 
 
@@ -77,10 +79,14 @@ _MISSING = object()
 def _tangent(node: Node) -> object:
     """Return a seeded stand-in for a joint graph's tangent when no backward pass has run."""
     value = tensor_of(node)
-    if value is None or any(is_symbolic(size) for size in value.shape):
+    if value is None:
+        return _MISSING
+    try:
+        sizes = [size_hint(size) for size in value.shape]
+    except CaseError:
         return _MISSING
     generator = torch.Generator().manual_seed(0)
-    return torch.randn(value.shape, generator=generator).to(dtype=value.dtype, device=value.device)
+    return torch.randn(sizes, generator=generator).to(dtype=value.dtype, device=value.device)
 
 
 _SOURCES: Mapping[Stage, tuple[Stage, ...]] = {
@@ -127,15 +133,19 @@ def _in_event_order(log: CompileLog) -> Iterator[Transition]:
         if isinstance(event, StageRecord) and event.stage == "joint":
             joint = event.graph
         if isinstance(event, StageRecord) and event.stage in ("forward", "backward") and joint:
-            yield Transition(
-                "partition", event.stage, "joint/partition", joint, event.graph, "exact"
-            )
+            yield from _partition(joint, event)
         if isinstance(event, PassRecord):
             joint = event.after if event.id.stage == "joint" else joint
             if event.changed:
                 yield _pass(event)
         if isinstance(event, CallRecord):
             yield _kernel(event, log)
+
+
+def _partition(joint: GraphModule, event: StageRecord) -> Iterator[Transition]:
+    """An inference graph goes on as it is: nothing is partitioned."""
+    if not same_graph(joint, event.graph):
+        yield Transition("partition", event.stage, "joint/partition", joint, event.graph, "exact")
 
 
 def _pass(record: PassRecord) -> Transition:

@@ -85,12 +85,8 @@ def compile_watched(
     except torch_compat.dynamo_control_flow():  # Dynamo starts over, skips, or breaks the graph
         shutil.rmtree(watch.folder, ignore_errors=True)
         raise
-    except (
-        ConfigError,
-        TargetError,
-        UnsupportedPlatform,
-    ):  # the program asks for what is not there
-        raise
+    except (ConfigError, TargetError, UnsupportedPlatform):
+        raise  # the program asks for what is not there
     except Exception as error:
         watch.fail(error_signature(Outcome(None, error, "compile")), error=error)
         if session.options.on_failure == "raise":

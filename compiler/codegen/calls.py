@@ -7,8 +7,8 @@ from typing import Any
 from torch.fx import GraphModule
 
 from compiler.codegen.base import BoxedCallable, as_boxed
-from compiler.codegen.values import clone_values
 from compiler.observe import CallRecord, Observer, Stage
+from compiler.tensors import clone_values
 
 
 def record_first_call(

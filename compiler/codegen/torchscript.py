@@ -36,8 +36,8 @@ from compiler.codegen.torchscript_rewrites import Program, rewrite_for_torchscri
 from compiler.codegen.torchscript_rewrites.addmm import UNIT
 from compiler.codegen.torchscript_rewrites.overloads import check_overloads
 from compiler.codegen.torchscript_rewrites.signature import Signature
-from compiler.codegen.values import clone_value, clone_values, layout
 from compiler.errors import CodegenUnsupported
+from compiler.tensors import clone_value, clone_values, layout
 
 _NOTICES = (
     (r"`torch\.jit\.\w+` is (deprecated|not supported)", DeprecationWarning),

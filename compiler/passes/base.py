@@ -24,6 +24,7 @@ from compiler.observe import (
     RewriteRecord,
     Stage,
 )
+from compiler.torch_compat import is_erased
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ class PassRun:
         return self.fuel.rewrite_id(self.id, self.count, rule)
 
     def prepare(self, module: GraphModule) -> None:
-        """Remember, before the first change of a graph, what its nodes compute, for the verifier."""
+        """Remember for the verifier, before the first change of a graph, what its nodes compute."""
         self.changed = True
         if module not in self.states:
             self.states[module] = {n: (n.target, n.args, n.kwargs) for n in module.graph.nodes}
@@ -177,27 +178,30 @@ class Door:
         return self.rewrite(rule, [node], lambda graph: graph.erase_node(node))
 
 
-def is_erased(node: Node) -> bool:
-    """Return whether a node has been erased from its graph."""
-    return bool(getattr(node, "_erased", False))
-
-
 def annotate(
     error: BaseException, run: PassRun, rewrite: RewriteId | None, node: Node | None
 ) -> None:
-    """Tell the observer of an exception in a pass, and note on it the stage, pass, rewrite and node."""
+    """Tell the observer of an exception in a pass; note stage, pass, rewrite and node on it."""
     if getattr(error, "ctk_where", None) is not None:
         return
     error.ctk_where = str(run.id)  # type: ignore[attr-defined]  # exceptions take attributes
+    name = node.name if node is not None else getattr(error, "node", None)
     place = f"in pass {run.id}" + (f", {rewrite}" if rewrite else "")
-    place += f", at node {node.name}" if node is not None else ""
-    around = excerpt(run.root.graph, node.name if node is not None else None)
+    place += f", at node {name}" if name is not None else ""
+    around = excerpt(run.root.graph, name)
     error.add_note(
         f"ctk: {place}\n{around}\nctk: without it: CTK_DISABLE={run.id}; whole story: ctk diagnose"
     )
     if run.fuel.observer is not None:
-        graph = copy_graph_module(run.root, lazy=True)
-        name = node.name if node is not None else None
+        graph = _copy_if_possible(run.root)
         run.fuel.observer.on_error(
             ErrorRecord(error, run.id.stage, run.id, rewrite, node=name, graph=graph)
         )
+
+
+def _copy_if_possible(root: GraphModule) -> GraphModule | None:
+    """Return a copy for the record of an error; None when the graph is too broken to be copied."""
+    try:
+        return copy_graph_module(root, lazy=True)
+    except Exception:
+        return None

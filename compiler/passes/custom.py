@@ -1,7 +1,6 @@
 """Resolve the user's own passes: `Config.custom_passes` entries to runnable passes with names."""
 
 import importlib
-import importlib.util
 import inspect
 import sys
 from collections.abc import Callable
@@ -11,11 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Literal, cast
 
-from torch.fx import Graph
-
 from compiler.errors import ConfigError, nearest
 from compiler.observe import Numerics
 from compiler.passes.base import Door, Pass
+from compiler.python_files import import_file
 
 ENTRY_POINT_GROUP = "ctk.passes"
 
@@ -54,6 +52,10 @@ def resolve_pass(entry: object) -> Pass | OpaquePass:
     return OpaquePass(name, entry, "graph" if takes == "graph" else "module")
 
 
+_KINDS = {"Door": "door", "Graph": "graph", "GraphModule": "module"}
+"""What a parameter's annotation says that the pass takes; it wins over the parameter's name."""
+
+
 def _first_parameter(function: Callable[..., object]) -> str:
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -62,10 +64,11 @@ def _first_parameter(function: Callable[..., object]) -> str:
     if not parameters:
         raise ConfigError(f"custom pass {function!r} takes no argument; it must take a graph")
     first = parameters[0]
-    if first.annotation in (Door, "Door") or first.name == "door":
-        return "door"
-    annotated_graph = first.annotation in (Graph, "Graph", "fx.Graph", "torch.fx.Graph")
-    return "graph" if annotated_graph or first.name in ("graph", "g") else "module"
+    if first.annotation is not inspect.Parameter.empty:
+        annotation = first.annotation
+        text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+        return _KINDS.get(text.strip("'\"").rpartition(".")[2], "module")
+    return {"door": "door", "graph": "graph", "g": "graph"}.get(first.name, "module")
 
 
 def load_reference(reference: str) -> object:
@@ -112,16 +115,11 @@ def _load_file(location: str) -> ModuleType:
     name = f"_ctk_file_{path}"
     if name in sys.modules:
         return sys.modules[name]
-    spec = importlib.util.spec_from_file_location(name, path)
-    if not path.is_file() or spec is None or spec.loader is None:
+    if not path.is_file():
         raise ConfigError(f"custom pass file {location} does not exist (looked at {path})")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        return import_file(path, name)
     except Exception as error:
-        del sys.modules[name]
         raise ConfigError(
             f"custom pass file {location} cannot be loaded: {type(error).__name__}: {error}"
         ) from error
-    return module

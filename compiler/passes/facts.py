@@ -66,7 +66,7 @@ def base_of(node: Node) -> Node:
 
 
 def escapes(node: Node) -> bool:
-    """Return whether a node or a view of it leaves the graph: returned, or written into an input."""
+    """Return whether a node or a view of it leaves the graph: returned, or written to an input."""
     queue, seen = [node], {node}
     while queue:
         for user in queue.pop().users:

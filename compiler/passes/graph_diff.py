@@ -56,7 +56,7 @@ Pair = tuple[str, str]
 
 
 def diff_hunks(
-    before: GraphModule, after: GraphModule, replacements: Sequence[Pair] = ()
+    before: GraphModule, after: GraphModule, replacements: Sequence[Pair] | None = None
 ) -> list[Hunk]:
     """Return the independent changes from `before` to `after`, in graph order.
 
@@ -64,15 +64,26 @@ def diff_hunks(
         before: The graph before.
         after: The graph after. Sub-graphs are not looked into.
         replacements: Pairs (old node, new node) that are known to be `replace_all_uses_with`, which
-            the two graphs alone do not show when all users changed too.
+            the two graphs alone do not show when all users changed too. With them, any other
+            change of an operand between nodes that both graphs have redefines its user; None
+            when they were not recorded: then it counts as a replacement.
     """
     old = {n.name: n for n in before.graph.nodes}
     new = {n.name: n for n in after.graph.nodes}
     created, erased = new.keys() - old.keys(), old.keys() - new.keys()
     survivors = [name for name in old if name in new]
     redefined = {name for name in survivors if _shape(old[name]) != _shape(new[name])}
+    if replacements is not None:
+        fresh = created | erased
+        redefined |= {
+            name
+            for name in survivors
+            if name not in redefined
+            for pair in _pairs(old[name], new[name])
+            if pair not in replacements and not fresh & {*pair}
+        }
     pairs = {p for n in survivors if n not in redefined for p in _pairs(old[n], new[n])}
-    pairs |= _final(replacements, old, new)
+    pairs |= _final(replacements or (), old, new)
     came_for, went = {b for _, b in pairs}, {a for a, _ in pairs}
     groups = _Groups()
     for name in created | redefined:

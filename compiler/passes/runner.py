@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 
 import torch
-from torch.fx import Graph, GraphModule
+from torch.fx import GraphModule
 
 from compiler.graph_copy import copy_graph_module
 from compiler.observe import PassRecord, Stage, StageRecord
@@ -33,8 +33,7 @@ def run_stage(
 
     Raises:
         VerifyError: A pass left an ill-formed graph. Other exceptions of passes keep their type and
-            get a note that
-            names stage, pass, rewrite and node.
+            get a note that names stage, pass, rewrite and node.
     """
     snapshot = enter_stage(root, stage, fuel, inputs)
     for step in passes:
@@ -77,20 +76,10 @@ def _run_pass(
 
 def _apply(step: Pass | OpaquePass, run: PassRun, snapshot: GraphModule) -> None:
     if isinstance(step, OpaquePass):
-        run_opaque(run, _call_of(step), snapshot)
+        run_opaque(run, step, snapshot)
         return
     for module in nested_graphs(run.root):
         step.run(Door(run, module))
-
-
-def _call_of(step: OpaquePass) -> Callable[[GraphModule], object]:
-    if step.takes == "graph":
-        return lambda module: _not_a_graph(step.function(module.graph))
-    return step.function
-
-
-def _not_a_graph(result: object) -> object:
-    return None if isinstance(result, Graph) else result
 
 
 def _guarded(run: PassRun, action: Callable[[], None]) -> None:

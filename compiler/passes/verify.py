@@ -4,6 +4,7 @@ Only what changed is computed again, so an idle pass costs nothing. The new type
 the nodes, which later passes rely on. Does not look at values: that is the toolkit's check.
 """
 
+import operator
 from typing import Any
 
 from torch.fx import GraphModule, Node
@@ -63,7 +64,8 @@ def _retype(
         raise VerifyError(
             f"pass {run.id} left a node that cannot run on the types of its operands.\n"
             f"  node {node.name}: {type(error).__name__}: {str(error).strip().splitlines()[0]}\n"
-            f"{excerpt(module.graph, node.name)}"
+            f"{excerpt(module.graph, node.name)}",
+            node=node.name,
         ) from error
     if old is not None and not torch_compat.has_unbacked(new) and not same_type(old, new):
         raise _changed_type(run, module, node.name, old, new)
@@ -71,7 +73,7 @@ def _retype(
 
 
 def _is_computable(node: Node) -> bool:
-    """Placeholders are given; sub-graphs of higher-order ops and modules are verified themselves."""
+    """Placeholders are given; higher-order ops and modules are verified as graphs of their own."""
     if node.op == "call_function":
         return (
             torch_compat.op_facts(node.target) is not None
@@ -82,10 +84,7 @@ def _is_computable(node: Node) -> bool:
 
 def _compute(node: Node, module: GraphModule, mode: object) -> object:
     if node.op == "get_attr":
-        attribute: object = module
-        for part in str(node.target).split("."):
-            attribute = getattr(attribute, part)
-        return torch_compat.to_fake(attribute, mode)
+        return torch_compat.to_fake(operator.attrgetter(str(node.target))(module), mode)
     args = map_arg(node.args, _fake_of)
     kwargs = map_arg(node.kwargs, _fake_of)
     with torch_compat.fake_compute(mode):
@@ -124,5 +123,6 @@ def _changed_type(
     return VerifyError(
         f"pass {run.id} changed the type of {name} from {describe(old)} to {describe(new)}.\n"
         f"{excerpt(module.graph, name)}\n"
-        "Insert a conversion in the pass, or leave the node alone."
+        "Insert a conversion in the pass, or leave the node alone.",
+        node=name,
     )

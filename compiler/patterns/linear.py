@@ -17,7 +17,7 @@ PRODUCT = Op(aten.mm.default, (Var("a"), Var("b")))
 
 
 def _is_bias(match: Match) -> bool:
-    """The product has no other user; the bias has its dtype and device, and is a row or its shape."""
+    """The product has no other user; the bias has its dtype, device, and shape (or is a row)."""
     result, bias = tensor_of(match.root), tensor_of(match.bound["c"])
     product = tensor_of(match.inner[0])
     if result is None or bias is None or product is None or len(match.inner[0].users) != 1:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from torch.fx import Graph, Node
 
-from compiler.passes.base import Door, is_erased
+from compiler.passes.base import Door
+from compiler.torch_compat import is_erased
 
 
 @dataclass(frozen=True, slots=True)

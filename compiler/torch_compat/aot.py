@@ -20,7 +20,7 @@ def default_partition() -> Callable[..., Any]:
 
 
 def aot_backend_site() -> Site:
-    """Return the call of every backend made with `aot_autograd(fw_compiler=...)` (torch 2.11, 2.13).
+    """Return the call of each backend made with `aot_autograd(fw_compiler=...)` (torch 2.11, 2.13).
 
     Its `self.kwargs` holds `fw_compiler`, `bw_compiler` and `inference_compiler`.
     """
@@ -38,7 +38,7 @@ def aot_module(
     inference: Callable[..., Any],
     partition: Callable[..., Any],
 ) -> Callable[..., Any]:
-    """Trace a captured graph to functional ATen graphs with AOTAutograd, for the given compilers."""
+    """Trace a captured graph to functional ATen graphs with AOTAutograd, for these compilers."""
     from torch._functorch.aot_autograd import aot_module_simplified
 
     return aot_module_simplified(

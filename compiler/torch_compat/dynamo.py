@@ -5,6 +5,7 @@
 
 import importlib
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, cast
 
 import torch
@@ -93,9 +94,11 @@ def dynamo_control_flow() -> tuple[type[BaseException], ...]:
     return (*found, *getattr(exc, "exceptions_allowed_to_be_fallback", ()))
 
 
-def dynamo_cause(error: BaseException) -> BaseException:
-    """Return the backend's own exception inside Dynamo's `BackendCompilerFailed`, else `error`."""
-    exc: Any = importlib.import_module("torch._dynamo.exc")
-    if isinstance(error, exc.BackendCompilerFailed):
-        return getattr(error, "inner_exception", error)
-    return error
+def specialized_floats() -> AbstractContextManager[object]:
+    """Let Dynamo take Python floats as constants.
+
+    As inputs they make most backends ask Dynamo to trace again with constants, which takes a
+    running Dynamo. Seen in torch 2.11 and 2.13.
+    """
+    config: Any = importlib.import_module("torch._dynamo.config")
+    return config.patch(specialize_float=True)

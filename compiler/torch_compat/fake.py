@@ -71,7 +71,7 @@ def to_fake(value: object, mode: Any) -> object:
 
 @contextlib.contextmanager
 def fake_compute(mode: Any) -> Generator[None]:
-    """Run operators on fake tensors of `mode`, without gradients or tracking of unbacked symbols."""
+    """Run operators on fake tensors of `mode`, not tracking gradients and unbacked symbols."""
     shape_env = mode.shape_env
     ignore = getattr(shape_env, "ignore_fresh_unbacked_symbols", contextlib.nullcontext)
     with mode, torch.no_grad(), ignore():
@@ -86,7 +86,7 @@ def real_compute() -> Generator[None]:
 
 
 def is_data_dependent(error: BaseException) -> bool:
-    """Return whether fake tensors could not answer: it depends on data, or an op has no fake rule."""
+    """Return whether fake tensors could not answer: data decides, or an op has no fake rule."""
     from torch._subclasses.fake_tensor import (
         DataDependentOutputException,
         DynamicOutputShapeException,

@@ -15,6 +15,7 @@ from compiler.errors import CaptureError, ConfigError, TargetError, UnsupportedP
 from toolkit.cli import door
 from toolkit.cli.answer import Answer, ExitCode, as_json_text, as_text, table
 from toolkit.cli.door import Command, answer_of, guarded
+from toolkit.cli.main import build_app
 from toolkit.cli.options import JsonOutput, parse_config, parse_value
 from toolkit.cli.progress import LogReporter, progress
 

@@ -6,8 +6,8 @@ from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from compiler.codegen.torchscript import ts_compile
-from compiler.codegen.values import layout
 from compiler.errors import CodegenUnsupported
+from compiler.tensors import layout
 from tests.codegen_graphs import (
     RUNS,
     assert_like_eager,

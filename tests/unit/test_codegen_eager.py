@@ -8,7 +8,7 @@ from torch.fx import Graph, GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from compiler.codegen.eager import eager_compile
-from compiler.codegen.values import clone_value, layout
+from compiler.tensors import clone_value, layout
 from tests.codegen_graphs import functional
 
 

@@ -11,7 +11,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from compiler.codegen.eager import eager_compile
 from compiler.codegen.torchscript import are_real, ts_compile
-from compiler.codegen.values import clone_values
+from compiler.tensors import clone_values
 from tests.codegen_graphs import (
     assert_like_eager,
     assert_same,

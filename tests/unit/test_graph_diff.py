@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import fx
 
+from compiler.passes.alignment import align_names
 from compiler.passes.graph_diff import apply_hunks, diff_hunks, same_graph
 
 
@@ -118,3 +119,26 @@ def test_a_match_of_two_nodes_is_one_hunk():
     (hunk,) = diff_hunks(before, after)
     assert set(hunk.erased) == {"add", "mul"}
     assert len(hunk.created) == 1
+
+
+class Renaming(fx.Transformer):
+    """Rebuilds every node, and makes each sine a cosine."""
+
+    def call_function(self, target, args, kwargs):
+        return super().call_function(torch.cos if target is torch.sin else target, args, kwargs)
+
+
+def test_a_rebuilt_graph_is_aligned_before_it_is_compared():
+    def program(x):
+        return torch.sin(torch.relu(torch.sin(x) + 1)) * torch.tanh(x)
+
+    before = trace(program)
+    for number, node in enumerate(n for n in before.graph.nodes if n.op == "call_function"):
+        node.name = f"original_{number}"
+    after = Renaming(before).transform()
+    align_names(before, after)
+    hunks = diff_hunks(before, after)
+    assert [len(h.nodes) for h in hunks] == [2, 2]
+    x = torch.tensor([0.3])
+    mixed = apply_hunks(before, after, [hunks[1]])
+    assert torch.equal(mixed(x), torch.cos(torch.relu(torch.sin(x) + 1)) * torch.tanh(x))

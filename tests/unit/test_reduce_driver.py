@@ -113,24 +113,10 @@ def test_progress_is_told_after_every_answer():
     assert {each.step for each in seen} <= {"start", *(step.name for step in STEPS)}
 
 
-def test_an_empty_graph_must_reproduce_twice():
-    start = chain(2, {})
-    asked = []
-
-    def oracle(case):
-        asked.append(fingerprint(case))
-        is_first_empty = not op_names(case) and asked.count(asked[-1]) == 1
-        always = bool(op_names(case)) or is_first_empty
-        return Judgement(Verdict.REPRODUCES if always else Verdict.PASSES, FAILURE)
-
-    result = minimize(Problem(start, oracle))
-    assert result.nodes_after == 1
-    assert max(asked.count(each) for each in asked) == 2
-
-
-def test_an_empty_graph_is_allowed_if_the_oracle_insists():
-    result = minimize(Problem(chain(2, {}), FakeOracle(lambda case: True)))
-    assert result.nodes_after == 0 and result.finished
+def test_an_empty_graph_is_never_asked_about():
+    oracle = FakeOracle(lambda case: True)
+    result = minimize(Problem(chain(2, {}), oracle))
+    assert result.nodes_after == 1 and result.finished
 
 
 def test_an_error_of_the_oracle_is_not_swallowed():

@@ -324,7 +324,9 @@ class TestSubgraphs:
 
     def test_an_inlined_branch_brings_its_own_branches(self):
         def run(p, x, y):
-            inner = lambda a, b: torch.cond(p, torch.add, torch.mul, (a, b))  # noqa: E731
+            def inner(a, b):
+                return torch.cond(p, torch.add, torch.mul, (a, b))
+
             return torch.cond(p, inner, torch.sub, (x, y)) * 2
 
         case = captured(run, torch.tensor(True), X, X + 1)

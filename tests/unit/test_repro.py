@@ -45,7 +45,7 @@ def test_wrong_gradient(backends: Path, folder: Path) -> None:
     case = make_case(
         lambda x: (x.sin(),), torch.tensor([0.5, 2.0]), target=f"{backends}:wrong_gradient"
     )
-    inputs = (case.inputs[0].clone().requires_grad_(),)  # type: ignore[attr-defined]
+    inputs = (torch.tensor([0.5, 2.0], requires_grad=True),)
     case = dataclasses.replace(case, inputs=inputs, modes=Modes(backward=True))
     code, said = verdict_of(case, folder)
     assert code == 1
@@ -111,13 +111,14 @@ def test_strides_alone_are_no_failure(backends: Path, folder: Path) -> None:
 
 
 def test_random_program_with_equal_draws(backends: Path, folder: Path) -> None:
-    program = lambda x: (x + torch.rand(2),)  # noqa: E731
-    case = make_case(program, torch.ones(2), target=f"{backends}:wrong")
+    case = make_case(lambda x: (x + torch.rand(2),), torch.ones(2), target=f"{backends}:wrong")
     fails_and_heals(case, folder, backends)
 
 
 def test_other_random_numbers_are_no_failure(backends: Path, folder: Path) -> None:
-    program = lambda x: (x + torch.rand(2), x * 2)  # noqa: E731
+    def program(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x + torch.rand(2), x * 2
+
     case = make_case(program, torch.ones(2), target=f"{backends}:other_draws")
     code, said = verdict_of(case, folder)
     assert code == 125

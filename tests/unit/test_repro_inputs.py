@@ -27,8 +27,10 @@ from toolkit.repro import write_repro
     ids=str,
 )
 def test_modes_are_put_back(modes: Modes, backends: Path, folder: Path) -> None:
+    def program(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return x @ w, torch.tensor([0.1]) + x
+
     weight = torch.nn.Parameter(torch.ones(2, 2))
-    program = lambda x, w: (x @ w, torch.tensor([0.1]) + x)  # noqa: E731
     case = make_case(
         program, torch.tensor([[0.5, 2.0]]), weight, target=f"{backends}:wrong", modes=modes
     )
@@ -84,9 +86,11 @@ def test_constants_of_the_graph(backends: Path, folder: Path) -> None:
 
 
 def test_symbolic_batch_stays_symbolic(backends: Path, folder: Path) -> None:
+    def program(x: torch.Tensor) -> tuple[torch.Tensor]:
+        return (x.sum(0).expand(x.shape[0], 4) + x.shape[0],)
+
     x = torch.ones(3, 4)
     torch._dynamo.mark_dynamic(x, 0)
-    program = lambda x: (x.sum(0).expand(x.shape[0], 4) + x.shape[0],)  # noqa: E731
     graph, inputs = captured(program, (x,))
     symbol = next(node.name for node in graph.graph.nodes)
     tensor = [node.name for node in graph.graph.nodes if node.op == "placeholder"][1]

@@ -50,3 +50,5 @@ def test_crash_is_told_in_a_clean_process(backends: Path, folder: Path) -> None:
     assert result.says == "reproduced"
     header = path.read_text().split('"""')[1]
     assert "Clean run:  reproduced on 20" in header
+    assert (folder / "sources" / "planted_backends.py").is_file()
+    assert not list(folder.rglob("__pycache__"))

@@ -16,7 +16,7 @@ from toolkit.case import Autocast, Case, Modes
 from toolkit.graph_json import graph_to_json
 from toolkit.manifest import read_manifest, shorten_home
 from toolkit.oracle.verdict import Signature
-from toolkit.store import load_case, record_signature, save_case
+from toolkit.store import load_case, save_case
 
 
 def same_inputs(one: Case, other: Case) -> bool:
@@ -246,12 +246,6 @@ def test_overwrite_replaces_the_case_and_keeps_the_rest(folder: Path) -> None:
     assert load_case(folder).name == "other"
     assert not (folder / "inputs.safetensors").exists()
     assert (folder / "stages" / "00.py").read_text() == "kept"
-
-
-def test_a_signature_is_recorded_later(folder: Path) -> None:
-    signature = Signature("runtime-error", exception="RuntimeError", message="boom")
-    record_signature(folder, signature)
-    assert load_case(folder).signature == signature
 
 
 @pytest.mark.parametrize("error", [ValueError("boom"), KeyboardInterrupt()])

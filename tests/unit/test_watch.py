@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from compiler.errors import MiscompileError
-from compiler.torch_compat import dynamo_cause
 from tests.unit.faulty_backends import (
     breaks,
     draws_first,
@@ -37,7 +36,7 @@ def test_a_compile_error_raises_and_says_what_to_do(tmp_path: Path, log):
     compiled = torch.compile(model, backend=debug_compile(fails_to_compile, dump=tmp_path))
     with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as raised:
         compiled(torch.randn(3))
-    cause = dynamo_cause(raised.value)
+    cause = raised.value.inner_exception
     assert isinstance(cause, NotImplementedError)
     folder = only_folder(tmp_path)
     assert any(f"ctk diagnose {folder}" in note for note in cause.__notes__)

@@ -9,9 +9,9 @@ from toolkit.oracle.verdict import Judgement
 
 FoundBy = Literal["error", "check", "fuel", "elimination"]
 """`error`: the exception says where it was raised. `check`: the first step after which a value is
-wrong. `fuel`: binary
-search over rewrites by compiling again. `elimination`: neither passes nor kernels are needed for
-the failure."""
+wrong. `fuel`: binary search over rewrites by compiling again. `elimination`: neither passes nor
+kernels are needed for the failure.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +21,10 @@ class Culprit:
     Attributes:
         stage: Where in the pipeline.
         name: Name of the pass (`fold_constants`, with `#2` for its second run in the stage), of the
-            kernel
-            (`torchscript:forward`), or `autograd_dispatch`.
+            kernel (`torchscript:forward`), or `autograd_dispatch`.
         rewrite: Number of the guilty rewrite in the whole compile; None when the pass as a whole is
             meant.
+        index: Its place among the rewrites of the pass, from 1.
         rule: What that rewrite applied.
         rewrites_in_pass: How many rewrites the pass made.
         nodes: Names of the nodes that the rewrite touched, or of the first wrong one.
@@ -37,6 +37,7 @@ class Culprit:
     name: str
     veto: Veto
     rewrite: int | None = None
+    index: int | None = None
     rule: str = ""
     rewrites_in_pass: int = 0
     nodes: tuple[str, ...] = ()
@@ -54,9 +55,8 @@ class Culprit:
     def __str__(self) -> str:
         parts = [self.where]
         if self.rewrite is not None:
-            parts.append(
-                f"rewrite {self.rewrite} (of {self.rewrites_in_pass} in the pass: {self.rule})"
-            )
+            place = f"{self.index} of {self.rewrites_in_pass} in the pass"
+            parts.append(f"rewrite {self.rewrite} ({place}: {self.rule})")
         if self.nodes:
             parts.append(f"at {', '.join(self.nodes[:4])}")
         return ", ".join(parts)

@@ -37,6 +37,7 @@ def _from_error(record: ErrorRecord) -> Culprit | None:
         culprit,
         veto=Veto(rewrites=frozenset({record.rewrite.number})),
         rewrite=record.rewrite.number,
+        index=record.rewrite.index,
         rule=record.rewrite.rule,
         rewrites_in_pass=record.rewrite.index,
     )
@@ -62,7 +63,7 @@ def _from_finding(checker: Checker, finding: Finding) -> Culprit:
     name = transition.where.partition("/")[2]
     if transition.record is None:
         return Culprit("joint", name, Veto(), nodes=node, evidence=evidence)
-    made = [r for r in transition.record.rewrites if not r.vetoed]
+    made = transition.record.rewrites
     rewrite = guilty_rewrite(checker, finding)
     if rewrite is None:
         return Culprit(
@@ -83,6 +84,7 @@ def of_rewrite(rewrite: RewriteRecord, rewrites_in_pass: int, evidence: str = ""
         name=str(rewrite.id.pass_id).partition("/")[2],
         veto=Veto(rewrites=frozenset({rewrite.id.number})),
         rewrite=rewrite.id.number,
+        index=rewrite.id.index,
         rule=rewrite.id.rule,
         rewrites_in_pass=rewrites_in_pass,
         nodes=rewrite.nodes,
@@ -92,7 +94,7 @@ def of_rewrite(rewrite: RewriteRecord, rewrites_in_pass: int, evidence: str = ""
 
 def whole_pass(culprit: Culprit) -> Culprit:
     """Return the culprit with its whole pass under suspicion instead of one rewrite."""
-    return replace(culprit, veto=_pass_veto(culprit.where), rewrite=None)
+    return replace(culprit, veto=_pass_veto(culprit.where), rewrite=None, index=None)
 
 
 def _pass_veto(where: str) -> Veto:

@@ -72,7 +72,9 @@ def headline(reports: "list[tuple[Case, CheckReport]]", wrong: "list[tuple[Case,
     if failing:
         case, judgement = failing[0]
         what = judgement.signature or judgement.detail
-        return f"{judgement.verdict.value}: {case.name}: {what}; no single step is wrong"
+        is_error = judgement.signature is not None and judgement.signature.exception is not None
+        why = "" if is_error else "; no single step is wrong"
+        return f"{judgement.verdict.value}: {case.name}: {what}{why}"
     steps = sum(len(found.findings) for _, found in reports)
     values = sum(finding.compared for _, found in reports for finding in found.findings)
     return f"no failure: {len(reports)} graph(s), {steps} steps, {values} values compared"

@@ -4,6 +4,7 @@ Nothing heavy is imported here or at the top of a command's file, so that `ctk -
 once.
 """
 
+import sys
 from typing import Annotated
 
 import typer
@@ -69,5 +70,6 @@ def root(
 
 
 def main() -> None:
-    """Run the `ctk` command line."""
+    """Run the `ctk` command line; modules beside it can be named, as with `python -m`."""
+    sys.path.insert(0, "")
     build_app()()

@@ -7,6 +7,7 @@ were reached on different ways and are the same program have one fingerprint.
 
 import hashlib
 import json
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -86,18 +87,11 @@ def _target_text(gm: GraphModule, node: Node) -> str:
     if node.op in ("placeholder", "output"):
         return ""
     if node.op in ("get_attr", "call_module"):
-        return _object_text(_fetch(gm, str(node.target)))
+        return _object_text(operator.attrgetter(str(node.target))(gm))
     if isinstance(node.target, str):
         return node.target
     module = getattr(node.target, "__module__", None)
     return f"{module} {getattr(node.target, '__qualname__', '')} {node.target}"
-
-
-def _fetch(gm: GraphModule, target: str) -> object:
-    found: object = gm
-    for part in target.split("."):
-        found = getattr(found, part)
-    return found
 
 
 def _object_text(found: object) -> str:

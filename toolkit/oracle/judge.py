@@ -14,8 +14,8 @@ Order of the questions, cheapest first; later ones are asked only when they matt
    that do not depend on the seed count (those that eager gives bit for bit with another seed too);
    no such mismatch is FLAKY, never a guess.
 
-Mismatches of dtype, shape, stride and structure do not depend on numbers: 5 and 6
-do not apply to them.
+Mismatches of dtype, shape, stride and structure do not depend on numbers: 5 and 6 do not apply
+to them.
 
 What it does not do: survive a crash or a hang of the compiled program (oracle/pool.py runs it in a
 child).

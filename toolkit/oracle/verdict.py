@@ -41,8 +41,7 @@ class Signature:
             outside ctk, for errors.
         signal: Number of the signal that killed the child, for kind `signal`.
         output: Name of the first result that differs (`out0`, `in1`, `grad_in2`): information only,
-            because a
-            reduction renumbers results.
+            because a reduction renumbers results.
         message: First line of the exception, or the measured errors: information only.
     """
 

@@ -5,17 +5,21 @@ Line numbers, generated names and hashes are left out. What it does not do: it d
 
 import re
 import traceback
+from pathlib import Path
 from types import FrameType
 
 OURS = ("compiler", "toolkit")
 """Packages of ctk: their frames are not the place of a failure."""
+
+FROM_FILE = ("_ctk_", "ctk_program_")
+"""How modules are named that ctk itself loads from a path."""
 
 GENERATED = re.compile(r"<eval_with_key>|<string>|torchinductor_|compile_tasks|^c[a-z2-7]{50,}$")
 """File or module names of code that was generated for one compile."""
 
 
 def root_error(error: BaseException) -> BaseException:
-    """Return the exception inside a compiler's wrapper (`InductorError`, `BackendCompilerFailed`)."""
+    """Return the exception in a compiler's wrapper (`InductorError`, `BackendCompilerFailed`)."""
     seen = {id(error)}
     while isinstance(inner := getattr(error, "inner_exception", None), BaseException):
         if id(inner) in seen:
@@ -65,4 +69,6 @@ def _name(frame: FrameType) -> str:
     module, code = _module(frame), frame.f_code
     if GENERATED.search(code.co_filename) or GENERATED.search(module):
         return "generated"
+    if module.startswith(FROM_FILE):  # a file that was loaded by its path has no name of its own
+        module = Path(code.co_filename).name
     return f"{module}:{code.co_name}"

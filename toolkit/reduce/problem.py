@@ -5,7 +5,7 @@ oracle is asked.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from compiler.errors import DoesNotReproduce
@@ -123,7 +123,7 @@ class Problem:
             Whether it reproduces; None if it does not exist or is not smaller than the best
             (nothing was asked).
         """
-        if candidate is None or not is_smaller(candidate, self.best):
+        if candidate is None or _is_empty(candidate) or not is_smaller(candidate, self.best):
             self._counts.not_applicable += 1
             return None
         judgement = self._judge(candidate)
@@ -146,11 +146,6 @@ class Problem:
             self._counts.cached += 1
             return known
         judgement = self._ask(case)
-        is_suspicious = judgement.verdict is Verdict.REPRODUCES and call_nodes(case) == 0
-        if (
-            is_suspicious
-        ):  # a failure without any op is rather one of the oracle: it must say so twice
-            judgement = self._ask(case)
         self.cache.add(key, judgement)
         return judgement
 
@@ -180,6 +175,6 @@ class Problem:
         )
 
 
-def frozen_statistics(problem: Problem) -> Mapping[str, StepStatistics]:
-    """Return a copy of the statistics, in the order in which steps first ran."""
-    return dict(problem.statistics)
+def _is_empty(case: Case) -> bool:
+    """Return whether nothing is left to compile: Dynamo calls no backend for such a graph."""
+    return call_nodes(case) == 0

@@ -265,7 +265,4 @@ class _Copy:
 
 def fetch(gm: GraphModule, target: str) -> object:
     """Return the attribute at a dotted target of a graph module."""
-    found: object = gm
-    for part in target.split("."):
-        found = getattr(found, part)
-    return found
+    return operator.attrgetter(target)(gm)

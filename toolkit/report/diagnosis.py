@@ -126,7 +126,7 @@ def _culprit_lines(search: Search) -> list[str]:
     if culprit.rewrite is not None:
         lines.append(
             f"rewrite    number {culprit.rewrite} of the compile "
-            f"({culprit.rewrites_in_pass} in this pass): {culprit.rule}"
+            f"({culprit.index} of {culprit.rewrites_in_pass} in this pass): {culprit.rule}"
         )
     if culprit.nodes:
         lines.append(f"nodes      {', '.join(culprit.nodes)}")
@@ -163,6 +163,7 @@ def _culprit(culprit: Culprit, diagnosis: Diagnosis) -> dict[str, object]:
         "pass": culprit.name,
         "kind": "kernel" if culprit.is_kernel else "pass",
         "rewrite": culprit.rewrite,
+        "index_in_pass": culprit.index,
         "rule": culprit.rule,
         "rewrites_in_pass": culprit.rewrites_in_pass,
         "nodes": list(nodes),

@@ -45,7 +45,7 @@ class AotEvents:
         self.observer.on_stage(StageRecord("joint", copy_graph_module(gm), tuple(inputs)))
 
     def compiler(self, stage: Stage, compiler: GraphCompiler) -> GraphCompiler:
-        """Return `compiler`, reporting the graphs of a stage and interpreting those that are vetoed."""
+        """Return `compiler`, reporting the graphs of a stage and interpreting the vetoed ones."""
 
         def compile_graph(gm: GraphModule, inputs: Sequence[object], *rest: Any) -> Any:
             return self._compile(stage, gm, inputs, lambda: compiler(gm, inputs, *rest))

@@ -22,8 +22,12 @@ def _compile(
 
 
 def _check_config(config: Mapping[str, object]) -> None:
-    """Raise `ConfigError` for an option that `compiler.Config` does not take."""
-    resolve(config)
+    """Raise `ConfigError` for an option that `compiler.Config` does not take, or a lost pass."""
+    from compiler.passes.custom import resolve_pass
+
+    for entries in resolve(config).custom_passes.values():
+        for entry in entries:
+            resolve_pass(entry)
 
 
 TARGET = Target("ctk", _compile, _check_config, needs=("compiler",))

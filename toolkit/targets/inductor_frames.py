@@ -76,4 +76,4 @@ class Frame:
 
 
 class KernelVetoed(BaseException):
-    """Leaves Inductor's compile of one graph; no `Exception`, which Inductor would take for its own."""
+    """Leaves Inductor's compile of a graph; no `Exception`: Inductor would take it for its own."""

@@ -33,7 +33,7 @@ class Change:
 
 
 def changes(before: GraphModule, after: GraphModule, path: str = "") -> list[Change]:
-    """Return the independent changes between snapshots, sub-graphs first, as Inductor visits them."""
+    """Return the independent changes between snapshots, in Inductor's order: sub-graphs first."""
     found = [
         change
         for name, old, new in _shared(before, after)

@@ -102,7 +102,7 @@ class Session:
 
     @contextmanager
     def matching(self) -> Generator[None]:
-        """Apply a table of patterns: its matches are the rewrites, its announcements add nothing."""
+        """Apply a table of patterns: its matches are the rewrites, its announcements are none."""
         self.in_patterns = True
         try:
             yield

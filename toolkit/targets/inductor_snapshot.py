@@ -40,7 +40,7 @@ class Lowered:
 
 
 def fingerprint(gm: GraphModule, swaps: Swaps = NO_SWAPS) -> Fingerprint:
-    """Return a value that is equal for graphs with equal nodes in one order, sub-graphs included."""
+    """Return a value that is equal for graphs with equal nodes in one order (sub-graphs too)."""
     nodes = tuple((n.op, n.name, n.target, str(n.args), str(n.kwargs)) for n in gm.graph.nodes)
     nested = tuple((name, fingerprint(child, swaps)) for name, child in subgraphs(gm, swaps))
     return (nodes, nested)

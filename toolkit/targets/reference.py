@@ -6,7 +6,6 @@ where the spec is not the user's own.
 """
 
 import importlib
-import importlib.util
 import sys
 import traceback
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+from compiler import python_files
 from compiler.errors import TargetError, nearest
 from compiler.observe import first_line
 from toolkit.program import importable
@@ -80,21 +80,14 @@ def _load_file(location: str, spec: str) -> ModuleType:
     name = f"_ctk_target_{path}"
     if name in sys.modules:
         return sys.modules[name]
-    found = importlib.util.spec_from_file_location(name, path)
-    if found is None or found.loader is None:
-        raise TargetError(f"target {spec!r}: {location} is no Python file")
-    module = importlib.util.module_from_spec(found)
-    sys.modules[name] = module  # dataclasses and Dynamo look functions up there
     try:
         with importable(path.parent):
-            found.loader.exec_module(module)
+            return python_files.import_file(path, name)
     except (Exception, SystemExit) as error:
-        del sys.modules[name]
         raise TargetError(
             f"target {spec!r} cannot be loaded: {type(error).__name__}: {first_line(error)}"
             f"{_place(error)}\nnext: see the whole traceback: python {location}"
         ) from error
-    return module
 
 
 def _neighbours(path: Path) -> list[str]:
@@ -103,7 +96,12 @@ def _neighbours(path: Path) -> list[str]:
 
 def _place(error: BaseException) -> str:
     """Return the innermost line of the user's file that raised."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
-    if len(frames) < 2:
+    ours = (__file__, python_files.__file__)
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename not in ours and "importlib" not in frame.filename
+    ]
+    if not frames:
         return ""
     return f"\n  {Path(frames[-1].filename).name}, line {frames[-1].lineno}: {frames[-1].line}"

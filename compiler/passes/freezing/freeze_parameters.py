@@ -65,8 +65,7 @@ def without_frozen(inner: BoxedCallable, kept: Sequence[int]) -> BoxedCallable:
         args.clear()
         return inner(remaining)
 
-    run._boxed_call = True  # type: ignore[attr-defined]  # torch's mark of the boxed convention
-    return run
+    return torch_compat.boxed(run)
 
 
 def _are_aligned(placeholders: Sequence[torch.fx.Node], values: Sequence[object]) -> bool:

@@ -6,6 +6,8 @@ pure, not random, one tensor result of at most MAX_NBYTES or no larger than its 
 alone stay: they are cheaper than a stored tensor. Exact: the same operator runs on the same device.
 """
 
+import operator
+
 import torch
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
@@ -62,7 +64,7 @@ class _Constants:
         return all(self._known.get(operand, False) for operand in node.all_input_nodes)
 
     def is_foldable(self, node: Node) -> bool:
-        """A constant with operands, of bearable size, that stays inside: callers may write to outputs."""
+        """A constant with operands, of bearable size, that is no output: callers write to those."""
         tensor = tensor_of(node)
         if not self._known.get(node, False) or tensor is None or not node.all_input_nodes:
             return False
@@ -83,10 +85,7 @@ class _Constants:
         return node.target(*args, **kwargs).detach().clone()  # type: ignore[operator]  # an overload
 
     def _attribute(self, node: Node) -> object:
-        value: object = self._module
-        for part in str(node.target).split("."):
-            value = getattr(value, part, None)
-        return value
+        return operator.attrgetter(str(node.target))(self._module)
 
 
 def _free_name(module: torch.nn.Module) -> str:

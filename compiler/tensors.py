@@ -16,12 +16,14 @@ def clone_value(value: object) -> object:
         return type(value)(clone_value(each) for each in value)
     if not isinstance(value, torch.Tensor):
         return value
-    if value.layout != torch.strided or value.numel() == 0:
-        return value.detach().clone()
+    source = value.detach()
+    copied = source.clone()
+    if source.layout != torch.strided or not source.numel() or copied.stride() == source.stride():
+        return copied
     span = 1 + sum(
         (size - 1) * stride for size, stride in zip(value.size(), value.stride(), strict=True)
     )
-    memory = value.detach().as_strided((span,), (1,)).clone()
+    memory = source.as_strided((span,), (1,)).clone()
     return memory.as_strided(value.size(), value.stride())
 
 
