@@ -5,13 +5,12 @@ op's shapes is left out, so that every list of numbers is a program.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from hypothesis import strategies as st
 from torch import Tensor, fx
-
-from tests.passes import aten_graph
+from torch.fx.experimental.proxy_tensor import make_fx
 
 aten = torch.ops.aten
 Op = Callable[..., Tensor | None]
@@ -117,7 +116,6 @@ class Program:
     writes: tuple[tuple[int, int], ...]
     transposed: tuple[bool, ...]
     seed: int
-    _traced: list[fx.GraphModule] = field(default_factory=list, compare=False, repr=False)
 
     def run(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Run the program; an `again` repeats an earlier step on the same operands."""
@@ -153,7 +151,8 @@ class Program:
 
     def graph(self, tracing_mode: str = "fake") -> fx.GraphModule:
         """Return the ATen graph of the program."""
-        return aten_graph(self.run, *self.inputs(), tracing_mode=tracing_mode)
+        trace = make_fx(self.run, tracing_mode=tracing_mode, _allow_non_fake_inputs=True)
+        return trace(*self.inputs())
 
 
 @st.composite

@@ -39,7 +39,9 @@ class Errors:
         where = f"at {list(self.worst_index)}" if self.worst_index else "in all"
         many = f"{self.failing} of {self.numel} elements"
         size = f"max abs {self.max_abs:.3g}, max rel {self.max_rel:.3g}"
-        return f"{many} {self.at_worst} {where}; {size}, RMS {self.rms_ratio:.3g} times eager's"
+        exact = self.rms_ratio == float("inf")
+        rms = "eager is exact" if exact else f"RMS {self.rms_ratio:.3g} times eager's"
+        return f"{many} {self.at_worst} {where}; {size}, {rms}"
 
 
 def identical(eager: object, compiled: object) -> bool:
