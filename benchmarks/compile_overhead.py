@@ -5,7 +5,7 @@ cannot (an import hook hides it). Each compiles a 4-layer encoder several times,
 inference, and prints the median. The ratio of the medians is taken pair by pair. A third kind of
 process compiles under a Recorder, for information.
 
-    python benchmarks/compile_overhead.py [--pairs 5] [--repeats 5]
+    python benchmarks/compile_overhead.py [--pairs 5] [--repeats 3]
 """
 
 import argparse
@@ -77,7 +77,7 @@ def main() -> None:
     """Measure the pairs and print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--child", choices=KINDS)
     options = parser.parse_args()
     if options.child:

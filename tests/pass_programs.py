@@ -1,10 +1,12 @@
 """Random programs for the property tests of passes: small, functional, with a mutating epilogue.
 
-A program is a list of steps over a growing pool of tensors. A step whose operands do not fit its
-op's shapes is left out, so that every list of numbers is a program.
+A program is a list of steps over a growing pool of tensors. A step takes the first operands from
+where it looks on that fit its op; if there are none it is left out. So every list of numbers is a
+program.
 """
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,85 +15,103 @@ from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 aten = torch.ops.aten
-Op = Callable[..., Tensor | None]
-"""Takes three tensors and a small number; None where they do not fit."""
-
-CONSTANTS = (torch.tensor([[0.5, -1.0, 2.0]]), torch.arange(9.0).view(3, 3).t() - 4)
+ROW = torch.tensor([[0.5, -1.0, 2.0]])
+SQUARE = (torch.arange(9.0) - 4).view(3, 3).t()
 
 
-def _product(x: Tensor, y: Tensor) -> Tensor | None:
-    return torch.mm(x, y) if x.dim() == y.dim() == 2 and x.shape[1] == y.shape[0] else None
+@dataclass(frozen=True)
+class Op:
+    """An operation on the first `arity` operands and a number from 0 to 3.
+
+    `fits` says of the operands' shapes whether it can be done.
+    """
+
+    run: Callable[..., Tensor]
+    arity: int = 1
+    fits: Callable[..., bool] = lambda *shapes: True
 
 
-def _with_bias(x: Tensor, y: Tensor, bias: Tensor, *, first: bool) -> Tensor | None:
-    product = _product(x.tanh(), y.tanh())
-    if product is None or not _fit(product, bias):
-        return None
-    return torch.add(bias, product) if first else torch.add(product, bias)
+def is_deep(shape: Sequence[int]) -> bool:
+    return len(shape) > 0
 
 
-def _fit(x: Tensor, y: Tensor) -> bool:
-    sizes = zip(reversed(x.shape), reversed(y.shape), strict=False)
+def is_matrix(shape: Sequence[int]) -> bool:
+    return len(shape) == 2
+
+
+def broadcast(x: Sequence[int], y: Sequence[int]) -> bool:
+    sizes = zip(reversed(x), reversed(y), strict=False)
     return all(a == b or a == 1 or b == 1 for a, b in sizes)
 
 
-def _viewed(x: Tensor, *sizes: int) -> Tensor | None:
-    return x.view(*sizes) if x.is_contiguous() else None
+def multiply(x: Sequence[int], y: Sequence[int]) -> bool:
+    return len(x) == len(y) == 2 and x[1] == y[0]
 
 
-UNARY: dict[str, Op] = {
-    "sin": lambda x, *_: x.sin(),
-    "relu": lambda x, *_: x.relu(),
-    "neg": lambda x, *_: x.neg(),
-    "neg neg": lambda x, *_: x.neg().neg(),
-    "clone": lambda x, *_: x.clone(),
-    "contiguous clone": lambda x, *_: x.clone(memory_format=torch.contiguous_format),
-    "alias": lambda x, *_: aten.alias.default(x),
-    "add 0": lambda x, *_: x + 0,
-    "mul 1": lambda x, *_: x * 1,
-    "div 1": lambda x, *_: x / 1.0,
-    "sub 0": lambda x, *_: x - 0,
-    "pow 1": lambda x, *_: x**1,
-    "mul n": lambda x, _y, _z, n: x * n,
-    "mul -0.0": lambda x, *_: x * -0.0,
-    "draw": lambda x, *_: torch.rand_like(x),
+def are_linear(x: Sequence[int], y: Sequence[int], bias: Sequence[int]) -> bool:
+    return multiply(x, y) and broadcast((x[0], y[1]), bias) and len(bias) < 3
+
+
+def product(x: Tensor, y: Tensor) -> Tensor:
+    return torch.mm(x.tanh(), y.tanh())  # bounded, so that sums stay well conditioned
+
+
+def rows_plus(x: Tensor, n: int) -> Tensor:
+    return (ROW * n).expand(3, 3) + x
+
+
+UNARY = {
+    "sin": Op(lambda x, _: x.sin()),
+    "relu": Op(lambda x, _: x.relu()),
+    "neg": Op(lambda x, _: x.neg()),
+    "neg neg": Op(lambda x, _: x.neg().neg()),
+    "clone": Op(lambda x, _: x.clone()),
+    "dense": Op(lambda x, _: x.clone(memory_format=torch.contiguous_format)),
+    "alias": Op(lambda x, _: aten.alias.default(x)),
+    "add 0": Op(lambda x, _: x + 0),
+    "mul 1": Op(lambda x, _: x * 1),
+    "div 1": Op(lambda x, _: x / 1.0),
+    "sub 0": Op(lambda x, _: x - 0),
+    "pow 1": Op(lambda x, _: x**1),
+    "mul n": Op(lambda x, n: x * n),
+    "mul -0.0": Op(lambda x, _: x * -0.0),
+    "draw": Op(lambda x, _: torch.rand_like(x)),
 }
-VIEWS: dict[str, Op] = {
-    "same view": lambda x, *_: _viewed(x, *x.shape),
-    "flat": lambda x, *_: _viewed(x, -1),
-    "flat and back": lambda x, *_: (
-        flat.view(x.shape) if (flat := _viewed(x, -1)) is not None else None
-    ),
-    "t": lambda x, *_: x.t() if x.dim() == 2 else None,
-    "t t": lambda x, *_: x.t().t() if x.dim() == 2 else None,
-    "transpose": lambda x, *_: x.transpose(0, -1) if x.dim() else None,
-    "transpose twice": lambda x, *_: x.transpose(0, -1).transpose(0, -1) if x.dim() else None,
-    "same permute": lambda x, *_: x.permute(*range(x.dim())),
-    "permute": lambda x, *_: x.permute(*reversed(range(x.dim()))),
-    "expand": lambda x, *_: x.expand(x.shape),
-    "expand more": lambda x, *_: x.expand(3, *x.shape[1:]) if x.shape[:1] == (1,) else None,
-    "whole slice": lambda x, *_: aten.slice.Tensor(x, 0, 0, 9) if x.dim() else None,
-    "every other": lambda x, *_: aten.slice.Tensor(x, 0, 0, 9, 2) if x.dim() else None,
-    "rest": lambda x, *_: x[1:] if x.dim() and x.shape[0] > 1 else None,
-    "select": lambda x, _y, _z, n: x.select(0, n % x.shape[0]) if x.dim() else None,
-    "unsqueeze": lambda x, *_: x.unsqueeze(0) if x.dim() < 3 else None,
-    "squeeze": lambda x, *_: x.squeeze(0) if x.dim() else None,
+VIEWS = {
+    "same view": Op(lambda x, _: x.reshape(x.shape)),
+    "flat": Op(lambda x, _: x.reshape(-1)),
+    "flat and back": Op(lambda x, _: x.reshape(-1).view(x.shape)),
+    "t": Op(lambda x, _: x.t(), fits=is_matrix),
+    "t t": Op(lambda x, _: x.t().t(), fits=is_matrix),
+    "transpose": Op(lambda x, _: x.transpose(0, -1), fits=is_deep),
+    "transpose twice": Op(lambda x, _: x.transpose(0, -1).transpose(0, -1), fits=is_deep),
+    "same permute": Op(lambda x, _: x.permute(list(range(x.dim())))),
+    "permute": Op(lambda x, _: x.permute(list(reversed(range(x.dim()))))),
+    "expand": Op(lambda x, _: x.expand(x.shape)),
+    "expand more": Op(lambda x, _: x.unsqueeze(0).expand(3, *x.shape), fits=lambda s: len(s) < 2),
+    "whole slice": Op(lambda x, _: aten.slice.Tensor(x, 0, 0, 9), fits=is_deep),
+    "every other": Op(lambda x, _: aten.slice.Tensor(x, 0, 0, 9, 2), fits=is_deep),
+    "rest": Op(lambda x, _: x[1:], fits=lambda s: len(s) > 0 and s[0] > 1),
+    "select": Op(lambda x, n: x.select(0, n % x.shape[0]), fits=is_deep),
+    "unsqueeze": Op(lambda x, _: x.unsqueeze(0), fits=lambda s: len(s) < 3),
+    "squeeze": Op(lambda x, _: x.squeeze(0), fits=is_deep),
 }
-OTHERS: dict[str, Op] = {
-    "add": lambda x, y, *_: x + y if _fit(x, y) else None,
-    "sub": lambda x, y, *_: x - y if _fit(x, y) else None,
-    "mul": lambda x, y, *_: x * y if _fit(x, y) else None,
-    "where": lambda x, y, *_: torch.where(x > 0, x, y) if _fit(x, y) else None,
-    "mm": lambda x, y, *_: _product(x.tanh(), y.tanh()),
-    "mm + c": lambda x, y, c, _: _with_bias(x, y, c, first=False),
-    "c + mm": lambda x, y, c, _: _with_bias(x, y, c, first=True),
-    "sum": lambda x, _y, _z, n: x.sum(n % x.dim()) if x.dim() else None,
-    "amax": lambda x, *_: x.amax(),
-    "mean": lambda x, *_: x.mean(-1, keepdim=True) if x.dim() else None,
-    "full": lambda _x, _y, _z, n: torch.full((3,), float(n)),
-    "arange": lambda *_: torch.arange(3.0),
-    "row": lambda *_: CONSTANTS[0],
-    "square": lambda *_: CONSTANTS[1],
+OTHERS = {
+    "add": Op(lambda x, y, _: x + y, 2, broadcast),
+    "sub": Op(lambda x, y, _: x - y, 2, broadcast),
+    "mul": Op(lambda x, y, _: x * y, 2, broadcast),
+    "where": Op(lambda x, y, _: torch.where(x > 0, x, y), 2, broadcast),
+    "mm": Op(lambda x, y, _: product(x, y), 2, multiply),
+    "mm + c": Op(lambda x, y, c, _: product(x, y) + c, 3, are_linear),
+    "c + mm": Op(lambda x, y, c, _: c + product(x, y), 3, are_linear),
+    "sum": Op(lambda x, n: x.sum(n % x.dim()), fits=is_deep),
+    "amax": Op(lambda x, _: x.amax()),
+    "mean": Op(lambda x, _: x.mean(-1, keepdim=True), fits=is_deep),
+    "full": Op(lambda _, n: torch.full((3,), float(n))),
+    "arange": Op(lambda _x, _n: torch.arange(3.0)),
+    "row": Op(lambda _x, _n: ROW),
+    "rows + x": Op(rows_plus, fits=lambda s: broadcast(s, (3, 3))),
+    "square": Op(lambda _x, _n: SQUARE),
 }
 OPS = {**UNARY, **VIEWS, **OTHERS}
 AGAIN = "again"
@@ -104,7 +124,7 @@ class Program:
     """A program as numbers; `run` is what they mean.
 
     Attributes:
-        steps: Op, how far back in the pool its operands are, and a number.
+        steps: Op, how far back in the pool it looks for its operands, and a number.
         outputs: How far back in the pool each output is.
         writes: (input, how far back its new value is): `input.copy_(value)` at the end.
         transposed: Which inputs are not contiguous.
@@ -119,30 +139,29 @@ class Program:
 
     def run(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Run the program; an `again` repeats an earlier step on the same operands."""
-        pool, done = list(inputs), []
+        pool = list(inputs)
+        done: list[tuple[Op, Sequence[Tensor], int]] = []
         for name, back, number in self.steps:
             if name == AGAIN:
-                if not done:
-                    continue
-                op, operands, number = done[back[0] % len(done)]
+                step = done[back[0] % len(done)] if done else None
             else:
-                op, operands = OPS[name], [pool[-1 - i % len(pool)] for i in back]
-            value = op(*operands, number)
-            if value is not None:
-                pool.append(value)
-                done.append((op, operands, number))
-        outputs = tuple(pool[-1 - i % len(pool)] for i in self.outputs)
+                operands = fitting(OPS[name], pool, back)
+                step = None if operands is None else (OPS[name], operands, number)
+            if step is not None:
+                op, operands, number = step
+                pool.append(op.run(*operands, number))
+                done.append(step)
+        outputs = tuple(at(pool, back) for back in self.outputs)
         for index, back in self.writes:
-            value = pool[-1 - back % len(pool)]
-            if value.shape == inputs[index].shape:
-                inputs[index].copy_(value)
+            if at(pool, back).shape == inputs[index].shape:
+                inputs[index].copy_(at(pool, back) * 2)  # a new value, as functionalization has it
         return outputs
 
     def inputs(self) -> tuple[Tensor, ...]:
         """Return a 2x3, a 3x3 and a row of 3, of few different numbers, zeros of both signs too."""
         generator = torch.Generator().manual_seed(self.seed)
         values = torch.tensor([-1.5, -1.0, -0.0, 0.0, 0.5, 1.0, 2.0])
-        found = []
+        found: list[Tensor] = []
         for shape, is_transposed in zip(((2, 3), (3, 3), (3,)), self.transposed, strict=True):
             sizes = tuple(reversed(shape)) if is_transposed else shape
             drawn = values[torch.randint(len(values), sizes, generator=generator)]
@@ -153,6 +172,20 @@ class Program:
         """Return the ATen graph of the program."""
         trace = make_fx(self.run, tracing_mode=tracing_mode, _allow_non_fake_inputs=True)
         return trace(*self.inputs())
+
+
+def at(pool: Sequence[Tensor], back: int) -> Tensor:
+    """Return the tensor that was added to the pool `back` tensors before the last."""
+    return pool[-1 - back % len(pool)]
+
+
+def fitting(op: Op, pool: Sequence[Tensor], back: Sequence[int]) -> Sequence[Tensor] | None:
+    """Return the first operands, from `back` on, whose shapes fit."""
+    for further in itertools.product(range(len(pool)), repeat=op.arity):
+        operands = [at(pool, i + j) for i, j in zip(back, further, strict=False)]
+        if op.fits(*(tensor.shape for tensor in operands)):
+            return operands
+    return None
 
 
 @st.composite
