@@ -89,8 +89,7 @@ def _require_order(run: PassRun) -> None:
 
 
 def _count(run: PassRun, before: GraphModule, replacements: dict[str, list[Pair]]) -> None:
-    """Number each change; rebuild the graphs from the allowed ones when some are vetoed.
-    """
+    """Number each change; rebuild the graphs from the allowed ones when some are vetoed."""
     after = copy_graph_module(run.root, lazy=True)
     changes = list(_changes(before, after, replacements))
     if not changes:

@@ -10,7 +10,7 @@ import torch
 from torch.fx import Graph, Node
 from torch.fx.node import Argument
 
-from compiler.passes.facts import base_of, escapes, mutated_bases, tensor_of
+from compiler.passes.facts import base_of, escapes, mutated_bases, same_sizes, tensor_of
 from compiler.patterns.matcher import Match, Op, Rule, Var
 
 aten = torch.ops.aten
@@ -30,8 +30,9 @@ def _may_share(match: Match) -> bool:
     if not _is_tensor(match) or escapes(match.root):
         return False
     mine, others = tensor_of(match.root), tensor_of(match.node("x"))
-    same_layout = mine is not None and others is not None and mine.stride() == others.stride()
-    return same_layout and base_of(match.node("x")) not in mutated_bases(match.root.graph)
+    if mine is None or others is None or not same_sizes(mine.stride(), others.stride()):
+        return False
+    return base_of(match.node("x")) not in mutated_bases(match.root.graph)
 
 
 def _view(graph: Graph, match: Match) -> Node:

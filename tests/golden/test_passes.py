@@ -161,6 +161,8 @@ def test_fold_constants_must_not_fire(function):
         (lambda x, y, b: torch.mm(x, y) + b, (X, Y, torch.randn(4, 1))),
         (lambda x, y, b: torch.mm(x, y) + b, (X, Y, torch.randn(4).double())),
         (lambda x, y, b: torch.add(torch.mm(x, y), b, alpha=2), (X, Y, B)),
+        (lambda x, y, b: b.t() + torch.mm(x, y), (X, Y, torch.randn(4, 4))),  # b's strides win
+        (lambda x, y, b: torch.mm(x, y) + b, (X, torch.randn(4, 1), B)),  # mm is broadcast
     ],
 )
 def test_fuse_addmm_must_not_fire(function, inputs):

@@ -7,6 +7,7 @@ alone stay: they are cheaper than a stored tensor. Exact: the same operator runs
 """
 
 import operator
+from typing import cast
 
 import torch
 from torch.fx import Graph, Node
@@ -15,6 +16,7 @@ from torch.fx.node import map_arg
 from compiler import torch_compat
 from compiler.passes.base import Door, Pass
 from compiler.passes.facts import escapes, is_pure, tensor_of
+from compiler.tensors import clone_value
 
 MAX_NBYTES = 1 << 20
 
@@ -82,7 +84,8 @@ class _Constants:
             return self._attribute(node)  # type: ignore[return-value]  # _is_constant has checked
         args = map_arg(node.args, self.value)
         kwargs = map_arg(node.kwargs, self.value)
-        return node.target(*args, **kwargs).detach().clone()  # type: ignore[operator]  # an overload
+        result = node.target(*args, **kwargs)  # type: ignore[operator]  # an overload
+        return cast("torch.Tensor", clone_value(result))  # with its strides, which users rely on
 
     def _attribute(self, node: Node) -> object:
         return operator.attrgetter(str(node.target))(self._module)
