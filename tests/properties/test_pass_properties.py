@@ -1,6 +1,7 @@
 """Random graphs: what every pass of the pipeline keeps, with and without some of its rewrites."""
 
 import itertools
+import operator
 import random
 from dataclasses import dataclass
 
@@ -40,26 +41,31 @@ EXPANDED_CONSTANT = Program((("rows + x", (1, 0, 0), 2),), (0,), (), (False, Tru
 
 @dataclass(frozen=True)
 class Ran:
-    """What one run left: its outputs, then its inputs."""
+    """What one run left: its outputs, then its inputs; and what the graph itself holds."""
 
     outputs: tuple[Tensor, ...]
     inputs: tuple[Tensor, ...]
+    constants: tuple[Tensor, ...]
 
     @property
     def values(self) -> tuple[Tensor, ...]:
         return (*self.outputs, *self.inputs)
 
-    def sharing(self) -> list[tuple[int, int]]:
-        """Return which pairs of values share storage."""
+    def sharing(self) -> tuple[list[tuple[int, int]], list[int]]:
+        """Return which values share memory with one another, and which with a constant."""
         places = [value.untyped_storage().data_ptr() for value in self.values]
+        held = {constant.untyped_storage().data_ptr() for constant in self.constants}
         pairs = itertools.combinations(range(len(places)), 2)
-        return [(i, j) for i, j in pairs if places[i] == places[j]]
+        shared = [(i, j) for i, j in pairs if places[i] == places[j]]
+        return shared, [i for i, place in enumerate(places) if place in held]
 
 
 def ran(gm: fx.GraphModule, program: Program) -> Ran:
     inputs = clone_inputs(program.inputs())
     torch.manual_seed(program.seed)
-    return Ran(tuple(gm(*inputs)), inputs)
+    targets = [str(node.target) for node in gm.graph.nodes if node.op == "get_attr"]
+    constants = tuple(operator.attrgetter(target)(gm) for target in targets)
+    return Ran(tuple(gm(*inputs)), inputs, constants)
 
 
 def rewritten(
