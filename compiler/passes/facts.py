@@ -10,6 +10,16 @@ from torch.fx import Graph, Node
 
 from compiler.torch_compat import op_facts
 
+_UNDECLARED_VIEWS = frozenset(
+    {
+        torch.ops.aten._unsafe_view.default,
+        torch.ops.aten.unsafe_chunk.default,
+        torch.ops.aten.unsafe_split.Tensor,
+        torch.ops.aten.unsafe_split_with_sizes.default,
+    }
+)
+"""Views whose schema says nothing of it: autograd may take their results for new tensors."""
+
 
 def value_of(node: object) -> object:
     """Return a node's fake value (`meta["val"]`, or Dynamo's `example_value`); None if unknown."""
@@ -54,6 +64,8 @@ def is_pure(node: Node) -> bool:
 
 def is_view(node: Node) -> bool:
     """Return whether a node's result may share storage with an operand."""
+    if node.target in _UNDECLARED_VIEWS:
+        return True
     facts = op_facts(node.target)
     return facts.views if facts is not None else node.target is operator.getitem
 

@@ -118,6 +118,7 @@ def test_remove_noops_keeps_a_copy_of_what_is_written_to():
     [
         lambda x: (torch.rand_like(x), torch.rand_like(x)),  # two draws
         lambda x: (torch.exp(x), torch.exp(x)),  # two outputs that a caller can tell apart
+        lambda x: (x.exp().split(2), aten.unsafe_split(x.exp(), 2)),  # and so are views of them
         lambda x: torch.exp(x * 1) + torch.exp(x * 1.0),  # int and float arguments
     ],
 )

@@ -36,6 +36,9 @@ SMALL_PRODUCT = Program(
     (("mean", (1, 0, 0), 0), ("c + mm", (2, 0, 1), 0)), (0,), (), (False,) * 3, 0
 )
 BIAS_CHOOSES_STRIDES = Program((("c + mm", (1, 1, 1), 0),), (0,), (), (False, True, False), 0)
+UNDECLARED_VIEWS = Program(
+    (("flat", (1, 0, 0), 0), ("again", (0, 0, 0), 0)), (0, 1), (), (False, True, False), 0
+)
 EXPANDED_CONSTANT = Program((("rows + x", (1, 0, 0), 2),), (0,), (), (False, True, False), 0)
 
 
@@ -98,6 +101,7 @@ def bits(tensor: Tensor) -> list[str]:
 @example(program=SMALL_PRODUCT)
 @example(program=BIAS_CHOOSES_STRIDES)
 @example(program=EXPANDED_CONSTANT)
+@example(program=UNDECLARED_VIEWS)
 @settings(SETTINGS, max_examples=200)
 def test_a_pass_keeps_values_strides_and_sharing(program: Program):
     gm = program.graph()
