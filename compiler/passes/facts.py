@@ -4,21 +4,21 @@ Graphs here are ATen-level (after autograd dispatch) unless said otherwise; noth
 """
 
 import operator
+from collections.abc import Callable, Mapping
 
 import torch
 from torch.fx import Graph, Node
 
 from compiler.torch_compat import op_facts
 
-_UNDECLARED_VIEWS = frozenset(
-    {
-        torch.ops.aten._unsafe_view.default,
-        torch.ops.aten.unsafe_chunk.default,
-        torch.ops.aten.unsafe_split.Tensor,
-        torch.ops.aten.unsafe_split_with_sizes.default,
-    }
-)
-"""Views whose schema says nothing of it: autograd may take their results for new tensors."""
+aten = torch.ops.aten
+UNDECLARED_VIEWS: Mapping[object, Callable[..., object]] = {
+    aten._unsafe_view.default: aten.view.default,
+    aten.unsafe_chunk.default: aten.chunk.default,
+    aten.unsafe_split.Tensor: aten.split.Tensor,
+    aten.unsafe_split_with_sizes.default: aten.split_with_sizes.default,
+}
+"""Views whose schema hides it from autograd, and the same ops with an honest one."""
 
 
 def value_of(node: object) -> object:
@@ -64,7 +64,7 @@ def is_pure(node: Node) -> bool:
 
 def is_view(node: Node) -> bool:
     """Return whether a node's result may share storage with an operand."""
-    if node.target in _UNDECLARED_VIEWS:
+    if node.target in UNDECLARED_VIEWS:
         return True
     facts = op_facts(node.target)
     return facts.views if facts is not None else node.target is operator.getitem

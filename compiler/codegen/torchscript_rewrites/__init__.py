@@ -24,6 +24,7 @@ from compiler.codegen.torchscript_rewrites.refuse import refuse_unsupported
 from compiler.codegen.torchscript_rewrites.signature import Signature, type_signature
 from compiler.codegen.torchscript_rewrites.symbols import adapt_symbols
 from compiler.codegen.torchscript_rewrites.to_copy import to_copy_to_to
+from compiler.codegen.torchscript_rewrites.views import declare_views
 
 Written = Literal["input", "value"]
 
@@ -40,6 +41,7 @@ REWRITES: tuple[Callable[[Graph], None], ...] = (
     refuse_unsupported,
     drop_dead_code,
     to_copy_to_to,
+    declare_views,
     take_scalar_overloads,
     adapt_arguments,
     adapt_symbols,
