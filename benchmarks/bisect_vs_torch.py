@@ -22,9 +22,9 @@ SAME_DRAWS = {"fallback_random": True}  # else no random program could ever agre
 
 def with_ctk(path: str) -> dict[str, object]:
     """Return what ctk names, and its compiles and seconds."""
-    from toolkit.bisect import find_culprit
-    from toolkit.capture import capture_cases
-    from toolkit.program import load_program
+    from ctk.toolkit.bisect import find_culprit
+    from ctk.toolkit.importers.program import capture_cases
+    from ctk.toolkit.usercode.program import load_program
 
     (case,) = capture_cases(load_program(path), target="inductor")
     started = time.perf_counter()
@@ -39,8 +39,8 @@ def with_torch(path: str) -> dict[str, object]:
     """Return what CompilerBisector names, and its compiles and seconds."""
     import torch
 
-    from compiler.torch_compat import torch_bisector
-    from toolkit.program import load_program
+    from ctk.compiler.torch_compat import torch_bisector
+    from ctk.toolkit.usercode.program import load_program
 
     program = load_program(path)
     compiles = 0

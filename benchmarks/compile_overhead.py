@@ -35,12 +35,12 @@ def compile_seconds(kind: str, repeats: int) -> list[float]:
     import torch
     from torch import nn
 
-    from compiler import compile_fx
+    from ctk import compile_fx
 
     torch.set_num_threads(1)
     observer = None
     if kind != "without toolkit":
-        from toolkit.log import Recorder
+        from ctk.toolkit.compile_log.recorder import Recorder
 
         observer = Recorder if kind == "observed" else None
     layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
@@ -51,7 +51,7 @@ def compile_seconds(kind: str, repeats: int) -> list[float]:
         return compile_fx(gm, example_inputs, None, observer() if observer else None)
 
     def backend_by_name(gm, example_inputs):
-        from compiler.backend import ctk
+        from ctk.compiler.backend import ctk
 
         return ctk(gm, example_inputs)
 

@@ -3,7 +3,7 @@
 Run from the root of the checkout: `python -m benchmarks.minify_vs_torch`. Nothing is compiled: what
 counts is how many questions each asks (with Inductor one costs 2-4 s), how many of them it had
 asked before (the same graph, inputs and
-values: `toolkit.oracle.cache.fingerprint`), and how many call nodes and inputs are left.
+values: `ctk.toolkit.oracle.cache.fingerprint`), and how many call nodes and inputs are left.
 """
 
 import contextlib
@@ -15,14 +15,14 @@ import torch
 import torch.nn.functional as F
 from torch.fx import GraphModule
 
-from compiler.torch_compat import torch_minifier
-from tests.reduce_graphs import FakeOracle, chain, feeds, has_ops, transformer, tree
-from toolkit.case import Case
-from toolkit.oracle.cache import fingerprint
-from toolkit.reduce.driver import minimize
-from toolkit.reduce.facts import placeholders
-from toolkit.reduce.problem import Problem
-from toolkit.reduce.size import call_nodes
+from ctk.compiler.torch_compat import torch_minifier
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.oracle.cache import fingerprint
+from ctk.toolkit.reduce.analysis import placeholders
+from ctk.toolkit.reduce.driver import minimize
+from ctk.toolkit.reduce.problem import Problem
+from ctk.toolkit.reduce.size import call_nodes
+from tests.helpers.reduce_graphs import FakeOracle, chain, feeds, has_ops, transformer, tree
 
 Predicate = Callable[[Case], bool]
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, cast
 
-from compiler.environment import read_environment
-from compiler.errors import CtkError
+from ctk.compiler.environment import read_environment
+from ctk.compiler.errors import CtkError
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
@@ -37,11 +37,11 @@ def ctk(
         ConfigError: An option, a variable or the mode is not allowed.
         UnsupportedPlatform: On Windows.
     """
-    from compiler.pipeline import compile_fx, require_supported_platform
+    from ctk.compiler.pipeline import compile_fx, require_supported_platform
 
     require_supported_platform()
     if mode not in (None, "default"):
-        from compiler.errors import ConfigError
+        from ctk.compiler.errors import ConfigError
 
         raise ConfigError(f"mode={mode!r} is not allowed with backend 'ctk'; allowed: 'default'")
     if read_environment().wants_hooks:

@@ -11,17 +11,13 @@ from collections.abc import Callable, Generator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, TypeAlias, cast, get_args
 
-from compiler.errors import ConfigError, nearest
+from ctk.compiler.choices import CodegenName, OnFailure, PassSlot
+from ctk.compiler.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
-    from compiler.passes.base import Pass
-
-CodegenName = Literal["eager", "torchscript"]
-OnFailure = Literal["raise", "fallback", "warn"]
-PassSlot = Literal["pre_grad", "joint", "post_grad", "forward", "backward", "frozen"]
-"""Where a user's passes run: after the stage's own. `post_grad` means forward and backward."""
+    from ctk.compiler.rewriting.base import Pass
 
 CustomPass: TypeAlias = "Pass | Callable[..., object] | str"
 
@@ -33,7 +29,7 @@ class Config:
     Attributes:
         codegen: Code generator that is asked first.
         fallback: Code generators that are asked next, in order, when one cannot take a graph.
-        custom_passes: The user's own passes per slot: a `Pass`, a function of a `Door`,
+        custom_passes: The user's own passes per slot: a `Pass`, a function of a `Rewriter`,
             `GraphModule` or `Graph`, `"module:function"`, `"path/to/file.py:function"`, or the name
             of an entry point of the group `ctk.passes`.
         disable: Passes that do not run: `name`, `stage/name` or `stage/name#2` (its second run).
@@ -186,6 +182,6 @@ def resolve(config: "Config | Mapping[str, object] | None") -> Config:
     """Return the Config of a call: a Config as it is, a mapping as a patch of the ambient one."""
     if isinstance(config, Config):
         return config
-    from compiler.environment import read_environment
+    from ctk.compiler.environment import read_environment
 
     return Config().patch(read_environment().config_changes()).patch(_ambient.get()).patch(config)

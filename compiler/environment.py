@@ -2,7 +2,7 @@
 
 It lives in the compiler because the `ctk` backend honours `CTK_FUEL`, `CTK_DISABLE` and
 `CTK_ON_FAILURE` without the toolkit. It parses and validates; what a variable does is decided where
-it is used (config.py, toolkit/hooks.py).
+it is used (config.py, toolkit/watch/hooks.py).
 
 | variable | values | meaning |
 |---|---|---|
@@ -21,13 +21,10 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar, cast, get_args
+from typing import TypeVar, cast, get_args
 
-from compiler.config import OnFailure
-from compiler.errors import ConfigError, nearest
-
-Check = Literal["off", "output", "pass"]
-InputsMode = Literal["recipe", "full", "none"]
+from ctk.compiler.choices import Check, InputsMode, OnFailure
+from ctk.compiler.errors import ConfigError, nearest
 
 T = TypeVar("T")
 

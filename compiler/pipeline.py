@@ -17,20 +17,21 @@ from typing import TypeVar, cast
 from torch.fx import GraphModule
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
-from compiler import torch_compat
-from compiler.aot import BoxedCallable, Stages, dispatch
-from compiler.codegen import generate
-from compiler.config import Config, PassSlot, resolve
-from compiler.errors import UnsupportedPlatform, nearest
-from compiler.graph_copy import copy_graph_module
-from compiler.observe import ErrorRecord, Observer, Stage, first_line
-from compiler.outputs import flatten_outputs
-from compiler.passes import PASSES
-from compiler.passes.base import Fuel, Pass
-from compiler.passes.custom import OpaquePass, resolve_pass
-from compiler.passes.facts import value_of
-from compiler.passes.freezing.freeze_parameters import freeze_parameters, without_frozen
-from compiler.passes.runner import enter_stage, run_stage
+from ctk.compiler import torch_compat
+from ctk.compiler.choices import PassSlot
+from ctk.compiler.codegen import generate
+from ctk.compiler.config import Config, resolve
+from ctk.compiler.dispatch import BoxedCallable, Stages, dispatch
+from ctk.compiler.errors import UnsupportedPlatform, nearest
+from ctk.compiler.freezing import freeze_parameters, without_frozen
+from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.fx.outputs import flatten_outputs
+from ctk.compiler.fx.properties import value_of
+from ctk.compiler.observe import ErrorRecord, Observer, Stage, first_line
+from ctk.compiler.passes import PASSES
+from ctk.compiler.rewriting.base import Fuel, Pass
+from ctk.compiler.rewriting.run_stage import enter_stage, run_stage
+from ctk.compiler.rewriting.user_passes import OpaquePass, resolve_pass
 
 log = logging.getLogger("ctk.pipeline")
 T = TypeVar("T")

@@ -1,1 +1,1 @@
-"""Templates of the emitted scripts (package data); toolkit/repro_script.py renders them."""
+"""Templates of the emitted scripts (package data); toolkit/repro/script.py renders them."""

@@ -11,21 +11,21 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from toolkit.bisect import Culprit, Search, find_culprit
-from toolkit.bisect.deadly import is_deadly
-from toolkit.bisect.probe import first_wrong_node
-from toolkit.case import Case
-from toolkit.log import Recorder, Veto
-from toolkit.oracle.judge import judge
-from toolkit.oracle.pool import Executor
-from toolkit.oracle.verdict import Judgement, Verdict
-from toolkit.reduce.driver import Reduction, minimize
-from toolkit.reduce.hint import hint_step
-from toolkit.reduce.problem import Budget, Problem, Progress
-from toolkit.reduce.steps import STEPS
-from toolkit.report.diagnosis import Diagnosis, write_json
-from toolkit.repro import write_verified_repro
-from toolkit.store import load_case, save_case
+from ctk.toolkit.bisect import Culprit, Search, find_culprit
+from ctk.toolkit.bisect.crashes import is_deadly
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.store import load_case, save_case
+from ctk.toolkit.compile_log.recorder import Recorder, Veto
+from ctk.toolkit.oracle.executors import Executor
+from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.oracle.judgement import Judgement, Verdict
+from ctk.toolkit.reduce.driver import Reduction, minimize
+from ctk.toolkit.reduce.hint import hint_step
+from ctk.toolkit.reduce.probe import first_wrong_node
+from ctk.toolkit.reduce.problem import Budget, Problem, Progress
+from ctk.toolkit.reduce.steps import STEPS
+from ctk.toolkit.report.diagnosis import Diagnosis, write_json
+from ctk.toolkit.repro.run import write_verified_repro
 
 Say = Callable[[str], None]
 InputsMode = Literal["full", "recipe", "none"]

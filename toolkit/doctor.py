@@ -17,7 +17,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import cast
 
-from compiler.errors import CtkError
+from ctk.compiler.errors import CtkError
 
 SUPPORTED_TORCH = ((2, 11), (2, 14))
 """First supported version and the first that is not; a test holds it to pyproject.toml."""
@@ -117,7 +117,8 @@ def check_pipeline(name: str) -> Health:
     import torch
     from torch.fx import symbolic_trace
 
-    from compiler import Config, compile_fx
+    from ctk.compiler.config import Config
+    from ctk.compiler.pipeline import compile_fx
 
     def program(x: torch.Tensor) -> tuple[torch.Tensor]:
         return (torch.relu(x * 2 + 1).sum(dim=-1),)
@@ -132,7 +133,7 @@ def check_pipeline(name: str) -> Health:
 
 def check_cpp_compiler(name: str) -> Health:
     """Look for the C++ compiler that Inductor would use on the CPU, and compile a file with it."""
-    from compiler.torch_compat import inductor_cpp_compiler
+    from ctk.compiler.torch_compat import inductor_cpp_compiler
 
     compiler = inductor_cpp_compiler()
     advice = (
@@ -153,7 +154,7 @@ def check_cpp_compiler(name: str) -> Health:
 
 def check_variables(name: str) -> Health:
     """Look whether the `CTK_*` variables that are set are known and valid."""
-    from toolkit.environment import VARIABLES, misspelt, read_environment
+    from ctk.compiler.environment import VARIABLES, misspelt, read_environment
 
     strangers = misspelt(os.environ)
     if strangers:
@@ -186,7 +187,7 @@ def check_dump_folder(name: str) -> Health:
 
 def dump_folder(environ: Mapping[str, str]) -> Path:
     """Return the folder that dumps go to: `CTK_DUMP`, else the default below the working folder."""
-    from toolkit.session import DEFAULT_FOLDER
+    from ctk.toolkit.watch.session import DEFAULT_FOLDER
 
     return Path(environ.get("CTK_DUMP") or DEFAULT_FOLDER).expanduser().resolve()
 

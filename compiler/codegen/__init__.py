@@ -8,10 +8,11 @@ from typing import Literal
 
 from torch.fx import GraphModule
 
-from compiler.codegen import eager, torchscript
-from compiler.codegen.base import BoxedCallable, Codegen, CodegenOptions
-from compiler.codegen.select import compile_with_first
-from compiler.observe import Observer, Stage
+from ctk.compiler.codegen import eager
+from ctk.compiler.codegen.base import BoxedCallable, Codegen, CodegenOptions
+from ctk.compiler.codegen.select import compile_with_first
+from ctk.compiler.codegen.torchscript import codegen as torchscript
+from ctk.compiler.observe import Observer, Stage
 
 __all__ = ["CODEGENS", "BoxedCallable", "Codegen", "CodegenOptions", "generate"]
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 
 from torch.fx import GraphModule
 
-from compiler.observe import Stage
+from ctk.compiler.observe import Stage
 
 
 class BoxedCallable(Protocol):

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch.fx import Graph, GraphModule, Node
 
-from compiler.codegen.base import BoxedCallable, Codegen, CodegenOptions, as_boxed, check_count
+from ctk.compiler.codegen.base import BoxedCallable, Codegen, CodegenOptions, as_boxed, check_count
 
 
 def eager_compile(

@@ -13,13 +13,13 @@ from typing import Literal
 
 from torch.fx import GraphModule
 
-from compiler.codegen.base import BoxedCallable, Codegen, CodegenOptions
-from compiler.codegen.calls import record_first_call
-from compiler.codegen.eager import CODEGEN as EAGER
-from compiler.errors import CodegenUnsupported, ConfigError, nearest
-from compiler.graph_copy import copy_graph_module
-from compiler.observe import ErrorRecord, KernelId, KernelRecord, Observer, first_line
-from compiler.torch_compat import dispatch_modes_off
+from ctk.compiler.codegen.base import BoxedCallable, Codegen, CodegenOptions
+from ctk.compiler.codegen.eager import CODEGEN as EAGER
+from ctk.compiler.codegen.first_call import record_first_call
+from ctk.compiler.errors import CodegenUnsupported, ConfigError, nearest
+from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.observe import ErrorRecord, KernelId, KernelRecord, Observer, first_line
+from ctk.compiler.torch_compat import dispatch_modes_off
 
 log = logging.getLogger("ctk.codegen")
 

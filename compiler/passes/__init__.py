@@ -5,17 +5,17 @@ To add a pass: one file in the stage's folder with `PASS = Pass(...)`, and one l
 
 from collections.abc import Mapping
 
-from compiler.observe import Stage
-from compiler.passes.base import Pass
-from compiler.passes.joint import (
+from ctk.compiler.observe import Stage
+from ctk.compiler.passes.joint import (
     eliminate_common_subexpressions,
     eliminate_dead_code,
     fold_constants,
     remove_noops,
     simplify_views,
 )
-from compiler.passes.post_grad import fuse_addmm
-from compiler.passes.pre_grad import remove_inference_dropout
+from ctk.compiler.passes.post_grad import fuse_addmm
+from ctk.compiler.passes.pre_grad import remove_inference_dropout
+from ctk.compiler.rewriting.base import Pass
 
 PRE_GRAD: tuple[Pass, ...] = (remove_inference_dropout.PASS,)
 

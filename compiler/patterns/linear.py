@@ -9,8 +9,8 @@ Numerics: the bias is added inside the product's accumulation, so the sum is rea
 import torch
 from torch.fx import Graph, Node
 
-from compiler.passes.facts import same_sizes, tensor_of
-from compiler.patterns.matcher import Match, Op, Rule, Var
+from ctk.compiler.fx.properties import same_sizes, tensor_of
+from ctk.compiler.patterns.matcher import Match, Op, Rule, Var
 
 aten = torch.ops.aten
 PRODUCT = Op(aten.mm.default, (Var("a"), Var("b")))

@@ -1,4 +1,4 @@
-"""Match expression patterns in a graph and rewrite each match through the pass's door.
+"""Match expression patterns in a graph and rewrite each match through the pass's rewriter.
 
 A pattern is an expression of `Op`s over `Var`s, read from its root backwards along operands. A rule
 adds a guard that looks at the types, and a replacement. Does not search for the best cover: the
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from torch.fx import Graph, Node
 
-from compiler.passes.base import Door
-from compiler.torch_compat import is_erased
+from ctk.compiler.rewriting.base import Rewriter
+from ctk.compiler.torch_compat import is_erased
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +84,16 @@ def _matches(pattern: object, value: object, bound: dict[str, object], covered: 
     return all(_matches(part, argument, bound, covered) for part, argument in pairs)
 
 
-def apply_rules(door: Door, rules: Sequence[Rule]) -> None:
-    """Rewrite every match of every rule in a graph, through the door."""
-    for node in door.nodes():
+def apply_rules(rewriter: Rewriter, rules: Sequence[Rule]) -> None:
+    """Rewrite every match of every rule in a graph, through the rewriter."""
+    for node in rewriter.nodes():
         for rule in rules:
             match = None if is_erased(node) else find(rule.pattern, node)
             if match is not None and rule.guard(match):
-                _rewrite(door, rule, match)
+                _rewrite(rewriter, rule, match)
 
 
-def _rewrite(door: Door, rule: Rule, match: Match) -> None:
+def _rewrite(rewriter: Rewriter, rule: Rule, match: Match) -> None:
     def edit(graph: Graph) -> None:
         with graph.inserting_before(match.root):
             new = rule.replacement(graph, match)
@@ -104,4 +104,4 @@ def _rewrite(door: Door, rule: Rule, match: Match) -> None:
             if not node.users and not is_erased(node):
                 graph.erase_node(node)
 
-    door.rewrite(rule.name, [match.root, *match.inner], edit)
+    rewriter.rewrite(rule.name, [match.root, *match.inner], edit)

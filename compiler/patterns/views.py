@@ -10,8 +10,8 @@ import torch
 from torch.fx import Graph, Node
 from torch.fx.node import Argument
 
-from compiler.passes.facts import base_of, escapes, mutated_bases, same_sizes, tensor_of
-from compiler.patterns.matcher import Match, Op, Rule, Var
+from ctk.compiler.fx.properties import base_of, escapes, mutated_bases, same_sizes, tensor_of
+from ctk.compiler.patterns.matcher import Match, Op, Rule, Var
 
 aten = torch.ops.aten
 X = Var("x")

@@ -5,14 +5,14 @@ package. What it does not do: no logic of ctk, and no import of anything heavy b
 for.
 """
 
-from compiler.torch_compat.aot import (
+from ctk.compiler.torch_compat.aot import (
     aot_backend_site,
     aot_module,
     default_partition,
     min_cut_partition,
     torch_minifier,
 )
-from compiler.torch_compat.dynamo import (
+from ctk.compiler.torch_compat.dynamo import (
     backend_lookup_owner,
     dynamo_backend,
     dynamo_backend_names,
@@ -22,7 +22,7 @@ from compiler.torch_compat.dynamo import (
     unwrap_backend,
     wrap_backend_lookup,
 )
-from compiler.torch_compat.fake import (
+from ctk.compiler.torch_compat.fake import (
     SymbolicInputs,
     dispatch_modes_off,
     fake_compute,
@@ -39,7 +39,7 @@ from compiler.torch_compat.fake import (
     symbolic_inputs,
     to_fake,
 )
-from compiler.torch_compat.graphs import (
+from ctk.compiler.torch_compat.graphs import (
     copy_codegen,
     is_erased,
     lazy_graph_module,
@@ -48,7 +48,7 @@ from compiler.torch_compat.graphs import (
     tree_flatten,
     tree_leaves,
 )
-from compiler.torch_compat.inductor import (
+from ctk.compiler.torch_compat.inductor import (
     InductorSites,
     InnerCompile,
     Site,
@@ -70,7 +70,7 @@ from compiler.torch_compat.inductor import (
     torch_bisector,
     wrap_compiled,
 )
-from compiler.torch_compat.operators import (
+from ctk.compiler.torch_compat.operators import (
     OpFacts,
     custom_op_module,
     higher_order_op,
@@ -85,7 +85,7 @@ from compiler.torch_compat.operators import (
     op_returns,
     op_written_arguments,
 )
-from compiler.torch_compat.torchscript import (
+from ctk.compiler.torch_compat.torchscript import (
     jit_autocast_off,
     jit_has_schema,
     jit_operators,

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from torch.fx import GraphModule
 
-from compiler.torch_compat.inductor import Site
+from ctk.compiler.torch_compat.inductor import Site
 
 
 def default_partition() -> Callable[..., Any]:

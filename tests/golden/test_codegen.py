@@ -4,8 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from compiler.codegen import eager, torchscript
-from tests.codegen_graphs import functional, module_graph
+from ctk.compiler.codegen import eager
+from ctk.compiler.codegen.torchscript import codegen as torchscript
+from tests.helpers.codegen_graphs import functional, module_graph
 
 X = torch.ones(2, 3)
 

@@ -12,10 +12,10 @@ import pytest
 import torch
 import torch.utils._pytree as pytree
 
-from tests.case_zoo import Sample, capture, samples
-from toolkit.case import Case
-from toolkit.graph_json import constants_of
-from toolkit.graph_text import graph_to_python, signature_names
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.graphs.graph_json import constants_of
+from ctk.toolkit.graphs.python_source import graph_to_python, signature_names
+from tests.helpers.case_zoo import Sample, capture, samples
 
 SAMPLES = samples()
 GOLDEN = ("nested_cond", "regions", "symbolic", "indexing", "checkpointed")

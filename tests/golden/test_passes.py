@@ -4,17 +4,17 @@ import pytest
 import torch
 from torch import nn
 
-from compiler.passes import PASSES
-from compiler.passes.joint import (
+from ctk.compiler.passes import PASSES
+from ctk.compiler.passes.joint import (
     eliminate_common_subexpressions,
     eliminate_dead_code,
     fold_constants,
     remove_noops,
     simplify_views,
 )
-from compiler.passes.post_grad import fuse_addmm
-from compiler.passes.pre_grad import remove_inference_dropout
-from tests.passes import aten_graph, rules_of, run_pass, text_of
+from ctk.compiler.passes.post_grad import fuse_addmm
+from ctk.compiler.passes.pre_grad import remove_inference_dropout
+from tests.helpers.passes import aten_graph, rules_of, run_pass, text_of
 
 X, Y, B = torch.randn(4, 4), torch.randn(4, 4), torch.randn(4)
 aten = torch.ops.aten

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from ctk.toolkit.bisect import find_culprit
+from ctk.toolkit.diagnose import diagnose
+from ctk.toolkit.importers.program import capture_cases
+from ctk.toolkit.usercode.program import load_program
 from tests.planted.test_planted import called, load
-from toolkit.bisect import find_culprit
-from toolkit.capture import capture_cases
-from toolkit.diagnose import diagnose
-from toolkit.program import load_program
 
 HERE = Path(__file__).parent
 EXAMPLE = HERE.parent.parent / "examples" / "inductor_bug.py"

@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from toolkit.bisect import find_culprit
-from toolkit.capture import capture_cases
-from toolkit.case import Case
-from toolkit.oracle.judge import judge
-from toolkit.oracle.verdict import Verdict
-from toolkit.program import load_program
-from toolkit.reduce.driver import minimize
-from toolkit.reduce.problem import Problem
+from ctk.toolkit.bisect import find_culprit
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.importers.program import capture_cases
+from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.oracle.judgement import Verdict
+from ctk.toolkit.reduce.driver import minimize
+from ctk.toolkit.reduce.problem import Problem
+from ctk.toolkit.usercode.program import load_program
 
 FILES = sorted((Path(__file__).parent / "cases").glob("*.py"))
 
@@ -74,7 +74,7 @@ def search_case(case: Case, search) -> Case:
 
 def index_in_pass(case: Case, culprit) -> int:
     """Return the guilty rewrite's place among those of its pass, from 1."""
-    from toolkit.log import Recorder
+    from ctk.toolkit.compile_log.recorder import Recorder
 
     recorder = Recorder()
     judge(case, observer=recorder)

@@ -13,15 +13,15 @@ from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
 from torch import Tensor, fx
 
-from compiler.graph_copy import copy_graph_module
-from compiler.observe import Numerics, PassRecord
-from compiler.passes import PASSES
-from compiler.passes.pre_grad import remove_inference_dropout
-from tests.pass_programs import Program, programs
-from tests.passes import run_pass, text_of
-from toolkit.clone import clone_inputs
-from toolkit.log import Recorder, Veto
-from toolkit.tolerance import tolerance_for
+from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.observe import Numerics, PassRecord
+from ctk.compiler.passes import PASSES
+from ctk.compiler.passes.pre_grad import remove_inference_dropout
+from ctk.toolkit.compile_log.recorder import Recorder, Veto
+from ctk.toolkit.numerics.tolerance import tolerance_for
+from ctk.toolkit.run.clone import clone_inputs
+from tests.helpers.pass_programs import Program, programs
+from tests.helpers.passes import run_pass, text_of
 
 ATEN_PASSES = {
     step.name: (stage, step)

@@ -7,17 +7,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.fx import Graph, GraphModule, Node
 
-from tests.reduce_graphs import FakeOracle, op_names
-from toolkit.case import Case
-from toolkit.execute import run_eager
-from toolkit.oracle.cache import fingerprint
-from toolkit.reduce.driver import minimize
-from toolkit.reduce.edits import RemoveNodes
-from toolkit.reduce.facts import facts_of
-from toolkit.reduce.problem import Problem
-from toolkit.reduce.proposal import Ladder
-from toolkit.reduce.size import is_smaller
-from toolkit.reduce.steps import STEPS
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.oracle.cache import fingerprint
+from ctk.toolkit.reduce.analysis import facts_of
+from ctk.toolkit.reduce.driver import minimize
+from ctk.toolkit.reduce.edits import RemoveNodes
+from ctk.toolkit.reduce.problem import Problem
+from ctk.toolkit.reduce.proposal import Ladder
+from ctk.toolkit.reduce.size import is_smaller
+from ctk.toolkit.reduce.steps import STEPS
+from ctk.toolkit.run.execute import run_eager
+from tests.helpers.reduce_graphs import FakeOracle, op_names
 
 UNARY = (torch.sin, torch.cos, torch.relu, torch.tanh)
 BINARY = (torch.add, torch.mul, torch.maximum)

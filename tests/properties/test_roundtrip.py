@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch.fx import Graph, GraphModule, Node
 
-from toolkit.graph_json import constants_of, graph_from_json, graph_to_json
-from toolkit.graph_text import graph_to_python
-from toolkit.strict_json import dump_json, parse_json
-from toolkit.tensors import keep_all, pack_tensors, unpack_tensors
+from ctk.toolkit.formats.strict_json import dump_json, parse_json
+from ctk.toolkit.formats.tensors import keep_all, pack_tensors, unpack_tensors
+from ctk.toolkit.graphs.graph_json import constants_of, graph_from_json, graph_to_json
+from ctk.toolkit.graphs.python_source import graph_to_python
 
 SETTINGS = settings(max_examples=60, deadline=None, derandomize=True)
 

@@ -8,8 +8,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from compiler.torch_compat import torch_minifier
-from tests.reduce_graphs import (
+from ctk.compiler.torch_compat import torch_minifier
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.oracle.cache import fingerprint
+from ctk.toolkit.reduce.driver import minimize
+from ctk.toolkit.reduce.problem import Problem
+from ctk.toolkit.reduce.size import call_nodes
+from tests.helpers.reduce_graphs import (
     FakeOracle,
     captured,
     chain,
@@ -19,11 +24,6 @@ from tests.reduce_graphs import (
     transformer,
     tree,
 )
-from toolkit.case import Case
-from toolkit.oracle.cache import fingerprint
-from toolkit.reduce.driver import minimize
-from toolkit.reduce.problem import Problem
-from toolkit.reduce.size import call_nodes
 
 ADJACENT, SPREAD = {200: torch.relu, 201: F.gelu}, {20: torch.relu, 251: F.gelu}
 THREE = {20: torch.relu, 151: F.gelu, 280: F.softplus}

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.repo.project import ROOT, project_files
+from tests.helpers.project import ROOT, project_files
 
 DOCUMENTS = [path for path in project_files() if path.suffix == ".md"]
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

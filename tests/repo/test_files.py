@@ -3,7 +3,7 @@
 import ast
 import re
 
-from tests.repo.project import PACKAGES, ROOT, name_of, project_files, python_files, tree_of
+from tests.helpers.project import PACKAGES, ROOT, name_of, project_files, python_files, tree_of
 
 MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 60

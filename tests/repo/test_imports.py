@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.repo.project import ROOT, imported_modules, name_of, python_files, tree_of
+from tests.helpers.project import ROOT, imported_modules, name_of, python_files, tree_of
 
 COMPAT = ROOT / "compiler" / "torch_compat"
 PRIVATE_PACKAGES = ("torch.fx.experimental",)
@@ -67,7 +67,7 @@ def test_compiler_never_imports_toolkit() -> None:
         f"{name_of(path)}:{line}: {module}"
         for path in python_files("compiler")
         for line, module in imported_modules(tree_of(path))
-        if module.split(".")[0] in ("toolkit", "repro_templates", "tests")
+        if module.startswith(("ctk.toolkit", "ctk.repro_templates", "tests"))
     ]
     assert not found, "compiler/ must not know the toolkit"
 
@@ -97,20 +97,20 @@ def modules_after(statement: str) -> set[str]:
 
 
 def test_import_compiler_leaves_inductor_alone() -> None:
-    loaded = modules_after("import compiler")
-    assert "compiler" in loaded
+    loaded = modules_after("import ctk.compiler")
+    assert "ctk.compiler" in loaded
     assert not {name for name in loaded if name.startswith(("torch._inductor", "torch._dynamo"))}
 
 
 def test_import_toolkit_is_light() -> None:
-    loaded = modules_after("import toolkit")
-    assert "toolkit" in loaded
+    loaded = modules_after("import ctk, ctk.toolkit")
+    assert "ctk.toolkit" in loaded
     assert not loaded & {"torch", "torch._inductor", "torch._dynamo", "typer", "rich", "jinja2"}
 
 
 def test_command_line_starts_without_torch() -> None:
-    loaded = modules_after("from toolkit.cli.main import build_app; build_app()")
-    assert "toolkit.cli.main" in loaded
+    loaded = modules_after("from ctk.toolkit.cli.main import build_app; build_app()")
+    assert "ctk.toolkit.cli.main" in loaded
     assert not loaded & {"torch", "numpy", "jinja2", "safetensors"}
 
 

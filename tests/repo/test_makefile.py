@@ -3,7 +3,7 @@
 import re
 import subprocess
 
-from tests.repo.project import ROOT
+from tests.helpers.project import ROOT
 
 TEXT = (ROOT / "Makefile").read_text(encoding="utf-8")
 

@@ -13,9 +13,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from toolkit.case import Case, Modes
-from toolkit.oracle.verdict import Signature
-from toolkit.repro import ReproRun, clean_environment, run_repro, write_repro, write_verified_repro
+from ctk.toolkit.case.case import Case, Modes
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.repro.run import (
+    ReproRun,
+    clean_environment,
+    run_repro,
+    write_repro,
+    write_verified_repro,
+)
 
 
 def distributions_of(name: str) -> set[str]:

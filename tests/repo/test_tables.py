@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.repo.project import PACKAGES, ROOT, imported_modules, name_of, python_files, tree_of
+from tests.helpers.project import PACKAGES, ROOT, imported_modules, name_of, python_files, tree_of
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ class Folder:
 
 
 FOLDERS = (
-    Folder("compiler/passes/pre_grad", "PASS", "compiler.passes", "PASSES"),
-    Folder("compiler/passes/joint", "PASS", "compiler.passes", "PASSES"),
-    Folder("compiler/passes/post_grad", "PASS", "compiler.passes", "PASSES"),
-    Folder("toolkit/reduce/steps", "STEP", "toolkit.reduce.steps", "STEPS"),
-    Folder("toolkit/targets", "TARGET", "toolkit.targets", "TARGETS"),
-    Folder("toolkit/cli", "COMMAND", "toolkit.cli.main", "COMMANDS"),
+    Folder("compiler/passes/pre_grad", "PASS", "ctk.compiler.passes", "PASSES"),
+    Folder("compiler/passes/joint", "PASS", "ctk.compiler.passes", "PASSES"),
+    Folder("compiler/passes/post_grad", "PASS", "ctk.compiler.passes", "PASSES"),
+    Folder("toolkit/reduce/steps", "STEP", "ctk.toolkit.reduce.steps", "STEPS"),
+    Folder("toolkit/targets", "TARGET", "ctk.toolkit.targets", "TARGETS"),
+    Folder("toolkit/cli", "COMMAND", "ctk.toolkit.cli.main", "COMMANDS"),
 )
 
 each_folder = pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.path)
@@ -58,7 +58,7 @@ def all_modules_of(folder: Folder) -> list[Path]:
 
 
 def dotted_name(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(("ctk", *path.relative_to(ROOT).with_suffix("").parts))
 
 
 @each_folder

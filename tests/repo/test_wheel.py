@@ -7,17 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.repo.project import ROOT, name_of, project_files
+from tests.helpers.project import PACKAGES, ROOT, copy_project, name_of, project_files
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     """Build the wheel from a copy of the tracked files, with the installed setuptools."""
     copy = tmp_path_factory.mktemp("source")
-    for path in project_files():
-        place = copy / path.relative_to(ROOT)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(path.read_bytes())
+    copy_project(copy)
     build = "from setuptools.build_meta import build_wheel; import sys; build_wheel(sys.argv[1])"
     subprocess.run(
         [sys.executable, "-c", build, str(copy / "out")], cwd=copy, capture_output=True, check=True
@@ -27,27 +24,26 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 
 def test_every_module_and_template_is_in_the_wheel(wheel: zipfile.ZipFile) -> None:
-    packages = [ROOT / name for name in ("compiler", "toolkit", "repro_templates")]
+    packages = [ROOT / name for name in PACKAGES]
     expected = {
-        name_of(path)
+        f"ctk/{name_of(path)}"
         for path in project_files()
         if any(path.is_relative_to(package) for package in packages)
     }
-    assert expected <= set(wheel.namelist())
-    assert {"compiler/py.typed", "toolkit/py.typed"} <= expected
+    assert expected | {"ctk/__init__.py", "ctk/py.typed"} <= set(wheel.namelist())
     assert any(name.endswith(".j2") for name in expected)
 
 
 def test_nothing_else_is_in_the_wheel(wheel: zipfile.ZipFile) -> None:
     tops = {name.split("/")[0] for name in wheel.namelist()}
     info = {top for top in tops if top.endswith(".dist-info")}
-    assert tops - info == {"compiler", "toolkit", "repro_templates"}
+    assert tops - info == {"ctk"}
     assert not [name for name in wheel.namelist() if "__pycache__" in name]
 
 
 def test_metadata_of_the_wheel(wheel: zipfile.ZipFile) -> None:
     (entry_points,) = (n for n in wheel.namelist() if n.endswith("dist-info/entry_points.txt"))
     text = wheel.read(entry_points).decode()
-    assert "ctk = toolkit.cli.main:main" in text
-    assert "ctk = compiler.backend:ctk" in text
+    assert "ctk = ctk.toolkit.cli.main:main" in text
+    assert "ctk = ctk.compiler.backend:ctk" in text
     assert any(name.endswith("licenses/LICENSE") for name in wheel.namelist())

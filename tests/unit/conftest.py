@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli import BROKEN_PASS, GOOD, ctk, write
-from tests.repros import BACKENDS
+from tests.helpers.cli import BROKEN_PASS, GOOD, ctk, write
+from tests.helpers.repros import BACKENDS
 
 
 @pytest.fixture

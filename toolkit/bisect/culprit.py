@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from compiler.observe import Stage
-from toolkit.log import Veto
-from toolkit.oracle.verdict import Judgement
+from ctk.compiler.observe import Stage
+from ctk.toolkit.compile_log.recorder import Veto
+from ctk.toolkit.oracle.judgement import Judgement
 
 FoundBy = Literal["error", "check", "fuel", "elimination"]
 """`error`: the exception says where it was raised. `check`: the first step after which a value is

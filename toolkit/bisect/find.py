@@ -11,17 +11,17 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from toolkit.bisect.culprit import Culprit, FoundBy, Search
-from toolkit.bisect.deadly import find_deadly, is_deadly
-from toolkit.bisect.kernels import guilty_kernel
-from toolkit.bisect.provenance import traced
-from toolkit.bisect.rewrites import smallest_failing
-from toolkit.bisect.suspects import from_check, from_errors, of_rewrite, whole_pass
-from toolkit.case import Case
-from toolkit.log import CompileLog, Recorder, Veto
-from toolkit.oracle.judge import judge
-from toolkit.oracle.pool import Executor
-from toolkit.oracle.verdict import Judgement, Verdict
+from ctk.toolkit.bisect.crashes import find_deadly, is_deadly
+from ctk.toolkit.bisect.culprit import Culprit, FoundBy, Search
+from ctk.toolkit.bisect.kernels import guilty_kernel
+from ctk.toolkit.bisect.provenance import traced
+from ctk.toolkit.bisect.rewrites import smallest_failing
+from ctk.toolkit.bisect.suspects import from_check, from_errors, of_rewrite, whole_pass
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.compile_log.recorder import CompileLog, Recorder, Veto
+from ctk.toolkit.oracle.executors import Executor
+from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.oracle.judgement import Judgement, Verdict
 
 MAX_SUSPECTS = 4
 MAX_CULPRITS = 4

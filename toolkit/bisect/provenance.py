@@ -11,8 +11,8 @@ from typing import Any, cast
 
 from torch.fx import GraphModule, Node
 
-from toolkit.bisect.culprit import Culprit
-from toolkit.log import CompileLog
+from ctk.toolkit.bisect.culprit import Culprit
+from ctk.toolkit.compile_log.recorder import CompileLog
 
 
 def traced(culprit: Culprit, log: CompileLog, captured: GraphModule) -> Culprit:

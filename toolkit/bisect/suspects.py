@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from compiler.observe import ErrorRecord, RewriteRecord, first_line
-from toolkit.bisect.culprit import Culprit
-from toolkit.case import Case
-from toolkit.check import Checker, Finding, guilty_rewrite
-from toolkit.log import CompileLog, Veto
-from toolkit.transitions import transitions
+from ctk.compiler.observe import ErrorRecord, RewriteRecord, first_line
+from ctk.toolkit.bisect.culprit import Culprit
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.compile_log.check import Checker, Finding, guilty_rewrite
+from ctk.toolkit.compile_log.recorder import CompileLog, Veto
+from ctk.toolkit.compile_log.steps import transitions
 
 
 def from_errors(log: CompileLog) -> Iterator[Culprit]:

@@ -3,12 +3,12 @@
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from toolkit.cli.answer import Answer
-from toolkit.cli.diagnose import answer_of_diagnosis
-from toolkit.cli.door import Command
-from toolkit.cli.executors import child_for
-from toolkit.cli.folders import output_folder
-from toolkit.cli.options import (
+from ctk.toolkit.cli.answer import Answer
+from ctk.toolkit.cli.diagnose import answer_of_diagnosis
+from ctk.toolkit.cli.executors import child_for
+from ctk.toolkit.cli.exit_codes import exit_code_of, most_telling
+from ctk.toolkit.cli.folders import output_folder
+from ctk.toolkit.cli.options import (
     AllowImport,
     Backward,
     ConfigPairs,
@@ -21,12 +21,12 @@ from toolkit.cli.options import (
     TargetSpec,
     Timeout,
 )
-from toolkit.cli.progress import progress
-from toolkit.cli.subjects import Request, load_cases
-from toolkit.cli.verdicts import exit_code_of, most_telling
+from ctk.toolkit.cli.progress import progress
+from ctk.toolkit.cli.shell import Command
+from ctk.toolkit.cli.subjects import Request, load_cases
 
 if TYPE_CHECKING:
-    from toolkit.report.diagnosis import Diagnosis
+    from ctk.toolkit.report.diagnosis import Diagnosis
 
 
 def bisect_pass(
@@ -47,9 +47,9 @@ def bisect_pass(
     Proves it by compiling without that rewrite alone, and writes diagnosis.json. The case is not
     made smaller.
     """
-    from toolkit.cli.answer import ExitCode
-    from toolkit.diagnose import bisect_case
-    from toolkit.report.diagnosis import write_json
+    from ctk.toolkit.cli.answer import ExitCode
+    from ctk.toolkit.diagnose import bisect_case
+    from ctk.toolkit.report.diagnosis import write_json
 
     cases = load_cases(Request(subject, target, config, backward, dynamic, graph, allow_import))
     folder = output_folder(out, "diagnosis", subject)

@@ -3,9 +3,9 @@
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from toolkit.cli.answer import Answer, ExitCode, table
-from toolkit.cli.door import Command
-from toolkit.cli.options import (
+from ctk.toolkit.cli.answer import Answer, ExitCode, table
+from ctk.toolkit.cli.exit_codes import exit_code_of, judgement_data, worst
+from ctk.toolkit.cli.options import (
     AllowImport,
     Backward,
     ConfigPairs,
@@ -15,15 +15,15 @@ from toolkit.cli.options import (
     Subject,
     TargetSpec,
 )
-from toolkit.cli.progress import progress
-from toolkit.cli.subjects import Request, load_cases
-from toolkit.cli.verdicts import exit_code_of, judgement_data, worst
+from ctk.toolkit.cli.progress import progress
+from ctk.toolkit.cli.shell import Command
+from ctk.toolkit.cli.subjects import Request, load_cases
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from toolkit.case import Case
-    from toolkit.check import CheckReport, Finding
+    from ctk.toolkit.case.case import Case
+    from ctk.toolkit.compile_log.check import CheckReport, Finding
 
 
 def check(
@@ -40,7 +40,7 @@ def check(
 
     One compile: each pass, the partition and each kernel, every value that survives it.
     """
-    from toolkit.check import check_case
+    from ctk.toolkit.compile_log.check import check_case
 
     request = Request(subject, target, config, backward, dynamic, graph, allow_import)
     cases = load_cases(request)

@@ -4,11 +4,11 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolkit.cli.answer import Answer, ExitCode
-from toolkit.cli.door import Command
-from toolkit.cli.executors import child_for
-from toolkit.cli.folders import output_folder
-from toolkit.cli.options import (
+from ctk.toolkit.cli.answer import Answer, ExitCode
+from ctk.toolkit.cli.executors import child_for
+from ctk.toolkit.cli.exit_codes import exit_code_of
+from ctk.toolkit.cli.folders import output_folder
+from ctk.toolkit.cli.options import (
     AllowImport,
     Backward,
     ConfigPairs,
@@ -25,12 +25,12 @@ from toolkit.cli.options import (
     TargetSpec,
     Timeout,
 )
-from toolkit.cli.progress import progress
-from toolkit.cli.subjects import Request, load_cases
-from toolkit.cli.verdicts import exit_code_of
+from ctk.toolkit.cli.progress import progress
+from ctk.toolkit.cli.shell import Command
+from ctk.toolkit.cli.subjects import Request, load_cases
 
 if TYPE_CHECKING:
-    from toolkit.report.diagnosis import Diagnosis
+    from ctk.toolkit.report.diagnosis import Diagnosis
 
 
 def diagnose(
@@ -54,8 +54,8 @@ def diagnose(
     Checks, bisects and reduces the first graph that fails, and writes a folder with diagnosis.json,
     the case as captured, and the smallest case with a repro.py that was run in a clean process.
     """
-    from toolkit.diagnose import diagnose as run_diagnosis
-    from toolkit.reduce.problem import Budget
+    from ctk.toolkit.diagnose import diagnose as run_diagnosis
+    from ctk.toolkit.reduce.problem import Budget
 
     cases = load_cases(Request(subject, target, config, backward, dynamic, graph, allow_import))
     folder = output_folder(out, "diagnosis", subject)
@@ -75,7 +75,7 @@ def diagnose(
 
 def answer_of_diagnosis(diagnosis: "Diagnosis", folder: Path) -> Answer:
     """Return the answer for a diagnosis that was written into `folder`."""
-    from toolkit.report.diagnosis import summary, to_json
+    from ctk.toolkit.report.diagnosis import summary, to_json
 
     headline, *lines = summary(diagnosis)
     code = exit_code_of(diagnosis.judgement)

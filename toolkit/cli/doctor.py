@@ -1,8 +1,8 @@
 """`ctk doctor`: is this machine ready? 0 fine, 1 a problem was found."""
 
-from toolkit.cli.answer import Answer, ExitCode, table
-from toolkit.cli.door import Command
-from toolkit.cli.options import JsonOutput
+from ctk.toolkit.cli.answer import Answer, ExitCode, table
+from ctk.toolkit.cli.options import JsonOutput
+from ctk.toolkit.cli.shell import Command
 
 
 def doctor(json_output: JsonOutput = False) -> Answer:
@@ -12,7 +12,7 @@ def doctor(json_output: JsonOutput = False) -> Answer:
     """
     from dataclasses import asdict
 
-    from toolkit.doctor import examine
+    from ctk.toolkit.doctor import examine
 
     findings = examine()
     problems = [health for health in findings if not health.is_fine]

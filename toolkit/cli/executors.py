@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from compiler.errors import ConfigError
+from ctk.compiler.errors import ConfigError
 
 if TYPE_CHECKING:
-    from toolkit.case import Case
-    from toolkit.oracle.pool import Executor
+    from ctk.toolkit.case.case import Case
+    from ctk.toolkit.oracle.executors import Executor
 
 KINDS_FOR_A_CHILD = ("signal", "timeout")
 
@@ -20,7 +20,7 @@ def child_for(
     allow_import: Sequence[str] | None,
 ) -> "Executor | None":
     """Return a child process when the options or a recorded crash ask for one, else None."""
-    from toolkit.oracle.pool import ChildProcess
+    from ctk.toolkit.oracle.executors import ChildProcess
 
     executor = executor_for(
         cases, isolate=isolate, timeout_seconds=timeout_seconds, allow_import=allow_import
@@ -46,7 +46,7 @@ def executor_for(
     Raises:
         ConfigError: `--timeout` with `--no-isolate`.
     """
-    from toolkit.oracle.pool import ChildProcess, InProcess
+    from ctk.toolkit.oracle.executors import ChildProcess, InProcess
 
     if isolate is False and timeout_seconds is not None:
         raise ConfigError(

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from compiler.errors import CaseError
+from ctk.compiler.errors import CaseError
 
 
 def output_folder(out: Path | None, prefix: str, subject: str) -> Path:

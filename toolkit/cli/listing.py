@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from compiler.errors import CaseError
+from ctk.compiler.errors import CaseError
 
 HALF_WRITTEN = "half-written: the process died or is still writing"
 GRAPH = "graph.json"
@@ -57,8 +57,8 @@ def _case_folders(root: Path) -> Iterator[Path]:
 
 def describe(folder: Path) -> Entry:
     """Return one case's entry; what is wrong with it becomes its `problem`."""
-    from toolkit.atomic import is_partial
-    from toolkit.manifest import MANIFEST, read_manifest
+    from ctk.toolkit.case.manifest import MANIFEST, read_manifest
+    from ctk.toolkit.formats.files import is_partial
 
     if is_partial(folder) or not (folder / MANIFEST).exists():
         return Entry(folder, age_seconds=_age_of_file(folder), problem=HALF_WRITTEN)

@@ -7,11 +7,11 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from compiler.errors import CaseError
-from toolkit.cli.answer import Answer, ExitCode, table
-from toolkit.cli.door import Command
-from toolkit.cli.listing import Entry, find_entries, spoken_age
-from toolkit.cli.options import JsonOutput
+from ctk.compiler.errors import CaseError
+from ctk.toolkit.cli.answer import Answer, ExitCode, table
+from ctk.toolkit.cli.listing import Entry, find_entries, spoken_age
+from ctk.toolkit.cli.options import JsonOutput
+from ctk.toolkit.cli.shell import Command
 
 
 def ls(
@@ -42,7 +42,7 @@ def ls(
 
 def default_folder() -> Path:
     """Return the folder that dumps go to when nothing else is said."""
-    from toolkit.session import DEFAULT_FOLDER
+    from ctk.toolkit.watch.session import DEFAULT_FOLDER
 
     return Path(os.environ.get("CTK_DUMP") or DEFAULT_FOLDER).expanduser()
 

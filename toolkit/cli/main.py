@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from toolkit.cli import bisect_pass, check, diagnose, doctor, ls, minify, repro, run, show
-from toolkit.cli.door import Command, guarded
+from ctk.toolkit.cli import bisect_pass, check, diagnose, doctor, ls, minify, repro, run, show
+from ctk.toolkit.cli.shell import Command, guarded
 
 COMMANDS: tuple[Command, ...] = (
     diagnose.COMMAND,

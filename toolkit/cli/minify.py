@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolkit.cli.answer import Answer, ExitCode, table
-from toolkit.cli.door import Command
-from toolkit.cli.executors import executor_for
-from toolkit.cli.folders import output_folder
-from toolkit.cli.options import (
+from ctk.toolkit.cli.answer import Answer, ExitCode, table
+from ctk.toolkit.cli.executors import executor_for
+from ctk.toolkit.cli.exit_codes import exit_code_of, judgement_data, line_of, most_telling
+from ctk.toolkit.cli.folders import output_folder
+from ctk.toolkit.cli.options import (
     AllowImport,
     Backward,
     ConfigPairs,
@@ -30,18 +30,18 @@ from toolkit.cli.options import (
     TargetSpec,
     Timeout,
 )
-from toolkit.cli.progress import progress
-from toolkit.cli.subjects import Request, load_cases
-from toolkit.cli.verdicts import exit_code_of, judgement_data, line_of, most_telling
+from ctk.toolkit.cli.progress import progress
+from ctk.toolkit.cli.shell import Command
+from ctk.toolkit.cli.subjects import Request, load_cases
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from toolkit.case import Case
-    from toolkit.oracle.pool import Executor
-    from toolkit.oracle.verdict import Judgement
-    from toolkit.reduce.driver import Reduction
-    from toolkit.repro import ReproRun
+    from ctk.toolkit.case.case import Case
+    from ctk.toolkit.oracle.executors import Executor
+    from ctk.toolkit.oracle.judgement import Judgement
+    from ctk.toolkit.reduce.driver import Reduction
+    from ctk.toolkit.repro.run import ReproRun
 
 SAVE_SECONDS = 10.0
 """Save the best case so far at most this often, for the day the machine is switched off."""
@@ -68,8 +68,8 @@ def minify(
     Writes the smallest graph that fails in the same way, with its repro.py. Ctrl-C keeps the best
     so far and says how to go on.
     """
-    from toolkit.reduce.driver import minimize
-    from toolkit.reduce.problem import Budget, Problem
+    from ctk.toolkit.reduce.driver import minimize
+    from ctk.toolkit.reduce.problem import Budget, Problem
 
     cases = load_cases(Request(subject, target, config, backward, dynamic, graph, allow_import))
     executor = executor_for(
@@ -116,7 +116,7 @@ def nothing_to_reduce(case: "Case", judgement: "Judgement") -> Answer:
 
 def saver(folder: Path, inputs: str) -> "Callable[[Case], None]":
     """Return a function that saves the best case so far into `folder/case`, now and then."""
-    from toolkit.store import save_case
+    from ctk.toolkit.case.store import save_case
 
     last = time.monotonic()
 
@@ -131,8 +131,8 @@ def saver(folder: Path, inputs: str) -> "Callable[[Case], None]":
 
 def write_result(reduction: "Reduction", folder: Path, inputs: str) -> "tuple[Path, ReproRun]":
     """Write the smallest case with its verified repro into `folder/case`."""
-    from toolkit.repro import write_verified_repro
-    from toolkit.store import save_case
+    from ctk.toolkit.case.store import save_case
+    from ctk.toolkit.repro.run import write_verified_repro
 
     case_folder = save_case(reduction.best, folder / "case", inputs=inputs, overwrite=True)
     return write_verified_repro(reduction.best, case_folder)

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from compiler.errors import ConfigError
+from ctk.compiler.errors import ConfigError
 
 WHAT = "What to work on"
 HOW = "How to compile it"

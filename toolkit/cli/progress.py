@@ -22,7 +22,7 @@ from rich.progress import (
 )
 
 if TYPE_CHECKING:
-    from toolkit.reduce.problem import Progress as Reduction
+    from ctk.toolkit.reduce.problem import Progress as Reduction
 
 LOG_SECONDS = 5.0
 

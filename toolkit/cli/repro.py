@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 
-from toolkit.cli.answer import Answer, ExitCode, table
-from toolkit.cli.door import Command
-from toolkit.cli.executors import executor_for
-from toolkit.cli.options import (
+from ctk.toolkit.cli.answer import Answer, ExitCode, table
+from ctk.toolkit.cli.executors import executor_for
+from ctk.toolkit.cli.exit_codes import exit_code_of, judgement_data, line_of, worst
+from ctk.toolkit.cli.options import (
     AllowImport,
     Backward,
     ConfigPairs,
@@ -23,13 +23,13 @@ from toolkit.cli.options import (
     TargetSpec,
     Timeout,
 )
-from toolkit.cli.progress import progress
-from toolkit.cli.subjects import Request, load_cases
-from toolkit.cli.verdicts import exit_code_of, judgement_data, line_of, worst
+from ctk.toolkit.cli.progress import progress
+from ctk.toolkit.cli.shell import Command
+from ctk.toolkit.cli.subjects import Request, load_cases
 
 if TYPE_CHECKING:
-    from toolkit.case import Case
-    from toolkit.oracle.verdict import Judgement
+    from ctk.toolkit.case.case import Case
+    from ctk.toolkit.oracle.judgement import Judgement
 
 Judged = list[tuple["Case", "Judgement"]]
 
@@ -71,8 +71,8 @@ def write_failing(judged: Judged, out: Path, inputs: str) -> dict[str, dict[str,
     """Write each failing case with a verified repro below `out`; return facts by case name."""
     import dataclasses
 
-    from toolkit.repro import write_verified_repro
-    from toolkit.store import save_case
+    from ctk.toolkit.case.store import save_case
+    from ctk.toolkit.repro.run import write_verified_repro
 
     written: dict[str, dict[str, object]] = {}
     for case, judgement in judged:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolkit.cli.answer import Answer, ExitCode
-from toolkit.cli.door import Command
-from toolkit.cli.options import RUN, InputsPolicy, JsonOutput, OutFolder
+from ctk.toolkit.cli.answer import Answer, ExitCode
+from ctk.toolkit.cli.options import RUN, InputsPolicy, JsonOutput, OutFolder
+from ctk.toolkit.cli.shell import Command
 
 if TYPE_CHECKING:
-    from toolkit.runner import RunSummary
+    from ctk.toolkit.watch.script import RunSummary
 
 
 class CheckPolicy(StrEnum):
@@ -73,8 +73,8 @@ def run(
     Saves what fails as cases, and compares the first call of each compiled graph with eager.
     Options of ctk stand before SCRIPT. What the script prints goes to stderr.
     """
-    from compiler.environment import read_environment
-    from toolkit.runner import run_script
+    from ctk.compiler.environment import read_environment
+    from ctk.toolkit.watch.script import run_script
 
     summary = run_script(
         script,

@@ -10,14 +10,14 @@ from rich.console import RenderableType
 from rich.syntax import Syntax
 from rich.table import Table
 
-from compiler.errors import CaseError
-from toolkit.cli.answer import Answer, ExitCode, table
-from toolkit.cli.door import Command
-from toolkit.cli.listing import count_calls, find_entries
-from toolkit.cli.options import JsonOutput
+from ctk.compiler.errors import CaseError
+from ctk.toolkit.cli.answer import Answer, ExitCode, table
+from ctk.toolkit.cli.listing import count_calls, find_entries
+from ctk.toolkit.cli.options import JsonOutput
+from ctk.toolkit.cli.shell import Command
 
 if TYPE_CHECKING:
-    from toolkit.manifest import Manifest
+    from ctk.toolkit.case.manifest import Manifest
 
 DIAGNOSIS = "diagnosis.json"
 Json = Mapping[str, object]
@@ -56,7 +56,7 @@ def show(
 
 def show_case(folder: Path) -> Answer:
     """Return the answer for a case folder."""
-    from toolkit.manifest import MANIFEST, read_manifest
+    from ctk.toolkit.case.manifest import MANIFEST, read_manifest
 
     if not (folder / MANIFEST).exists():
         refuse_no_case(folder)
@@ -160,7 +160,7 @@ def show_diagnosis(folder: Path) -> Answer:
     Raises:
         CaseError: Its diagnosis.json cannot be read.
     """
-    from toolkit.strict_json import read_json
+    from ctk.toolkit.formats.strict_json import read_json
 
     data = read_json(folder / DIAGNOSIS, next_step="run ctk diagnose again")
     culprit = cast("Json", data.get("culprit") or {})

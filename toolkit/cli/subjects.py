@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compiler.errors import CaseError
-from toolkit.cli.options import parse_config
+from ctk.compiler.errors import CaseError
+from ctk.toolkit.cli.options import parse_config
 
 if TYPE_CHECKING:
-    from toolkit.case import Case
+    from ctk.toolkit.case.case import Case
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,9 @@ def is_program(subject: str) -> bool:
 
 def from_program(request: Request) -> list["Case"]:
     """Capture each graph of a program."""
-    from toolkit.capture import capture_cases
-    from toolkit.program import load_program
-    from toolkit.targets import resolve_target
+    from ctk.toolkit.importers.program import capture_cases
+    from ctk.toolkit.targets import resolve_target
+    from ctk.toolkit.usercode.program import load_program
 
     target = request.target or "ctk"
     config = parse_config(request.config)
@@ -75,7 +75,7 @@ def from_program(request: Request) -> list["Case"]:
 
 def from_folder(request: Request) -> list["Case"]:
     """Load the case of a folder, or each case of a dump, and apply the command line's options."""
-    from toolkit.store import load_case
+    from ctk.toolkit.case.store import load_case
 
     allowed = tuple(request.allow_import or ())
     folders = case_folders(Path(request.subject))
@@ -88,7 +88,7 @@ def case_folders(folder: Path) -> list[Path]:
     Raises:
         CaseError: No such folder, or there is no finished case in it.
     """
-    from toolkit.cli.listing import find_entries
+    from ctk.toolkit.cli.listing import find_entries
 
     if not folder.is_dir():
         raise CaseError(
@@ -111,7 +111,7 @@ def nearest_parent(path: Path) -> Path:
 
 def overridden(case: "Case", request: Request) -> "Case":
     """Return the case with the command line's options; a changed case has no signature."""
-    from toolkit.targets import resolve_target
+    from ctk.toolkit.targets import resolve_target
 
     changes: dict[str, object] = {}
     config = parse_config(request.config)

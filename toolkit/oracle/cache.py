@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import torch
 from torch.fx import GraphModule, Node
 
-from toolkit.case import Case
-from toolkit.oracle.verdict import Judgement
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.oracle.judgement import Judgement
 
 
 @dataclass(slots=True)

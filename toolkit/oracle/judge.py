@@ -26,14 +26,15 @@ from collections.abc import Sequence
 
 import torch
 
-from compiler.errors import CaseError
-from compiler.observe import Observer, first_line
-from toolkit.case import Case
-from toolkit.compare import Mismatch, compare_results, results_identical
-from toolkit.execute import Outcome, run_compiled, run_eager, run_reference
-from toolkit.measure import identical
-from toolkit.oracle.verdict import Judgement, Signature, Verdict
-from toolkit.oracle.where import raised_in, root_error
+from ctk.compiler.errors import CaseError
+from ctk.compiler.observe import Observer, first_line
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.raise_site import raised_in, root_error
+from ctk.toolkit.numerics.compare import Mismatch, compare_results, results_identical
+from ctk.toolkit.numerics.errors import identical
+from ctk.toolkit.oracle.judgement import Judgement, Verdict
+from ctk.toolkit.run.execute import Outcome, run_compiled, run_eager, run_reference
 
 NUMBERS = ("accuracy", "nan")
 """Kinds of mismatch that random numbers and races can cause."""

@@ -1,4 +1,4 @@
-"""The warm process: `python -m toolkit.oracle.worker`, started by `pool.ChildProcess`.
+"""The warm process: `python -m ctk.toolkit.oracle.worker`, started by `executors.ChildProcess`.
 
 It imports torch and the toolkit once, runs no op (so that it stays safe to fork), and forks a child
 that answers questions until it crashes or takes too long; then the next child is forked from the
@@ -21,11 +21,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from compiler.torch_compat import preload_compiler
-from toolkit.execute import run_eager
-from toolkit.log import Recorder
-from toolkit.oracle.judge import judge
-from toolkit.oracle.messages import (
+from ctk.compiler.torch_compat import preload_compiler
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.store import load_case
+from ctk.toolkit.compile_log.recorder import Recorder
+from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.oracle.judgement import Judgement, Verdict
+from ctk.toolkit.oracle.processes import adopt_orphans, end_group, lead_group, reap_orphans
+from ctk.toolkit.oracle.protocol import (
     Answer,
     Question,
     answer_from_json,
@@ -36,9 +39,7 @@ from toolkit.oracle.messages import (
     read_line,
     write_line,
 )
-from toolkit.oracle.processes import adopt_orphans, end_group, lead_group, reap_orphans
-from toolkit.oracle.verdict import Judgement, Signature, Verdict
-from toolkit.store import load_case
+from ctk.toolkit.run.execute import run_eager
 
 _POLL_SECONDS = 0.5
 """How often a child that says nothing is looked at."""

@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from toolkit.case import Case
-from toolkit.reduce.problem import OutOfBudget, Problem, StepStatistics
-from toolkit.reduce.proposal import Choice, Ladder, Proposal, Step
-from toolkit.reduce.search import find_integer, largest_subset, largest_true
-from toolkit.reduce.size import call_nodes
-from toolkit.reduce.steps import STEPS
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.problem import OutOfBudget, Problem, StepStatistics
+from ctk.toolkit.reduce.proposal import Choice, Ladder, Proposal, Step
+from ctk.toolkit.reduce.search import find_integer, largest_subset, largest_true
+from ctk.toolkit.reduce.size import call_nodes
+from ctk.toolkit.reduce.steps import STEPS
 
 Reason = Literal["minimal", "interrupted", "questions", "seconds"]
 

@@ -10,10 +10,9 @@ from typing import Protocol
 
 from torch.fx import GraphModule, Node
 
-from toolkit.case import Case
-from toolkit.reduce.eager import values_before
-from toolkit.reduce.effects import mutated_arguments
-from toolkit.reduce.facts import (
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.formats.buildable import filled
+from ctk.toolkit.reduce.analysis import (
     Facts,
     by_name,
     is_cuttable,
@@ -21,11 +20,12 @@ from toolkit.reduce.facts import (
     output_leaves,
     placeholders,
 )
-from toolkit.reduce.fillings import filled
-from toolkit.reduce.program import changed, changed_inside, size_symbol
-from toolkit.reduce.rebuild import Change, Inline, SameAs, Substitute, fetch
-from toolkit.reduce.removal import as_inputs, first_readers, outputs_without, without_grad
-from toolkit.reduce.subgraphs import operands_of
+from ctk.toolkit.reduce.apply import changed, changed_inside, size_symbol
+from ctk.toolkit.reduce.eager_values import values_before
+from ctk.toolkit.reduce.effects import mutated_arguments
+from ctk.toolkit.reduce.rebuild import Change, Inline, SameAs, Substitute, fetch
+from ctk.toolkit.reduce.removal import as_inputs, first_readers, outputs_without, without_grad
+from ctk.toolkit.reduce.subgraphs import operands_of
 
 
 class Edit(Protocol):

@@ -5,10 +5,10 @@ A right hint saves nearly all questions; a wrong one costs two.
 
 from collections.abc import Collection, Sequence
 
-from toolkit.case import Case
-from toolkit.reduce.edits import RemoveNodes
-from toolkit.reduce.facts import Facts
-from toolkit.reduce.proposal import Ladder, Proposal, Step
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.analysis import Facts
+from ctk.toolkit.reduce.edits import RemoveNodes
+from ctk.toolkit.reduce.proposal import Ladder, Proposal, Step
 
 
 def hint_step(names: Collection[str]) -> Step:

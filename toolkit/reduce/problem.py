@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from compiler.errors import DoesNotReproduce
-from toolkit.case import Case
-from toolkit.oracle.cache import Cache, fingerprint
-from toolkit.oracle.verdict import Judgement, Verdict
-from toolkit.reduce.facts import Facts, facts_of
-from toolkit.reduce.size import call_nodes, is_smaller
+from ctk.compiler.errors import DoesNotReproduce
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.oracle.cache import Cache, fingerprint
+from ctk.toolkit.oracle.judgement import Judgement, Verdict
+from ctk.toolkit.reduce.analysis import Facts, facts_of
+from ctk.toolkit.reduce.size import call_nodes, is_smaller
 
 Oracle = Callable[[Case], Judgement]
 

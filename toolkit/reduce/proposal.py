@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from toolkit.case import Case
-from toolkit.reduce.edits import Edit
-from toolkit.reduce.facts import Facts
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.analysis import Facts
+from ctk.toolkit.reduce.edits import Edit
 
 Atom = TypeVar("Atom")
 

@@ -14,8 +14,8 @@ from typing import Any
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
-from toolkit.reduce.effects import mutated_arguments
-from toolkit.reduce.facts import CALLS, by_name, output_leaves
+from ctk.toolkit.reduce.analysis import CALLS, by_name, output_leaves
+from ctk.toolkit.reduce.effects import mutated_arguments
 
 
 @dataclass(frozen=True, slots=True)

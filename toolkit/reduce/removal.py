@@ -5,10 +5,10 @@ from collections.abc import Mapping
 import torch
 from torch.fx import GraphModule, Node
 
-from toolkit.reduce.eager import TensorInfo
-from toolkit.reduce.effects import mutated_arguments
-from toolkit.reduce.facts import CALLS, Facts, output_leaves
-from toolkit.reduce.rebuild import NewInput, Substitute
+from ctk.toolkit.reduce.analysis import CALLS, Facts, output_leaves
+from ctk.toolkit.reduce.eager_values import TensorInfo
+from ctk.toolkit.reduce.effects import mutated_arguments
+from ctk.toolkit.reduce.rebuild import NewInput, Substitute
 
 
 def first_readers(gm: GraphModule, removed: frozenset[str]) -> dict[str, str]:

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import torch
 from torch.fx import GraphModule, Node
 
-from toolkit.case import Case
-from toolkit.reduce.facts import CALLS, output_leaves, placeholders
-from toolkit.reduce.fillings import filling_of
-from toolkit.reduce.rebuild import fetch
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.formats.buildable import filling_of
+from ctk.toolkit.reduce.analysis import CALLS, output_leaves, placeholders
+from ctk.toolkit.reduce.rebuild import fetch
 
 Size = tuple[int, ...]
 

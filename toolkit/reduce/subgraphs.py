@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from torch.fx import GraphModule, Node
 
-from toolkit.case import Case
-from toolkit.reduce.eager import values_before
-from toolkit.reduce.facts import CALLS, by_name, placeholders
-from toolkit.reduce.rebuild import fetch
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.analysis import CALLS, by_name, placeholders
+from ctk.toolkit.reduce.eager_values import values_before
+from ctk.toolkit.reduce.rebuild import fetch
 
 
 @dataclass(frozen=True, slots=True)

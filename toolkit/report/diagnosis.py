@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolkit.atomic import replace_file
-from toolkit.bisect.culprit import Culprit, Search
-from toolkit.case import Case
-from toolkit.oracle.verdict import Judgement, Signature
+from ctk.toolkit.bisect.culprit import Culprit, Search
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.formats.files import replace_file
+from ctk.toolkit.oracle.judgement import Judgement
 
 if TYPE_CHECKING:
-    from toolkit.reduce.driver import Reduction
-    from toolkit.repro import ReproRun
+    from ctk.toolkit.reduce.driver import Reduction
+    from ctk.toolkit.repro.run import ReproRun
 
 SCHEMA = 1
 FILE = "diagnosis.json"
@@ -196,7 +197,7 @@ def _call_names(case: Case) -> list[str]:
 
 
 def _call_nodes(case: Case) -> int:
-    from toolkit.reduce.size import call_nodes
+    from ctk.toolkit.reduce.size import call_nodes
 
     return call_nodes(case)
 

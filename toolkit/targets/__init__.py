@@ -4,9 +4,10 @@ Adding a target is one file with a `TARGET` and one line in `TARGETS`. Importing
 loads no compiler.
 """
 
-from compiler.errors import TargetError, nearest
-from toolkit.targets import ctk, inductor, torchscript
-from toolkit.targets.base import Target
+from ctk.compiler.errors import TargetError, nearest
+from ctk.toolkit.targets import ctk, torchscript
+from ctk.toolkit.targets.base import Target
+from ctk.toolkit.targets.inductor import target as inductor
 
 TARGETS: tuple[Target, ...] = (ctk.TARGET, inductor.TARGET, torchscript.TARGET)
 """The targets that have a file of their own; other Dynamo backends go through `dynamo.py`."""
@@ -24,7 +25,7 @@ def resolve_target(spec: str) -> Target:
     for target in TARGETS:
         if target.name == spec:
             return target
-    from toolkit.targets import dynamo
+    from ctk.toolkit.targets import dynamo
 
     if ":" in spec:
         return dynamo.callable_target(spec)
@@ -39,7 +40,7 @@ def resolve_target(spec: str) -> Target:
 
 def target_names() -> tuple[str, ...]:
     """Return the names of all targets: ours first, then the Dynamo backends registered here."""
-    from compiler import torch_compat
+    from ctk.compiler import torch_compat
 
     ours = [target.name for target in TARGETS]
     registered = (n for n in torch_compat.dynamo_backend_names() if n not in ours)

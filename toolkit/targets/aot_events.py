@@ -10,10 +10,10 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from compiler import torch_compat
-from compiler.graph_copy import copy_graph_module
-from compiler.observe import KernelId, KernelRecord, Observer, Stage, StageRecord
-from toolkit.targets.calls import Job, interpreted, report, watched
+from ctk.compiler import torch_compat
+from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.observe import KernelId, KernelRecord, Observer, Stage, StageRecord
+from ctk.toolkit.targets.first_call import Job, interpreted, report, watched
 
 DISPATCH = "captured/autograd_dispatch"
 """Where an exception comes from that AOTAutograd raises itself, between the captured graph and

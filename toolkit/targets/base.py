@@ -6,7 +6,7 @@ from typing import Protocol
 
 from torch.fx import GraphModule
 
-from compiler.observe import Observer
+from ctk.compiler.observe import Observer
 
 Compiled = Callable[..., object]
 """What a compile returns: called with the graph's inputs as positional arguments, returns the

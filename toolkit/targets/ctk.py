@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from torch.fx import GraphModule
 
-from compiler.config import resolve
-from compiler.observe import Observer
-from toolkit.targets.base import Target
+from ctk.compiler.config import resolve
+from ctk.compiler.observe import Observer
+from ctk.toolkit.targets.base import Target
 
 
 def _compile(
@@ -16,14 +16,14 @@ def _compile(
     config: Mapping[str, object],
     observer: Observer | None,
 ) -> Callable[..., object]:
-    from compiler.pipeline import compile_fx  # loads torch's compiler parts
+    from ctk.compiler.pipeline import compile_fx  # loads torch's compiler parts
 
     return compile_fx(gm, example_inputs, resolve(config), observer)
 
 
 def _check_config(config: Mapping[str, object]) -> None:
-    """Raise `ConfigError` for an option that `compiler.Config` does not take, or a lost pass."""
-    from compiler.passes.custom import resolve_pass
+    """Raise `ConfigError` for an option that `Config` does not take, or a lost pass."""
+    from ctk.compiler.rewriting.user_passes import resolve_pass
 
     for entries in resolve(config).custom_passes.values():
         for entry in entries:

@@ -16,15 +16,15 @@ from typing import Any, cast
 
 from torch.fx import GraphModule
 
-from compiler import torch_compat
-from compiler.errors import ConfigError, TargetError
-from compiler.graph_copy import copy_graph_module
-from compiler.observe import KernelRecord, Observer, StageRecord, first_line
-from toolkit.oracle.where import root_error
-from toolkit.targets.aot_events import DISPATCH, AotEvents
-from toolkit.targets.base import Compiled, Target
-from toolkit.targets.calls import Job, report, watched
-from toolkit.targets.reference import load_callable
+from ctk.compiler import torch_compat
+from ctk.compiler.errors import ConfigError, TargetError
+from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.observe import KernelRecord, Observer, StageRecord, first_line
+from ctk.toolkit.case.raise_site import root_error
+from ctk.toolkit.targets.aot_events import DISPATCH, AotEvents
+from ctk.toolkit.targets.base import Compiled, Target
+from ctk.toolkit.targets.first_call import Job, report, watched
+from ctk.toolkit.targets.reference import load_callable
 
 Backend = Callable[..., Any]
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from compiler import python_files
-from compiler.errors import TargetError, nearest
-from compiler.observe import first_line
-from toolkit.program import importable
+from ctk.compiler import references as python_files
+from ctk.compiler.errors import TargetError, nearest
+from ctk.compiler.observe import first_line
+from ctk.toolkit.usercode.program import importable
 
 
 def load_callable(spec: str) -> Callable[..., Any]:

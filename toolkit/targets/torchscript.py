@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from torch.fx import GraphModule
 
-from compiler.errors import ConfigError
-from compiler.observe import Observer, StageRecord
-from toolkit.targets.base import Compiled, Target
+from ctk.compiler.errors import ConfigError
+from ctk.compiler.observe import Observer, StageRecord
+from ctk.toolkit.targets.base import Compiled, Target
 
 
 def _compile(
@@ -26,11 +26,11 @@ def _compile(
         ConfigError: There are options.
         CodegenUnsupported: TorchScript cannot take a graph; says which node and why.
     """
-    from compiler.aot import Stages, dispatch  # these two load torch's compiler parts
-    from compiler.codegen.torchscript import ts_compile
-    from compiler.graph_copy import copy_graph_module
-    from toolkit.targets.aot_events import DISPATCH, AotEvents
-    from toolkit.targets.calls import report
+    from ctk.compiler.codegen.torchscript.codegen import ts_compile
+    from ctk.compiler.dispatch import Stages, dispatch  # these two load torch's compiler parts
+    from ctk.compiler.fx.copy import copy_graph_module
+    from ctk.toolkit.targets.aot_events import DISPATCH, AotEvents
+    from ctk.toolkit.targets.first_call import report
 
     _check_config(config)
     if observer is None:

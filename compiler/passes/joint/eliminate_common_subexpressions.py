@@ -9,13 +9,13 @@ from collections.abc import Hashable
 
 from torch.fx import Node
 
-from compiler.passes.base import Door, Pass
-from compiler.passes.facts import escapes, is_mutating, is_pure
+from ctk.compiler.fx.properties import escapes, is_mutating, is_pure
+from ctk.compiler.rewriting.base import Pass, Rewriter
 
 
-def _run(door: Door) -> None:
+def _run(rewriter: Rewriter) -> None:
     seen: dict[Hashable, Node] = {}
-    for node in door.nodes():
+    for node in rewriter.nodes():
         if is_mutating(node):
             seen.clear()
         if node.op not in ("call_function", "get_attr") or not is_pure(node):
@@ -23,7 +23,7 @@ def _run(door: Door) -> None:
         earlier = seen.setdefault(_key(node), node)
         if earlier is node or (escapes(earlier) and escapes(node)):
             continue
-        door.replace(node, earlier, rule=f"second {node.target} -> first")
+        rewriter.replace(node, earlier, rule=f"second {node.target} -> first")
 
 
 def _key(node: Node) -> Hashable:

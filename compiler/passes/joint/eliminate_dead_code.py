@@ -5,14 +5,14 @@ side effects; placeholders and writes stay, and so do random draws, which move t
 later draws use. Exact.
 """
 
-from compiler.passes.base import Door, Pass
-from compiler.passes.facts import is_pure
+from ctk.compiler.fx.properties import is_pure
+from ctk.compiler.rewriting.base import Pass, Rewriter
 
 
-def _run(door: Door) -> None:
-    for node in reversed(list(door.nodes())):
+def _run(rewriter: Rewriter) -> None:
+    for node in reversed(list(rewriter.nodes())):
         if not node.users and is_pure(node):
-            door.erase(node, rule=f"unused {node.target} -> nothing")
+            rewriter.erase(node, rule=f"unused {node.target} -> nothing")
 
 
 PASS = Pass("eliminate_dead_code", _run)

@@ -13,42 +13,42 @@ import torch
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
-from compiler import torch_compat
-from compiler.passes.base import Door, Pass
-from compiler.passes.facts import escapes, is_pure, tensor_of
-from compiler.tensors import clone_value
+from ctk.compiler import torch_compat
+from ctk.compiler.fx.clone import clone_value
+from ctk.compiler.fx.properties import escapes, is_pure, tensor_of
+from ctk.compiler.rewriting.base import Pass, Rewriter
 
 MAX_NBYTES = 1 << 20
 
 
-def _run(door: Door) -> None:
-    constants = _Constants(door)
-    for node in door.nodes():
+def _run(rewriter: Rewriter) -> None:
+    constants = _Constants(rewriter)
+    for node in rewriter.nodes():
         if constants.is_foldable(node):
-            _fold(door, node, constants)
+            _fold(rewriter, node, constants)
 
 
-def _fold(door: Door, node: Node, constants: "_Constants") -> None:
+def _fold(rewriter: Rewriter, node: Node, constants: "_Constants") -> None:
     def edit(graph: Graph) -> None:
-        name = _free_name(door.module)
-        door.module.register_buffer(name, constants.value(node), persistent=False)
+        name = _free_name(rewriter.module)
+        rewriter.module.register_buffer(name, constants.value(node), persistent=False)
         with graph.inserting_before(node):
             constant = graph.get_attr(name)
         constant.meta.update({k: v for k, v in node.meta.items() if k in ("val", "tensor_meta")})
         node.replace_all_uses_with(constant)
         graph.erase_node(node)
 
-    door.rewrite(f"{node.target}(constants) -> constant", [node], edit)
+    rewriter.rewrite(f"{node.target}(constants) -> constant", [node], edit)
 
 
 class _Constants:
     """Which nodes of a graph are constant, and their values (computed on demand, each once)."""
 
-    def __init__(self, door: Door) -> None:
-        self._module = door.module
+    def __init__(self, rewriter: Rewriter) -> None:
+        self._module = rewriter.module
         self._values: dict[Node, torch.Tensor] = {}
         self._known: dict[Node, bool] = {}
-        for node in door.graph.nodes:
+        for node in rewriter.graph.nodes:
             self._known[node] = self._is_constant(node)
 
     def _is_constant(self, node: Node) -> bool:

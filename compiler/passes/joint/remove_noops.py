@@ -12,8 +12,15 @@ from collections.abc import Mapping
 import torch
 from torch.fx import Node
 
-from compiler.passes.base import Door, Pass
-from compiler.passes.facts import base_of, escapes, mutated_bases, same_sizes, same_type, tensor_of
+from ctk.compiler.fx.properties import (
+    base_of,
+    escapes,
+    mutated_bases,
+    same_sizes,
+    same_type,
+    tensor_of,
+)
+from ctk.compiler.rewriting.base import Pass, Rewriter
 
 aten = torch.ops.aten
 _VIEWS = frozenset(
@@ -43,15 +50,15 @@ _NEUTRAL: Mapping[object, int] = {
 }
 
 
-def _run(door: Door) -> None:
-    mutated = mutated_bases(door.graph)
-    for node in door.nodes():
+def _run(rewriter: Rewriter) -> None:
+    mutated = mutated_bases(rewriter.graph)
+    for node in rewriter.nodes():
         source = node.args[0] if node.op == "call_function" and node.args else None
         if not isinstance(source, Node) or not _is_noop(node) or not _same_layout(node, source):
             continue
         if node.target not in _VIEWS and (escapes(node) or base_of(source) in mutated):
             continue
-        door.replace(node, source, rule=f"{node.target}(x) -> x")
+        rewriter.replace(node, source, rule=f"{node.target}(x) -> x")
 
 
 def _is_noop(node: Node) -> bool:

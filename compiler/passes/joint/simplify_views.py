@@ -1,12 +1,12 @@
 """Collapse chains of views and involutions: the rules of `patterns/views.py`. Exact."""
 
-from compiler.passes.base import Door, Pass
-from compiler.patterns.matcher import apply_rules
-from compiler.patterns.views import RULES
+from ctk.compiler.patterns.matcher import apply_rules
+from ctk.compiler.patterns.views import RULES
+from ctk.compiler.rewriting.base import Pass, Rewriter
 
 
-def _run(door: Door) -> None:
-    apply_rules(door, RULES)
+def _run(rewriter: Rewriter) -> None:
+    apply_rules(rewriter, RULES)
 
 
 PASS = Pass("simplify_views", _run)

@@ -1,12 +1,12 @@
 """Fuse a matrix product with the addition behind it: `patterns/linear.py`. Reassociates."""
 
-from compiler.passes.base import Door, Pass
-from compiler.patterns.linear import RULES
-from compiler.patterns.matcher import apply_rules
+from ctk.compiler.patterns.linear import RULES
+from ctk.compiler.patterns.matcher import apply_rules
+from ctk.compiler.rewriting.base import Pass, Rewriter
 
 
-def _run(door: Door) -> None:
-    apply_rules(door, RULES)
+def _run(rewriter: Rewriter) -> None:
+    apply_rules(rewriter, RULES)
 
 
 PASS = Pass("fuse_addmm", _run, numerics="reassociates")

@@ -7,17 +7,17 @@ Exact: eager returns its input then.
 import torch
 from torch.fx import Node
 
-from compiler.passes.base import Door, Pass
+from ctk.compiler.rewriting.base import Pass, Rewriter
 
 _DROPOUTS = (torch.nn.functional.dropout, torch.dropout)
 
 
-def _run(door: Door) -> None:
-    for node in door.nodes():
+def _run(rewriter: Rewriter) -> None:
+    for node in rewriter.nodes():
         if node.op == "call_function" and node.target in _DROPOUTS and _is_idle(node):
             source = node.args[0] if node.args else None
             if isinstance(source, Node):
-                door.replace(node, source, rule="dropout(x) -> x")
+                rewriter.replace(node, source, rule="dropout(x) -> x")
 
 
 def _is_idle(node: Node) -> bool:

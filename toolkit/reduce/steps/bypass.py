@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 from torch.fx import Node
 
-from toolkit.case import Case
-from toolkit.reduce.eager import TensorInfo
-from toolkit.reduce.edits import Bypass
-from toolkit.reduce.facts import CALLS, Facts
-from toolkit.reduce.proposal import Choice, Proposal, Step
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.analysis import CALLS, Facts
+from ctk.toolkit.reduce.eager_values import TensorInfo
+from ctk.toolkit.reduce.edits import Bypass
+from ctk.toolkit.reduce.proposal import Choice, Proposal, Step
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:

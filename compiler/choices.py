@@ -1,0 +1,11 @@
+"""The words that options and variables may take, for config, variables and commands."""
+
+from typing import Literal
+
+CodegenName = Literal["eager", "torchscript"]
+OnFailure = Literal["raise", "fallback", "warn"]
+PassSlot = Literal["pre_grad", "joint", "post_grad", "forward", "backward", "frozen"]
+"""Where a user's passes run: after the stage's own. `post_grad` means forward and backward."""
+
+Check = Literal["off", "output", "pass"]
+InputsMode = Literal["recipe", "full", "none"]

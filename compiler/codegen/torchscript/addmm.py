@@ -1,0 +1,29 @@
+"""Keep `aten.addmm` whole: TorchScript would split it and round twice."""
+
+from torch.fx import Graph, Node
+
+from ctk.compiler import torch_compat
+from ctk.compiler.codegen.torchscript.overloads import overload_nodes
+
+UNIT = "ctk_unit"
+"""Attribute that holds the int 1. It must stay an attribute when the module is frozen."""
+
+
+def keep_addmm_whole(graph: Graph) -> bool:
+    """aten.addmm(c, a, b) -> aten.addmm(c, a, b, alpha=ctk_unit); return whether there was one.
+
+    TorchScript splits an addmm whose alpha and beta are known to be 1 into `mm` and `add`, which in
+    bfloat16 rounds the product before the sum. It does not split one whose alpha it cannot know
+    (numerics: exact).
+    """
+    found = [node for node in overload_nodes(graph) if _is_plain_addmm(node)]
+    for node in found:
+        with graph.inserting_before(node):
+            node.kwargs = {**node.kwargs, "alpha": graph.get_attr(UNIT)}
+    return bool(found)
+
+
+def _is_plain_addmm(node: Node) -> bool:
+    if torch_compat.op_qualified_name(node.target) != "aten::addmm.default":
+        return False
+    return all(node.kwargs.get(name, 1) in (1, 1.0) for name in ("alpha", "beta"))

@@ -1,0 +1,90 @@
+"""Write the arguments of each op as TorchScript wants them. Values stay (numerics: exact).
+
+Rules:
+    torch.device("cuda", 0)  -> "cuda:0"          TorchScript makes a Device of a string
+    inf, nan                 -> float("inf")      FX writes a global that TorchScript cannot see
+    1 for a float            -> 1.0               TorchScript does not widen ints
+    torch.Size, tuples       -> lists
+    True for a Scalar        -> True, dtype=bool  if it can be said: TorchScript makes an int of it
+    var.correction(x)        -> correction=1      else TorchScript takes `var(x, unbiased)`
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch.fx import Graph, Node
+
+from ctk.compiler import torch_compat
+from ctk.compiler.codegen.torchscript.overloads import overload_nodes
+from ctk.compiler.codegen.torchscript.refuse import refusal
+
+_DTYPE_FROM_SCALAR = ("aten::full.default", "aten::scalar_tensor.default")
+"""Ops that take the dtype of their result from a Scalar unless they are told one."""
+
+_SCALAR_DTYPE_FREE = (
+    "aten::full_like.default",
+    "aten::new_full.default",
+    "aten::fill.Scalar",
+    "aten::masked_fill.Scalar",
+    "aten::index_fill.int_Scalar",
+    "aten::constant_pad_nd.default",
+    "aten::eq.Scalar",
+    "aten::ne.Scalar",
+)
+"""Ops whose result has the same dtype whether a Scalar is True or 1."""
+
+
+def adapt_arguments(graph: Graph) -> None:
+    """Rewrite the arguments of every op by the module's rules.
+
+    Raises:
+        CodegenUnsupported: A bool stands for a Scalar where an int would change the dtype of the
+            result.
+    """
+    for node in overload_nodes(graph):
+        types = torch_compat.op_argument_names(node.target)
+        by_name = dict(types)
+        _state_dtype(node, by_name)
+        if "correction" in by_name and node.kwargs.get("correction") is None:
+            node.kwargs = {**node.kwargs, "correction": 1}
+        with graph.inserting_before(node):
+            node.args = tuple(
+                _adapted(graph, value, kind)
+                for value, (_, kind) in zip(node.args, types, strict=False)
+            )
+            node.kwargs = {
+                name: _adapted(graph, value, by_name[name]) for name, value in node.kwargs.items()
+            }
+
+
+def _adapted(graph: Graph, value: Any, kind: str) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_adapted(graph, each, kind) for each in value]
+    if isinstance(value, torch.device):
+        return str(value)
+    if isinstance(value, int) and not isinstance(value, bool) and "float" in kind:
+        value = float(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return graph.call_function(float, (str(value),))
+    return value
+
+
+def _state_dtype(node: Node, types: dict[str, str]) -> None:
+    given = dict(zip(types, node.args, strict=False)) | node.kwargs
+    bools = [name for name, value in given.items() if types[name] == "number" and _is_bool(value)]
+    name = torch_compat.op_qualified_name(node.target)
+    if not bools or name in _SCALAR_DTYPE_FREE:
+        return
+    if name not in _DTYPE_FROM_SCALAR:
+        raise refusal(
+            node, f"a bool as Scalar argument {bools[0]!r}, of which TorchScript makes an int"
+        )
+    if node.kwargs.get("dtype") is None:
+        node.kwargs = {**node.kwargs, "dtype": torch.bool}
+
+
+def _is_bool(value: object) -> bool:
+    if isinstance(value, Node):
+        value = value.meta.get("val")
+    return isinstance(value, (bool, torch.SymBool))

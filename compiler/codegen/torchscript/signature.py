@@ -1,0 +1,112 @@
+"""Give the graph a signature that TorchScript can type: numbers and tensors in, a tuple out.
+
+What TorchScript need not see is left to the caller: inputs that nothing reads, inputs and constants
+that are returned as they are (eager returns the very object), None and other literals, values
+returned twice.
+"""
+
+import operator
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+from ctk.compiler.codegen.torchscript.refuse import refusal
+from ctk.compiler.codegen.torchscript.symbols import python_type
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Where one result comes from: the script's or the inputs' `index`-th, or a fixed `value`."""
+
+    kind: Literal["computed", "input", "fixed"]
+    index: int = -1
+    value: object = None
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """How to call the script and put its results together.
+
+    Attributes:
+        inputs: Positions of the graph's inputs that the script takes, in order.
+        count: Number of the graph's inputs.
+        results: Where each result comes from.
+        container: What the results are returned in; None for a single result that is not in one.
+    """
+
+    inputs: tuple[int, ...]
+    count: int
+    results: tuple[Result, ...]
+    container: type[tuple[object, ...]] | type[list[object]] | None
+
+
+def type_signature(gm: GraphModule, graph: Graph, example_inputs: Sequence[object]) -> Signature:
+    """Rewrite placeholders and output of `graph`, and return how to call it.
+
+    Args:
+        gm: Owner of the constants.
+        graph: Changed in place: unread placeholders go, the others get a type, the output becomes a
+            flat tuple.
+        example_inputs: One value per placeholder.
+
+    Raises:
+        CodegenUnsupported: An input is neither a tensor nor a number, or the results are nested.
+    """
+    placeholders = graph.find_nodes(op="placeholder")
+    results, container = _results(gm, graph, {node: i for i, node in enumerate(placeholders)})
+    for node, example in zip(placeholders, example_inputs, strict=True):
+        if example is None:
+            node.replace_all_uses_with(None)  # type: ignore[arg-type]  # FX takes any argument
+    read = tuple(index for index, node in enumerate(placeholders) if node.users)
+    _type_placeholders(placeholders, example_inputs)
+    return Signature(read, len(placeholders), results, container)
+
+
+def _results(
+    gm: GraphModule, graph: Graph, inputs: Mapping[Node, int]
+) -> tuple[tuple[Result, ...], type[tuple[object, ...]] | type[list[object]] | None]:
+    output = graph.output_node()
+    returned = output.args[0]
+    many = isinstance(returned, (list, tuple))
+    items = list(returned) if isinstance(returned, (list, tuple)) else [returned]
+    computed: dict[Node, int] = {}
+    results = tuple(_result(output, item, gm, inputs, computed) for item in items)
+    output.args = (tuple(computed),)
+    container = (list if isinstance(returned, list) else tuple) if many else None
+    return results, container
+
+
+def _result(
+    output: Node,
+    item: object,
+    gm: GraphModule,
+    inputs: Mapping[Node, int],
+    computed: dict[Node, int],
+) -> Result:
+    if not isinstance(item, Node):
+        if isinstance(item, (list, tuple, dict)):
+            raise refusal(output, "nested results")
+        return Result("fixed", value=item)
+    if item in inputs:
+        return Result("input", inputs[item])
+    if item.op == "get_attr":
+        return Result("fixed", value=operator.attrgetter(str(item.target))(gm))
+    return Result("computed", computed.setdefault(item, len(computed)))
+
+
+def _type_placeholders(placeholders: Sequence[Node], example_inputs: Sequence[object]) -> None:
+    for node, example in zip(placeholders, example_inputs, strict=True):
+        if not node.users:
+            node.graph.erase_node(node)
+        else:
+            node.type = _static_type(node, example)
+
+
+def _static_type(node: Node, example: object) -> type:
+    found = torch.Tensor if isinstance(example, torch.Tensor) else python_type(example)
+    if found is None:
+        raise refusal(node, f"an input of type {type(example).__name__}")
+    return found

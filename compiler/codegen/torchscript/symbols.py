@@ -1,0 +1,66 @@
+"""Write arithmetic on symbolic sizes as TorchScript has it. Values stay (numerics: exact).
+
+Rules:
+    torch.sym_max(a, b)             -> max(a, b)     and so on by the table `SYMBOLIC`
+    torch.sym_not(a), not a         -> a == False
+    a ** b                          -> a ** b        if the result is a float; there is no int one
+    aten._local_scalar_dense(x)     -> int(x)        float(x) or bool(x), by the traced type
+    aten.item(x)                    -> the same
+"""
+
+import operator
+
+import torch
+from torch.fx import Graph, Node
+
+from ctk.compiler import torch_compat
+from ctk.compiler.codegen.torchscript.refuse import BY_CASE, SCALAR_READS, SYMBOLIC, refusal
+
+_PYTHON_TYPES = (
+    (bool, (bool, torch.SymBool)),
+    (int, (int, torch.SymInt)),
+    (float, (float, torch.SymFloat)),
+)
+
+
+def adapt_symbols(graph: Graph) -> None:
+    """Rewrite by the module's rules.
+
+    Raises:
+        CodegenUnsupported: A number is read from a tensor and the graph does not say of which type
+            it is, or a power is not a float.
+    """
+    for node in graph.nodes:
+        if node.op != "call_function":
+            continue
+        if node.target in SYMBOLIC:
+            node.target = SYMBOLIC[node.target]
+        elif node.target in BY_CASE:
+            _adapt_by_case(node)
+        elif _reads_scalar(node):
+            node.target = _converter(node)
+
+
+def python_type(value: object) -> type | None:
+    """Return `bool`, `int` or `float` for a number or a symbolic one, else None."""
+    return next((found for found, kinds in _PYTHON_TYPES if isinstance(value, kinds)), None)
+
+
+def _adapt_by_case(node: Node) -> None:
+    if node.target is not operator.pow:
+        node.target, node.args = operator.eq, (node.args[0], False)
+    elif python_type(node.meta.get("val")) is not float:
+        raise refusal(node, "a power that is not known to be a float; TorchScript's is always one")
+
+
+def _reads_scalar(node: Node) -> bool:
+    if torch_compat.op_kind(node.target) != "overload":
+        return False
+    return torch_compat.op_qualified_name(node.target) in SCALAR_READS
+
+
+def _converter(node: Node) -> type:
+    found = python_type(node.meta.get("val"))
+    if found is None:
+        raise refusal(node, "its result is a number of unknown type (no traced value on the node)")
+    return found

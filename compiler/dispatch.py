@@ -1,0 +1,73 @@
+"""Autograd dispatch: from a captured graph to functional ATen graphs, and their wrappers.
+
+AOTAutograd's functionalization and tracing are reused. Here the stages are hung into its three
+call-backs; what happens in a stage is the caller's.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch.fx import GraphModule
+
+from ctk.compiler import torch_compat
+
+BoxedCallable = Callable[[list[object]], Sequence[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """What to do with the graphs that dispatch produces.
+
+    Attributes:
+        joint: Transforms the joint graph in place; gets its inputs (primals, then tangents).
+        forward: Compiles the forward graph of training.
+        backward: Compiles the backward graph; torch may call it at the first backward pass only.
+        inference: Compiles the graph of inference, which has not been through `joint`.
+    """
+
+    joint: Callable[[GraphModule, Sequence[object]], None]
+    forward: Callable[[GraphModule, Sequence[object]], BoxedCallable]
+    backward: Callable[[GraphModule, Sequence[object]], BoxedCallable]
+    inference: Callable[[GraphModule, Sequence[object]], BoxedCallable]
+
+
+def dispatch(
+    gm: GraphModule, example_inputs: Sequence[object], stages: Stages
+) -> Callable[..., Sequence[object]]:
+    """Trace `gm` for the current grad mode and compile what comes out.
+
+    Args:
+        gm: Captured graph. Its parameters and buffers become inputs.
+        example_inputs: One per placeholder: real or fake tensors, ints or symbolic ints.
+        stages: What to do with the graphs.
+
+    Returns:
+        A callable that takes the graph's inputs and returns its outputs; input mutation, aliasing
+        and gradients are as in eager.
+    """
+
+    def partition(joint: GraphModule, joint_inputs: object, **options: object) -> object:
+        stages.joint(joint, _flat(joint_inputs))
+        return torch_compat.min_cut_partition(joint, joint_inputs, options)
+
+    def backward(graph: GraphModule, inputs: Sequence[object]) -> object:
+        compiled = stages.backward(graph, inputs)
+        return torch.compiler.disable(compiled, reason="ctk has compiled this backward graph")
+
+    run = torch_compat.aot_module(
+        gm,
+        example_inputs,
+        forward=stages.forward,
+        backward=torch.compiler.disable(backward, reason="ctk compiles the backward graph"),
+        inference=stages.inference,
+        partition=partition,
+    )
+    disabled = torch.compiler.disable(run, reason="ctk has compiled this graph")
+    return cast("Callable[..., Sequence[object]]", disabled)
+
+
+def _flat(inputs: object) -> Sequence[object]:
+    """Joint inputs come as (primals, tangents)."""
+    return torch_compat.tree_leaves(inputs)

@@ -1,0 +1,80 @@
+"""Turn the parameters of an inference graph into constants, so that the frozen stage can fold them.
+
+Not a pass: it changes the graph's signature. A parameter that the graph writes to stays an input.
+"""
+
+import logging
+from collections.abc import Sequence
+
+import torch
+from torch.fx import GraphModule
+
+from ctk.compiler import torch_compat
+from ctk.compiler.dispatch import BoxedCallable
+from ctk.compiler.fx.properties import mutated_bases, same_sizes, tensor_of
+
+log = logging.getLogger("ctk.pipeline")
+
+
+def freeze_parameters(
+    graph: GraphModule, captured: GraphModule, example_inputs: Sequence[object]
+) -> list[int]:
+    """Replace the placeholders of parameters by attributes of the graph, in place.
+
+    Args:
+        graph: ATen inference graph. Its placeholders are the captured graph's parameters and
+            buffers, then its inputs.
+        captured: The captured graph, which may own parameters.
+        example_inputs: Inputs of the captured graph; an `nn.Parameter` among them is frozen.
+
+    Returns:
+        Positions of the inputs that remain.
+    """
+    placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    owned = [*captured.parameters(), *captured.buffers()]
+    values = [*owned, *example_inputs]
+    if not _are_aligned(placeholders, values):
+        log.warning(
+            "freezing skipped: the inputs were reordered by autograd dispatch (aliased inputs)"
+        )
+        return list(range(len(placeholders)))
+    written = mutated_bases(graph.graph)
+    body = next(node for node in graph.graph.nodes if node.op != "placeholder")
+    kept: list[int] = []
+    for index, (node, value) in enumerate(zip(placeholders, values, strict=True)):
+        if not isinstance(value, torch.nn.Parameter) or node in written:
+            kept.append(index)
+            continue
+        name = f"_frozen_{index}"
+        with torch_compat.real_compute():
+            graph.register_buffer(name, value.detach(), persistent=False)
+        with graph.graph.inserting_before(body):
+            constant = graph.graph.get_attr(name)
+        constant.meta.update(node.meta)
+        node.replace_all_uses_with(constant)
+        graph.graph.erase_node(node)
+    graph.recompile()
+    return kept
+
+
+def without_frozen(inner: BoxedCallable, kept: Sequence[int]) -> BoxedCallable:
+    """Return a boxed callable that takes all inputs and hands on those that remain."""
+
+    def run(args: list[object]) -> Sequence[object]:
+        remaining = [args[index] for index in kept]
+        args.clear()
+        return inner(remaining)
+
+    return torch_compat.boxed(run)
+
+
+def _are_aligned(placeholders: Sequence[torch.fx.Node], values: Sequence[object]) -> bool:
+    if len(placeholders) != len(values):
+        return False
+    for node, value in zip(placeholders, values, strict=True):
+        tensor = tensor_of(node)
+        if isinstance(value, torch.nn.Parameter) and (
+            tensor is None or not same_sizes(tensor.shape, value.shape)
+        ):
+            return False
+    return True

@@ -1,0 +1,30 @@
+"""Outputs of any nesting: autograd dispatch wants a flat tuple, callers what the graph returns."""
+
+from collections.abc import Callable, Sequence
+
+from torch.fx import GraphModule
+
+from ctk.compiler import torch_compat
+
+Restore = Callable[[Sequence[object]], object]
+
+
+def flatten_outputs(gm: GraphModule) -> Restore | None:
+    """Make a graph return a flat tuple, in place.
+
+    Returns:
+        What turns that tuple into the graph's own result; None when it was one already.
+    """
+    output = next(node for node in gm.graph.nodes if node.op == "output")
+    value = output.args[0]
+    if isinstance(value, (tuple, list)) and not any(_is_nested(item) for item in value):
+        return None if isinstance(value, tuple) else list
+    leaves, restore = torch_compat.tree_flatten(value)
+    output.args = (tuple(leaves),)
+    torch_compat.plain_codegen(gm.graph)
+    gm.recompile()
+    return restore
+
+
+def _is_nested(value: object) -> bool:
+    return isinstance(value, (tuple, list, dict))

@@ -1,0 +1,136 @@
+"""Questions that passes ask of a node: is it pure, random, a view, does it escape.
+
+Graphs here are ATen-level (after autograd dispatch) unless said otherwise; nothing is changed.
+"""
+
+import operator
+from collections.abc import Callable, Mapping
+
+import torch
+from torch.fx import Graph, Node
+
+from ctk.compiler.torch_compat import op_facts
+
+aten = torch.ops.aten
+UNDECLARED_VIEWS: Mapping[object, Callable[..., object]] = {
+    aten._unsafe_view.default: aten.view.default,
+    aten.unsafe_chunk.default: aten.chunk.default,
+    aten.unsafe_split.Tensor: aten.split.Tensor,
+    aten.unsafe_split_with_sizes.default: aten.split_with_sizes.default,
+}
+"""Views whose schema hides it from autograd, and the same ops with an honest one."""
+
+
+def value_of(node: object) -> object:
+    """Return a node's fake value (`meta["val"]`, or Dynamo's `example_value`); None if unknown."""
+    if not isinstance(node, Node):
+        return node
+    return node.meta.get("val", node.meta.get("example_value"))
+
+
+def tensor_of(node: object) -> torch.Tensor | None:
+    """Return the recorded fake tensor of a node, or None when it has none."""
+    value = value_of(node)
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def is_mutating(node: Node) -> bool:
+    """Return whether a node writes to one of its operands."""
+    facts = op_facts(node.target)
+    return facts is not None and facts.writes
+
+
+def is_random(node: Node) -> bool:
+    """Return whether a node draws random numbers."""
+    facts = op_facts(node.target)
+    return facts is not None and facts.random
+
+
+def is_pure(node: Node) -> bool:
+    """Return whether a node may be dropped or merged: no side effects, and no randomness.
+
+    Operators that return nothing and asserts are there for their effect.
+    """
+    if node.op == "get_attr":
+        return True
+    if node.op != "call_function":
+        return False
+    facts = op_facts(node.target)
+    if facts is None:
+        return getattr(node.target, "__module__", None) in ("_operator", "operator", "math")
+    effectful = facts.writes or facts.random or not facts.returns or "assert" in str(node.target)
+    return not (effectful or node.is_impure())
+
+
+def is_view(node: Node) -> bool:
+    """Return whether a node's result may share storage with an operand."""
+    if node.target in UNDECLARED_VIEWS:
+        return True
+    facts = op_facts(node.target)
+    return facts.views if facts is not None else node.target is operator.getitem
+
+
+def base_of(node: Node) -> Node:
+    """Return the node whose storage a chain of views starts from."""
+    while node.op == "call_function" and is_view(node) and node.all_input_nodes:
+        node = node.all_input_nodes[0]
+    return node
+
+
+def escapes(node: Node) -> bool:
+    """Return whether a node or a view of it leaves the graph: returned, or written to an input."""
+    queue, seen = [node], {node}
+    while queue:
+        for user in queue.pop().users:
+            if user.op == "output" or is_mutating(user) or _is_opaque(user):
+                return True
+            if is_view(user) and user not in seen:
+                seen.add(user)
+                queue.append(user)
+    return False
+
+
+def _is_opaque(node: Node) -> bool:
+    """Return whether a node's aliasing is unknown, as of a higher-order op."""
+    known = getattr(node.target, "__module__", None) in ("_operator", "operator", "math")
+    return op_facts(node.target) is None and not known
+
+
+def mutated_bases(graph: Graph) -> set[Node]:
+    """Return the nodes whose storage some node of the graph writes to."""
+    return {
+        base_of(n.all_input_nodes[0]) for n in graph.nodes if is_mutating(n) and n.all_input_nodes
+    }
+
+
+def same_type(a: object, b: object) -> bool:
+    """Return whether two recorded values agree in kind, dtype, device, layout and shape."""
+    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+        mine, others = (a.dtype, a.device, a.layout), (b.dtype, b.device, b.layout)
+        return mine == others and same_sizes(a.shape, b.shape)
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(same_type(x, y) for x, y in zip(a, b, strict=True))
+    return _scalar_kind(a) == _scalar_kind(b)
+
+
+def same_sizes(a: object, b: object) -> bool:
+    """Return whether sizes or strides are equal, symbols by expression, without adding a guard."""
+    return [str(size) for size in a] == [str(size) for size in b]  # type: ignore[attr-defined]  # Size or tuple
+
+
+def _scalar_kind(value: object) -> type:
+    if isinstance(value, (bool, torch.SymBool)):
+        return bool
+    if isinstance(value, (int, torch.SymInt)):
+        return int
+    return float if isinstance(value, (float, torch.SymFloat)) else type(value)
+
+
+def describe(value: object) -> str:
+    """Return a short type for messages: `float32[4, s0] on cpu`."""
+    if isinstance(value, torch.Tensor):
+        sizes = ", ".join(str(size) for size in value.shape)
+        return f"{str(value.dtype).removeprefix('torch.')}[{sizes}] on {value.device}"
+    if isinstance(value, (list, tuple)):
+        return f"({', '.join(describe(v) for v in value)})"
+    return type(value).__name__

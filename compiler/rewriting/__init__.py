@@ -1,0 +1,1 @@
+"""The pass contract: Pass, Rewriter, numbering and fuel, running and verifying a stage."""

@@ -1,0 +1,104 @@
+"""Run a stage's passes over a graph, in order, one by one: veto, run, verify, announce."""
+
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+from torch.fx import GraphModule
+
+from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.observe import PassRecord, Stage, StageRecord
+from ctk.compiler.rewriting.base import Fuel, Pass, PassRun, Rewriter, annotate
+from ctk.compiler.rewriting.effect_split import run_opaque
+from ctk.compiler.rewriting.user_passes import OpaquePass
+from ctk.compiler.rewriting.verify import verify
+
+
+def run_stage(
+    root: GraphModule,
+    stage: Stage,
+    passes: Sequence[Pass | OpaquePass],
+    fuel: Fuel,
+    *,
+    inputs: Sequence[object] = (),
+) -> None:
+    """Run `passes` over `root` and its sub-graphs, in place.
+
+    Args:
+        root: The whole graph of the stage.
+        stage: Where we are.
+        passes: The stage's table, then the user's own.
+        fuel: Rewrite counter of the compile.
+        inputs: Example inputs, for the stage's event.
+
+    Raises:
+        VerifyError: A pass left an ill-formed graph. Other exceptions of passes keep their type and
+            get a note that names stage, pass, rewrite and node.
+    """
+    snapshot = enter_stage(root, stage, fuel, inputs)
+    for step in passes:
+        snapshot = _run_pass(root, stage, step, fuel, snapshot)
+    root.recompile()
+
+
+def enter_stage(
+    root: GraphModule, stage: Stage, fuel: Fuel, inputs: Sequence[object] = ()
+) -> GraphModule:
+    """Announce a stage; return the copy that the event holds, or the graph when nobody watches."""
+    if fuel.observer is None:
+        return root
+    copy = copy_graph_module(root, lazy=True)
+    fuel.observer.on_stage(StageRecord(stage, copy, tuple(inputs)))
+    return copy
+
+
+def _run_pass(
+    root: GraphModule, stage: Stage, step: Pass | OpaquePass, fuel: Fuel, snapshot: GraphModule
+) -> GraphModule:
+    """Run one pass; return the copy of the graph after it (`snapshot` when nothing changed)."""
+    run = PassRun(root, fuel.pass_id(stage, step.name), fuel)
+    started = time.perf_counter()
+    vetoed = not fuel.allow_pass(run.id)
+    if not vetoed:
+        _guarded(run, lambda: _apply(step, run, snapshot))
+        if run.changed and fuel.config.verify:
+            _guarded(run, lambda: verify(run))
+    observer = fuel.observer
+    if observer is None:
+        return snapshot
+    after = copy_graph_module(root, lazy=True) if run.changed else snapshot
+    seconds = time.perf_counter() - started
+    observer.on_pass(
+        PassRecord(run.id, step.numerics, snapshot, after, tuple(run.rewrites), vetoed, seconds)
+    )
+    return after
+
+
+def _apply(step: Pass | OpaquePass, run: PassRun, snapshot: GraphModule) -> None:
+    if isinstance(step, OpaquePass):
+        run_opaque(run, step, snapshot)
+        return
+    for module in nested_graphs(run.root):
+        step.run(Rewriter(run, module))
+
+
+def _guarded(run: PassRun, action: Callable[[], None]) -> None:
+    try:
+        action()
+    except Exception as error:
+        annotate(error, run, None, None)
+        raise
+
+
+def nested_graphs(root: GraphModule) -> list[GraphModule]:
+    """Return the graphs of `root`: its sub-graphs (innermost first), itself last. Each once."""
+    found: dict[int, GraphModule] = {}
+
+    def visit(module: torch.nn.Module) -> None:
+        for child in module.children():
+            visit(child)
+        if isinstance(module, GraphModule):
+            found.setdefault(id(module), module)
+
+    visit(root)
+    return list(found.values())

@@ -1,0 +1,125 @@
+"""Resolve the user's own passes: `Config.custom_passes` entries to runnable passes with names."""
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Literal, cast
+
+from ctk.compiler.errors import ConfigError, nearest
+from ctk.compiler.observe import Numerics
+from ctk.compiler.references import import_file
+from ctk.compiler.rewriting.base import Pass, Rewriter
+
+ENTRY_POINT_GROUP = "ctk.passes"
+
+
+@dataclass(frozen=True, slots=True)
+class OpaquePass:
+    """A plain function of a whole GraphModule or Graph. Its rewrites are read off its effect."""
+
+    name: str
+    function: Callable[..., object]
+    takes: Literal["module", "graph"] = "module"
+    numerics: Numerics = "reassociates"
+
+
+def resolve_pass(entry: object) -> Pass | OpaquePass:
+    """Return the pass that an entry of `Config.custom_passes` stands for.
+
+    Cases: 1. a Pass; 2. a function of a `Rewriter` (annotated so or called `rewriter`); 3. a
+    function of a `Graph` (annotated so or called `graph`) ; 4. any other function: of a
+    GraphModule; 5. a string: `module:function`, `path/to/file.py:function` or an entry point of
+    group `ctk.passes`.
+
+    Raises:
+        ConfigError: The string cannot be resolved; says what was tried.
+    """
+    if isinstance(entry, str):
+        return resolve_pass(load_reference(entry))
+    if isinstance(entry, (Pass, OpaquePass)):
+        return entry
+    if not callable(entry):
+        raise ConfigError(f"custom pass {entry!r} is neither a Pass nor callable")
+    name = getattr(entry, "__name__", type(entry).__name__)
+    takes = _first_parameter(entry)
+    if takes == "rewriter":
+        return Pass(name, cast("Callable[[Rewriter], None]", entry), numerics="reassociates")
+    return OpaquePass(name, entry, "graph" if takes == "graph" else "module")
+
+
+_KINDS = {"Rewriter": "rewriter", "Graph": "graph", "GraphModule": "module"}
+"""What a parameter's annotation says that the pass takes; it wins over the parameter's name."""
+
+
+def _first_parameter(function: Callable[..., object]) -> str:
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return "module"
+    if not parameters:
+        raise ConfigError(f"custom pass {function!r} takes no argument; it must take a graph")
+    first = parameters[0]
+    if first.annotation is not inspect.Parameter.empty:
+        annotation = first.annotation
+        text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+        return _KINDS.get(text.strip("'\"").rpartition(".")[2], "module")
+    return {"rewriter": "rewriter", "graph": "graph", "g": "graph"}.get(first.name, "module")
+
+
+def load_reference(reference: str) -> object:
+    """Import what a reference names.
+
+    Raises:
+        ConfigError: No such entry point, module, file or attribute.
+    """
+    location, separator, attribute = reference.rpartition(":")
+    if not separator:
+        return _load_entry_point(reference)
+    module = _load_file(location) if location.endswith(".py") else _load_module(location)
+    if not hasattr(module, attribute):
+        raise ConfigError(
+            f"{location} has no {attribute!r}{nearest(attribute, vars(module))} "
+            f"(custom pass {reference!r})"
+        )
+    return getattr(module, attribute)
+
+
+def _load_entry_point(name: str) -> object:
+    available = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
+    if name not in available:
+        known = ", ".join(sorted(available)) or "none installed"
+        raise ConfigError(
+            f"custom pass {name!r} is not an entry point of {ENTRY_POINT_GROUP} ({known})"
+            f"{nearest(name, available)}; or write module:function or file.py:function"
+        )
+    return available[name].load()
+
+
+def _load_module(name: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ConfigError(
+            f"custom pass module {name!r} cannot be imported: {error}; is its folder on PYTHONPATH?"
+        ) from error
+
+
+def _load_file(location: str) -> ModuleType:
+    """Load a file as a module once per path, under a name that no import can clash with."""
+    path = Path(location).expanduser().resolve()
+    name = f"_ctk_file_{path}"
+    if name in sys.modules:
+        return sys.modules[name]
+    if not path.is_file():
+        raise ConfigError(f"custom pass file {location} does not exist (looked at {path})")
+    try:
+        return import_file(path, name)
+    except Exception as error:
+        raise ConfigError(
+            f"custom pass file {location} cannot be loaded: {type(error).__name__}: {error}"
+        ) from error

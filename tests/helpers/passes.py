@@ -1,0 +1,35 @@
+"""Helpers for tests of passes: trace a function to ATen, run one pass, print the graph."""
+
+import torch
+from torch import fx
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from ctk.compiler.config import Config
+from ctk.compiler.rewriting.base import Fuel, Pass
+from ctk.compiler.rewriting.run_stage import run_stage
+from ctk.toolkit.compile_log.recorder import Recorder
+
+
+def aten_graph(function, *inputs, tracing_mode="fake"):
+    """Return the ATen graph of a function with fake values on its nodes."""
+    return make_fx(function, tracing_mode=tracing_mode)(*inputs)
+
+
+def run_pass(gm: fx.GraphModule, step: Pass, *, stage="joint", config=None, observer=None):
+    """Run one pass over a graph in place; return what the observer recorded."""
+    recorder = observer or Recorder(keep_rewrites=True)
+    run_stage(gm, stage, [step], Fuel(config or Config(), recorder))
+    return recorder.log.passes()[-1]
+
+
+def text_of(gm: fx.GraphModule) -> str:
+    """Return the graph's nodes, one per line, without addresses."""
+    return "\n".join(line for n in gm.graph.nodes if (line := n.format_node()) is not None) + "\n"
+
+
+def rules_of(record) -> list[str]:
+    return [rewrite.id.rule for rewrite in record.rewrites]
+
+
+def randn(*sizes):
+    return torch.randn(*sizes)

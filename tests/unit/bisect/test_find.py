@@ -1,0 +1,111 @@
+"""Bisection: the searches as plain functions, two culprits, crashes and hangs in a child."""
+
+import pytest
+
+from ctk.toolkit.bisect import find_culprit
+from ctk.toolkit.bisect.kernels import guilty_kernel
+from ctk.toolkit.bisect.rewrites import smallest_failing
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.importers.program import capture_cases
+from ctk.toolkit.oracle.executors import ChildProcess
+from ctk.toolkit.oracle.judgement import Verdict
+from ctk.toolkit.usercode.program import load_program
+
+PROGRAM = """
+import os
+import time
+import torch
+
+aten = torch.ops.aten
+
+
+def swap(gm):
+    for node in gm.graph.nodes:
+        if node.target is aten.sin.default:
+            node.target = aten.cos.default
+
+
+def die(gm):
+    if any(node.target is aten.tanh.default for node in gm.graph.nodes):
+        os.kill(os.getpid(), 11)
+
+
+def hang(gm):
+    if any(node.target is aten.tanh.default for node in gm.graph.nodes):
+        time.sleep(600)
+
+
+def model():
+    return lambda x: (x.sin() + 1).tanh() * (x * 2).sin().exp()
+
+
+def inputs():
+    return (torch.linspace(0.1, 2.0, 8),)
+
+
+def config():
+    return {"custom_passes": {"joint": [__file__ + ":PASS"]}}
+"""
+
+
+def case_with(name: str, folder) -> Case:
+    path = folder / "program.py"
+    path.write_text(PROGRAM.replace("PASS", name))
+    (case,) = capture_cases(load_program(str(path)))
+    return case
+
+
+@pytest.mark.parametrize("boundary", [1, 2, 7, 100])
+def test_smallest_failing_finds_the_boundary(boundary):
+    asked = []
+
+    def fails(fuel):
+        asked.append(fuel)
+        return fuel >= boundary
+
+    assert smallest_failing(fails, 100) == boundary
+    assert len(asked) <= 9
+
+
+def test_smallest_failing_without_a_boundary():
+    assert smallest_failing(lambda _: True, 8) is None
+    assert smallest_failing(lambda _: False, 8) is None
+    assert smallest_failing(lambda _: True, 0) is None
+
+
+def test_guilty_kernel():
+    assert guilty_kernel(lambda names: "b" in names, ["a", "b", "c"]) == "b"
+    assert guilty_kernel(lambda names: False, ["a", "b"]) is None
+    assert guilty_kernel(lambda names: len(names) > 1, ["a", "b"]) is None
+
+
+def test_two_wrong_rewrites_are_both_named(tmp_path):
+    search = find_culprit(case_with("swap", tmp_path))
+    assert search.confirmed
+    assert search.culprit.where == "joint/swap"
+    assert len(search.also) == 1
+    assert search.also[0].rewrite > search.culprit.rewrite
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "seconds"), [("die", "signal", None), ("hang", "timeout", 20)]
+)
+def test_a_pass_that_kills_or_stops_the_process_is_named(name, kind, seconds, tmp_path):
+    case = case_with(name, tmp_path)
+    with ChildProcess(seconds) as child:
+        search = find_culprit(case, executor=child)
+    assert search.judgement.verdict is Verdict.REPRODUCES
+    assert search.judgement.signature.kind == kind
+    assert search.culprit.where == f"joint/{name}"
+    assert search.confirmed
+    assert search.compiles == 2
+
+
+def test_a_case_that_does_not_fail_has_no_culprit(tmp_path):
+    case = case_with("hang", tmp_path)
+    import dataclasses
+
+    search = find_culprit(dataclasses.replace(case, config={}))
+    assert search.judgement.verdict is Verdict.PASSES
+    assert search.culprit is None
+    assert search.compiles == 1

@@ -1,0 +1,74 @@
+"""Bad input: a clear message on stderr, exit code 2, no traceback."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.cli import ctk, write
+
+COMMANDS_ON_A_CASE = ("repro", "check", "bisect-pass", "minify", "diagnose")
+
+
+class TestBadInput:
+    @pytest.mark.parametrize("command", [*COMMANDS_ON_A_CASE, "show", "ls"])
+    def test_no_such_folder(self, command: str, tmp_path: Path) -> None:
+        said = ctk(command, tmp_path / "missing" / "graph0")
+        assert (said.code, said.out) == (2, "")
+        assert "no such folder" in said.err
+
+    @pytest.mark.parametrize("command", COMMANDS_ON_A_CASE)
+    def test_truncated_manifest(self, command: str, case: Path) -> None:
+        manifest = case / "manifest.json"
+        manifest.write_text(manifest.read_text()[:100])
+        said = ctk(command, case)
+        assert said.code == 2
+        assert "manifest.json" in said.err
+        assert "Traceback" not in said.err
+
+    @pytest.mark.parametrize("command", COMMANDS_ON_A_CASE)
+    def test_newer_schema(self, command: str, case: Path) -> None:
+        manifest = case / "manifest.json"
+        manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"schema": 999}))
+        said = ctk(command, case)
+        assert said.code == 2
+        assert "newer ctk" in said.err
+
+    @pytest.mark.parametrize(
+        ("target", "message"),
+        [
+            ("inducter", "did you mean 'inductor'"),
+            ("no_such_module:compile", "no_such_module"),
+        ],
+    )
+    def test_target(self, target: str, message: str, good: Path) -> None:
+        said = ctk("check", good, "--target", target)
+        assert said.code == 2
+        assert message in said.err
+
+    def test_option_of_the_target(self, good: Path) -> None:
+        said = ctk("check", good, "--config", "fule=3")
+        assert said.code == 2
+        assert "did you mean 'fuel'" in said.err
+
+    def test_program_that_raises(self, tmp_path: Path) -> None:
+        program = write(tmp_path, "raises.py", "x = 1\nraise RuntimeError('at import')\n")
+        said = ctk("check", program)
+        assert said.code == 2
+        assert "at import" in said.err
+        assert "line 2" in said.err
+
+    def test_program_without_model(self, tmp_path: Path) -> None:
+        said = ctk("check", write(tmp_path, "empty.py", "def inputs(): return ()\n"))
+        assert said.code == 2
+        assert "model()" in said.err
+
+    def test_unknown_option_and_missing_argument(self) -> None:
+        assert ctk("check", "--colour").code == 2
+        assert ctk("check").code == 2
+
+    def test_case_whose_graph_calls_what_is_not_allowed(self, case: Path) -> None:
+        graph = case / "graph.json"
+        graph.write_text(graph.read_text().replace("relu", "system"))
+        said = ctk("repro", case)
+        assert said.code == 2

@@ -1,0 +1,219 @@
+"""repro, check, bisect-pass, diagnose and minify on small programs: exit code, first line, JSON."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.repro.run import ReproRun, write_repro
+from tests.helpers.cli import BROKEN_PASS, DEADLY_TARGET, GOOD, TWO_GRAPHS, ctk, write
+
+
+class TestRepro:
+    def test_good_program(self, good: Path) -> None:
+        said = ctk("repro", good)
+        assert said.code == 0
+        assert said.first.startswith("no failure")
+
+    def test_case_fails_again(self, case: Path) -> None:
+        said = ctk("repro", case, "--json")
+        assert said.code == said.data["exit_code"] == 1
+        (graph,) = said.data["graphs"]
+        assert graph["verdict"] == "reproduces"
+        assert graph["signature"]["kind"] == "accuracy"
+
+    def test_written_script_was_run(self, case: Path) -> None:
+        assert "reproduced on " in (case / "repro.py").read_text()
+
+    def test_config_of_the_command_line_wins(self, case: Path) -> None:
+        said = ctk("repro", case, "--config", 'disable=["joint/negate_relu"]')
+        assert said.code == 0, said.out
+
+    def test_other_target_on_the_same_case(self, case: Path) -> None:
+        said = ctk("repro", case, "--target", "aot_eager", "--json")
+        assert said.code == 0, said.out
+        assert said.data["graphs"][0]["target"] == "aot_eager"
+
+    def test_program_that_fails_in_eager(self, tmp_path: Path) -> None:
+        text = GOOD.replace("torch.randn(2, 4)", "torch.randn(2, 5)")
+        said = ctk("repro", write(tmp_path, "wrong_shape.py", text))
+        assert said.code == 2
+        assert "Traceback" not in said.err
+
+
+class TestChild:
+    @pytest.fixture
+    def deadly(self, tmp_path: Path) -> Path:
+        return write(tmp_path, "deadly.py", DEADLY_TARGET)
+
+    def test_crash_is_a_failure_with_its_signal(self, good: Path, deadly: Path) -> None:
+        said = ctk("repro", good, "--target", f"{deadly}:compile", "--isolate", "--json")
+        assert said.code == 1, said.out + said.err
+        signature = said.data["graphs"][0]["signature"]
+        assert (signature["kind"], signature["signal"]) == ("signal", signal.SIGSEGV)
+
+    def test_hang_ends_at_the_time_limit(self, good: Path, deadly: Path) -> None:
+        said = ctk("repro", good, "--target", f"{deadly}:hang", "--timeout", 3)
+        assert said.code == 125, said.out + said.err
+        assert "time limit" in said.first
+
+
+class TestGraphs:
+    @pytest.fixture
+    def two(self, tmp_path: Path) -> Path:
+        return write(tmp_path, "two.py", TWO_GRAPHS + BROKEN_PASS)
+
+    def test_the_failing_graph_is_reported(self, two: Path) -> None:
+        said = ctk("repro", two, "--json")
+        assert said.code == 1
+        verdicts = {graph["graph"]: graph["verdict"] for graph in said.data["graphs"]}
+        assert verdicts == {"graph0": "passes", "graph1": "reproduces"}
+        assert "graph1" in said.data["answer"]
+
+    def test_one_graph_can_be_chosen(self, two: Path) -> None:
+        assert ctk("repro", two, "--graph", 0).code == 0
+        assert ctk("repro", two, "--graph", 1).code == 1
+
+    def test_number_that_does_not_exist(self, two: Path) -> None:
+        said = ctk("repro", two, "--graph", 2)
+        assert said.code == 2
+        assert "2 graph(s), numbered from 0" in said.err
+
+
+class TestCheck:
+    def test_good_program(self, good: Path) -> None:
+        said = ctk("check", good)
+        assert said.code == 0
+        assert re.match(r"no failure: 1 graph\(s\), \d+ steps, \d+ values compared", said.first)
+
+    def test_wrong_pass_is_named_on_the_first_line(self, broken: Path) -> None:
+        said = ctk("check", broken)
+        assert said.code == 1
+        assert said.first.startswith("wrong: graph0: joint/negate_relu at ")
+
+    def test_json_has_every_step(self, broken: Path) -> None:
+        (graph,) = ctk("check", broken, "--json").data["graphs"]
+        wrong = [each for each in graph["findings"] if each["status"] == "wrong"]
+        assert [each["step"] for each in wrong] == ["joint/negate_relu"]
+        assert wrong[0]["mismatch"]["kind"] == "accuracy"
+
+
+class TestBisectAndDiagnose:
+    def test_bisect_names_pass_and_rewrite(self, case: Path, tmp_path: Path) -> None:
+        said = ctk("bisect-pass", case, "--out", tmp_path / "found")
+        assert said.code == 1
+        assert "joint/negate_relu" in said.first
+        data = json.loads((tmp_path / "found" / "diagnosis.json").read_text())
+        assert data["schema"] == 1
+        assert (data["culprit"]["stage"], data["culprit"]["pass"]) == ("joint", "negate_relu")
+        assert data["confirmed"] is True
+
+    def test_diagnose_writes_a_folder_that_show_understands(
+        self, broken: Path, tmp_path: Path
+    ) -> None:
+        out = tmp_path / "found"
+        said = ctk("diagnose", broken, "--out", out, "--json")
+        assert said.code == 1
+        assert said.data["culprit"]["pass"] == "negate_relu"
+        assert said.data["call_nodes"]["after"] == 1
+        shown = ctk("show", out)
+        assert shown.code == 0
+        assert "joint/negate_relu (confirmed)" in shown.first
+        assert ctk("repro", out / "minimal").code == 1
+
+    def test_good_program(self, good: Path, tmp_path: Path) -> None:
+        said = ctk("diagnose", good, "--out", tmp_path / "found")
+        assert said.code == 0
+        assert "passes" in said.first
+
+    def test_folder_that_holds_something_is_left_alone(self, broken: Path, tmp_path: Path) -> None:
+        said = ctk("diagnose", broken, "--out", tmp_path)
+        assert said.code == 2
+        assert "is not empty" in said.err
+
+
+class TestMinify:
+    def test_smallest_case(self, case: Path, tmp_path: Path) -> None:
+        said = ctk("minify", case, "--out", tmp_path / "small", "--json")
+        assert said.code == 1
+        assert said.data["call_nodes"] == {"before": 2, "after": 1}
+        assert said.data["repro"]["clean_run"] == "reproduced"
+        assert ctk("repro", tmp_path / "small" / "case").code == 1
+
+    def test_good_program(self, good: Path, tmp_path: Path) -> None:
+        said = ctk("minify", good, "--out", tmp_path / "small")
+        assert said.code == 0
+        assert said.first.startswith("no failure")
+        assert not (tmp_path / "small").exists()
+
+    def test_budget_says_how_to_go_on(
+        self, case: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        seen = ReproRun(1, "", "reproduced")  # the script itself is run by test_smallest_case
+
+        def write_only(case: Case, folder: Path) -> tuple[Path, ReproRun]:
+            return write_repro(case, folder), seen
+
+        monkeypatch.setattr("ctk.toolkit.repro.run.write_verified_repro", write_only)
+        said = ctk("minify", case, "--out", tmp_path / "small", "--max-questions", 1)
+        assert said.code == 1
+        assert f"to go on: ctk minify {tmp_path / 'small' / 'case'}" in said.out
+
+    def test_time_limit_needs_a_child(self, case: Path) -> None:
+        said = ctk("minify", case, "--timeout", 5, "--no-isolate")
+        assert said.code == 2
+        assert "--timeout" in said.err
+
+
+SLOW_TARGET = """
+import time
+
+def compile(gm, example_inputs):
+    time.sleep(0.4)
+    return lambda *args: tuple(value + 1 for value in gm(*args))
+"""
+
+LONG = """
+import torch
+
+def model():
+    return torch.nn.Sequential(*(torch.nn.Tanh() for _ in range(60)))
+
+def inputs():
+    return (torch.linspace(-1, 1, 8),)
+"""
+
+
+def test_interrupted_minify_keeps_the_best_so_far(tmp_path: Path) -> None:
+    program = write(tmp_path, "long.py", LONG)
+    backend = write(tmp_path, "slow_backend.py", SLOW_TARGET)
+    command = [
+        sys.executable,
+        "-c",
+        "from ctk.toolkit.cli.main import main; main()",
+        "minify",
+        program,
+    ]
+    process = subprocess.Popen(
+        [*command, "--target", f"{backend}:compile", "--out", tmp_path / "small"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr
+    for line in process.stderr:
+        if "minifying" in line:
+            break
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 125, out + err
+    assert out.startswith("interrupted: 60 -> ")
+    assert f"to go on: ctk minify {tmp_path / 'small' / 'case'}" in out
+    assert ctk("show", tmp_path / "small" / "case").code == 0

@@ -1,0 +1,49 @@
+"""The tolerance table: complete, ordered, sourced."""
+
+import pytest
+import torch
+
+from ctk.compiler.errors import CtkError
+from ctk.toolkit.numerics.tolerance import ROWS, tolerance_for
+
+
+@pytest.mark.parametrize("dtype", ROWS, ids=str)
+def test_a_weaker_promise_never_has_a_tighter_row(dtype):
+    rows = [tolerance_for(dtype, n) for n in ("exact", "reassociates", "lowers_precision")]
+    assert [row.rtol for row in rows] == sorted(row.rtol for row in rows)
+    assert all(row.source and row.atol > 0 for row in rows)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_exact_rows_are_those_of_torch_testing(dtype):
+    row = tolerance_for(dtype, "exact")
+    one = torch.ones((), dtype=torch.float64)
+    inside = (one * (1 + row.rtol * 0.9) + row.atol * 0.9).to(torch.float64)
+    torch.testing.assert_close(inside, one, rtol=row.rtol, atol=row.atol)
+    # torch's own defaults accept and refuse at the same distance, in the dtype itself.
+    step = 4 * (row.rtol + row.atol)
+    with pytest.raises(AssertionError):
+        torch.testing.assert_close(
+            torch.ones(1, dtype=dtype) * (1 + step), torch.ones(1, dtype=dtype)
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.int64, torch.uint8])
+def test_integers_are_exact(dtype):
+    row = tolerance_for(dtype, "lowers_precision")
+    assert (row.rtol, row.atol) == (0.0, 0.0)
+
+
+def test_complex_numbers_have_the_row_of_their_parts():
+    assert tolerance_for(torch.complex64, "exact") == tolerance_for(torch.float32, "exact")
+    assert tolerance_for(torch.complex128, "exact") == tolerance_for(torch.float64, "exact")
+
+
+def test_float8_is_one_step():
+    row = tolerance_for(torch.float8_e4m3fn, "exact")
+    assert row.rtol == torch.finfo(torch.float8_e4m3fn).eps
+
+
+def test_an_unknown_promise_is_refused_with_the_nearest():
+    with pytest.raises(CtkError, match="did you mean 'reassociates'"):
+        tolerance_for(torch.float32, "reasociates")  # type: ignore[arg-type]  # wrong on purpose

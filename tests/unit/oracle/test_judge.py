@@ -1,0 +1,286 @@
+"""The in-process oracle: each verdict, and the signature that makes two failures the same."""
+
+import types
+
+import pytest
+import torch
+from torch import fx
+
+from ctk.compiler.observe import PassId
+from ctk.toolkit.case.case import Case, Modes
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.raise_site import raised_in
+from ctk.toolkit.oracle.judge import error_signature, judge
+from ctk.toolkit.oracle.judgement import Verdict
+from ctk.toolkit.run.execute import Outcome
+from ctk.toolkit.targets.base import Target
+
+WRONG = Signature("accuracy")
+PLAIN = Modes()
+
+
+@pytest.fixture
+def judged(monkeypatch):
+    """Return `judged(program, inputs, compile_graph, **options)`: the target is a function."""
+
+    def run(program, inputs, compile_graph, *, modes=PLAIN, **options):
+        def compile_case(gm, example_inputs, *, config, observer):
+            return compile_graph(gm, example_inputs)
+
+        target = Target("fake", compile_case, lambda config: None)
+        monkeypatch.setattr("ctk.toolkit.targets.resolve_target", lambda spec: target)
+        gm = program if isinstance(program, fx.GraphModule) else fx.symbolic_trace(program)
+        return judge(Case(gm, inputs, target="fake", modes=modes), **options)
+
+    return run
+
+
+def as_is(gm, example_inputs):
+    return gm.forward
+
+
+def giving(function):
+    """Return a target that compiles everything to `function`."""
+    return lambda gm, example_inputs: function
+
+
+def generated(source: str, filename: str, module: str):
+    """Return the function `call` of code that a compiler would have written to `filename`."""
+    made = types.ModuleType(module)
+    exec(compile(source, filename, "exec"), made.__dict__)
+    return made.call
+
+
+X = torch.linspace(-1, 1, 12).reshape(3, 4)
+
+
+def test_a_right_program_passes(judged):
+    answer = judged(lambda x: x.relu() + 1, (X,), as_is)
+    assert (answer.verdict, answer.signature) == (Verdict.PASSES, None)
+
+
+def test_another_order_of_a_sum_passes(judged):
+    x = torch.randn(10_000)
+    answer = judged(lambda x: x.sum(), (x,), giving(lambda x: x.view(100, 100).sum(0).sum()))
+    assert answer.verdict is Verdict.PASSES
+
+
+def test_a_program_that_fails_in_eager_is_invalid(judged):
+    answer = judged(lambda x: x.view(5), (X,), as_is)
+    assert answer.verdict is Verdict.INVALID
+    assert "eager raises RuntimeError" in answer.detail
+
+
+def test_symbols_that_do_not_fit_are_invalid(monkeypatch):
+    target = Target("fake", lambda gm, ex, *, config, observer: gm.forward, lambda config: None)
+    monkeypatch.setattr("ctk.toolkit.targets.resolve_target", lambda spec: target)
+    case = Case(fx.symbolic_trace(lambda x: x + 1), (X,), dynamic={"x": ("s0",)})
+    assert judge(case).verdict is Verdict.INVALID
+
+
+@pytest.mark.parametrize("kind", ["accuracy", "nan", "dtype", "shape", "structure"])
+def test_each_mismatch_reproduces_with_its_kind(judged, kind):
+    wrong = {
+        "accuracy": lambda x: (x + 1) * 1.01,
+        "nan": lambda x: (x + 1).log(),
+        "dtype": lambda x: (x + 1).double(),
+        "shape": lambda x: (x + 1).flatten(),
+        "structure": lambda x: (x + 1, x),
+    }[kind]
+    answer = judged(lambda x: x + 1, (X - 1,), giving(wrong))
+    assert answer.verdict is Verdict.REPRODUCES
+    assert answer.signature is not None and answer.signature.kind == kind
+
+
+def test_a_spoiled_input_is_a_mismatch(judged):
+    answer = judged(lambda x: x + 1, (X,), giving(lambda x: x.add_(1)))
+    assert answer.signature is not None
+    assert (answer.signature.kind, answer.signature.output) == ("accuracy", "in0")
+
+
+def test_a_wrong_gradient_is_a_mismatch(judged):
+    def compiled(x):
+        return (x * 2).detach() + x * 3 - (x * 3).detach()
+
+    answer = judged(
+        lambda x: x * 2, (X.clone().requires_grad_(),), giving(compiled), modes=Modes(backward=True)
+    )
+    assert answer.signature is not None
+    assert (answer.signature.kind, answer.signature.output) == ("accuracy", "grad_in0")
+
+
+def test_another_failure_is_different(judged):
+    double = giving(lambda x: (x + 1).double())
+    assert judged(lambda x: x + 1, (X,), double, expected=WRONG).verdict is Verdict.DIFFERENT
+    same = Signature("dtype", output="out7", message="said otherwise")
+    assert judged(lambda x: x + 1, (X,), double, expected=same).verdict is Verdict.REPRODUCES
+
+
+def test_the_expected_failure_is_found_among_several(judged):
+    compiled = giving(lambda x: ((x + 1).log() * 0 - 5, x * 2.1))
+    answer = judged(lambda x: (x + 1, x * 2), (X,), compiled, expected=WRONG)
+    assert answer.verdict is Verdict.REPRODUCES
+    assert answer.signature is not None and answer.signature.output == "out1"
+
+
+def test_strides_are_judged_on_demand(judged):
+    def transposed(x):
+        return (x + 1).t().contiguous().t()
+
+    arguments = (lambda x: x + 1, (X,), giving(transposed))
+    assert judged(*arguments).verdict is Verdict.PASSES
+    assert judged(*arguments, strides=True).verdict is Verdict.REPRODUCES
+    assert judged(*arguments, expected=Signature("stride")).verdict is Verdict.REPRODUCES
+
+
+# --- errors ---
+
+
+def test_an_error_of_a_pass_is_placed_by_the_pipeline(judged):
+    def fail(gm, example_inputs):
+        error = KeyError("lost node")
+        error.ctk_where = str(PassId("joint", "fold"))
+        raise error
+
+    answer = judged(lambda x: x + 1, (X,), fail)
+    assert answer.verdict is Verdict.REPRODUCES
+    assert answer.signature is not None
+    expected = Signature("compile-error", "KeyError", "joint/fold")
+    assert expected.matches(answer.signature)
+    assert "lost node" in answer.signature.message
+
+
+def test_the_place_is_found_behind_wrappers(judged):
+    def fail(gm, example_inputs):
+        try:
+            try:
+                error = IndexError("inner")
+                error.ctk_where = "post_grad/reorder"
+                raise error
+            except IndexError as inner:
+                raise ValueError("outer") from inner
+        except ValueError as middle:
+            wrapper = RuntimeError("wrapped")
+            wrapper.inner_exception = middle
+            raise wrapper from None
+
+    answer = judged(lambda x: x + 1, (X,), fail)
+    assert answer.signature is not None
+    assert answer.signature.exception == "ValueError"
+    assert answer.signature.where == "post_grad/reorder"
+
+
+def test_an_error_when_called_is_placed_at_its_innermost_frame(judged):
+    call = generated("def call(x):\n    return x.view(5)", "their_backend.py", "their_backend")
+    answer = judged(lambda x: x + 1, (X,), giving(call))
+    assert answer.signature is not None
+    expected = Signature("runtime-error", "RuntimeError", "their_backend:call")
+    assert expected.matches(answer.signature)
+
+
+@pytest.mark.parametrize(
+    "filename",
+    ["<eval_with_key>.12", "/tmp/torchinductor_someone/ab/cabc.py", "<string>"],
+)
+def test_generated_code_has_no_name_of_its_own(filename):
+    call = generated("def call(x):\n    raise AssertionError", filename, "anything")
+    with pytest.raises(AssertionError) as caught:
+        call(1)
+    assert raised_in(caught.value) == "generated"
+
+
+def test_frames_of_ctk_are_not_the_place():
+    call = generated("def call(f):\n    return f()", "user_pass.py", "user_pass")
+    ours = generated("def call():\n    raise OSError", "toolkit/x.py", "ctk.toolkit.x")
+    with pytest.raises(OSError) as caught:
+        call(ours)
+    assert raised_in(caught.value) == "user_pass:call"
+    assert error_signature(Outcome(None, caught.value)).kind == "runtime-error"
+
+
+def test_an_interrupt_is_not_a_failure(judged):
+    def interrupt(gm, example_inputs):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        judged(lambda x: x + 1, (X,), interrupt)
+
+
+def test_an_error_does_not_depend_on_random_numbers(judged):
+    def fail(gm, example_inputs):
+        raise ValueError("no")
+
+    answer = judged(lambda x: x + torch.rand(x.shape), (X,), fail)
+    assert answer.verdict is Verdict.REPRODUCES
+
+
+# --- chance ---
+
+
+def test_a_target_that_draws_the_same_numbers_is_judged(judged):
+    right = judged(lambda x: x + torch.rand(x.shape), (X,), as_is)
+    assert right.verdict is Verdict.PASSES
+    wrong = giving(lambda x: x + torch.rand(x.shape) * 1.1)
+    assert judged(lambda x: x + torch.rand(x.shape), (X,), wrong).verdict is Verdict.REPRODUCES
+
+
+def test_a_target_with_another_generator_is_flaky(judged):
+    generator = torch.Generator().manual_seed(9)
+    other = giving(lambda x: x + torch.rand(x.shape, generator=generator))
+    answer = judged(lambda x: x + torch.rand(x.shape), (X,), other)
+    assert answer.verdict is Verdict.FLAKY
+    assert "does not draw the same" in answer.detail
+
+
+def test_what_does_not_depend_on_the_seed_is_judged_all_the_same(judged):
+    generator = torch.Generator().manual_seed(9)
+    other = giving(lambda x: (x + torch.rand(x.shape, generator=generator), x * 2.1))
+    answer = judged(lambda x: (x + torch.rand(x.shape), x * 2), (X,), other)
+    assert answer.verdict is Verdict.REPRODUCES
+    assert answer.signature is not None and answer.signature.output == "out1"
+
+
+def test_a_wrong_dtype_is_no_matter_of_chance(judged):
+    generator = torch.Generator().manual_seed(9)
+    other = giving(lambda x: x + torch.rand(x.shape, generator=generator).double())
+    answer = judged(lambda x: x + torch.rand(x.shape), (X,), other)
+    assert answer.verdict is Verdict.REPRODUCES
+    assert answer.signature is not None and answer.signature.kind == "dtype"
+
+
+def test_a_program_that_is_not_repeatable_is_flaky(judged):
+    runs = []
+
+    def race(x):
+        runs.append(1)
+        return x + len(runs)
+
+    graph = fx.Graph()
+    graph.output(graph.call_function(race, (graph.placeholder("x"),)))
+    gm = fx.GraphModule({}, graph)
+    for shift in (0, 100):  # within the spread of eager's own runs, and far beyond it
+        answer = judged(gm, (X,), giving(lambda x, shift=shift: x - shift))
+        assert answer.verdict is Verdict.FLAKY
+        assert "two eager runs differ" in answer.detail
+
+
+# --- a real compiler ---
+
+
+def test_aot_autograd_passes_a_program_with_dropout(judged):
+    from torch._dynamo.backends.debugging import aot_eager
+
+    def program(x, w):
+        return (torch.nn.functional.dropout(torch.relu(x @ w), 0.5, True).sum(1),)
+
+    inputs = (X, torch.randn(4, 5, requires_grad=True))
+    answer = judged(
+        program, inputs, lambda gm, ex: aot_eager(gm, list(ex)), modes=Modes(backward=True)
+    )
+    assert answer.verdict is Verdict.PASSES, answer
+
+
+def test_a_case_is_judged_twice_alike(judged):
+    arguments = (lambda x: x + 1, (X,), giving(lambda x: x + 1.1))
+    first, second = judged(*arguments), judged(*arguments)
+    assert first == second

@@ -1,0 +1,73 @@
+"""Modes: put on for a run, taken off after it, whatever the run left behind."""
+
+import torch
+from torch import fx
+
+from ctk.toolkit.case.case import Autocast, Case, Modes
+from ctk.toolkit.run.execute import graph_values, run_eager, run_reference
+from ctk.toolkit.run.modes import applied, current_modes
+from tests.helpers.executions import trace, values
+
+
+def test_modes_are_put_on_and_taken_off():
+    modes = Modes(
+        grad=False,
+        autocast=(Autocast("cpu", "bfloat16"),),
+        deterministic=True,
+        seed=5,
+        default_dtype="float64",
+    )
+    torch.manual_seed(123)
+    before, state = current_modes(), torch.get_rng_state()
+    with applied(modes):
+        assert current_modes(seed=5) == modes
+        drawn = torch.rand(3)
+    assert current_modes() == before
+    assert torch.equal(torch.get_rng_state(), state)
+    with applied(modes):
+        assert torch.equal(torch.rand(3), drawn)
+
+
+def test_inference_mode_is_left_and_entered():
+    with torch.inference_mode(), applied(Modes()):
+        assert not torch.is_inference_mode_enabled()
+        assert torch.is_grad_enabled()
+    with applied(Modes(inference=True)):
+        assert torch.is_inference_mode_enabled()
+
+
+def test_a_region_that_an_error_left_open_is_closed():
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    graph.call_function(
+        torch.amp.autocast_mode._enter_autocast, ("cpu", torch.bfloat16, True, None)
+    )
+    graph.output(graph.call_method("view", (x, 99)))
+    outcome = run_eager(Case(fx.GraphModule({}, graph), (torch.zeros(3),)))
+    assert outcome.error is not None
+    assert not torch.is_autocast_enabled("cpu")
+
+
+def test_the_case_runs_under_its_autocast():
+    case = Case(
+        trace(lambda a, b: a @ b),
+        (torch.randn(4, 4), torch.randn(4, 4)),
+        modes=Modes(autocast=(Autocast("cpu", "bfloat16"),)),
+    )
+    eager = run_eager(case)
+    assert values(eager)["out0"].dtype is torch.bfloat16
+    assert values(run_reference(case, eager))["out0"].dtype is torch.float64
+
+
+def test_values_are_computed_in_the_modes_around_the_call():
+    gm = trace(lambda a, b: (a @ b, torch.rand_like(a)))
+    inputs = (torch.randn(4, 4), torch.randn(4, 4))
+    with applied(Modes(seed=7, autocast=(Autocast("cpu", "bfloat16"),))):
+        first, second = graph_values(gm, inputs), graph_values(gm, inputs)
+        drawn = torch.rand(4, 4)
+    assert first["matmul"].dtype is torch.bfloat16
+    assert torch.equal(first["rand_like"], second["rand_like"])
+    assert torch.equal(first["rand_like"], drawn)
+    plain = graph_values(gm, inputs, modes=Modes(seed=8))
+    assert plain["matmul"].dtype is torch.float32
+    assert not torch.equal(plain["rand_like"], drawn)

@@ -1,0 +1,117 @@
+"""Bisect a failure that kills or stops the process: every question runs in a child.
+
+A child notes each pass and kernel before it runs, so its last note is the first suspect. When the
+case fails without that one too (a pass may lay the trap for a later stage), the guilty rewrite is
+found by fuel. Its name is read off a compile in this process with one rewrite less, which is known
+to live: a vetoed rewrite is announced all the same.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import cast
+
+from ctk.compiler.observe import Stage
+from ctk.toolkit.bisect.culprit import Culprit, Search
+from ctk.toolkit.bisect.rewrites import smallest_failing
+from ctk.toolkit.bisect.suspects import of_rewrite
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.compile_log.recorder import EVERY_KERNEL, Recorder, Veto
+from ctk.toolkit.oracle.executors import Executor
+from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.oracle.judgement import Judgement, Verdict
+
+MAX_REWRITES = 1 << 20
+DEADLY = ("signal", "timeout")
+
+
+def is_deadly(judgement: Judgement) -> bool:
+    """Return whether the failure seen ends or stops the process that shows it."""
+    return judgement.signature is not None and judgement.signature.kind in DEADLY
+
+
+def find_deadly(
+    case: Case, executor: Executor, first: Judgement, say: Callable[[str], None]
+) -> Search:
+    """Find the rewrite or kernel that makes a compile crash or hang, and prove it.
+
+    Args:
+        case: The case.
+        executor: Runs each question in a child.
+        first: What the case showed there.
+        say: Called with a line per question.
+    """
+    return _Deadly(replace(case, signature=first.signature), executor, first, say).find()
+
+
+class _Deadly:
+    def __init__(
+        self, case: Case, executor: Executor, first: Judgement, say: Callable[[str], None]
+    ) -> None:
+        self._case, self._executor, self._say = case, executor, say
+        self._first = replace(first, verdict=Verdict.REPRODUCES)
+        self._compiles = 1
+
+    def find(self) -> Search:
+        suspect = self._last_started()
+        if suspect is not None and self._passes(suspect.veto, f"without {suspect}"):
+            return Search(self._first, suspect, True, "error", self._compiles)
+        if self._fails(Veto(fuel=0), "without any rewrite"):
+            return self._without_rewrites()
+        number = smallest_failing(
+            lambda n: self._fails(Veto(fuel=n), f"with fuel {n}"), self._total()
+        )
+        culprit = self._named(number) if number is not None else None
+        if culprit is None:
+            reason = "the rewrite that kills the process could not be named"
+            return Search(self._first, compiles=self._compiles, reason=reason)
+        confirmed = self._passes(culprit.veto, f"without {culprit}")
+        return Search(self._first, culprit, confirmed, "fuel", self._compiles)
+
+    def _last_started(self) -> Culprit | None:
+        where = self._first.signature.where if self._first.signature else None
+        if where is None:
+            return None
+        stage, _, name = where.partition("/")
+        evidence = f"{self._first.signature}"
+        if ":" in name:  # a kernel is called codegen:name
+            return Culprit("lowered", name, Veto(kernels=frozenset({where})), evidence=evidence)
+        return Culprit(
+            cast("Stage", stage), name, Veto(passes=frozenset({where})), evidence=evidence
+        )
+
+    def _total(self) -> int:
+        """Return a fuel with which it fails, doubling: how many rewrites there are died unsaid."""
+        fuel = 1
+        while fuel < MAX_REWRITES and not self._fails(Veto(fuel=fuel), f"with fuel {fuel}"):
+            fuel *= 2
+        return fuel
+
+    def _without_rewrites(self) -> Search:
+        kernels = Veto(kernels=frozenset({EVERY_KERNEL}))
+        confirmed = self._passes(kernels, "with every kernel in eager")
+        culprit = Culprit("lowered", "kernels", kernels, evidence=str(self._first.signature))
+        if not confirmed:
+            culprit = Culprit("captured", "autograd_dispatch", Veto())
+        return Search(self._first, culprit, confirmed, "elimination", self._compiles)
+
+    def _named(self, number: int) -> Culprit | None:
+        recorder = Recorder(Veto(fuel=number - 1))
+        self._compiles += 1
+        judge(self._case, observer=recorder)
+        for record in recorder.log.passes():
+            for rewrite in record.rewrites:
+                if rewrite.id.number == number:
+                    return of_rewrite(rewrite, len(record.rewrites), str(self._first.signature))
+        return None
+
+    def _ask(self, veto: Veto, what: str) -> Verdict:
+        self._compiles += 1
+        verdict = self._executor.ask(self._case, self._case.signature, veto).verdict
+        self._say(f"{what}: {verdict.value}")
+        return verdict
+
+    def _fails(self, veto: Veto, what: str) -> bool:
+        return self._ask(veto, what) is Verdict.REPRODUCES
+
+    def _passes(self, veto: Veto, what: str) -> bool:
+        return self._ask(veto, what) is Verdict.PASSES

@@ -1,0 +1,68 @@
+"""A case: one failure, as an immutable value that can be saved, loaded and run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch.fx import GraphModule
+
+from ctk.toolkit.case.failure import Signature
+
+
+@dataclass(frozen=True, slots=True)
+class Autocast:
+    """One active autocast region."""
+
+    device_type: str
+    dtype: str  # "bfloat16"
+    cache_enabled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Modes:
+    """The ambient state under which a graph was captured; `execute` restores it for every run."""
+
+    grad: bool = True
+    inference: bool = False
+    backward: bool = False  # the failure needs a backward pass: run it, compare gradients
+    autocast: tuple[Autocast, ...] = ()
+    deterministic: bool = False
+    seed: int = 0
+    default_dtype: str = "float32"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One failure.
+
+    Attributes:
+        graph: Captured FX graph. Its placeholders are the inputs in order; never changed in place
+            (copy it).
+        inputs: One value per placeholder: tensors (leaves, `requires_grad` and strides as in the
+            program;
+            `nn.Parameter` where the program has one), ints, floats, bools or None. A placeholder
+            that is a symbolic size gets its hint as an int.
+        target: Target spec.
+        config: Target options that differ from the default; JSON values only.
+        signature: The failure that the case must show; None if it was never judged.
+        name: Short label (`graph0`), used in folder names.
+        sources: Files that hold the user's own passes or backend named in `config` or `target`.
+            Copied into the folder.
+        dynamic: For each placeholder that is a tensor with symbolic sizes, its name and per
+            dimension the symbol's name or None (`{"l_x_": ("s77", None)}`).
+        synthetic: Names of the placeholders whose values are not the program's own (rebuilt from
+            a recipe, or replaced by a reduction).
+    """
+
+    graph: GraphModule
+    inputs: tuple[object, ...] = field(repr=False)
+    target: str = "ctk"
+    config: Mapping[str, object] = field(default_factory=dict[str, object])
+    modes: Modes = Modes()
+    signature: Signature | None = None
+    name: str = "graph0"
+    sources: tuple[Path, ...] = ()
+    dynamic: Mapping[str, tuple[str | None, ...]] = field(
+        default_factory=dict[str, tuple[str | None, ...]]
+    )
+    synthetic: tuple[str, ...] = ()

@@ -1,0 +1,62 @@
+"""What makes two failures the same: the signature that a case must show."""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from ctk.compiler.observe import Stage
+
+FailureKind = Literal[
+    "compile-error", "runtime-error", "signal", "timeout",
+    "accuracy", "nan", "dtype", "shape", "stride", "structure",
+]  # fmt: skip
+"""`nan` is a NaN or Inf pattern that differs; `structure` is another number or nesting of results.
+"""
+
+
+def _is_stage_place(where: str | None) -> bool:
+    return where is not None and where.partition("/")[0] in get_args(Stage)
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What makes two failures the same.
+
+    Attributes:
+        kind: What was observed.
+        exception: Type name of the exception, for errors.
+        where: Raising stage/pass (`joint/fold`), or `module:function` of the innermost frame
+            outside ctk, for errors.
+        signal: Number of the signal that killed the child, for kind `signal`.
+        output: Name of the first result that differs (`out0`, `in1`, `grad_in2`): information only,
+            because a reduction renumbers results.
+        message: First line of the exception, or the measured errors: information only.
+    """
+
+    kind: FailureKind
+    exception: str | None = None
+    where: str | None = None
+    signal: int | None = None
+    output: str | None = None
+    message: str = ""
+
+    def matches(self, other: "Signature") -> bool:
+        """Return whether `other` is the same failure; `output` and `message` do not count.
+
+        A place in the pipeline (seen when the compile was observed) and a frame (seen when it was
+        not) say nothing about each other.
+        """
+        mine = (self.kind, self.exception, self.signal)
+        if mine != (other.kind, other.exception, other.signal):
+            return False
+        if _is_stage_place(self.where) != _is_stage_place(other.where):
+            return True
+        return self.where == other.where
+
+    def __str__(self) -> str:
+        parts = [self.kind, self.exception, self.where and f"in {self.where}"]
+        parts += [
+            f"signal {self.signal}" if self.signal else None,
+            self.output and f"at {self.output}",
+        ]
+        head = " ".join(part for part in parts if part)
+        return f"{head}: {self.message}" if self.message else head

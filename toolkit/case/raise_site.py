@@ -1,0 +1,74 @@
+"""Say where an exception was raised, so that the same failure gives the same words in every run.
+
+Line numbers, generated names and hashes are left out. What it does not do: it does not judge.
+"""
+
+import re
+import traceback
+from pathlib import Path
+from types import FrameType
+
+OURS = "ctk"
+"""Our package: its frames are not the place of a failure."""
+
+FROM_FILE = ("_ctk_", "ctk_program_")
+"""How modules are named that ctk itself loads from a path."""
+
+GENERATED = re.compile(r"<eval_with_key>|<string>|torchinductor_|compile_tasks|^c[a-z2-7]{50,}$")
+"""File or module names of code that was generated for one compile."""
+
+
+def root_error(error: BaseException) -> BaseException:
+    """Return the exception in a compiler's wrapper (`InductorError`, `BackendCompilerFailed`)."""
+    seen = {id(error)}
+    while isinstance(inner := getattr(error, "inner_exception", None), BaseException):
+        if id(inner) in seen:
+            break
+        seen.add(id(inner))
+        error = inner
+    return error
+
+
+def raised_in(error: BaseException) -> str:
+    """Return `stage/pass` when the pipeline left it on the exception, else `module:function`.
+
+    1. `ctk_where` on the exception, on the one that it wraps, or on one in its chain of causes.
+    2. The innermost frame outside ctk; `generated` for code that was made in this compile.
+    3. The innermost frame, when all are ours.
+    """
+    for each in _chain(error):
+        where = getattr(each, "ctk_where", None)
+        if isinstance(where, str):
+            return where
+    frames = [frame for frame, _ in traceback.walk_tb(root_error(error).__traceback__)]
+    theirs = [frame for frame in frames if not _is_ours(frame)]
+    innermost = (theirs or frames)[-1:]
+    return _name(innermost[0]) if innermost else "unknown"
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    chain: list[BaseException] = []
+    todo: list[BaseException | None] = [error]
+    while todo:
+        each = todo.pop(0)
+        if each is not None and each not in chain:
+            chain.append(each)
+            todo += [root_error(each), each.__cause__, each.__context__]
+    return chain
+
+
+def _is_ours(frame: FrameType) -> bool:
+    return _module(frame).split(".")[0] == OURS
+
+
+def _module(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", "unknown"))
+
+
+def _name(frame: FrameType) -> str:
+    module, code = _module(frame), frame.f_code
+    if GENERATED.search(code.co_filename) or GENERATED.search(module):
+        return "generated"
+    if module.startswith(FROM_FILE):  # a file that was loaded by its path has no name of its own
+        module = Path(code.co_filename).name
+    return f"{module}:{code.co_name}"

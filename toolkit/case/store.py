@@ -1,0 +1,263 @@
+"""Save and load cases: a folder that can be opened without running anyone's code.
+
+    manifest.json          what it is and how to run it; names every other file with its hash
+    graph.json             the graph (`graph_json`)      graph.py   the same for people
+    constants.safetensors  values of its constants
+    inputs.json            the inputs: numbers, and how tensors lie in memory (`tensors`)
+    inputs.safetensors     values of the inputs that were stored
+    sources/               the user's own passes or backend, as they were
+
+What it does not do: repros, dumps of passes (others put their files beside these).
+"""
+
+import dataclasses
+import re
+import shutil
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import get_args
+
+from torch import Tensor
+
+from ctk.compiler.choices import InputsMode
+from ctk.compiler.errors import CaseError, nearest
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.inputs import inputs_from_json, inputs_to_json, storing
+from ctk.toolkit.case.manifest import (
+    MANIFEST,
+    Manifest,
+    check_files,
+    file_record,
+    make_provenance,
+    manifest_to_json,
+    read_manifest,
+)
+from ctk.toolkit.formats.files import atomic_folder, is_partial, scratch_folder
+from ctk.toolkit.formats.safetensors_file import load_arrays, save_arrays
+from ctk.toolkit.formats.strict_json import Json, dump_json, read_json
+from ctk.toolkit.formats.tensors import Packed
+from ctk.toolkit.graphs.callables import load_imports, module_of_target
+from ctk.toolkit.graphs.graph_json import graph_from_json, graph_to_json, target_names
+from ctk.toolkit.graphs.python_source import graph_to_python
+from ctk.toolkit.graphs.value_types import size_hint, symbol_hints
+
+GRAPH, TEXT, CONSTANTS = "graph.json", "graph.py", "constants.safetensors"
+INPUTS, VALUES = "inputs.json", "inputs.safetensors"
+
+_NEXT = "copy the folder again, or capture again with CTK_DUMP=DIR"
+
+
+# --- saving -------------------------------------------------------------------------------------
+
+
+def save_case(case: Case, folder: Path, *, inputs: str = "recipe", overwrite: bool = False) -> Path:
+    """Write a case; the folder appears when it is complete.
+
+    Args:
+        case: The case; only read. Fake tensors among its inputs become synthetic ones.
+        folder: Where to; it must not exist, or be empty.
+        inputs: `full`: store every value. `recipe`: store small buffers, constants and inputs, and
+            what `case.synthetic` names; give the others synthetic values of the same statistics.
+            `none`: no values and no statistics.
+        overwrite: Put the case into a folder that may hold other files (they stay), in place of the
+            case that may be in it.
+
+    Returns:
+        The folder.
+
+    Raises:
+        CaseError: Something is there already, or the case holds what cannot be kept.
+    """
+    if inputs not in get_args(InputsMode):
+        modes = get_args(InputsMode)
+        raise CaseError(f"inputs={inputs!r} is none of {', '.join(modes)}{nearest(inputs, modes)}")
+    folder = Path(folder)
+    if overwrite and folder.is_dir():
+        return _replace_case(case, folder, inputs)
+    with atomic_folder(folder) as partial:
+        _write_case(case, partial, inputs)
+    return folder
+
+
+def _replace_case(case: Case, folder: Path, inputs: str) -> Path:
+    """Replace the files of a case; without its manifest it counts as half-written meanwhile."""
+    old = read_manifest(folder).files if (folder / MANIFEST).is_file() else {}
+    with scratch_folder(folder) as partial:
+        _write_case(case, partial, inputs)
+        for name in (MANIFEST, *old):
+            (folder / name).unlink(missing_ok=True)
+        files = [path for path in partial.rglob("*") if path.is_file()]
+        for path in sorted(files, key=lambda path: path == partial / MANIFEST):
+            place = folder / path.relative_to(partial)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            path.replace(place)
+    return folder
+
+
+def _write_case(case: Case, folder: Path, inputs: str) -> None:
+    keep, measure = storing(case, inputs), inputs != "none"
+    graph, constants = graph_to_json(case.graph, keep=keep, measure=measure)
+    values, packed = inputs_to_json(case, keep=keep, measure=measure)
+    manifest = Manifest(
+        name=case.name,
+        target=case.target,
+        config=case.config,
+        modes=case.modes,
+        signature=case.signature,
+        inputs=inputs,
+        dynamic=case.dynamic,
+        symbols=_symbols(case),
+        synthetic=_synthetic_names(case, graph, packed),
+        imports=_imports(graph),
+        sources=_copy_sources(case.sources, folder),
+        provenance=make_provenance(),
+    )
+    _write_json(folder / GRAPH, graph)
+    _write_json(folder / INPUTS, values)
+    for name, arrays in ((CONSTANTS, constants), (VALUES, packed.arrays)):
+        if arrays:
+            save_arrays(folder / name, arrays)
+    (folder / TEXT).write_text(_text(case, manifest), encoding="utf-8")
+    written = sorted(path for path in folder.rglob("*") if path.is_file())
+    files = {path.relative_to(folder).as_posix(): file_record(path) for path in written}
+    manifest = dataclasses.replace(manifest, files=files)
+    _write_json(folder / MANIFEST, manifest_to_json(manifest))
+
+
+def _write_json(path: Path, data: Json) -> None:
+    path.write_text(dump_json(data), encoding="utf-8")
+
+
+def _symbols(case: Case) -> dict[str, object]:
+    """Return the hint of each symbol; the inputs know better than the graph's first capture."""
+    found = symbol_hints(case.graph)
+    placeholders = case.graph.graph.find_nodes(op="placeholder")
+    for node, value in zip(placeholders, case.inputs, strict=True):
+        sizes = value.shape if isinstance(value, Tensor) else ()
+        for symbol, size in zip(case.dynamic.get(node.name, ()), sizes, strict=False):
+            if symbol is not None:
+                found[symbol] = size_hint(size)
+    return found
+
+
+def _synthetic_names(case: Case, graph: Json, inputs: Packed) -> tuple[str, ...]:
+    """Return the inputs and constants whose values are not the program's own."""
+    names = dict.fromkeys(case.synthetic)
+    for entries, storages in (
+        (inputs.entries, inputs.storages),
+        (graph["constants"], graph["storages"]),
+    ):
+        for name, entry in entries.items():
+            owner = entries[entry.get("same_as", name)]
+            if storages[owner["storage"]]["values"] == "synthetic":
+                names[name] = None
+    return tuple(names)
+
+
+def _imports(graph: Json) -> tuple[str, ...]:
+    modules = (module_of_target(name) for name in target_names(graph))
+    return tuple(dict.fromkeys(module for module in modules if module is not None))
+
+
+def _copy_sources(sources: Sequence[Path], folder: Path) -> tuple[str, ...]:
+    """Copy the user's files below `sources/`; of two with one name, each gets a folder."""
+    copied: list[str] = []
+    for number, source in enumerate(sources):
+        place = folder / "sources" / source.name
+        place = place if not place.exists() else folder / "sources" / str(number) / source.name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            shutil.copyfile(source, place)
+        except OSError as error:
+            raise CaseError(
+                f"source file {source} of the case cannot be copied: {error}"
+            ) from error
+        copied.append(place.relative_to(folder).as_posix())
+    return tuple(copied)
+
+
+def _text(case: Case, manifest: Manifest) -> str:
+    """Return graph.py: for people, with its provenance on the first line."""
+    made = manifest.provenance
+    calls = sum(node.op.startswith("call") for node in case.graph.graph.nodes)
+    name = re.sub(r"[^\w. -]", "_", case.name)
+    header = (
+        f"{name}: {calls} calls, captured with torch {made['torch']} by ctk {made['ctk']}; "
+        "for reading, ctk loads graph.json"
+    )
+    return graph_to_python(case.graph, header=header)
+
+
+# --- loading ------------------------------------------------------------------------------------
+
+
+def load_case(
+    folder: Path, *, allow_imports: Collection[str] = (), device: str | None = None
+) -> Case:
+    """Read a case; nobody's code runs, except imports that the user allows.
+
+    Args:
+        folder: A case folder.
+        allow_imports: Modules that may be imported, of those that the manifest lists.
+        device: Put all tensors, and everything that names a device, there instead.
+
+    Raises:
+        CaseError: No such folder, a half-written or damaged one, one from a newer ctk, or a graph
+            that names something that is not allowed.
+    """
+    folder = _existing(Path(folder))
+    manifest = read_manifest(folder)
+    check_files(folder, manifest)
+    load_imports(manifest.imports, allow_imports)
+    try:
+        allowed = set(manifest.imports) & set(allow_imports)
+        graph = graph_from_json(
+            read_json(folder / GRAPH, next_step=_NEXT),
+            _arrays(folder / CONSTANTS),
+            allow_imports=allowed,
+            device=device,
+        )
+        data = read_json(folder / INPUTS, next_step=_NEXT)
+        inputs = inputs_from_json(data, _arrays(folder / VALUES), graph, device)
+    except (CaseError, RecursionError) as error:
+        raise CaseError(f"{error}, in {folder}{_import_hint(manifest, allow_imports)}") from error
+    return Case(
+        graph=graph,
+        inputs=inputs,
+        target=manifest.target,
+        config=manifest.config,
+        modes=manifest.modes,
+        signature=manifest.signature,
+        name=manifest.name,
+        sources=tuple(folder / source for source in manifest.sources),
+        dynamic=manifest.dynamic,
+        synthetic=manifest.synthetic,
+    )
+
+
+def _existing(folder: Path) -> Path:
+    """Return a case folder that exists.
+
+    Raises:
+        CaseError: It does not, or its name says that its writer died.
+    """
+    folder = folder.expanduser()
+    folder = folder.parent if folder.name == MANIFEST else folder
+    if not folder.is_dir():
+        there = [each.name for each in folder.parent.iterdir()] if folder.parent.is_dir() else []
+        raise CaseError(
+            f"no such folder: {folder}{nearest(folder.name, there)}; see what there is: ctk ls"
+        )
+    if is_partial(folder):
+        raise CaseError(f"{folder} is half-written: the process that wrote it died; {_NEXT}")
+    return folder
+
+
+def _arrays(path: Path) -> dict[str, Tensor]:
+    return load_arrays(path) if path.is_file() else {}
+
+
+def _import_hint(manifest: Manifest, allow_imports: Collection[str]) -> str:
+    missing = [name for name in manifest.imports if name not in allow_imports]
+    options = " ".join(f"--allow-import {name}" for name in missing)
+    return f"; the case needs modules that you have not allowed: {options}" if missing else ""

@@ -1,0 +1,65 @@
+"""How an oracle's verdict becomes an exit code, a line and JSON; the same for every command."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, TypeVar
+
+from ctk.toolkit.cli.answer import ExitCode
+
+if TYPE_CHECKING:
+    from ctk.toolkit.oracle.judgement import Judgement
+
+T = TypeVar("T")
+
+EXIT_CODES = {
+    "passes": ExitCode.NO_FAILURE,
+    "reproduces": ExitCode.FAILURE,
+    "different": ExitCode.FAILURE,
+    "invalid": ExitCode.CANNOT_TELL,
+    "flaky": ExitCode.CANNOT_TELL,
+    "timeout": ExitCode.CANNOT_TELL,
+}
+"""By verdict; a time limit that ran out says nothing, unless the failure looked for is a hang."""
+
+EXPLANATIONS = {
+    "passes": "no failure: compiled and eager agree",
+    "reproduces": "failure",
+    "different": "failure, but another one than the case records",
+    "invalid": "cannot tell: the program itself fails in eager",
+    "flaky": "cannot tell: two runs of the same program differ",
+    "timeout": "cannot tell: the time limit ran out",
+}
+
+ORDER = (ExitCode.NO_FAILURE, ExitCode.CANNOT_TELL, ExitCode.FAILURE)
+"""From least to most telling: one failing graph makes the program fail, whatever the others are."""
+
+
+def exit_code_of(judgement: "Judgement") -> ExitCode:
+    """Return the exit code of one judgement."""
+    return EXIT_CODES[judgement.verdict.value]
+
+
+def worst(codes: Iterable[ExitCode]) -> ExitCode:
+    """Return the exit code for several graphs: a failure, else a doubt, else none."""
+    return max(codes, key=ORDER.index, default=ExitCode.NO_FAILURE)
+
+
+def most_telling(items: Sequence[T], code_of: Callable[[T], ExitCode]) -> T:
+    """Return the first item with the most telling exit code; there is at least one item."""
+    return max(items, key=lambda item: ORDER.index(code_of(item)))
+
+
+def line_of(judgement: "Judgement") -> str:
+    """Return one line that says what was seen."""
+    what = str(judgement.signature) if judgement.signature else judgement.detail
+    explanation = EXPLANATIONS[judgement.verdict.value]
+    return f"{explanation}: {what}".splitlines()[0] if what else explanation
+
+
+def judgement_data(judgement: "Judgement") -> dict[str, object]:
+    """Return the JSON form of a judgement."""
+    return {
+        "verdict": judgement.verdict.value,
+        "signature": asdict(judgement.signature) if judgement.signature else None,
+        "detail": judgement.detail,
+    }

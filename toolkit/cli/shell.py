@@ -1,0 +1,144 @@
+"""The one door between commands and the shell: answers, errors, Ctrl-C, who may write to stdout.
+
+While a command runs, whatever the user's program, its compiler or a child process prints goes to
+stderr, so that stdout starts with the answer and holds nothing but JSON under `--json`.
+"""
+
+import contextlib
+import functools
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+import typer
+
+from ctk.compiler.errors import (
+    CaptureError,
+    CodegenUnsupported,
+    CtkError,
+    DoesNotReproduce,
+    UnsupportedPlatform,
+    VerifyError,
+)
+from ctk.toolkit.cli.answer import Answer, ExitCode, emit
+
+CANNOT_TELL_ERRORS = (
+    UnsupportedPlatform,
+    CaptureError,
+    DoesNotReproduce,
+    VerifyError,
+    CodegenUnsupported,
+)
+"""Errors that are not the caller's: a fair question that cannot be answered here."""
+
+BUG_MESSAGE = """The traceback is in {path}
+Please report it with that file, the command line and the output of `ctk doctor`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One command: its name, and the function whose parameters and docstring make its help."""
+
+    name: str
+    run: Callable[..., Answer]
+    passes_arguments_on: bool = False  # unknown options belong to the user's script
+
+
+def guarded(command: Command) -> Callable[..., None]:
+    """Return the function that Typer calls: it runs the command, prints its answer and exits."""
+
+    @functools.wraps(command.run)
+    def run(*args: object, **kwargs: object) -> None:
+        with terminate_as_interrupt(), stdout_to_stderr():
+            answer = answer_of(lambda: command.run(*args, **kwargs))
+        emit(command.name, answer, as_json=bool(kwargs.get("json_output")))
+        raise typer.Exit(int(answer.exit_code))
+
+    return run
+
+
+def answer_of(run: Callable[[], Answer]) -> Answer:
+    """Run a command and turn whatever it raises into an answer with the documented exit code."""
+    try:
+        return run()
+    except CtkError as error:
+        code = ExitCode.CANNOT_TELL if isinstance(error, CANNOT_TELL_ERRORS) else ExitCode.USAGE
+        return refusal(error, code)
+    except KeyboardInterrupt:
+        return Answer(
+            ExitCode.CANNOT_TELL,
+            "cannot tell: interrupted before there was a result",
+            {"error": {"type": "KeyboardInterrupt", "message": "interrupted"}},
+            ("Run the same command again to start over.",),
+        )
+    except Exception as error:
+        return bug(error)
+
+
+def refusal(error: CtkError, code: ExitCode) -> Answer:
+    """Return the answer for an expected error: its message, no traceback."""
+    first, *rest = (str(error) or type(error).__name__).splitlines()
+    word = "cannot tell" if code is ExitCode.CANNOT_TELL else "ctk"
+    return Answer(code, f"{word}: {first}", error_data(error), ("\n".join(rest),) if rest else ())
+
+
+def bug(error: Exception) -> Answer:
+    """Return the answer for an unexpected exception, with its traceback in a file of its own."""
+    path = save_traceback(error)
+    summary = f"{type(error).__name__}: {error}".splitlines()[0]
+    data = error_data(error) | {"traceback": str(path)}
+    headline = f"cannot tell: ctk itself failed, which is a bug: {summary}"
+    return Answer(ExitCode.CANNOT_TELL, headline, data, (BUG_MESSAGE.format(path=path),))
+
+
+def error_data(error: BaseException) -> dict[str, object]:
+    """Return the JSON form of an error."""
+    return {"error": {"type": type(error).__name__, "message": str(error)}}
+
+
+def save_traceback(error: BaseException) -> Path:
+    """Write a traceback (without the values of variables) to a new file; return its path."""
+    handle, name = tempfile.mkstemp(prefix="ctk-bug-", suffix=".txt", text=True)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write("".join(traceback.format_exception(error)))
+    return Path(name)
+
+
+@contextlib.contextmanager
+def stdout_to_stderr() -> Generator[None]:
+    """Send what is written to stdout to stderr: by Python, by C++ and by child processes."""
+    with contextlib.redirect_stdout(sys.stderr), _descriptor_to_stderr():
+        yield
+
+
+@contextlib.contextmanager
+def _descriptor_to_stderr() -> Generator[None]:
+    if sys.__stdout__ is not None:
+        sys.__stdout__.flush()
+    saved = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(saved, 1)
+        os.close(saved)
+
+
+@contextlib.contextmanager
+def terminate_as_interrupt() -> Generator[None]:
+    """Treat SIGTERM (a CI job's time limit) like Ctrl-C, so that the best result so far is kept."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)

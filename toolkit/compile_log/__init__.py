@@ -1,0 +1,1 @@
+"""What one observed compile did, step by step, and the check of each step."""

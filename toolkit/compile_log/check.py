@@ -1,0 +1,261 @@
+"""Check: compare every value that survives a step of the compile, step by step, in one compile.
+
+For each transition the graph before it runs in float64 (the reference) and in its own dtype
+(eager's own error), the graph after it in its own dtype. Nodes are matched by name. A kernel is
+compared with its own graph run in eager. So the first wrong step is found however many layers later
+the error would show, or hide.
+
+What it does not do: it vetoes nothing, so it proves nothing; bisect does that with a
+counterfactual.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch.fx import GraphModule
+
+from ctk.compiler.fx.properties import is_random
+from ctk.compiler.observe import RewriteRecord, Stage, first_line
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.compile_log.recorder import CompileLog, Recorder
+from ctk.toolkit.compile_log.steps import StageValues, Transition, stage_values, transitions
+from ctk.toolkit.numerics.compare import Mismatch, compare_values
+from ctk.toolkit.numerics.errors import identical
+from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.oracle.judgement import Judgement
+from ctk.toolkit.run.execute import graph_values
+from ctk.toolkit.run.modes import applied
+
+Values = Mapping[str, object]
+_SHAPE_KINDS = ("dtype", "shape", "structure")
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What the check says of one transition.
+
+    Attributes:
+        transition: The step.
+        status: `ok`, `wrong`, or `unknown` when it could not be run.
+        mismatch: The first wrong value in graph order, for `wrong`.
+        node: Name of the node that has it.
+        compared: How many values were compared.
+        reason: Why it is unknown.
+    """
+
+    transition: Transition
+    status: Literal["ok", "wrong", "unknown"]
+    mismatch: Mismatch | None = None
+    node: str | None = None
+    compared: int = 0
+    reason: str = ""
+
+    @property
+    def where(self) -> str:
+        return self.transition.where
+
+
+@dataclass(frozen=True, slots=True)
+class CheckReport:
+    """A case's judgement on its results, and the findings on each step of its compile."""
+
+    judgement: Judgement
+    findings: tuple[Finding, ...]
+    log: CompileLog
+
+    @property
+    def wrong(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.status == "wrong")
+
+
+def check_case(case: Case) -> CheckReport:
+    """Compile and run a case once, and check every step of the compile."""
+    recorder = Recorder(keep_calls=True)
+    judgement = judge(case, observer=recorder)
+    return CheckReport(judgement, tuple(check_log(case, recorder.log)), recorder.log)
+
+
+def check_log(case: Case, log: CompileLog) -> Iterator[Finding]:
+    """Yield one finding per step of a finished compile, in order. The log must hold its calls."""
+    checker = Checker(case, log)
+    for transition in transitions(log):
+        yield checker.check(transition)
+
+
+def guilty_rewrite(checker: "Checker", finding: Finding) -> RewriteRecord | None:
+    """Return the first rewrite of a wrong pass after which a surviving value is wrong.
+
+    A binary search over the graphs after each rewrite, without any compile. Needs those graphs
+    (`Recorder(keep_rewrites=True)`); None without them.
+    """
+    record = finding.transition.record
+    if record is None:
+        return None
+    kept = [rewrite for rewrite in record.rewrites if rewrite.after is not None]
+
+    def is_wrong(count: int) -> bool:
+        build = kept[count - 1].after
+        assert build is not None
+        return checker.check(_through(finding.transition, build())).status == "wrong"
+
+    if not kept or not is_wrong(len(kept)):
+        return None
+    low, high = 0, len(kept)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if is_wrong(middle) else (middle, high)
+    return kept[high - 1]
+
+
+def _through(transition: Transition, after: GraphModule) -> Transition:
+    t = transition
+    return Transition(t.kind, t.stage, t.where, t.before, after, t.numerics, t.record, t.call)
+
+
+class Checker:
+    """Runs the graphs of one log; keeps recent values: `after` a step is `before` the next."""
+
+    _KEPT = 4
+
+    def __init__(self, case: Case, log: CompileLog) -> None:
+        self._case = case
+        self._stage_values: StageValues = stage_values(case, log)
+        self._cache: dict[tuple[int, bool], tuple[GraphModule, Values]] = {}
+
+    def check(self, transition: Transition) -> Finding:
+        """Return the finding on one step; a graph that cannot run makes it unknown."""
+        try:
+            return self._check(transition)
+        except _Unknown as unknown:
+            return Finding(transition, "unknown", reason=str(unknown))
+
+    def _check(self, transition: Transition) -> Finding:
+        before_stage: Stage = "joint" if transition.kind == "partition" else transition.stage
+        before = self._values(transition.before, before_stage)
+        after, names = self._after(transition, before)
+        compared = 0
+        for name in names:
+            compared += 1
+            if identical(before[name], after[name]):
+                continue  # most values: the reference is computed only when one differs
+            reference = self._reference(transition.before, before_stage).get(name)
+            mismatch = compare_values(
+                name, before[name], after[name], reference, transition.numerics
+            )
+            if mismatch is not None and not self._excused(
+                transition, name, mismatch, before, after
+            ):
+                node = _node_of(transition, name)
+                return Finding(transition, "wrong", mismatch, node, compared)
+        return Finding(transition, "ok", compared=compared)
+
+    def _after(self, transition: Transition, before: Values) -> tuple[Values, Sequence[str]]:
+        """Return the values after the step, and the names to compare in order."""
+        if transition.call is not None:
+            after = _call_values(transition)
+        elif transition.after is not None:
+            after = self._values(transition.after, transition.stage)
+        else:
+            raise _Unknown("the graph after it was not kept")
+        names = [name for name in after if name in before]
+        if transition.kind == "partition":  # outputs and inputs are other ones there
+            names = [name for name in names if "." not in name]
+        return after, names
+
+    def _excused(
+        self, transition: Transition, name: str, mismatch: Mismatch, before: Values, after: Values
+    ) -> bool:
+        """A pass may give an inner node another type, or draw random numbers in another order."""
+        if mismatch.kind in _SHAPE_KINDS and "." not in name:
+            return True
+        return _draws_differ(transition, before, after)
+
+    def _values(self, graph: GraphModule, stage: Stage) -> Values:
+        return self._run(graph, stage, high_precision=False)
+
+    def _reference(self, graph: GraphModule, stage: Stage) -> Values:
+        """Values in float64; none where an operator refuses it (eager's are the reference then)."""
+        return self._run(graph, stage, high_precision=True)
+
+    def _run(self, graph: GraphModule, stage: Stage, *, high_precision: bool) -> Values:
+        key = (id(graph), high_precision)
+        if key not in self._cache:
+            values = self._try(graph, stage) if high_precision else self._compute(graph, stage)
+            while len(self._cache) >= self._KEPT:
+                del self._cache[next(iter(self._cache))]
+            self._cache[key] = (graph, values)
+        return self._cache[key][1]
+
+    def _try(self, graph: GraphModule, stage: Stage) -> Values:
+        try:
+            return self._compute(graph, stage, dtype=torch.float64)
+        except _Unknown:
+            return {}
+
+    def _compute(
+        self, graph: GraphModule, stage: Stage, *, dtype: torch.dtype | None = None
+    ) -> Values:
+        inputs = self._stage_values.inputs_of(stage, graph)
+        if inputs is None:
+            raise _Unknown("its inputs are not known: the compiled graph was not called")
+        is_traced = stage in ("captured", "pre_grad")
+        modes = self._case.modes
+        try:
+            with applied(modes), torch.set_grad_enabled(is_traced and modes.grad):
+                return graph_values(graph, inputs, dtype=dtype)
+        except Exception as error:
+            raise _Unknown(f"{type(error).__name__}: {first_line(error)}") from error
+
+
+class _Unknown(Exception):
+    """A graph cannot be run here."""
+
+
+def _call_values(transition: Transition) -> Values:
+    call = transition.call
+    assert call is not None
+    values = {f"output.{i}": value for i, value in enumerate(call.outputs)}
+    values.update({f"input.{i}": value for i, value in enumerate(call.inputs_after)})
+    return values
+
+
+def _node_of(transition: Transition, name: str) -> str | None:
+    """Return the node behind a value's name; for `output.2`, what the output node lists there."""
+    head, _, index = name.partition(".")
+    graph = transition.after or transition.before
+    if not index:
+        return head
+    if head == "input":
+        inputs = [n.name for n in graph.graph.nodes if n.op == "placeholder"]
+        return inputs[int(index)] if int(index) < len(inputs) else None
+    output = next(n for n in graph.graph.nodes if n.op == "output")
+    operands = (
+        output.all_input_nodes if not isinstance(output.args[0], (list, tuple)) else output.args[0]
+    )
+    node = operands[int(index)] if int(index) < len(operands) else None
+    return getattr(node, "name", None)
+
+
+def _draws_differ(transition: Transition, before: Values, after: Values) -> bool:
+    """Return whether a random node got the same operands but drew other numbers after the step.
+
+    Then values behind it say nothing: the step has moved, added or removed a draw.
+    """
+    if transition.after is None:
+        return False
+    for node in transition.after.graph.nodes:
+        if not is_random(node) or node.name not in before or node.name not in after:
+            continue
+        operands = [operand.name for operand in node.all_input_nodes]
+        same_operands = all(_same(before.get(name), after.get(name)) for name in operands)
+        if same_operands and not _same(before[node.name], after[node.name]):
+            return True
+    return False
+
+
+def _same(a: object, b: object) -> bool:
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
+    return identical(a, b)

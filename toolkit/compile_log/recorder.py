@@ -1,0 +1,124 @@
+"""CompileLog and Recorder: everything the toolkit knows of one compile, and the vetoes it asks for.
+
+Dump, check and bisect are functions over a finished log; none of them sits inside the compile.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ctk.compiler.observe import (
+    CallRecord,
+    ErrorRecord,
+    KernelId,
+    KernelRecord,
+    PassId,
+    PassRecord,
+    RewriteId,
+    StageRecord,
+)
+
+Event = StageRecord | PassRecord | KernelRecord | CallRecord | ErrorRecord
+
+
+EVERY_KERNEL = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Veto:
+    """What must not happen: passes and kernels by the `str` of their id, rewrites by number.
+
+    `fuel` is how many rewrites may happen; None means all. The kernel `*` stands for all of them.
+    """
+
+    passes: frozenset[str] = frozenset()
+    rewrites: frozenset[int] = frozenset()
+    kernels: frozenset[str] = frozenset()
+    fuel: int | None = None
+
+
+@dataclass(slots=True)
+class CompileLog:
+    """The events of one compile, in order."""
+
+    events: list[Event] = field(default_factory=list[Event])
+
+    def passes(self) -> list[PassRecord]:
+        return [event for event in self.events if isinstance(event, PassRecord)]
+
+    def kernels(self) -> list[KernelRecord]:
+        return [event for event in self.events if isinstance(event, KernelRecord)]
+
+    def stages(self) -> list[StageRecord]:
+        return [event for event in self.events if isinstance(event, StageRecord)]
+
+    def calls(self) -> list[CallRecord]:
+        return [event for event in self.events if isinstance(event, CallRecord)]
+
+    def errors(self) -> list[ErrorRecord]:
+        return [event for event in self.events if isinstance(event, ErrorRecord)]
+
+
+class Recorder:
+    """The Observer that fills a `CompileLog` and applies a `Veto`.
+
+    Args:
+        veto: What must not happen.
+        keep_rewrites: Keep a copy of the graph after each rewrite.
+        keep_calls: Keep the values of each compiled graph's first call.
+        on_event: Called with each event as it arrives (dump writes folders from it, so that a crash
+            loses nothing).
+        on_start: Called with the id of each pass and kernel before it runs: what a crash leaves.
+    """
+
+    def __init__(
+        self,
+        veto: Veto | None = None,
+        *,
+        keep_rewrites: bool = False,
+        keep_calls: bool = False,
+        on_event: Callable[[Event], None] | None = None,
+        on_start: Callable[[str], None] | None = None,
+    ) -> None:
+        self.log = CompileLog()
+        self.veto = veto or Veto()
+        self.keep_rewrites = keep_rewrites
+        self.keep_calls = keep_calls
+        self._on_event = on_event
+        self._on_start = on_start
+
+    def allow_pass(self, pass_id: PassId) -> bool:
+        self._start(str(pass_id))
+        return str(pass_id) not in self.veto.passes
+
+    def allow_rewrite(self, rewrite_id: RewriteId) -> bool:
+        if self.veto.fuel is not None and rewrite_id.number > self.veto.fuel:
+            return False
+        return rewrite_id.number not in self.veto.rewrites
+
+    def allow_kernel(self, kernel_id: KernelId) -> bool:
+        self._start(str(kernel_id))
+        return not self.veto.kernels & {str(kernel_id), EVERY_KERNEL}
+
+    def _start(self, identity: str) -> None:
+        if self._on_start:
+            self._on_start(identity)
+
+    def _add(self, event: Event) -> None:
+        self.log.events.append(event)
+        if self._on_event:
+            self._on_event(event)
+
+    def on_stage(self, record: StageRecord) -> None:
+        self._add(record)
+
+    def on_pass(self, record: PassRecord) -> None:
+        self._add(record)
+
+    def on_kernel(self, record: KernelRecord) -> None:
+        self._add(record)
+
+    def on_call(self, record: CallRecord) -> None:
+        self._add(record)
+
+    def on_error(self, record: ErrorRecord) -> None:
+        self._add(record)

@@ -1,0 +1,1 @@
+"""Files on disk: JSON that is checked, atomic folders, tensors. Knows no graph."""

@@ -1,0 +1,81 @@
+"""Input values that a script can build without a data file, simplest first."""
+
+from typing import cast
+
+import torch
+
+from ctk.toolkit.repro.tensor_source import RECIPE_SEEDS, randn, same_bits
+from ctk.toolkit.run.clone import snapshot
+
+FILLINGS = ("zeros", "ones", "arange", *(f"randn:{seed}" for seed in RECIPE_SEEDS))
+"""Names of fillings, from the simplest on. `randn:3` is normal with seed 3."""
+
+
+def filled(value: object, filling: str) -> object:
+    """Return a tensor with other values; shape, strides, dtype, device, `requires_grad` stay.
+
+    Args:
+        value: Only read; anything but a tensor is returned as it is.
+        filling: One of `FILLINGS`, possible for its dtype (`is_possible`).
+    """
+    if not isinstance(value, torch.Tensor):
+        return value
+    result = cast("torch.Tensor", snapshot(value))
+    with torch.no_grad():
+        core = _core(result)
+        core.copy_(_content(tuple(core.shape), core.dtype, filling))
+    if isinstance(value, torch.nn.Parameter):
+        return torch.nn.Parameter(result, requires_grad=value.requires_grad)
+    return result.requires_grad_(value.requires_grad)
+
+
+def is_possible(value: torch.Tensor, filling: str) -> bool:
+    """Return whether a filling suits a tensor's dtype and, for integers, the range of its values.
+
+    Integers may be indices, so that they must stay between the least and the largest value seen.
+    """
+    kind = filling.partition(":")[0]
+    if not value.numel() or value.is_complex() or value.is_sparse or value.is_quantized:
+        return False
+    if value.is_floating_point():
+        return True
+    if value.dtype == torch.bool:
+        return kind in ("zeros", "ones")
+    least, largest = int(value.min()), int(value.max())
+    wanted = {"zeros": (0, 0), "ones": (1, 1), "arange": (0, value.numel() - 1)}.get(kind)
+    return wanted is not None and least <= wanted[0] and wanted[1] <= largest
+
+
+def filling_of(value: object) -> int:
+    """Return which of `FILLINGS` a tensor holds: its index, or their number if none.
+
+    What is no tensor, and a tensor without elements, is as simple as can be: 0.
+    """
+    if not isinstance(value, torch.Tensor) or not value.numel():
+        return 0
+    core = _core(value.detach()).cpu().contiguous()
+    for index, filling in enumerate(FILLINGS):
+        if is_possible(core, filling) and same_bits(
+            core, _content(tuple(core.shape), core.dtype, filling)
+        ):
+            return index
+    return len(FILLINGS)
+
+
+def _core(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a view without the repetitions of expanded dimensions."""
+    for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
+        if stride == 0 and size > 1:
+            tensor = tensor.narrow(dim, 0, 1)
+    return tensor
+
+
+def _content(shape: tuple[int, ...], dtype: torch.dtype, filling: str) -> torch.Tensor:
+    kind, _, seed = filling.partition(":")
+    if kind == "zeros":
+        return torch.zeros(shape, dtype=dtype)
+    if kind == "ones":
+        return torch.ones(shape, dtype=dtype)
+    if kind == "arange":
+        return torch.arange(torch.Size(shape).numel(), dtype=dtype).reshape(shape)
+    return randn(shape, seed=int(seed), dtype=dtype)

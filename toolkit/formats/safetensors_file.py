@@ -1,0 +1,78 @@
+"""Tensors' values in safetensors files: every dtype of torch, bit for bit, and no pickle.
+
+What it does not do: strides and aliasing (`tensors`). An array here is contiguous and on the CPU.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from ctk.compiler.errors import CaseError
+
+_NATIVE = frozenset(
+    (
+        *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool),
+        *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8),
+    )
+)
+"""Dtypes that every version of safetensors writes; the others are written as bytes."""
+
+
+def to_array(values: Tensor) -> Tensor:
+    """Return values as a contiguous CPU tensor that shares no memory, of a dtype of safetensors."""
+    values = torch.view_as_real(values) if values.is_complex() else values
+    # not clone: that keeps a stride of 0 in a dimension of size 1, and then bytes cannot be viewed
+    plain = torch.empty(values.shape, dtype=values.dtype).copy_(values.detach())
+    return plain if plain.dtype in _NATIVE else plain.reshape(-1).view(torch.uint8)
+
+
+def from_array(array: Tensor, dtype: torch.dtype, numel: int, where: str) -> Tensor:
+    """Return the values of an array as a flat tensor.
+
+    Raises:
+        CaseError: The array has another dtype or size than the JSON says.
+    """
+    real = dtype.to_real() if dtype.is_complex else dtype
+    wanted = real if real in _NATIVE else torch.uint8
+    factor = (2 if dtype.is_complex else 1) * (real.itemsize if wanted is not real else 1)
+    if array.dtype != wanted or array.numel() != numel * factor:
+        raise CaseError(
+            f"{where}: the file holds {array.numel()} elements of {array.dtype}, expected "
+            f"{numel * factor} of {wanted}; the case was changed by hand or mixed with another"
+        )
+    flat = array.reshape(-1).view(real) if wanted is not real else array.reshape(-1)
+    return torch.view_as_complex(flat.reshape(-1, 2)) if dtype.is_complex else flat
+
+
+def save_arrays(path: Path, arrays: Mapping[str, Tensor]) -> None:
+    """Write arrays of `to_array` to a file.
+
+    Raises:
+        CaseError: The file cannot be written (a full disk).
+    """
+    try:
+        save_file(dict(arrays), path)
+    except (OSError, SafetensorError) as error:
+        raise CaseError(
+            f"{path} cannot be written: {error}; free some space, or save without "
+            "values (CTK_INPUTS=recipe)"
+        ) from error
+
+
+def load_arrays(path: Path) -> dict[str, Tensor]:
+    """Read the arrays of a file.
+
+    Raises:
+        CaseError: It is no safetensors file, or cut short.
+    """
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError, RuntimeError, ValueError, KeyError) as error:
+        raise CaseError(
+            f"{path.name} in {path.parent} is no valid safetensors file ({error}); "
+            "the folder is damaged: copy it again or capture again"
+        ) from error

@@ -1,0 +1,326 @@
+"""Tensors as safetensors plus JSON, and back: strides, aliasing, dtypes and parameters are kept.
+
+A *storage* is a piece of memory; an *entry* is a tensor that looks at it (offset, shape, strides).
+Layouts of a storage:
+
+1. `dense`: one tensor looks at it, no two elements share memory (except in expanded dimensions).
+   Its values are kept in row-major order; memory between its elements is not kept.
+2. `raw`: several tensors look at it, or one that overlaps itself. The memory that they span is
+   kept as it is, so that they alias after loading as before.
+
+Values are `stored`, or `synthetic` (a recipe). What it does not do: sparse, quantized, nested and
+subclassed tensors (a `CaseError`); autograd history (every tensor comes back as a leaf).
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from zlib import crc32
+
+import torch
+from torch import Tensor
+
+from ctk.compiler import torch_compat
+from ctk.compiler.errors import CaseError, nearest
+from ctk.toolkit.formats.safetensors_file import from_array, to_array
+from ctk.toolkit.formats.strict_json import Json, items, member, optional
+from ctk.toolkit.formats.synthetic import default_recipe, measure_recipe, synthesize
+from ctk.toolkit.graphs.argument_json import device_from_name, dtype_from_name, dtype_name
+from ctk.toolkit.graphs.value_types import size_hint
+
+Keep = Callable[[str, Tensor, int], bool]
+"""Whether to store the values of a tensor: its name, the tensor, and how many elements that is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Tensors taken apart.
+
+    Attributes:
+        entries: For each tensor by name: JSON.
+        storages: For each storage by key: JSON.
+        arrays: For each stored storage by key: a contiguous CPU tensor, for safetensors.
+    """
+
+    entries: dict[str, Json]
+    storages: dict[str, Json]
+    arrays: dict[str, Tensor]
+
+
+def keep_all(_name: str, _tensor: Tensor, _count: int) -> bool:
+    """Store every value."""
+    return True
+
+
+def pack_tensors(named: Mapping[str, Tensor], *, keep: Keep, measure: bool = True) -> Packed:
+    """Take tensors apart for saving; they are only read.
+
+    Args:
+        named: Tensors by unique name. A tensor may occur twice, and tensors may share memory.
+        keep: Which values to store. A storage is stored if that holds for all who look at it.
+        measure: Record the statistics of values that are not stored.
+
+    Raises:
+        CaseError: A tensor is sparse, quantized, nested, on `meta`, or of a user's class.
+    """
+    packed = Packed({}, {}, {})
+    groups: dict[object, dict[str, Tensor]] = {}
+    first_name: dict[int, str] = {}
+    for name, tensor in named.items():
+        check_supported(name, tensor)
+        first = first_name.setdefault(id(tensor), name)
+        if first == name:
+            groups.setdefault(_storage_key(name, tensor), {})[name] = tensor
+        else:
+            packed.entries[name] = {"same_as": first}
+    for group in groups.values():
+        _pack_group(group, packed, keep=keep, measure=measure)
+    return Packed({name: packed.entries[name] for name in named}, packed.storages, packed.arrays)
+
+
+def check_supported(name: str, tensor: Tensor) -> None:
+    """Check that a tensor can be kept in a case.
+
+    Raises:
+        CaseError: It cannot.
+    """
+    fake = torch_compat.is_fake_tensor(tensor)
+    has_values = type(tensor) in (Tensor, torch.nn.Parameter) and tensor.device.type != "meta"
+    if (fake or has_values) and tensor.layout == torch.strided and not tensor.is_quantized:
+        return
+    raise CaseError(
+        f"tensor {name!r} is a {type(tensor).__name__} of layout {tensor.layout} on "
+        f"{tensor.device}; a case holds plain strided tensors only: convert it in the program, or "
+        "capture a smaller part that does not take it as an input"
+    )
+
+
+def _storage_key(name: str, tensor: Tensor) -> object:
+    """Tensors with the same key share memory. Lazily negated ones are resolved, so on their own."""
+    if torch_compat.is_fake_tensor(tensor) or tensor.numel() == 0 or tensor.is_neg():
+        return name
+    return str(tensor.device), tensor.untyped_storage().data_ptr()
+
+
+def _pack_group(group: Mapping[str, Tensor], packed: Packed, *, keep: Keep, measure: bool) -> None:
+    """Pack the tensors of one storage."""
+    name, tensor = next(iter(group.items()))
+    fake = torch_compat.is_fake_tensor(tensor)
+    dense = len(group) == 1 and (fake or not _overlaps(tensor))
+    key = name if dense else f"{name}:storage"
+    for each, value in group.items():
+        packed.entries[each] = _entry(value, key)
+    if fake:
+        packed.storages[key] = _geometry(tensor) | {
+            "values": "synthetic",
+            "recipe": default_recipe(tensor.dtype, crc32(name.encode())),
+        }
+        return
+    storage, values = _dense(tensor) if dense else _raw(list(group.values()))
+    storage["inference"] = tensor.is_inference()
+    if all(keep(each, value, values.numel()) for each, value in group.items()):
+        packed.arrays[key] = to_array(values)
+        storage["values"] = "stored"
+    else:
+        seed = crc32(name.encode())
+        recipe = measure_recipe if measure else _unmeasured
+        mixed = len({value.dtype for value in group.values()}) > 1
+        storage |= {
+            "values": "synthetic",
+            "recipe": _bytes_recipe(group, seed) if mixed else recipe(values, seed),
+        }
+    packed.storages[key] = storage
+
+
+def _unmeasured(values: Tensor, seed: int) -> Json:
+    return default_recipe(values.dtype, seed)
+
+
+def _bytes_recipe(group: Mapping[str, Tensor], seed: int) -> Json:
+    """Bytes that are finite in every dtype: exponents of 0x3f are small, and True is 1."""
+    high = 1 if any(value.dtype == torch.bool for value in group.values()) else 0x3F
+    return {"kind": "uniform", "seed": seed, "low": 0, "high": high}
+
+
+def _geometry(tensor: Tensor) -> Json:
+    """Return the JSON of a dense storage: where its values lie."""
+    shape, stride = _sizes(tensor)
+    # an expanded dimension (stride 0) holds one value
+    shape = [size if step or size == 0 else 1 for size, step in zip(shape, stride, strict=True)]
+    first = size_hint(tensor.storage_offset())
+    return {"dtype": dtype_name(tensor.dtype), "first": first, "shape": shape, "stride": stride}
+
+
+def _dense(tensor: Tensor) -> tuple[Json, Tensor]:
+    return _geometry(tensor), _logical(tensor)
+
+
+def _raw(tensors: Sequence[Tensor]) -> tuple[Json, Tensor]:
+    """Return the memory that tensors of one storage span, in their dtype or (mixed) as bytes."""
+    dtypes = {tensor.dtype for tensor in tensors}
+    dtype = dtypes.pop() if len(dtypes) == 1 else torch.uint8
+    first = (
+        min(size_hint(each.storage_offset()) * each.itemsize for each in tensors) // dtype.itemsize
+    )
+    end = max(_end(each) * each.itemsize for each in tensors) // dtype.itemsize
+    flat = torch.empty(0, dtype=dtype, device=tensors[0].device)
+    flat.set_(tensors[0].untyped_storage(), first, (end - first,), (1,))
+    return _geometry(flat), flat
+
+
+def _entry(tensor: Tensor, key: str) -> Json:
+    shape, stride = _sizes(tensor)
+    return {
+        "storage": key,
+        "offset": size_hint(tensor.storage_offset()),
+        "shape": shape,
+        "stride": stride,
+        "dtype": dtype_name(tensor.dtype),
+        "device": str(tensor.device),
+        "requires_grad": tensor.requires_grad,
+        "parameter": isinstance(tensor, torch.nn.Parameter),
+        "conj": tensor.is_conj(),
+    }
+
+
+def _extent(shape: Sequence[int], stride: Sequence[int]) -> int:
+    """Number of elements from the first to the last that a view touches."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
+
+
+def _end(tensor: Tensor) -> int:
+    return size_hint(tensor.storage_offset()) + _extent(*_sizes(tensor))
+
+
+def _sizes(tensor: Tensor) -> tuple[list[int], list[int]]:
+    """Return shape and strides; symbolic ones of a fake tensor become their hints."""
+    return [size_hint(size) for size in tensor.shape], [size_hint(s) for s in tensor.stride()]
+
+
+def _overlaps(tensor: Tensor) -> bool:
+    """Return whether two elements share memory, other than in expanded dimensions."""
+    reach = 0
+    dims = sorted((step, size) for size, step in zip(*_sizes(tensor), strict=True))
+    for step, size in (dim for dim in dims if dim[0] > 0 and dim[1] > 1):
+        if step <= reach:
+            return True
+        reach += (size - 1) * step
+    return False
+
+
+def _logical(tensor: Tensor) -> Tensor:
+    """Return the values as they lie in memory (not conjugated), expanded dimensions as one."""
+    tensor = tensor.detach().resolve_neg()
+    tensor = tensor.conj() if tensor.is_conj() else tensor
+    for dim, step in enumerate(tensor.stride()):
+        if step == 0 and tensor.shape[dim] > 1:
+            tensor = tensor.narrow(dim, 0, 1)
+    return tensor
+
+
+def unpack_tensors(
+    entries: Mapping[str, Json],
+    storages: Mapping[str, object],
+    arrays: Mapping[str, Tensor],
+    *,
+    device: str | None = None,
+    where: str = "tensors",
+) -> dict[str, Tensor]:
+    """Put tensors together again.
+
+    Args:
+        entries: JSON of `Packed.entries`, perhaps from a stranger.
+        storages: JSON of `Packed.storages`.
+        arrays: Stored values by key.
+        device: Put all tensors there instead of on the recorded device.
+        where: Names the file in errors.
+
+    Raises:
+        CaseError: Something is malformed, missing or does not fit in memory.
+    """
+    memory: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
+    for name, entry in entries.items():
+        place = f"{where}: {name}"
+        same = optional(entry, "same_as", str, place)
+        if same is not None and same not in tensors:
+            raise CaseError(f"{place}: no tensor {same!r} before it{nearest(same, tensors)}")
+        try:
+            tensors[name] = (
+                tensors[same]
+                if same is not None
+                else _unpack_one(entry, storages, arrays, memory, device=device, where=place)
+            )
+        except (RuntimeError, AssertionError, TypeError, ValueError, OverflowError) as error:
+            text = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise CaseError(
+                f"{place} cannot be made on this machine: {text} (device {entry.get('device')}; to "
+                "load the case elsewhere: load_case(folder, device='cpu'))"
+            ) from error
+    return tensors
+
+
+def _unpack_one(
+    entry: Json,
+    storages: Mapping[str, object],
+    arrays: Mapping[str, Tensor],
+    memory: dict[str, Tensor],
+    *,
+    device: str | None,
+    where: str,
+) -> Tensor:
+    key = member(entry, "storage", str, where)
+    storage = member(storages, key, dict, f"{where}: storages")
+    place = device_from_name(device or member(entry, "device", str, where), where)
+    with torch.inference_mode(bool(optional(storage, "inference", bool, where))), torch.no_grad():
+        if key not in memory:
+            memory[key] = _fill(storage, arrays.get(key), where).to(place)
+        tensor = _view(memory[key], entry, where)
+        tensor = tensor.conj() if member(entry, "conj", bool, where) else tensor
+    return _as_leaf(tensor, entry, where)
+
+
+def _fill(storage: Json, array: Tensor | None, where: str) -> Tensor:
+    """Return the memory of a storage as a flat CPU tensor; what is between its values is zero."""
+    dtype = dtype_from_name(member(storage, "dtype", str, where), where)
+    shape, stride, first = _read_geometry(storage, "first", where)
+    numel = math.prod(shape)
+    origin = member(storage, "values", str, where)
+    if origin == "synthetic":
+        recipe = member(storage, "recipe", dict, where)
+        values = synthesize(recipe, numel, dtype, f"{where}: recipe")
+    elif origin == "stored" and array is not None:
+        values = from_array(array, dtype, numel, where)
+    else:
+        raise CaseError(f"{where}: its values are {origin!r}, but no file holds them")
+    flat = torch.zeros(first + _extent(shape, stride), dtype=dtype)
+    flat.as_strided(shape, stride, first).copy_(values.reshape(shape))
+    return flat
+
+
+def _read_geometry(data: Json, offset: str, where: str) -> tuple[list[int], list[int], int]:
+    shape, stride = items(data, "shape", int, where), items(data, "stride", int, where)
+    first = member(data, offset, int, where)
+    if len(shape) != len(stride) or min([first, *shape, *stride]) < 0:
+        raise CaseError(f"{where}: shape {shape}, stride {stride}, offset {first} do not fit")
+    return shape, stride, first
+
+
+def _view(flat: Tensor, entry: Json, where: str) -> Tensor:
+    """Return the tensor that looks at memory as its entry says."""
+    shape, stride, offset = _read_geometry(entry, "offset", where)
+    dtype = dtype_from_name(member(entry, "dtype", str, where), where)
+    storage = flat.untyped_storage()
+    end = offset + _extent(shape, stride)
+    if 0 not in shape and end * dtype.itemsize > storage.nbytes():
+        raise CaseError(f"{where}: shape {shape} with stride {stride} leaves its storage")
+    return torch.empty(0, dtype=dtype, device=flat.device).set_(storage, offset, shape, stride)
+
+
+def _as_leaf(tensor: Tensor, entry: Json, where: str) -> Tensor:
+    requires_grad = member(entry, "requires_grad", bool, where)
+    if member(entry, "parameter", bool, where):
+        return torch.nn.Parameter(tensor, requires_grad=requires_grad)
+    return tensor.requires_grad_() if requires_grad else tensor

@@ -1,0 +1,184 @@
+"""Names of what a graph calls, and back: a stranger's `graph.json` can only name what is allowed.
+
+So loading and running it cannot reach `os.system`, `torch.load` or a file. Cases:
+
+1. `torch.ops.<namespace>.<op>[.<overload>]`: an op that the dispatcher knows. TorchScript's
+   builtins (`aten::save` writes a pickle) and ops with an argument that names a file are refused.
+2. `torch.ops.higher_order.<name>`: the operators in `HIGHER_ORDER`, which take graphs and values,
+   not kernels or delegates.
+3. functions of `torch`, `torch.nn.functional`, `torch.linalg`, `torch.fft`, `torch.special`: those
+   that `torch.overrides` lists as overridable, and native factories.
+4. functions of `operator`, `math` and builtins that compute; `getattr` for some attributes.
+5. torch's internal functions that Dynamo writes into graphs.
+6. `module:function`: a function of the user (`allow_in_graph`), only from a module that the case
+   lists in `imports` and the user allowed.
+
+What it does not do: it never imports a module for a name that it reads, except in case 6
+(`load_imports`). The tables are in `graph_allowed`.
+"""
+
+import importlib
+import sys
+from collections.abc import Collection
+from typing import Any
+
+import torch
+
+from ctk.compiler import torch_compat
+from ctk.compiler.errors import CaseError, nearest
+from ctk.toolkit.graphs.allow_list import HIGHER_ORDER, Function, function_name, functions_by_name
+
+_FILE_WORDS = ("file", "path")
+
+
+def target_to_name(target: object) -> str:
+    """Return the name under which `target_from_name` finds this function or op again.
+
+    Raises:
+        CaseError: The target is not on the allow-list, or is a function that cannot be imported
+            again.
+    """
+    kind = torch_compat.op_kind(target)
+    if kind == "higher_order":
+        return f"torch.ops.higher_order.{_check_higher_order(str(target))}"
+    if kind:
+        _check_op(target)
+        return "torch.ops." + torch_compat.op_qualified_name(target).replace("::", ".")
+    return function_name(target) or _user_function_name(target)
+
+
+def target_from_name(name: str, *, allow_imports: Collection[str] = ()) -> Function:
+    """Return the function or op of a name.
+
+    Args:
+        name: A name as `target_to_name` writes it.
+        allow_imports: Modules whose functions may be used; `load_imports` has imported them.
+
+    Raises:
+        CaseError: The name is not on the allow-list, or this torch does not have it.
+    """
+    if name.startswith("torch.ops."):
+        return _op_from_name(name.removeprefix("torch.ops.").split("."))
+    if ":" in name:
+        return _user_function(name, allow_imports)
+    known = functions_by_name()
+    if name in known:
+        return known[name]
+    raise CaseError(
+        f"function {name!r} is not one that a graph may call, or torch {torch.__version__} "
+        f"does not have it{nearest(name, known)}"
+    )
+
+
+def _op_from_name(parts: list[str]) -> Any:
+    if len(parts) == 2 and parts[0] == "higher_order":
+        return _higher_order_from_name(parts[1])
+    shown = "torch.ops." + ".".join(parts)
+    if len(parts) not in (2, 3) or not all(
+        part.isidentifier() and part[:2] != "__" for part in parts
+    ):
+        raise CaseError(
+            f"{shown!r} is not the name of an op (torch.ops.<namespace>.<op>.<overload>)"
+        )
+    found: Any = getattr(torch.ops, parts[0])
+    for part in parts[1:]:
+        found = getattr(found, part, None)
+    if torch_compat.op_kind(found) not in ("overload", "packet"):
+        raise CaseError(
+            f"op {shown} is not registered in this process; if a module of yours registers it, "
+            "allow that module: load_case(folder, allow_imports=('MODULE',)), or import it first"
+        )
+    _check_op(found)
+    return found
+
+
+def _check_op(op: Any) -> None:
+    """Refuse TorchScript builtins and ops that take the name of a file."""
+    if str(op) != "prim.device.default" and not torch_compat.is_dispatcher_op(op):
+        raise CaseError(
+            f"op {op} is a TorchScript builtin, not an op of the dispatcher: a case may not call it"
+        )
+    for name, kind in torch_compat.op_argument_names(op):
+        if "str" in kind and any(word in name for word in _FILE_WORDS):
+            raise CaseError(f"op {op} takes {name!r}, the name of a file: a case may not call it")
+
+
+def _check_higher_order(name: str) -> str:
+    if name in HIGHER_ORDER:
+        return name
+    raise CaseError(
+        f"higher-order op {name!r} cannot be kept in a case: only those that take graphs and "
+        f"values can{nearest(name, HIGHER_ORDER)}"
+    )
+
+
+def _higher_order_from_name(name: str) -> Any:
+    found = torch_compat.higher_order_op(_check_higher_order(name))
+    if found is None:
+        raise CaseError(
+            f"torch {torch.__version__} has no higher-order op {name!r}; "
+            "use the torch that wrote the case"
+        )
+    return found
+
+
+def _user_function_name(target: object) -> str:
+    """Name a module-level function of the user (`allow_in_graph`) as `module:function`."""
+    module, name = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
+    loaded = sys.modules.get(module) if isinstance(module, str) else None
+    is_found = isinstance(name, str) and getattr(loaded, name, None) is target
+    if is_found and module != "__main__" and str(module).split(".")[0] != "torch":
+        return f"{module}:{name}"
+    raise CaseError(
+        f"{target!r} cannot be kept in a case: it is neither on ctk's list nor a function at the "
+        "top level of a module that can be imported; move it into a module, or register it as a "
+        "torch.library.custom_op"
+    )
+
+
+def _user_function(name: str, allow_imports: Collection[str]) -> Function:
+    module, _, function = name.partition(":")
+    if module not in allow_imports:
+        raise CaseError(
+            f"the case calls {name!r}; that runs code of module {module!r}. If you trust it, "
+            f"allow it: load_case(folder, allow_imports=({module!r},))"
+        )
+    found = getattr(sys.modules.get(module), function, None) if function.isidentifier() else None
+    if callable(found) and getattr(found, "__module__", None) == module:
+        return found
+    raise CaseError(f"module {module!r} has no function {function!r} of its own")
+
+
+def module_of_target(name: str) -> str | None:
+    """Return the module that a process must import before `target_from_name(name)` works, if known.
+
+    That is the user's module of `module:function`, or the one in which a custom op was defined.
+    """
+    if ":" in name:
+        return name.partition(":")[0]
+    parts = name.removeprefix("torch.ops.").split(".")
+    if not name.startswith("torch.ops.") or len(parts) < 2:
+        return None
+    module = torch_compat.custom_op_module("::".join(parts[:2]))
+    return (
+        None
+        if module is None or module == "__main__" or module.split(".")[0] == "torch"
+        else module
+    )
+
+
+def load_imports(listed: Collection[str], allow_imports: Collection[str]) -> None:
+    """Import the modules that a case lists and the user allowed; the others are not touched.
+
+    Raises:
+        CaseError: An allowed module cannot be imported.
+    """
+    for name in listed:
+        if name not in allow_imports:
+            continue
+        try:
+            importlib.import_module(name)
+        except Exception as error:  # the user's module may raise anything
+            raise CaseError(
+                f"module {name!r}, which the case needs, cannot be imported: {error!r}"
+            ) from error

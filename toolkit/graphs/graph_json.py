@@ -1,0 +1,347 @@
+"""FX graphs as JSON and back: the same nodes, names, order, arguments, sub-graphs and constants.
+
+A graph is `{"class": name, "nodes": [...], "subgraphs": {attribute: graph}, "values": {...}}`; the
+outermost one also holds `"constants"` and `"storages"` (see `tensors`), for all sub-graphs, under
+qualified names (`cond_true_0.weight`). Functions are named (see `graph_targets`), never pickled.
+
+What it does not do: leaf modules (`call_module` of an `nn.Linear`; Dynamo makes none), pytree
+calling conventions (the graph's placeholders are its flat inputs), stack traces and other metadata.
+"""
+
+import keyword
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.fx import Graph, GraphModule, Node
+
+from ctk.compiler.errors import CaseError, nearest
+from ctk.toolkit.formats.strict_json import Json, expect, items, member, optional
+from ctk.toolkit.formats.tensors import Keep, keep_all, pack_tensors, unpack_tensors
+from ctk.toolkit.graphs.allow_list import check_attribute, check_method
+from ctk.toolkit.graphs.argument_json import Decoder, encode_value
+from ctk.toolkit.graphs.callables import target_from_name, target_to_name
+from ctk.toolkit.graphs.value_types import (
+    META_KEY,
+    check_value_json,
+    describe_dynamic,
+    node_value_json,
+)
+
+__all__ = [
+    "constants_of",
+    "describe_dynamic",
+    "graph_from_json",
+    "graph_to_json",
+    "subgraphs_of",
+    "target_names",
+]
+
+_TYPES: Mapping[str, Any] = {
+    "Tensor": torch.Tensor,
+    "Parameter": torch.nn.Parameter,
+    "SymInt": torch.SymInt,
+    "SymFloat": torch.SymFloat,
+    "SymBool": torch.SymBool,
+    "int": int,
+    "float": float,
+    "bool": bool,
+}
+"""The annotations of placeholders that are kept; they have no effect on a run."""
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def graph_to_json(
+    gm: GraphModule, *, keep: Keep = keep_all, measure: bool = True
+) -> tuple[Json, dict[str, Tensor]]:
+    """Return a graph as JSON, and the values of its constants.
+
+    Args:
+        gm: A captured graph; only read.
+        keep: Which constants to store by value; the others become recipes.
+        measure: Whether recipes follow the statistics of the values.
+
+    Returns:
+        The JSON, and arrays for a safetensors file.
+
+    Raises:
+        CaseError: A node or constant cannot be kept; the message names it.
+    """
+    data = _write_graph(gm, where="graph")
+    packed = pack_tensors(constants_of(gm), keep=keep, measure=measure)
+    return {**data, "constants": packed.entries, "storages": packed.storages}, packed.arrays
+
+
+def constants_of(gm: GraphModule) -> dict[str, Tensor]:
+    """Return the tensors that a graph and its sub-graphs read, by qualified name."""
+    found: dict[str, Tensor] = {}
+    for path, value in _attributes(gm):
+        if isinstance(value, Tensor):
+            found[path] = value
+        elif isinstance(value, GraphModule):
+            found |= {f"{path}.{name}": tensor for name, tensor in constants_of(value).items()}
+    return found
+
+
+def subgraphs_of(gm: GraphModule) -> dict[str, GraphModule]:
+    """Return the sub-graphs that a graph uses, by attribute name, in order of first use."""
+    found = _attributes(gm)
+    return {path: value for path, value in found if isinstance(value, GraphModule)}
+
+
+def target_names(data: object) -> Iterator[str]:
+    """Yield the names of the functions in JSON of `graph_to_json`, sub-graphs included."""
+    if isinstance(data, list):
+        for part in cast("list[object]", data):
+            yield from target_names(part)
+    elif isinstance(data, dict):
+        known = cast("Json", data)
+        if known.get("op") == "call_function" or known.keys() == {"target"}:
+            yield known["target"]
+        for part in known.values():
+            yield from target_names(part)
+
+
+def _attributes(gm: GraphModule) -> Iterator[tuple[str, object]]:
+    """Yield each attribute that a node reads or calls, once, in order."""
+    for target in _attribute_targets(gm.graph):
+        yield target, _read_attribute(gm, target)
+
+
+def _attribute_targets(graph: Graph) -> dict[str, None]:
+    """Return the attributes that nodes read or call, each once, in order."""
+    nodes = (node for node in graph.nodes if node.op in ("get_attr", "call_module"))
+    return dict.fromkeys(str(node.target) for node in nodes)
+
+
+def _read_attribute(gm: GraphModule, target: str) -> object:
+    value: object = gm
+    for part in target.split("."):
+        if not hasattr(value, part):
+            raise CaseError(f"the graph reads attribute {target!r}, which its module does not have")
+        value = getattr(value, part)
+    return value
+
+
+def _write_graph(gm: GraphModule, where: str) -> Json:
+    subgraphs: Json = {}
+    values: Json = {}
+    for path, value in _attributes(gm):
+        if isinstance(value, GraphModule):
+            subgraphs[path] = _write_graph(value, f"{where}.{path}")
+        elif isinstance(value, torch.nn.Module):
+            raise CaseError(
+                f"{where}: module {path!r} ({type(value).__name__}) is called as a whole; capture "
+                "the program with torch.compile or torch.export, which see through modules"
+            )
+        elif not isinstance(value, Tensor):
+            values[path] = encode_value(value, f"{where}: attribute {path}")
+    nodes = [_write_node(node, where) for node in gm.graph.nodes]
+    return {
+        "class": type(gm).__name__.removesuffix("Impl"),
+        "nodes": nodes,
+        "subgraphs": subgraphs,
+        "values": values,
+    }
+
+
+def _write_node(node: Node, where: str) -> Json:
+    place = f"{where}: node {node.name}"
+    data: Json = {"op": node.op, "name": _check_name(node.name, place)}
+    data["target"] = _write_target(node, place)
+    if node.args:
+        args = enumerate(node.args)
+        data["args"] = [encode_value(value, f"{place}: argument {index}") for index, value in args]
+    if node.kwargs:
+        pairs = node.kwargs.items()
+        data["kwargs"] = {
+            key: encode_value(value, f"{place}: argument {key!r}") for key, value in pairs
+        }
+    kind = next((name for name, kind in _TYPES.items() if kind is node.type), None)
+    if node.op == "placeholder" and kind:
+        data["type"] = kind
+    value = node_value_json(node)
+    return data if value is None else {**data, "value": value}
+
+
+def _write_target(node: Node, where: str) -> str:
+    if node.op != "call_function":
+        return _check_call(node.op, str(node.target), node.args, where)
+    try:
+        name = target_to_name(node.target)
+    except CaseError as error:
+        raise CaseError(f"{where}: {error}") from error
+    return _check_call(node.op, name, node.args, where)
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def graph_from_json(
+    data: Mapping[str, object],
+    tensors: Mapping[str, Tensor],
+    *,
+    allow_imports: Collection[str] = (),
+    device: str | None = None,
+) -> GraphModule:
+    """Build a graph from JSON that may come from a stranger.
+
+    Args:
+        data: JSON of `graph_to_json`.
+        tensors: The arrays that it returned, perhaps read from a file.
+        allow_imports: Modules of which functions may be called; they are already imported.
+        device: Put constants and every device that an argument names there instead.
+
+    Raises:
+        CaseError: It is malformed, or names something that a graph may not call.
+    """
+    entries = member(data, "constants", dict, "graph")
+    checked = {name: expect(entry, dict, f"constants.{name}") for name, entry in entries.items()}
+    storages = member(data, "storages", dict, "graph")
+    constants = unpack_tensors(checked, storages, tensors, device=device, where="graph: constant")
+
+    def resolve(name: str) -> Any:
+        return target_from_name(name, allow_imports=allow_imports)
+
+    try:
+        return _Reader(resolve, constants, device).graph(data, "graph", prefix="")
+    except RecursionError as error:
+        raise CaseError("graph: values or sub-graphs are nested too deeply to be real") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """What every level of sub-graphs shares while a graph is read."""
+
+    resolve: Callable[[str], Any]
+    constants: Mapping[str, Tensor]
+    device: str | None
+
+    def graph(self, data: Mapping[str, object], where: str, *, prefix: str) -> GraphModule:
+        """Build a graph whose constants have names that start with `prefix`."""
+        root: dict[str, Any] = {}
+        for path, sub in member(data, "subgraphs", dict, where).items():
+            inner = f"{where}.{path}"
+            root[path] = self.graph(expect(sub, dict, inner), inner, prefix=f"{prefix}{path}.")
+        decoder = Decoder({}, self.resolve, self.device)
+        for path, value in member(data, "values", dict, where).items():
+            root[path] = decoder.decode(value, f"{where}: attribute {path}")
+        graph = self.nodes(data, where)
+        for target in _attribute_targets(graph):
+            if target not in root:
+                root[target] = _known(self.constants, prefix + target, where)
+        name = _check_identifier(member(data, "class", str, where), where)
+        try:
+            return GraphModule(root, graph, name)
+        except (RuntimeError, SyntaxError, AttributeError, TypeError, KeyError) as error:
+            raise CaseError(f"{where} is no graph that FX accepts: {error}") from error
+
+    def nodes(self, data: Mapping[str, object], where: str) -> Graph:
+        """Build the nodes in order; each may only use those before it."""
+        graph = Graph()
+        made: dict[str, Node] = {}
+        listed = items(data, "nodes", dict, where)
+        ops = [node.get("op") for node in listed]
+        if ops.count("output") != 1 or ops[-1] != "output":
+            raise CaseError(f"{where}: a graph ends with its one output node; found ops {ops[-3:]}")
+        for node in listed:
+            name = member(node, "name", str, where)
+            if name in made:
+                raise CaseError(f"{where}: two nodes are named {name!r}")
+            made[name] = self.node(graph, made, node, f"{where}: node {name}")
+        return graph
+
+    def node(self, graph: Graph, made: Mapping[str, Node], data: Json, where: str) -> Node:
+        """Append one node."""
+        decoder = Decoder(made, self.resolve, self.device)
+        op, name = member(data, "op", str, where), member(data, "name", str, where)
+        target = member(data, "target", str, where)
+        args = optional(data, "args", list, where) or []
+        kwargs = optional(data, "kwargs", dict, where) or {}
+        values = [decoder.decode(arg, f"{where}: argument {i}") for i, arg in enumerate(args)]
+        named = {
+            _check_identifier(key, where): decoder.decode(value, f"{where}: argument {key!r}")
+            for key, value in kwargs.items()
+        }
+        _check_call(op, target, values, where)
+        node = graph.create_node(
+            op,
+            self._function(target, where) if op == "call_function" else target,
+            tuple(values),
+            named,
+            _check_name(name, where),
+            _TYPES.get(optional(data, "type", str, where) or ""),
+        )
+        if data.get("value") is not None:
+            check_value_json(data["value"], f"{where}: value")
+            node.meta[META_KEY] = data["value"]
+        return node
+
+    def _function(self, name: str, where: str) -> Any:
+        try:
+            return self.resolve(name)
+        except CaseError as error:
+            raise CaseError(f"{where}: {error}") from error
+
+
+def _known(constants: Mapping[str, Tensor], name: str, where: str) -> Tensor:
+    if name in constants:
+        return constants[name]
+    raise CaseError(f"{where}: constant {name!r} is missing{nearest(name, constants)}")
+
+
+# --- checks of both directions: FX pastes names into the program that it generates --------------
+
+_OPS = ("placeholder", "get_attr", "call_function", "call_method", "call_module", "output")
+
+
+def _check_call(op: str, target: str, args: Sequence[object], where: str) -> str:
+    """Check a node's op and target; return the target.
+
+    Raises:
+        CaseError: The op is unknown, or the target is not one that a graph may have.
+    """
+    if op not in _OPS:
+        raise CaseError(f"{where}: {op!r} is no op of a graph{nearest(op, _OPS)}")
+    try:
+        if op == "call_method":
+            check_method(target)
+        elif op == "call_function" and target == "builtins.getattr":
+            check_attribute(args[1] if len(args) > 1 else None)
+    except CaseError as error:
+        raise CaseError(f"{where}: {error}") from error
+    if op in ("get_attr", "call_module"):
+        _check_path(target, where)
+    elif op == "placeholder":
+        _check_identifier(target.removeprefix("*").removeprefix("*"), where)
+    return target
+
+
+def _check_identifier(name: object, where: str) -> str:
+    if isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name):
+        return name
+    raise CaseError(f"{where}: {name!r} is no name that a graph may use")
+
+
+def _check_name(name: object, where: str) -> str:
+    """Check that FX keeps this name of a node as it is.
+
+    Raises:
+        CaseError: It does not (`sum` would become `sum_1`).
+    """
+    checked = _check_identifier(name, where)
+    if Graph().placeholder(checked).name == checked:
+        return checked
+    raise CaseError(f"{where}: FX does not keep the name {checked!r}; rename that node")
+
+
+def _check_path(path: str, where: str) -> None:
+    """Check the path of an attribute: it must not hide something that a GraphModule has itself."""
+    for part in path.split("."):
+        _check_identifier(part, where)
+        if part.startswith("__") or hasattr(GraphModule, part) or part in vars(torch.nn.Module()):
+            raise CaseError(f"{where}: attribute {path!r} would hide {part!r} of torch.nn.Module")

@@ -1,0 +1,1 @@
+"""From anything that users have to cases."""

@@ -1,0 +1,231 @@
+"""Capture a program as cases: one per graph that Dynamo hands to its backend.
+
+The program runs once, under a backend that records the graph and gives Dynamo the eager graph back,
+so that later graphs get inputs which no compiler has touched. Nothing is compiled or judged here.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch.fx import GraphModule
+
+from ctk.compiler import torch_compat
+from ctk.compiler.errors import CaptureError, CtkError, ProgramError
+from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.observe import first_line
+from ctk.toolkit.case.case import Case, Modes
+from ctk.toolkit.graphs.value_types import describe_dynamic
+from ctk.toolkit.run.clone import clone_inputs
+from ctk.toolkit.run.modes import current_modes
+from ctk.toolkit.usercode.program import SEED, Program, importable, seeded, their_side
+from ctk.toolkit.usercode.sources import source_files
+
+
+def capture_cases(
+    program: Program,
+    *,
+    target: str = "ctk",
+    config: Mapping[str, object] | None = None,
+    backward: bool = False,
+    dynamic: bool = False,
+) -> list[Case]:
+    """Run a program once under Dynamo and return one case per captured graph, in order.
+
+    Cases: 1. graph breaks and recompilations give several graphs; 2. parts that are compiled
+    already (`torch.compile` inside the model) are captured like the rest; 3. sizes marked with
+    `mark_dynamic` become symbolic; 4. `backward=True` runs the backward pass of the summed outputs;
+    5. without it a model in evaluation mode runs without gradients, as inference does.
+
+    Dynamo is reset first: earlier compiles in this process would decide what is recompiled.
+
+    Args:
+        program: What to run.
+        target: Target spec of the cases.
+        config: Options of the target; they win over those of the program's `config()`.
+        backward: The failure needs the backward pass; graphs that have one say so in their modes.
+        dynamic: Capture with symbolic sizes wherever Dynamo can.
+
+    Raises:
+        ProgramError: The program fails in eager, or `backward` has nothing to differentiate.
+        CaptureError: Dynamo raises where eager does not, or captures no graph.
+    """
+    captured: list[Captured] = []
+    torch.compiler.reset()
+    with importable(program.path.parent), seeded():
+        _run_recorded(program, captured, backward=backward, dynamic=dynamic)
+    if not captured:
+        raise CaptureError(
+            f"Dynamo captured no graph of {program.path.name}: it runs no torch operation that "
+            "torch.compile can see (torch.compiler.disable, TORCHDYNAMO_DISABLE?)"
+        )
+    options = {**program.config, **(config or {})}
+    sources = source_files(target, options, program.path.parent)
+    return [
+        make_case(graph, f"graph{number}", target=target, config=options, sources=sources)
+        for number, graph in enumerate(captured)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """A graph of a running program: a private copy, and inputs and modes before its first call."""
+
+    graph: GraphModule
+    inputs: tuple[object, ...] = field(repr=False)
+    modes: Modes
+
+
+def recording_backend(captured: list[Captured], *, backward: bool = False) -> Callable[..., object]:
+    """Return a Dynamo backend that appends each graph to `captured` and runs it in eager.
+
+    Args:
+        captured: Filled in order of capture; inputs and modes are those of the first call.
+        backward: Set `modes.backward` where an output can be differentiated.
+    """
+
+    def backend(gm: GraphModule, example_inputs: Sequence[object]) -> Callable[..., object]:
+        slot, graph = len(captured), copy_graph_module(gm)
+        captured.append(
+            Captured(graph, clone_inputs(hinted(example_inputs)), current_modes(seed=SEED))
+        )
+        called = [False]
+
+        def run(*args: object) -> object:
+            if called[0]:
+                return gm(*args)
+            called[0] = True
+            captured[slot] = Captured(graph, clone_inputs(args), current_modes(seed=SEED))
+            result = gm(*args)
+            if backward and any(tensor.requires_grad for tensor in tensors_in(result)):
+                modes = dataclasses.replace(captured[slot].modes, backward=True)
+                captured[slot] = dataclasses.replace(captured[slot], modes=modes)
+            return result
+
+        return run
+
+    return backend
+
+
+def make_case(
+    captured: Captured,
+    name: str,
+    *,
+    target: str,
+    config: Mapping[str, object],
+    sources: tuple[Path, ...] = (),
+) -> Case:
+    """Return the case of a captured graph."""
+    return Case(
+        graph=captured.graph,
+        inputs=captured.inputs,
+        target=target,
+        config=config,
+        modes=captured.modes,
+        name=name,
+        sources=sources,
+        dynamic=describe_dynamic(captured.graph),
+    )
+
+
+def hinted(inputs: Iterable[object]) -> tuple[object, ...]:
+    """Return example inputs with their hints for symbolic numbers (0 for unbacked ones)."""
+    symbolic = (torch.SymInt, torch.SymFloat, torch.SymBool)
+    return tuple(
+        (torch_compat.symbol_and_hint(value)[1] or 0) if isinstance(value, symbolic) else value
+        for value in inputs
+    )
+
+
+def tensors_in(value: object) -> Iterator[torch.Tensor]:
+    """Yield the tensors in nested tuples, lists, dicts and dataclasses, in order."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from (
+            t for item in cast("Mapping[object, object]", value).values() for t in tensors_in(item)
+        )
+    elif isinstance(value, tuple | list):
+        yield from (t for item in cast("Sequence[object]", value) for t in tensors_in(item))
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = (f.name for f in dataclasses.fields(value))
+        yield from (t for name in names for t in tensors_in(getattr(value, name)))
+
+
+def _run_recorded(
+    program: Program, captured: list[Captured], *, backward: bool, dynamic: bool
+) -> None:
+    backend = recording_backend(captured, backward=backward)
+    grad = torch.is_grad_enabled() and (backward or not _is_inference(program))
+    # None, not False: False would forbid the sizes that inputs() has marked as dynamic.
+    compiled = torch.compile(program.model, backend="eager", dynamic=True if dynamic else None)
+    try:
+        stance = torch.compiler.set_stance("default", force_backend=backend)
+        with stance, torch.set_grad_enabled(grad), torch_compat.specialized_floats():
+            result = compiled(*program.inputs, **program.kwargs)
+            if backward:
+                _run_backward(result, program)
+    except CtkError:
+        raise
+    except Exception as error:
+        _check_eager(program, backward=backward)
+        raise CaptureError(
+            f"Dynamo fails while it captures {program.path.name}, which runs in eager: "
+            f"{type(error).__name__}: {first_line(error)}\n"
+            "  no backend is involved; see what Dynamo does: TORCH_LOGS=dynamo,graph_breaks"
+        ) from error
+
+
+def _is_inference(program: Program) -> bool:
+    """Return whether a program is run for its results only: its model is in evaluation mode."""
+    return isinstance(program.model, torch.nn.Module) and not program.model.training
+
+
+def _run_backward(result: object, program: Program) -> None:
+    outputs = [tensor for tensor in tensors_in(result) if tensor.requires_grad]
+    if not outputs:
+        raise ProgramError(
+            f"--backward: no output of {program.path.name} requires grad; "
+            "give it parameters or inputs with requires_grad=True, outside of torch.no_grad()"
+        )
+    parts = [torch.view_as_real(t) if t.is_complex() else t for t in outputs]
+    torch.stack([part.sum().to(torch.float64) for part in parts]).sum().backward()
+
+
+def _check_eager(program: Program, *, backward: bool) -> None:
+    """Run the program without a compiler, in two ways; it is sound if one of them works.
+
+    With every `torch.compile` switched off, `torch.cond` cannot run its backward (torch 2.13); with
+    the backend `eager`, Dynamo still captures what the program itself compiles.
+
+    Raises:
+        ProgramError: Both fail.
+    """
+    first = _eager_error(program, torch.compiler.set_stance("force_eager"), backward=backward)
+    if first is None:
+        return
+    stance = torch.compiler.set_stance("default", force_backend="eager")
+    if _eager_error(program, stance, backward=backward) is not None:
+        raise ProgramError(
+            f"{program.path.name} fails in eager, before any compiler sees it: "
+            f"{their_side(first, program.path)}"
+        ) from first
+
+
+def _eager_error(
+    program: Program, stance: AbstractContextManager[object], *, backward: bool
+) -> Exception | None:
+    try:
+        with stance:
+            result = program.model(*program.inputs, **program.kwargs)
+            if backward:
+                _run_backward(result, program)
+    except CtkError:
+        raise
+    except Exception as error:
+        return error
+    return None

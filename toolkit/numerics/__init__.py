@@ -1,0 +1,1 @@
+"""Tolerances, errors and the comparison of results."""

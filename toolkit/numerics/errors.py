@@ -1,0 +1,210 @@
+"""Measure errors between tensors, vectorised. The rule itself is explained in compare.py.
+
+What it does not do: dtypes, shapes and devices are equal already, and the tensors not empty.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ctk.toolkit.case.failure import FailureKind
+from ctk.toolkit.numerics.tolerance import Tolerance
+
+FACTOR = 10.0
+"""How many times eager's own error is clearly more than it."""
+
+SAMPLE = 1 << 20
+"""Elements from which the statistics of a tensor are taken."""
+
+RARE = 0.01
+"""When eager is inexact on a smaller share of the elements than this, it has no noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Errors:
+    """The measurements of one tensor that fails; see `compare.Mismatch` for the fields."""
+
+    kind: FailureKind
+    max_abs: float
+    max_rel: float
+    rms_ratio: float
+    ulp: float | None
+    worst_index: tuple[int, ...]
+    failing: int
+    numel: int
+    at_worst: str
+
+    def __str__(self) -> str:
+        where = f"at {list(self.worst_index)}" if self.worst_index else "in all"
+        many = f"{self.failing} of {self.numel} elements"
+        size = f"max abs {self.max_abs:.3g}, max rel {self.max_rel:.3g}"
+        exact = self.rms_ratio == float("inf")
+        rms = "eager is exact" if exact else f"RMS {self.rms_ratio:.3g} times eager's"
+        return f"{many} {self.at_worst} {where}; {size}, {rms}"
+
+
+def identical(eager: object, compiled: object) -> bool:
+    """Return whether two values are equal in type, dtype, shape and every number; NaN differs."""
+    if isinstance(eager, Tensor) and isinstance(compiled, Tensor):
+        if eager.dtype != compiled.dtype or eager.device != compiled.device:
+            return False
+        plain = eager.layout is torch.strided and compiled.layout is torch.strided
+        return plain and torch.equal(eager, compiled)
+    return type(eager) is type(compiled) and not isinstance(eager, Tensor) and eager == compiled
+
+
+def is_measurable(tensor: Tensor) -> bool:
+    """Return whether the tensor has numbers to compare."""
+    return tensor.numel() > 0 and tensor.device.type != "meta"
+
+
+def integer_errors(eager: Tensor, compiled: Tensor, reference: Tensor | None) -> Errors | None:
+    """Compare integers or bools: exact, but for mistakes that eager itself makes.
+
+    Args:
+        eager: Any integer or bool dtype.
+        compiled: Of the same dtype and shape.
+        reference: From the float64 run, of any dtype; None: eager is right.
+
+    Returns:
+        The errors when more than ten times as many elements, or ten times as large differences, are
+        wrong as eager has; else None.
+    """
+    eager, compiled = _dense(eager), _dense(compiled)
+    truth = eager if reference is None else _dense(reference)
+    wrong, own = compiled != truth, eager != truth
+    e, c, r = (tensor.to(torch.float64) for tensor in (eager, compiled, truth))
+    errors, eager_errors = (c - r).abs(), (e - r).abs()
+    many = int(wrong.sum()) > FACTOR * int(own.sum())
+    large = float(errors.max()) > FACTOR * float(eager_errors.max())
+    if not (many or large):
+        return None
+    score = torch.where(wrong & ~own, errors + 1, errors)
+    return _errors("accuracy", score, wrong, (e, c, r), (eager_errors, errors), eps=None)
+
+
+def measure(
+    eager: Tensor, compiled: Tensor, reference: Tensor | None, tolerance: Tolerance
+) -> Errors | None:
+    """Compare floats or complex numbers by the rule of compare.py.
+
+    Args:
+        eager: Any float or complex dtype.
+        compiled: Of the same dtype and shape.
+        reference: From the float64 run; None: eager is right.
+        tolerance: The row for the dtype and the declared numerics.
+
+    Returns:
+        The errors of a tensor that fails, with kind `nan` or `accuracy`; None for one that does
+        not.
+    """
+    eps = torch.finfo(eager.dtype).eps
+    e, c = _wide(eager), _wide(compiled)
+    r = e if reference is None else _wide(reference)
+    finite = torch.isfinite(e) & torch.isfinite(c) & torch.isfinite(r)
+    everywhere = bool(finite.all())
+    if not everywhere:
+        pattern = [_pattern(tensor) for tensor in (e, c, r)]
+        bad = (pattern[1] != pattern[0]) & (pattern[1] != pattern[2])
+        if bad.any():
+            return _errors("nan", bad.double(), bad, (e, c, r), (e - r, c - r), eps=None)
+        e, c, r = (torch.where(finite, tensor, 0.0) for tensor in (e, c, r))
+    eager_errors, errors = (e - r).abs(), (c - r).abs()
+    allowed = _allowance(eager_errors, r.abs(), tolerance, is_reference=reference is not None)
+    if not (errors > allowed).any():
+        return None
+    score = torch.where(errors > allowed, errors / allowed, 0.0)
+    return _errors("accuracy", score, score > 0, (e, c, r), (eager_errors, errors), eps=eps)
+
+
+def _allowance(
+    eager_errors: Tensor, size: Tensor, tolerance: Tolerance, *, is_reference: bool
+) -> Tensor:
+    """Return the largest error that is no failure, for each element."""
+    typical = _typical(size)
+    atol = tolerance.atol
+    if is_reference and typical > 100 * float(eager_errors.square().mean().sqrt()):
+        atol *= min(1.0, typical)
+    allowed = atol + tolerance.rtol * size.clamp(min=typical)
+    scale = size + typical if typical else torch.ones_like(size)
+    noise = _noise(eager_errors, scale)
+    return torch.maximum(allowed, FACTOR * torch.maximum(eager_errors, noise * scale))
+
+
+def _typical(size: Tensor) -> float:
+    sample = _sample(size)
+    nonzero = sample[sample > 0]
+    return float(nonzero.median()) if nonzero.numel() else 0.0
+
+
+def _noise(eager_errors: Tensor, scale: Tensor) -> float:
+    errors = _sample(eager_errors)
+    relative = errors / _sample(scale)
+    inexact = relative[errors > 0]
+    if inexact.numel() < max(1.0, RARE * relative.numel()):
+        return 0.0
+    rank = max(1, round(0.95 * inexact.numel()))
+    return float(inexact.kthvalue(rank).values)
+
+
+def _sample(tensor: Tensor) -> Tensor:
+    flat = tensor.reshape(-1)
+    return flat[:: -(-flat.numel() // SAMPLE)]
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    """Return the numbers in float64; complex ones get a last dimension of two."""
+    dense = _dense(tensor)
+    if dense.is_complex():
+        return torch.view_as_real(dense.to(torch.complex128).resolve_conj())
+    return dense.to(torch.float64)
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    tensor = tensor.detach()
+    tensor = tensor.dequantize() if tensor.is_quantized else tensor
+    return tensor if tensor.layout is torch.strided else tensor.to_dense()
+
+
+def _pattern(tensor: Tensor) -> Tensor:
+    """Return 0 for a finite element, 1 and -1 for infinities, 2 for NaN."""
+    infinite = torch.where(torch.isinf(tensor), tensor.sign(), 0.0)
+    return torch.where(torch.isnan(tensor), 2.0, infinite)
+
+
+def _errors(
+    kind: FailureKind,
+    score: Tensor,
+    failing: Tensor,
+    values: tuple[Tensor, Tensor, Tensor],
+    errors: tuple[Tensor, Tensor],
+    *,
+    eps: float | None,
+) -> Errors:
+    """Put the measurements together; the worst element is the one with the highest score."""
+    worst = int(score.reshape(-1).argmax())
+    e, c, r = (float(tensor.reshape(-1)[worst]) for tensor in values)
+    own, ours = (torch.nan_to_num(each.abs(), 0.0, 0.0, 0.0) for each in errors)
+    size = values[2].abs()
+    relative = torch.where(size > 0, ours / size, 0.0)
+    own_rms, our_rms = (float(each.square().mean().sqrt()) for each in (own, ours))
+    ratio = our_rms / own_rms if own_rms else float("inf") if our_rms else 1.0
+    index = tuple(int(i) for i in torch.unravel_index(torch.tensor(worst), score.shape))
+    return Errors(
+        kind,
+        max_abs=float(ours.max()),
+        max_rel=float(torch.nan_to_num(relative, 0.0, 0.0, 0.0).max()),
+        rms_ratio=ratio,
+        ulp=None if eps is None else abs(c - r) / _spacing(r, eps),
+        worst_index=index,
+        failing=int(failing.sum()),
+        numel=score.numel(),
+        at_worst=f"wrong, {c:.9g} for {r:.9g} (eager {e:.9g})",
+    )
+
+
+def _spacing(value: float, eps: float) -> float:
+    """Return the distance between neighbouring numbers of the dtype at `value`."""
+    _, exponent = torch.frexp(torch.tensor(abs(value), dtype=torch.float64))
+    return eps * 2.0 ** max(int(exponent) - 1, -1022)

@@ -1,0 +1,238 @@
+"""Executors: who runs a question. In this process, or in a child that may crash or hang.
+
+Both have the same interface: a context manager with `ask(case, expected)`. Use the child for
+failures that kill or stop the process, and whenever a time limit is wanted; it costs one save and
+load of the case per question.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Protocol, Self, cast
+
+from ctk.compiler.errors import CtkError
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.store import save_case
+from ctk.toolkit.compile_log.recorder import Recorder, Veto
+from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.oracle.judgement import Judgement
+from ctk.toolkit.oracle.protocol import (
+    Failure,
+    Question,
+    answer_from_json,
+    error_of,
+    question_to_json,
+    read_line,
+    write_line,
+)
+
+_END_SECONDS = 5.0
+"""How long a worker may take to end when its stdin is closed."""
+
+_LOG_LINES = 30
+"""How many of a child's last lines a crash's detail holds."""
+
+
+class Executor(Protocol):
+    """Runs questions."""
+
+    def ask(
+        self, case: Case, expected: Signature | None = None, veto: Veto | None = None
+    ) -> Judgement:
+        """Judge a case, compiled without what a veto names."""
+        ...
+
+    def close(self) -> None:
+        """End every process that the executor started."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+
+class InProcess:
+    """Judges in this process: fastest, but a crash of the compiled program is ours."""
+
+    def ask(
+        self, case: Case, expected: Signature | None = None, veto: Veto | None = None
+    ) -> Judgement:
+        """Judge a case here."""
+        return judge(case, expected=expected, observer=Recorder(veto) if veto else None)
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to end."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Worker:
+    process: subprocess.Popen[bytes]
+    log: BinaryIO
+
+    @property
+    def questions(self) -> BinaryIO:
+        return cast("BinaryIO", self.process.stdin)
+
+    @property
+    def answers(self) -> BinaryIO:
+        return cast("BinaryIO", self.process.stdout)
+
+
+class ChildProcess:
+    """Judges in a child process, forked from a warm worker (`ctk.toolkit.oracle.worker`).
+
+    A child that is killed by a signal gives a signature of kind `signal`, one that does not answer
+    in time the verdict `timeout` (and `reproduces`, if a timeout is the failure that is looked
+    for). The worker starts with the first question. Ctrl-C reaches this process only; it ends the
+    worker, and the next question starts another.
+
+    Args:
+        timeout_seconds: Time limit of one question, the time to compile included; None: no limit.
+        allow_imports: Modules that loading the case may import: what the user allowed.
+    """
+
+    def __init__(
+        self, timeout_seconds: float | None = None, *, allow_imports: Sequence[str] = ()
+    ) -> None:
+        self.timeout_seconds = timeout_seconds
+        self.allow_imports = tuple(allow_imports)
+        self._worker: _Worker | None = None
+
+    def ask(
+        self, case: Case, expected: Signature | None = None, veto: Veto | None = None
+    ) -> Judgement:
+        """Judge a case in a child.
+
+        Raises:
+            CtkError: As `judge` raises it; or the worker itself ended.
+        """
+        with tempfile.TemporaryDirectory(prefix="ctk-question-") as folder:
+            question = Question(
+                target=case.target,
+                folder=str(save_case(case, Path(folder) / "case", inputs="full")),
+                expected=expected,
+                allow_imports=self.allow_imports,
+                timeout_seconds=self.timeout_seconds,
+                veto=veto,
+            )
+            return self._answer(question)
+
+    def close(self) -> None:
+        """End the worker and its child, and wait for them."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            _end(worker)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _answer(self, question: Question) -> Judgement:
+        worker = self._worker = self._worker or _start()
+        worker.log.seek(0)
+        worker.log.truncate()
+        try:
+            write_line(worker.questions, question_to_json(question))
+            data = read_line(worker.answers)
+        except BrokenPipeError:
+            data = None
+        except BaseException:  # Ctrl-C: the answer would be taken for that of the next question
+            self.close()
+            raise
+        if data is None:
+            log = _tail(worker)
+            self.close()
+            raise CtkError(f"the oracle's worker process ended while it was asked\n{log}")
+        answer = answer_from_json(data)
+        if isinstance(answer, Failure):
+            raise error_of(answer)
+        has_died = answer.signature is not None and answer.signature.kind == "signal"
+        return replace(answer, detail=f"{answer.detail}\n{_tail(worker)}") if has_died else answer
+
+
+def _start() -> _Worker:
+    """Start a worker and wait until it is ready.
+
+    Raises:
+        CtkError: It ended before it was.
+    """
+    log = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115  lives as long as the worker
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ctk.toolkit.oracle.worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        env=_environment(),
+        start_new_session=True,
+    )
+    worker = _Worker(process, log)
+    try:
+        ready = read_line(worker.answers)
+    except BaseException:
+        _end(worker)
+        raise
+    if ready is None:
+        text = _tail(worker)
+        _end(worker)
+        raise CtkError(f"the oracle's worker process did not start\n{text}")
+    return worker
+
+
+def _environment() -> dict[str, str]:
+    """Return our environment with our import path and without a pool of compile workers.
+
+    The pool's processes lead groups of their own and would outlive a killed child.
+    """
+    path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
+    return {"TORCHINDUCTOR_COMPILE_THREADS": "1", **os.environ, "PYTHONPATH": path}
+
+
+def _tail(worker: _Worker) -> str:
+    worker.log.flush()
+    worker.log.seek(0)
+    lines = worker.log.read().decode(errors="replace").splitlines()
+    return "\n".join(lines[-_LOG_LINES:])
+
+
+def _end(worker: _Worker) -> None:
+    """Close the worker's stdin, which ends it and its child; kill it if it does not."""
+    with contextlib.suppress(BrokenPipeError):
+        worker.questions.close()
+    try:
+        worker.process.wait(_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(worker.process.pid, signal.SIGKILL)
+        worker.process.wait()
+    worker.answers.close()
+    worker.log.close()

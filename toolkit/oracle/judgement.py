@@ -1,0 +1,26 @@
+"""What an oracle answers: a verdict and what was seen. Never a bool."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ctk.toolkit.case.failure import Signature
+
+
+class Verdict(Enum):
+    """What an oracle says of a case, compared with the failure it is looking for."""
+
+    REPRODUCES = "reproduces"
+    PASSES = "passes"
+    DIFFERENT = "different"  # it fails, but with another signature
+    INVALID = "invalid"  # the program itself fails in eager: no question to ask
+    FLAKY = "flaky"  # two runs of the same program differ (random ops, races)
+    TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """An oracle's answer: the verdict, and the failure that was seen, if any."""
+
+    verdict: Verdict
+    signature: Signature | None = None
+    detail: str = ""

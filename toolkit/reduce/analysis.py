@@ -1,0 +1,131 @@
+"""What steps and edits know of a case: kinds of values, units of removal, effects, gradients."""
+
+import operator
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch.fx import GraphModule, Node
+
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.eager_values import TensorInfo, node_infos
+from ctk.toolkit.reduce.effects import is_marker, mutated_arguments
+
+CALLS = frozenset({"call_function", "call_method", "call_module"})
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Facts of one case, all by node name.
+
+    Attributes:
+        infos: Description of each node's value in an eager run (`eager.describe`).
+        units: Call nodes in order, in groups that only make sense together: an op that returns a
+            tuple and the `getitem`s that take it apart. Markers and free nodes belong to no unit.
+        markers: Nodes that change the state of the program (grad mode, autocast, assertions).
+        mutators: Nodes that change an argument in place.
+        free: Number-valued nodes that only need inputs (`x.size(0)`, `s77 * 4`): copied along,
+            never cut.
+    """
+
+    infos: Mapping[str, object]
+    units: tuple[tuple[str, ...], ...]
+    markers: frozenset[str]
+    mutators: frozenset[str]
+    free: frozenset[str]
+
+
+def facts_of(case: Case) -> Facts:
+    """Run a case once in eager and return its facts."""
+    infos = node_infos(case)
+    nodes = list(case.graph.graph.nodes)
+    calls = [node for node in nodes if node.op in CALLS]
+    markers = frozenset(node.name for node in calls if is_marker(node, infos[node.name]))
+    free = _free_nodes(nodes, infos)
+    return Facts(
+        infos=infos,
+        units=_units(calls, infos, skip=markers | free),
+        markers=markers,
+        mutators=frozenset(node.name for node in calls if mutated_arguments(node)),
+        free=free,
+    )
+
+
+def by_name(graph: GraphModule) -> dict[str, Node]:
+    """Return the nodes of a graph by name."""
+    return {node.name: node for node in graph.graph.nodes}
+
+
+def placeholders(graph: GraphModule) -> list[Node]:
+    """Return the inputs of a graph, in order."""
+    return [node for node in graph.graph.nodes if node.op == "placeholder"]
+
+
+def output_leaves(graph: GraphModule) -> list[object]:
+    """Return what a graph returns, flattened: nodes and constants."""
+    (output,) = (node for node in graph.graph.nodes if node.op == "output")
+    return list(_leaves(output.args[0]))
+
+
+def is_number(info: object) -> bool:
+    """Return whether a described value is a number, or a tuple of numbers such as a size."""
+    if isinstance(info, tuple):
+        return bool(info) and all(is_number(item) for item in info)
+    return isinstance(info, (int, float, bool))
+
+
+def is_cuttable(info: object) -> bool:
+    """Return whether a described value can become an input or a constant."""
+    if isinstance(info, tuple):
+        return all(is_cuttable(item) for item in info)
+    plain = (TensorInfo, int, float, bool, str, torch.dtype, torch.device, type(None))
+    return isinstance(info, plain)
+
+
+def has_gradient(case: Case) -> bool:
+    """Return whether some output depends on an input that requires grad."""
+    inputs = zip(placeholders(case.graph), case.inputs, strict=True)
+    reached = {node for node, value in inputs if getattr(value, "requires_grad", False)}
+    for node in case.graph.graph.nodes:
+        if any(argument in reached for argument in node.all_input_nodes):
+            reached.add(node)
+    return any(leaf in reached for leaf in output_leaves(case.graph))
+
+
+def _leaves(argument: object) -> Iterable[object]:
+    if isinstance(argument, (tuple, list)):
+        for item in argument:
+            yield from _leaves(item)
+    elif isinstance(argument, dict):
+        yield from _leaves(list(argument.values()))
+    else:
+        yield argument
+
+
+def _free_nodes(nodes: Iterable[Node], infos: Mapping[str, object]) -> frozenset[str]:
+    free: set[str] = set()
+    for node in nodes:
+        is_computed = node.op in CALLS and is_number(infos[node.name])
+        if is_computed and all(
+            argument.op == "placeholder" or argument.name in free
+            for argument in node.all_input_nodes
+        ):
+            free.add(node.name)
+    return frozenset(free)
+
+
+def _units(
+    calls: Iterable[Node], infos: Mapping[str, object], *, skip: frozenset[str]
+) -> tuple[tuple[str, ...], ...]:
+    heads: dict[str, str] = {}
+    units: dict[str, list[str]] = {}
+    for node in calls:
+        if node.name in skip:
+            continue
+        source = node.args[0] if node.target is operator.getitem else None
+        if isinstance(source, Node) and isinstance(infos[source.name], tuple):
+            heads[node.name] = heads.get(source.name, node.name)
+        else:
+            heads[node.name] = node.name
+        units.setdefault(heads[node.name], []).append(node.name)
+    return tuple(tuple(unit) for unit in units.values())

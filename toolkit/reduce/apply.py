@@ -1,0 +1,115 @@
+"""Apply a graph change to a case: graph, the inputs that it still has, symbolic sizes."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from torch.fx import GraphModule, Node
+
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.graphs.value_types import describe_dynamic, symbol_of
+from ctk.toolkit.reduce.analysis import by_name, has_gradient, placeholders
+from ctk.toolkit.reduce.rebuild import Change, Rebuilt, fetch, rebuild
+
+Sizes = tuple[str | None, ...]
+
+
+def changed(
+    case: Case, change: Change, new_inputs: Mapping[str, object] | None = None
+) -> Case | None:
+    """Return a case with a changed graph.
+
+    Symbolic sizes that no remaining input has go together with the last input that had them.
+
+    Args:
+        case: Not changed.
+        change: What becomes of its nodes.
+        new_inputs: Values of the new inputs, by `NewInput.name`.
+
+    Returns:
+        The case, or None if the change takes away what is needed, or would leave nothing to
+        differentiate although the failure needs a backward pass.
+    """
+    result = _changed(case, change, new_inputs or {})
+    if result is None:
+        return None
+    lost = _symbols(case.dynamic) - _symbols(result.dynamic)
+    orphans = {n.name for n in placeholders(result.graph) if not n.users and size_symbol(n) in lost}
+    if orphans:
+        result = _changed(result, Change(gone=frozenset(orphans)), {})
+    if result is None or (case.modes.backward and not has_gradient(result)):
+        return None
+    return result
+
+
+def changed_inside(gm: GraphModule, path: Sequence[str], change: Change) -> GraphModule | None:
+    """Return a graph changed in the sub-graph that `path` (targets of `get_attr`) leads to."""
+    if path:
+        inner = fetch(gm, path[0])
+        if not isinstance(inner, GraphModule):
+            return None
+        new = changed_inside(inner, path[1:], change)
+        if new is None:
+            return None
+        change = Change(modules={path[0]: new}, keep_inputs=True)
+    built = rebuild(gm, change)
+    return built.graph if built else None
+
+
+def size_symbol(node: Node) -> str:
+    """Return the symbol that a placeholder stands for if it is a symbolic size, else its name."""
+    return symbol_of(node) or node.name
+
+
+def _changed(case: Case, change: Change, new_inputs: Mapping[str, object]) -> Case | None:
+    built = rebuild(case.graph, change)
+    if built is None:
+        return None
+    olds = placeholders(case.graph)
+    values = dict(zip((node.name for node in olds), case.inputs, strict=True)) | dict(new_inputs)
+    folded = {size_symbol(node) for node in olds if node.name in change.substitutes}
+    return dataclasses.replace(
+        case,
+        graph=built.graph,
+        inputs=tuple(values[source] for source in built.inputs),
+        dynamic=_dynamic(case, built, known=_symbols(case.dynamic) - folded),
+        synthetic=_synthetic(case, built),
+    )
+
+
+def _dynamic(case: Case, built: Rebuilt, *, known: frozenset[str]) -> dict[str, Sizes]:
+    """Return each input's symbolic sizes: the case's, or those of a cut value's metadata."""
+    described = describe_dynamic(built.graph)
+    old = {node.name for node in placeholders(case.graph)}
+    dynamic: dict[str, Sizes] = {}
+    for source, node in zip(built.inputs, placeholders(built.graph), strict=True):
+        sizes = (case.dynamic if source in old else described).get(source, ())
+        dynamic[node.name] = tuple(size if size in known else None for size in sizes)
+    return {name: sizes for name, sizes in dynamic.items() if any(sizes)}
+
+
+def _synthetic(case: Case, built: Rebuilt) -> tuple[str, ...]:
+    """Return the inputs whose values are not the program's own, or came from such alone."""
+    nodes = by_name(case.graph)
+    origins = {source: nodes[source.partition(".")[0]] for source in built.inputs}
+    names = zip(built.inputs, placeholders(built.graph), strict=True)
+    return tuple(
+        node.name
+        for source, node in names
+        if case.synthetic and _ancestors(origins[source]) <= frozenset(case.synthetic)
+    )
+
+
+def _ancestors(node: Node) -> frozenset[str]:
+    """Return the names of the inputs and constants that a value depends on."""
+    found: set[Node] = set()
+    todo = [node]
+    while todo:
+        current = todo.pop()
+        if current not in found:
+            found.add(current)
+            todo.extend(current.all_input_nodes)
+    return frozenset(n.name for n in found if not n.all_input_nodes)
+
+
+def _symbols(dynamic: Mapping[str, Sizes]) -> frozenset[str]:
+    return frozenset(size for sizes in dynamic.values() for size in sizes if size)

@@ -1,0 +1,112 @@
+"""Walk a case's graph in eager, node by node, and tell what each value was.
+
+The reducer needs two things that no other run gives: what kind of value each node has (without
+keeping the values), and the value of some nodes *at the moment before another node runs*, because
+an in-place op in between changes it. It does not judge: the oracle compares, in its own runs.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch.fx import Interpreter, Node
+
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.effects import mutated_arguments
+from ctk.toolkit.run.clone import snapshot
+from ctk.toolkit.run.modes import applied
+from ctk.toolkit.run.private_copy import prepare
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """What is known of a tensor value; `shape` and `stride` count elements."""
+
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: torch.dtype
+    device: str
+    requires_grad: bool
+
+    def is_like(self, other: object) -> bool:
+        """Return whether the other is a tensor of the same shape, dtype and device."""
+        if not isinstance(other, TensorInfo):
+            return False
+        mine = (self.shape, self.dtype, self.device)
+        return mine == (other.shape, other.dtype, other.device)
+
+
+def describe(value: object) -> object:
+    """Return a value with `TensorInfo` in place of its tensors; tuples and lists become tuples."""
+    if isinstance(value, torch.Tensor):
+        shape, stride = tuple(value.shape), tuple(value.stride())
+        return TensorInfo(shape, stride, value.dtype, str(value.device), value.requires_grad)
+    if isinstance(value, (tuple, list)):
+        return tuple(describe(item) for item in value)
+    return value
+
+
+def node_infos(case: Case) -> dict[str, object]:
+    """Return the description of every node's value in an eager run of the case, by node name."""
+    infos: dict[str, object] = {}
+
+    def after(node: Node, env: Mapping[Node, object]) -> None:
+        infos[node.name] = describe(env[node])
+
+    _walk(case, after=after)
+    return infos
+
+
+def values_before(case: Case, wanted: Mapping[str, str]) -> dict[str, object]:
+    """Return detached copies of values as they are right before a given user of theirs runs.
+
+    Args:
+        case: Run once in eager, under its modes.
+        wanted: For each node whose value is wanted, its user before which it is read.
+
+    Returns:
+        Values by node name. Tensors keep their strides and `requires_grad`, and are leaves.
+    """
+    values: dict[str, object] = {}
+
+    def before(node: Node, env: Mapping[Node, object]) -> None:
+        for value in node.all_input_nodes:
+            if wanted.get(value.name) == node.name:
+                values[value.name] = _snapshot(env[value])
+
+    _walk(case, before=before)
+    return values
+
+
+def _snapshot(value: object) -> object:
+    if isinstance(value, torch.Tensor):
+        return cast("torch.Tensor", snapshot(value)).requires_grad_(value.requires_grad)
+    if isinstance(value, (tuple, list)):
+        return tuple(_snapshot(item) for item in value)
+    return value
+
+
+def _ignore(node: Node, env: Mapping[Node, object]) -> None:
+    """Do nothing at a node."""
+
+
+def _walk(
+    case: Case,
+    *,
+    before: Callable[[Node, Mapping[Node, object]], None] = _ignore,
+    after: Callable[[Node, Mapping[Node, object]], None] = _ignore,
+) -> None:
+    """Run the case once; on private copies if the graph changes any of its values."""
+    graph, inputs = case.graph, case.inputs
+    if any(node.op == "call_module" or mutated_arguments(node) for node in graph.graph.nodes):
+        graph, inputs = prepare(graph, inputs)
+    interpreter = Interpreter(graph)
+    interpreter.args_iter = iter(inputs)
+    with applied(case.modes):
+        for node in graph.graph.nodes:
+            before(node, interpreter.env)
+            interpreter.env[node] = interpreter.run_node(node)
+            after(node, interpreter.env)
+            for unused in interpreter.user_to_last_uses.get(node, ()):
+                del interpreter.env[unused]

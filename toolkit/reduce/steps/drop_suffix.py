@@ -1,0 +1,25 @@
+"""End the program earlier: remove its last units. What they read becomes the results.
+
+All values that cross the place of the cut are kept as results, so that a longer prefix shows every
+failure that a shorter one shows; `outputs` then drops those that are not needed.
+"""
+
+from collections.abc import Sequence
+
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.analysis import Facts
+from ctk.toolkit.reduce.edits import RemoveNodes
+from ctk.toolkit.reduce.proposal import Ladder, Proposal, Step
+
+
+def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+    """Propose to remove the last unit, the last two, and so on; at least one stays."""
+    names: tuple[str, ...] = ()
+    edits: list[RemoveNodes] = []
+    for unit in reversed(facts.units[1:]):
+        names = (*unit, *names)
+        edits.append(RemoveNodes(names))
+    return [Ladder(tuple(edits))] if edits else []
+
+
+STEP = Step("truncate", propose)

@@ -1,0 +1,24 @@
+"""Replace computed numbers, number inputs and symbolic sizes by their values in this run."""
+
+from collections.abc import Sequence
+
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.analysis import CALLS, Facts, is_number
+from ctk.toolkit.reduce.edits import FixSizes, FoldNumbers
+from ctk.toolkit.reduce.proposal import Choice, Proposal, Step
+
+
+def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+    """Propose to fix symbolic sizes, then to fold number-valued nodes, then number inputs."""
+    sizes = [size for each in case.dynamic.values() for size in each if size]
+    nodes = [node for node in case.graph.graph.nodes if is_number(facts.infos[node.name])]
+    calls = [node.name for node in nodes if node.op in CALLS]
+    inputs = [node.name for node in nodes if node.op == "placeholder"]
+    return [
+        Choice(FixSizes, tuple(dict.fromkeys(sizes))),
+        Choice(FoldNumbers, tuple(calls)),
+        Choice(FoldNumbers, tuple(inputs)),
+    ]
+
+
+STEP = Step("numbers", propose)

@@ -1,0 +1,21 @@
+"""Replace a call of sub-graphs by the nodes of one of them.
+
+A branch of `cond`, one turn of a loop, a checkpoint's body.
+"""
+
+from collections.abc import Sequence
+
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.analysis import Facts
+from ctk.toolkit.reduce.edits import InlineCall
+from ctk.toolkit.reduce.proposal import Ladder, Proposal, Step
+from ctk.toolkit.reduce.subgraphs import subgraphs
+
+
+def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+    """Propose to inline each sub-graph, one at a time."""
+    found = subgraphs(case.graph)
+    return [Ladder((InlineCall(each.call, each.target),)) for each in found]
+
+
+STEP = Step("inline", propose)

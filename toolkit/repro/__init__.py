@@ -1,0 +1,1 @@
+"""The runnable script of a case: emitted, run and verified."""

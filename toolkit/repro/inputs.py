@@ -1,0 +1,136 @@
+"""Write the inputs of a case as the body of the script's `inputs()` function.
+
+Inputs that share a storage are written as views of one flat tensor, so that aliasing survives.
+Symbolic sizes become marks on the tensors that carry them.
+"""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ctk.compiler.errors import CaseError
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.graphs.value_types import symbol_of
+from ctk.toolkit.repro.tensor_source import Sources, scalar_source, tensor_source, view_source
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What is told to Dynamo about sizes, so that the same ones are symbolic again.
+
+    Attributes:
+        dynamic: For each tensor input: its symbolic dimensions.
+        static: For each tensor input: its fixed dimensions; empty unless `free`.
+        free: Whether some symbolic int is no tensor's size: only `dynamic=True` keeps it symbolic.
+    """
+
+    dynamic: Mapping[str, tuple[int, ...]]
+    static: Mapping[str, tuple[int, ...]]
+    free: bool
+
+
+def named_inputs(case: Case) -> dict[str, object]:
+    """Return the inputs of a case by the names of their placeholders, in order.
+
+    Raises:
+        CaseError: There is not one input per placeholder.
+    """
+    names = [node.name for node in case.graph.graph.find_nodes(op="placeholder")]
+    if len(names) != len(case.inputs):
+        raise CaseError(
+            f"case {case.name} has {len(case.inputs)} inputs for {len(names)} placeholders "
+            f"({', '.join(names)}); capture it again"
+        )
+    return dict(zip(names, case.inputs, strict=True))
+
+
+def plan_marks(case: Case, arguments: Sequence[str]) -> Marks:
+    """Find which sizes must be symbolic.
+
+    Args:
+        case: Only read.
+        arguments: The placeholders that `forward` takes; sizes that it reads off tensors are not
+            among them.
+    """
+    tensors = {k: v for k, v in named_inputs(case).items() if isinstance(v, torch.Tensor)}
+    dynamic: dict[str, tuple[int, ...]] = {}
+    for name, tensor in tensors.items():
+        symbols = case.dynamic.get(name, ())
+        # Sizes 0 and 1 are always fixed: Dynamo refuses to mark them.
+        marked = [
+            i for i, (s, n) in enumerate(zip(symbols, tensor.shape, strict=False)) if s and n > 1
+        ]
+        if marked:
+            dynamic[name] = tuple(marked)
+    free = bool(_free_sizes(case, arguments))
+    static = {
+        name: tuple(dim for dim in range(tensor.dim()) if dim not in dynamic.get(name, ()))
+        for name, tensor in tensors.items()
+    }
+    return Marks(dynamic, {k: dims for k, dims in static.items() if dims and free}, free)
+
+
+def _free_sizes(case: Case, arguments: Sequence[str]) -> list[str]:
+    """Return the ints that are symbolic and no tensor's size.
+
+    Beside symbolic sizes, Dynamo writes fixed ints as constants: then every int is symbolic.
+    """
+    nodes = {node.name: node for node in case.graph.graph.find_nodes(op="placeholder")}
+    values = named_inputs(case)
+    ints = [n for n in arguments if isinstance(values[n], int) and not isinstance(values[n], bool)]
+    return [n for n in ints if case.dynamic or symbol_of(nodes[n]) or nodes[n].type is torch.SymInt]
+
+
+def inputs_body(case: Case, sources: Sources, marks: Marks) -> str:
+    """Return the body of `inputs()`: a dict from placeholder names to values.
+
+    Raises:
+        CaseError: The case has not one value per placeholder, or a value that a repro cannot hold.
+    """
+    values = named_inputs(case)
+    lines: list[str] = []
+    views = _shared_storages(values, sources, lines)
+    entries = [
+        f'"{name}": {views.get(name) or _source(value, name, sources)},'
+        for name, value in values.items()
+    ]
+    inner = textwrap.indent("\n".join(entries), "    ")
+    lines.append(f"values = {{\n{inner}\n}}" if entries else "values = {}")
+    for mark, table in (("maybe_mark_dynamic", marks.dynamic), ("mark_static", marks.static)):
+        lines += [f'torch._dynamo.{mark}(values["{k}"], {list(dims)})' for k, dims in table.items()]
+    lines.append("return values")
+    return textwrap.indent("\n".join(lines), "    ")
+
+
+def _source(value: object, name: str, sources: Sources) -> str:
+    if isinstance(value, torch.Tensor):
+        return tensor_source(value, name, sources)
+    return scalar_source(value, name)
+
+
+def _shared_storages(
+    inputs: Mapping[str, object], sources: Sources, lines: list[str]
+) -> dict[str, str]:
+    """Write each storage that several inputs share; return the sources of its views."""
+    groups: dict[int, list[tuple[str, torch.Tensor]]] = {}
+    for name, value in inputs.items():
+        if isinstance(value, torch.Tensor) and value.layout == torch.strided and value.numel():
+            groups.setdefault(value.untyped_storage().data_ptr(), []).append((name, value))
+    views: dict[str, str] = {}
+    for members in groups.values():
+        if len(members) > 1:
+            views.update(_shared_storage(members, f"storage{len(lines)}", sources, lines))
+    return views
+
+
+def _shared_storage(
+    members: Sequence[tuple[str, torch.Tensor]], name: str, sources: Sources, lines: list[str]
+) -> dict[str, str]:
+    first = members[0][1].detach()
+    elements = first.untyped_storage().nbytes() // first.element_size()
+    flat = first.as_strided((elements,), (1,), 0)
+    sources.helpers.add("shared")
+    lines.append(f"{name} = {tensor_source(torch.empty_like(flat).copy_(flat), name, sources)}")
+    return {member: view_source(value, flat, name, sources) for member, value in members}

@@ -1,0 +1,87 @@
+"""The program of a repro: the graph as `class Repro(torch.nn.Module)`, and its constants as source.
+
+The class is that of `graph_text`, its long lines folded. What it does not do: inputs
+(`repro_inputs`).
+"""
+
+import re
+import textwrap
+from dataclasses import dataclass
+
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.graphs.graph_json import constants_of
+from ctk.toolkit.graphs.python_source import graph_to_python, signature_names
+from ctk.toolkit.repro.tensor_source import Sources, tensor_source
+
+_LINE = 100
+_COMMENT = re.compile(r"  # [^'\"]*$")
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleText:
+    """The program of a script.
+
+    Attributes:
+        imports: Import statements that the classes need, torch left out.
+        classes: Source of the classes, inner ones first; the last is `Repro`.
+        constants: Source of the dict of tensors that `Repro(...)` takes.
+        arguments: Placeholders that `forward` takes, in order; it reads the others off these.
+    """
+
+    imports: tuple[str, ...]
+    classes: str
+    constants: str
+    arguments: tuple[str, ...]
+
+
+def module_text(case: Case, sources: Sources) -> ModuleText:
+    """Write the graph of a case and its sub-graphs as classes.
+
+    Args:
+        case: Only read.
+        sources: Collects the constants that are too large for a literal.
+
+    Raises:
+        CaseError: The graph holds something that cannot be written; the message names the node.
+    """
+    text = graph_to_python(case.graph, "Repro", symbols_from=case.dynamic)
+    start = re.search(r"^class ", text, re.MULTILINE)
+    assert start is not None, "graph_to_python writes at least one class"
+    imports = [line for line in text[: start.start()].splitlines() if line.startswith("import ")]
+    return ModuleText(
+        imports=tuple(line for line in imports if line != "import torch"),
+        classes="\n".join(fold(line) for line in text[start.start() :].strip().splitlines()),
+        constants=_constants(case, sources),
+        arguments=tuple(signature_names(case.graph, case.dynamic)),
+    )
+
+
+def _constants(case: Case, sources: Sources) -> str:
+    tensors = constants_of(case.graph)
+    entries = [
+        f'"{name}": {tensor_source(tensor, f"constant {name}", sources)},'
+        for name, tensor in tensors.items()
+    ]
+    inner = textwrap.indent("\n".join(entries), "    ")
+    return f"{{\n{inner}\n}}" if entries else "{}"
+
+
+def fold(line: str) -> str:
+    """Break a long line between arguments, its comment above; one with a string in it stays."""
+    if len(line) <= _LINE:
+        return line
+    own = line[: len(line) - len(line.lstrip())]
+    comment = _COMMENT.search(line)
+    code = line[: comment.start()] if comment else line
+    above = f"{own}{comment[0].strip()}\n" if comment else ""
+    if len(code) <= _LINE or '"' in code or "'" in code:
+        return f"{above}{code}"
+    folded = textwrap.fill(
+        code.strip(),
+        _LINE,
+        initial_indent=own,
+        subsequent_indent=f"{own}    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return f"{above}{folded}"

@@ -1,0 +1,163 @@
+"""Standalone repro scripts: write one from a case, run it in a clean process, note what it showed.
+
+A repro needs torch, and its target if that is no part of torch; nothing else of ours. It exits 0
+without a failure, 1 with one, 125 when it cannot tell.
+"""
+
+import datetime
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from safetensors.torch import save
+
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.formats.files import replace_file
+from ctk.toolkit.repro.script import DATA_FILE, Script, render_script, shorten_paths
+from ctk.toolkit.repro.sources import copy_sources, plan_sources
+
+Says = Literal["reproduced", "not reproduced", "cannot tell"]
+
+REPRO = "repro.py"
+_TIMED_OUT = 124
+_VERDICTS: Mapping[str, tuple[int, Says]] = {
+    "FAILURE: another failure:": (1, "not reproduced"),
+    "FAILURE:": (1, "reproduced"),
+    "NO FAILURE:": (0, "not reproduced"),
+    "CANNOT TELL:": (125, "cannot tell"),
+}
+_KEPT = (
+    "PATH", "HOME", "TMP", "TMPDIR", "TEMP", "OMP_NUM_THREADS", "LD_LIBRARY_PATH", "PYTHONPATH",
+    "CUDA_VISIBLE_DEVICES", "CC", "CXX", "LANG", "LC_ALL", "USER", "LOGNAME", "VIRTUAL_ENV",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ReproRun:
+    """What one run of a repro showed.
+
+    Attributes:
+        exit_code: Of the process; negative for a signal, 124 when it did not end in time.
+        output: Standard output, then standard error.
+        says: `reproduced` only for the failure that the script was written for.
+        verdict: The line that the script printed as its verdict; empty if it got no further.
+    """
+
+    exit_code: int
+    output: str
+    says: Says
+    verdict: str = ""
+
+
+def write_repro(case: Case, folder: Path, culprit_pass: str | None = None) -> Path:
+    """Write `repro.py` and what it needs (a data file, `sources/`) into an existing folder.
+
+    Args:
+        case: The failure to show.
+        folder: Exists. Files are written under temporary names and renamed, the script last.
+        culprit_pass: The guilty pass, for the header (`joint/fold`).
+
+    Returns:
+        The path of the script.
+
+    Raises:
+        CaseError: The graph, an input or a source cannot be written.
+    """
+    return _write(case, folder, culprit_pass, "not run")
+
+
+def write_verified_repro(
+    case: Case,
+    folder: Path,
+    culprit_pass: str | None = None,
+    *,
+    timeout_seconds: float = 600.0,
+) -> tuple[Path, ReproRun]:
+    """Write a repro, run it in a clean process, and put into its header what that run showed.
+
+    Returns:
+        The path of the script, and the run.
+
+    Raises:
+        CaseError: As for `write_repro`.
+    """
+    path = write_repro(case, folder, culprit_pass)
+    result = run_repro(path, timeout_seconds=timeout_seconds)
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    status = f"inputs synthetic: {result.says}" if case.synthetic else result.says
+    seen = result.verdict or f"no verdict, exit code {result.exit_code}"
+    return _write(
+        case, folder, culprit_pass, f"{status} on {today} ({shorten_paths(seen)})"
+    ), result
+
+
+def run_repro(
+    path: Path, *, python: str = sys.executable, timeout_seconds: float = 600.0
+) -> ReproRun:
+    """Run a repro in a clean process: none of our or torch's debugging variables, its own folder.
+
+    It leaves no `__pycache__` in the folder of the case.
+
+    Args:
+        path: The script.
+        python: The interpreter; it needs torch, and the target of the case.
+        timeout_seconds: Wall-clock limit, for the script and all processes that it starts.
+    """
+    process = subprocess.Popen(
+        [python, path.name],
+        cwd=path.resolve().parent,
+        env={**clean_environment(os.environ), "PYTHONDONTWRITEBYTECODE": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,  # compilers start children: a timeout must end them too
+    )
+    try:
+        stdout, stderr = process.communicate(timeout=timeout_seconds)
+    except BaseException as error:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
+        note = f"{path.name} did not end within {timeout_seconds:g} s"
+        return ReproRun(_TIMED_OUT, note, "cannot tell", note)
+    return read_run(process.returncode, stdout, stderr)
+
+
+def read_run(exit_code: int, stdout: str, stderr: str) -> ReproRun:
+    """Read what a script printed; a verdict counts only with the exit code that belongs to it."""
+    output = stdout + stderr
+    for prefix, (code, says) in _VERDICTS.items():
+        for line in stdout.splitlines():
+            if line.startswith(prefix) and exit_code == code:
+                return ReproRun(exit_code, output, says, line)
+    return ReproRun(exit_code, output, "cannot tell")
+
+
+def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that a program needs to run and compile, and no others."""
+    return {name: environ[name] for name in _KEPT if name in environ}
+
+
+def _write(case: Case, folder: Path, culprit_pass: str | None, clean_run: str) -> Path:
+    plan = plan_sources(case)
+    script = render_script(case, plan, culprit_pass=culprit_pass, clean_run=clean_run)
+    copy_sources(plan, folder)
+    _write_data(script, folder)
+    path = folder / REPRO
+    replace_file(path, script.text.encode())
+    return path
+
+
+def _write_data(script: Script, folder: Path) -> None:
+    path = folder / DATA_FILE
+    if script.data:
+        replace_file(path, save(dict(script.data)))
+    else:
+        path.unlink(missing_ok=True)

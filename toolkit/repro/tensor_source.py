@@ -1,0 +1,288 @@
+"""Write a tensor or scalar as Python source that builds the same bits again.
+
+In order of preference: a fill (`torch.zeros`), a literal (up to 64 elements), a recipe that is
+recognised by running it (`torch.arange`, seeded `randn`), else `stored(...)`, which reads the
+data file beside the script. Every choice is checked by building the value and comparing bits, so
+a source that this module returns is exact.
+
+What it does not do: tensor subclasses, sparse and quantized layouts (a `CaseError` says so).
+Storage offsets are kept only for inputs that share a storage.
+"""
+
+import math
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from ctk.compiler.errors import CaseError
+from ctk.compiler.torch_compat import symbol_and_hint
+
+LITERAL_ELEMENTS = 64
+"""The largest tensor that is written out as numbers."""
+
+RECIPE_SEEDS = range(16)
+"""Seeds with which a large float tensor is compared with `torch.randn`."""
+
+_WIDTH = 92
+_PLAIN = (
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.complex64,
+    torch.complex128,
+)
+
+
+@dataclass(slots=True)
+class Sources:
+    """What the sources of one script need: its data file and the helper functions that they call.
+
+    Attributes:
+        data: Contents of the data file: contiguous tensors by name.
+        helpers: Names of the helper functions that the script must define (`randn`, `stored`,
+            `strided`, `inference`), and `shared` if inputs share memory.
+        default_dtype: What `torch.tensor([0.5])` gives in the script.
+        seeds: Seeds to try for `randn`.
+    """
+
+    data: dict[str, torch.Tensor] = field(default_factory=dict[str, torch.Tensor])
+    helpers: set[str] = field(default_factory=set[str])
+    default_dtype: torch.dtype = torch.float32
+    seeds: Sequence[int] = RECIPE_SEEDS
+
+
+def scalar_source(value: object, name: str) -> str:
+    """Return the source of a number, string, None, dtype, device or SymInt (its hint).
+
+    Raises:
+        CaseError: The value is of another type.
+    """
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        value = symbol_and_hint(value)[1]
+    if isinstance(value, complex):
+        return f"complex({value.real!r}, {value.imag!r})"
+    if value is None or isinstance(value, (bool, int, float, str, torch.dtype)):
+        return repr(value)
+    if isinstance(value, torch.device):
+        return f"torch.{value!r}"
+    raise CaseError(
+        f"input {name} is a {type(value).__name__}: a repro can hold tensors, numbers, strings "
+        "and None; make it a constant of the program, or save the case without it"
+    )
+
+
+def tensor_source(tensor: torch.Tensor, name: str, sources: Sources) -> str:
+    """Return the source of a tensor: values, dtype, device, strides, `requires_grad`, Parameter.
+
+    Args:
+        tensor: Any strided tensor; it is only read.
+        name: Its name in the data file, should it go there.
+        sources: Collects data and helpers.
+
+    Raises:
+        CaseError: The tensor is a subclass, sparse or quantized.
+    """
+    _check_supported(tensor, name)
+    plain = tensor.detach().resolve_neg()
+    plain = plain.conj() if plain.is_conj() else plain
+    source = _laid_out(plain, name, sources)
+    if tensor.is_conj():
+        source = f"{source}.conj()"
+    if tensor.device.type != "cpu":
+        source = f"{source}.to({str(tensor.device)!r})"
+    return _finish(source, tensor, sources)
+
+
+def view_source(
+    tensor: torch.Tensor, storage: torch.Tensor, storage_name: str, sources: Sources
+) -> str:
+    """Return the source of a tensor that is a view of a flat tensor.
+
+    Args:
+        tensor: The view, perhaps of another dtype.
+        storage: One-dimensional, from the first byte of the shared storage on.
+        storage_name: A local variable of the script.
+        sources: Collects helpers.
+    """
+    base = storage_name if tensor.dtype == storage.dtype else f"{storage_name}.view({tensor.dtype})"
+    place = f"{tuple(tensor.shape)}, {tensor.stride()}, {tensor.storage_offset()}"
+    return _finish(f"{base}.as_strided({place})", tensor, sources)
+
+
+def _check_supported(tensor: torch.Tensor, name: str) -> None:
+    kinds = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+    if type(tensor) not in kinds:
+        raise CaseError(
+            f"input {name} is a {type(tensor).__name__}, a subclass of Tensor: a repro cannot "
+            "rebuild it; capture the program below the subclass"
+        )
+    if tensor.layout != torch.strided or tensor.is_quantized:
+        raise CaseError(
+            f"input {name} has layout {tensor.layout}: a repro can only hold strided tensors"
+        )
+
+
+def _finish(source: str, tensor: torch.Tensor, sources: Sources) -> str:
+    if isinstance(tensor, torch.nn.Parameter):
+        source = (
+            f"torch.nn.Parameter({source}{'' if tensor.requires_grad else ', requires_grad=False'})"
+        )
+    elif tensor.requires_grad:
+        source = f"{source}.requires_grad_()"
+    if tensor.is_inference():
+        sources.helpers.add("inference")
+        source = f"inference(lambda: {source})"
+    return source
+
+
+def _laid_out(tensor: torch.Tensor, name: str, sources: Sources) -> str:
+    plain = torch.empty(tensor.shape, dtype=torch.bool)
+    if tensor.stride() == plain.stride():
+        return _values(tensor.cpu(), name, sources)
+    if not tensor.numel():
+        return (
+            f"torch.empty_strided({tuple(tensor.shape)}, {tensor.stride()}, dtype={tensor.dtype})"
+        )
+    if _overlaps(tensor):
+        span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+        flat = tensor.as_strided((span,), (1,)).cpu()
+        return (
+            f"{_values(flat, name, sources)}.as_strided({tuple(tensor.shape)}, {tensor.stride()})"
+        )
+    sources.helpers.add("strided")
+    return f"strided({_values(tensor.contiguous().cpu(), name, sources)}, {tensor.stride()})"
+
+
+def _overlaps(tensor: torch.Tensor) -> bool:
+    """Return whether two indices may share an element (an expanded tensor)."""
+    reach = 0
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and stride <= reach:
+            return True
+        reach += (size - 1) * stride
+    return False
+
+
+def _values(tensor: torch.Tensor, name: str, sources: Sources) -> str:
+    """Return the source of a contiguous CPU tensor."""
+    tensor = tensor.contiguous()
+    if not tensor.numel():
+        return f"torch.empty({tuple(tensor.shape)}, dtype={tensor.dtype})"
+    candidates = [_fill, _literal, _arange, _randn]
+    for candidate in candidates:
+        if source := candidate(tensor, sources):
+            return source
+    sources.helpers.add("stored")
+    sources.data[name] = tensor
+    return f'stored("{name}", {tuple(tensor.shape)}, {tensor.dtype})'
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Return whether two contiguous CPU tensors have the same dtype, shape and bytes."""
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    return torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8))
+
+
+def _fill(tensor: torch.Tensor, sources: Sources) -> str | None:
+    if tensor.numel() <= 4 or tensor.dtype not in (*_PLAIN, torch.int32, torch.int64, torch.bool):
+        return None
+    first = tensor.reshape(-1)[0]
+    if not same_bits(tensor, first.expand(tensor.shape).contiguous()):
+        return None
+    text = _number_texts(first.reshape(1))[0]
+    size = tuple(tensor.shape)
+    if text in ("0.0", "0", "False"):
+        return f"torch.zeros({size}, dtype={tensor.dtype})"
+    if text in ("1.0", "1", "True"):
+        return f"torch.ones({size}, dtype={tensor.dtype})"
+    return f"torch.full({size}, {text}, dtype={tensor.dtype})"
+
+
+def _literal(tensor: torch.Tensor, sources: Sources) -> str | None:
+    if tensor.numel() > LITERAL_ELEMENTS:
+        return None
+    texts = _number_texts(tensor.reshape(-1))
+    shape = tuple(tensor.shape)
+    inferred = (torch.int64, torch.bool, sources.default_dtype)
+    dtype = "" if tensor.dtype in inferred else f", dtype={tensor.dtype}"
+    source = f"torch.tensor({_nest(texts, shape)}{dtype})"
+    if len(source) <= _WIDTH:
+        return source
+    return f"torch.tensor(\n{textwrap.indent(_nest_lines(texts, shape), '    ')}{dtype or ','}\n)"
+
+
+def _arange(tensor: torch.Tensor, sources: Sources) -> str | None:
+    if tensor.dtype not in (torch.float32, torch.float64, torch.int32, torch.int64):
+        return None
+    if not same_bits(
+        tensor, torch.arange(tensor.numel(), dtype=tensor.dtype).reshape(tensor.shape)
+    ):
+        return None
+    return f"torch.arange({tensor.numel()}, dtype={tensor.dtype}).reshape({tuple(tensor.shape)})"
+
+
+def randn(size: Sequence[int], *, seed: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """Return what `randn(size, seed=...)` of a script builds: normal, from a fresh generator."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(tuple(size), generator=generator, dtype=torch.float32).to(dtype)
+
+
+def _randn(tensor: torch.Tensor, sources: Sources) -> str | None:
+    if tensor.dtype not in _PLAIN or tensor.is_complex():
+        return None
+    for seed in sources.seeds:
+        if same_bits(tensor, randn(tensor.shape, seed=seed, dtype=tensor.dtype)):
+            sources.helpers.add("randn")
+            dtype = "" if tensor.dtype == torch.float32 else f", dtype={tensor.dtype}"
+            return f"randn({tuple(tensor.shape)}, seed={seed}{dtype})"
+    return None
+
+
+def _number_texts(flat: torch.Tensor) -> list[str]:
+    """Return each element as the shortest decimal that gives the same value in its dtype."""
+    if flat.dtype.is_complex:
+        parts = _number_texts(torch.view_as_real(flat).reshape(-1))
+        return [f"complex({re}, {im})" for re, im in zip(parts[::2], parts[1::2], strict=True)]
+    if not flat.dtype.is_floating_point:
+        return [repr(value) for value in flat.tolist()]
+    values = flat.to(torch.float64).tolist()
+    texts: list[str | None] = [None if math.isfinite(v) else repr(v) for v in values]
+    for digits in range(1, 18):
+        rounded = [float(f"{v:.{digits}g}") for v in values]
+        same = (
+            torch.tensor(rounded, dtype=flat.dtype).to(torch.float64) == flat.to(torch.float64)
+        ).tolist()
+        for index, is_same in enumerate(same):
+            if is_same and texts[index] is None:
+                texts[index] = repr(rounded[index])
+        if None not in texts:
+            break
+    return [text if text is not None else repr(v) for text, v in zip(texts, values, strict=True)]
+
+
+def _nest(texts: Sequence[str], shape: tuple[int, ...]) -> str:
+    if not shape:
+        return texts[0]
+    step = len(texts) // shape[0]
+    rows = (_nest(texts[i * step : (i + 1) * step], shape[1:]) for i in range(shape[0]))
+    return f"[{', '.join(rows)}]"
+
+
+def _nest_lines(texts: Sequence[str], shape: tuple[int, ...]) -> str:
+    """Write nested lists with one row per line, as a formatter would."""
+    line = _nest(texts, shape)
+    if len(line) <= _WIDTH - 20:
+        return line
+    if len(shape) == 1:
+        inner = textwrap.fill(
+            ", ".join(texts), _WIDTH - 20, break_long_words=False, break_on_hyphens=False
+        )
+    else:
+        step = len(texts) // shape[0]
+        rows = (texts[i * step : (i + 1) * step] for i in range(shape[0]))
+        inner = ",\n".join(_nest_lines(row, shape[1:]) for row in rows)
+    return f"[\n{textwrap.indent(inner, '    ')},\n]"

@@ -1,0 +1,1 @@
+"""Run a case: eager, in float64, compiled; always on copies."""

@@ -1,0 +1,133 @@
+"""Give a float64 run the random numbers that the program drew in its own dtype.
+
+`torch.rand` draws other numbers in float64 than in float32, so a promoted program with random ops
+would be another program. The tape records what each random op returned, below autograd, and plays
+it back in order.
+
+What it does not do: ops that mix a draw into a computation (fused attention with dropout) cannot be
+played back, nor draws inside a higher-order op; the run is then refused, and the reference is eager
+in its own dtype.
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ctk.compiler.errors import PrecisionRefused
+from ctk.compiler.torch_compat import intercept_ops, tree_leaves
+from ctk.toolkit.run.clone import snapshot
+from ctk.toolkit.run.modes import generator_state
+
+DRAWS = frozenset(
+    (
+        "rand",
+        "rand_like",
+        "randn",
+        "randn_like",
+        "randint",
+        "randint_like",
+        "randperm",
+        "normal",
+        "normal_",
+        "normal_functional",
+        "uniform",
+        "uniform_",
+        "bernoulli",
+        "bernoulli_",
+        "random",
+        "random_",
+        "exponential",
+        "exponential_",
+        "geometric",
+        "geometric_",
+        "cauchy",
+        "cauchy_",
+        "log_normal",
+        "log_normal_",
+        "multinomial",
+        "poisson",
+        "binomial",
+    )
+)
+"""Ops whose result is nothing but the draw; each returns one tensor."""
+
+Tape = list[tuple[str, Tensor]]
+"""Name of the op and a clone of what it returned (for native_dropout: its mask), in order of the
+run."""
+
+
+def recording(tape: Tape) -> AbstractContextManager[None]:
+    """Return a context that appends each draw of its body to `tape`.
+
+    Raises:
+        PrecisionRefused: Within the context, by an op that draws and cannot be played back.
+    """
+
+    def handle(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
+        name, before = _name(op), generator_state()
+        result = op(*args, **kwargs)
+        if name in DRAWS:
+            tape.append((name, _tensor(snapshot(result))))
+        elif name == "native_dropout":
+            tape.append((name, _tensor(snapshot(tree_leaves(result)[1]))))
+        elif not _same(before, generator_state()):
+            raise PrecisionRefused(f"{op} draws random numbers that a float64 run cannot repeat")
+        return result
+
+    return intercept_ops(handle)
+
+
+def replaying(tape: Tape) -> AbstractContextManager[None]:
+    """Return a context in which each draw gives the next value on `tape`, in the dtype asked for.
+
+    Raises:
+        PrecisionRefused: Within the context, when the draws come in another order than recorded.
+    """
+    rest = iter(tape)
+
+    def handle(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
+        name = _name(op)
+        if name == "native_dropout":
+            return _dropout(_next(rest, name, args[0].shape), args)
+        if name not in DRAWS:
+            return op(*args, **kwargs)
+        if name.endswith("_"):
+            return args[0].copy_(_next(rest, name, args[0].shape))
+        result = op(*args, **kwargs)
+        return result.copy_(_next(rest, name, result.shape))
+
+    return intercept_ops(handle)
+
+
+def _next(rest: Iterator[tuple[str, Tensor]], name: str, shape: torch.Size) -> Tensor:
+    recorded, value = next(rest, ("nothing", torch.empty(0)))
+    if recorded != name or value.shape != shape:
+        raise PrecisionRefused(
+            f"the float64 run draws {name}{tuple(shape)} where the program drew {recorded}"
+        )
+    return value
+
+
+def _dropout(mask: Tensor, args: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
+    """Return what native_dropout gives: the input scaled where the mask is set, and the mask."""
+    values, probability, train = args[0], float(args[1]), args[2] is not False
+    if not train:
+        return values.clone(), mask
+    scale = 0.0 if probability == 1.0 else 1.0 / (1.0 - probability)
+    return values * mask * scale, mask
+
+
+def _name(op: Any) -> str:
+    return str(getattr(getattr(op, "overloadpacket", op), "__name__", op))
+
+
+def _tensor(value: object) -> Tensor:
+    assert isinstance(value, Tensor)
+    return value
+
+
+def _same(before: tuple[Tensor, ...], after: tuple[Tensor, ...]) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(before, after, strict=True))

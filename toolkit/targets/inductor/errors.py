@@ -1,0 +1,65 @@
+"""Say where in an Inductor compile an exception was raised, without changing its type.
+
+Inductor wraps what is raised inside it (`InductorError`, `BackendCompilerFailed`); the user's
+failure is the innermost exception, so that is what gets the name of the place and what is raised
+in the end.
+"""
+
+from collections.abc import Iterator
+from types import FrameType
+from typing import NoReturn
+
+from torch.fx import Node
+
+from ctk.compiler.observe import PassId, RewriteId
+from ctk.toolkit.case.raise_site import root_error
+from ctk.toolkit.targets.first_call import report
+from ctk.toolkit.targets.inductor.frames import Frame
+from ctk.toolkit.targets.inductor.session import Session
+from ctk.toolkit.targets.inductor.snapshot import snapshot
+
+
+def reraise(error: BaseException) -> NoReturn:
+    """Raise the innermost exception; its own cause stays."""
+    inner = root_error(error)
+    raise inner from inner.__cause__
+
+
+def fail_pass(
+    session: Session,
+    frame: Frame,
+    error: BaseException,
+    *,
+    pass_id: PassId | None = None,
+    rewrite: RewriteId | None = None,
+    node: str | None = None,
+) -> None:
+    """Report an exception that left a pass, or a stage outside of any announced pass."""
+    session.end_run(frame)
+    graph = snapshot(frame.root, frame.swaps)
+    report(
+        session.observer,
+        error,
+        stage=frame.stage,
+        pass_id=pass_id,
+        rewrite=rewrite,
+        node=node,
+        graph=graph,
+    )
+
+
+def lowered_node(error: BaseException) -> str | None:
+    """Return the node whose lowering raised: the traceback's innermost `run_node(n)`."""
+    found = None
+    for frame in _frames(root_error(error)):
+        node = frame.f_locals.get("n")
+        if frame.f_code.co_name == "run_node" and isinstance(node, Node):
+            found = node.name
+    return found
+
+
+def _frames(error: BaseException) -> Iterator[FrameType]:
+    trace = error.__traceback__
+    while trace is not None:
+        yield trace.tb_frame
+        trace = trace.tb_next

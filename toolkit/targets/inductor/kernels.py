@@ -1,0 +1,83 @@
+"""Code generation as events: each graph that Inductor compiles, its kernel, its first call.
+
+Inductor hands every graph (forward, backward) to `inner_compile`, a backward graph often only at
+the first backward call; the observer stays attached until then. A vetoed kernel is not generated:
+its graph is interpreted instead, under the same boxed calling convention.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch.fx import GraphModule
+
+from ctk.compiler import torch_compat
+from ctk.compiler.observe import KernelRecord, Stage
+from ctk.toolkit.targets.first_call import Job, interpreted, report, watched
+from ctk.toolkit.targets.inductor.errors import fail_pass, lowered_node, reraise
+from ctk.toolkit.targets.inductor.frames import Frame, KernelVetoed
+from ctk.toolkit.targets.inductor.hooks import installed
+from ctk.toolkit.targets.inductor.session import Session
+
+
+def observed_inner_compile(session: Session) -> torch_compat.InnerCompile:
+    """Return an `inner_compile` that reports what it compiles."""
+    original = torch_compat.inductor_inner_compile()
+
+    def inner_compile(
+        gm: GraphModule, example_inputs: Sequence[object], *args: Any, **kwargs: Any
+    ) -> Any:
+        stage: Stage = "backward" if kwargs.get("is_backward") else "forward"
+        with installed(session):
+            frame = session.open(stage, gm, example_inputs)
+            try:
+                return _compile(
+                    session, frame, lambda: original(gm, example_inputs, *args, **kwargs)
+                )
+            finally:
+                session.drop(frame)
+
+    return inner_compile
+
+
+def plain_inner_compile() -> torch_compat.InnerCompile:
+    """Return Inductor's `inner_compile`, with exceptions that keep their type."""
+    original = torch_compat.inductor_inner_compile()
+
+    def inner_compile(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return original(*args, **kwargs)
+        except Exception as error:
+            reraise(error)
+
+    return inner_compile
+
+
+def _compile(session: Session, frame: Frame, compile_graph: Callable[[], Any]) -> Any:
+    donated = torch_compat.donated_inputs() if frame.stage == "backward" else frozenset[int]()
+    vetoed = False
+    try:
+        compiled = compile_graph()
+    except KernelVetoed:
+        compiled, vetoed = interpreted(frame.last), True
+    except Exception as error:
+        _fail(session, frame, error)
+        reraise(error)
+    if frame.kernel is not None:
+        seconds = time.perf_counter() - frame.kernel_started
+        source = torch_compat.generated_source(compiled)
+        session.observer.on_kernel(
+            KernelRecord(frame.kernel, frame.last, source, vetoed=vetoed, seconds=seconds)
+        )
+    job = Job(session.observer, frame.stage, frame.last, frame.kernel, donated)
+    return torch_compat.wrap_compiled(compiled, lambda call: watched(call, job))
+
+
+def _fail(session: Session, frame: Frame, error: Exception) -> None:
+    if frame.kernel is None:
+        fail_pass(session, frame, error)
+        return
+    node = lowered_node(error)
+    report(
+        session.observer, error, stage="lowered", kernel=frame.kernel, node=node, graph=frame.last
+    )

@@ -1,0 +1,352 @@
+"""The bookkeeping of one observed Inductor compile: which graph is where, what is known of it.
+
+A `Session` lives as long as the compiled callable, because a backward graph may be compiled at
+the first backward call. It turns what the hooks see into records and keeps their ids and numbers;
+it patches nothing (`inductor_hooks`).
+
+The records of one stage form a chain: `before` of each is `after` of the one before it (the same
+object). A change that no pass announced becomes a record of its own, `unannounced_before_NAME` or
+`unannounced_at_end`, so that nothing hides.
+"""
+
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from functools import partial
+
+from torch.fx import GraphModule
+
+from ctk.compiler.observe import (
+    KernelId,
+    Numerics,
+    Observer,
+    PassId,
+    PassRecord,
+    RewriteId,
+    RewriteRecord,
+    Stage,
+    StageRecord,
+)
+from ctk.toolkit.targets.inductor.frames import Attempt, Frame, KernelVetoed, PatternRun
+from ctk.toolkit.targets.inductor.rewrites import Change, changes, with_changes
+from ctk.toolkit.targets.inductor.snapshot import (
+    Fingerprint,
+    adopt,
+    contains,
+    fingerprint,
+    snapshot,
+)
+
+EXACT_PASSES = frozenset(
+    {
+        "chain_random_ops_ordering",
+        "constant_fold_uniform_value",
+        "decompose_auto_functionalized",
+        "decompose_map_to_while_loop",
+        "decompose_scan_to_while_loop",
+        "decompose_triton_kernel_wrapper_functional",
+        "fix_auto_functionalized_dtype_views",
+        "move_constructors_to_cuda",
+        "reinplace_inplaceable_ops",
+        "remove_assert_ops",
+        "remove_noop_ops",
+        "remove_profiler_ops",
+        "reorder_for_locality",
+        "stable_sort",
+    }
+)
+"""Passes of Inductor that move, drop or rename work but compute each value with the same operators.
+
+Inductor declares no numerics. Source: `torch/_inductor/fx_passes` of torch 2.13; every other pass
+counts as `reassociates`.
+"""
+
+
+class Session:
+    """What is known of one observed compile.
+
+    Args:
+        observer: Gets the records and is asked for vetoes.
+    """
+
+    def __init__(self, observer: Observer) -> None:
+        self.observer = observer
+        self.frames: list[Frame] = []
+        self.in_patterns = False
+        self._skipped: list[object] = []
+        self._muted = 0
+        self._owner: int | None = None
+        self._depth = 0
+        self._runs: Counter[tuple[str, str]] = Counter()
+        self._rewrites = 0
+        self._refused: defaultdict[str, list[Attempt]] = defaultdict(list)
+
+    @contextmanager
+    def attached(self) -> Generator[bool]:
+        """Belong to this thread for a while; yields whether this is the outermost such region.
+
+        The caller holds the compile lock: one thread at a time.
+        """
+        outer, self._owner = self._owner, threading.get_ident()
+        self._depth += 1
+        try:
+            yield self._depth == 1
+        finally:
+            self._depth -= 1
+            self._owner = outer
+
+    @contextmanager
+    def muted(self) -> Generator[None]:
+        """Ignore what Inductor announces inside: it is not about the user's graph."""
+        self._muted += 1
+        try:
+            yield
+        finally:
+            self._muted -= 1
+
+    @contextmanager
+    def matching(self) -> Generator[None]:
+        """Apply a table of patterns: its matches are the rewrites, its announcements are none."""
+        self.in_patterns = True
+        try:
+            yield
+        finally:
+            self.in_patterns = False
+
+    @contextmanager
+    def skipping(self, announcer: object) -> Generator[None]:
+        """Ignore the region that `announcer` opens itself for the pass that it was given."""
+        self._skipped.append(announcer)
+        try:
+            yield
+        finally:
+            self._skipped.pop()
+
+    def is_covered(self, announcer: object) -> bool:
+        """Return whether a region is covered by the pass that opened it, or by a pattern table."""
+        return self.in_patterns or any(announcer is other for other in self._skipped)
+
+    def is_watching(self) -> bool:
+        """Return whether what this thread announces now is about the graph of this compile."""
+        return self._owner == threading.get_ident() and not self._muted
+
+    def frame(self) -> Frame | None:
+        """Return the frame at hand, if this thread's announcements belong to one."""
+        return self.frames[-1] if self.frames and self.is_watching() else None
+
+    def frame_of(self, gm: GraphModule | None) -> Frame | None:
+        """Return the frame at hand, and follow a pass that went on with another graph object."""
+        frame = self.frame()
+        if frame is None or gm is None:
+            return None
+        if not contains(frame.root, gm, frame.swaps):
+            if len(frame.path) > 1:
+                frame.swaps[frame.path[-1]] = gm
+            else:
+                frame.root = gm
+                frame.path[0] = gm
+        return frame
+
+    def pass_id(self, stage: Stage, name: str) -> PassId:
+        """Return the id of the next run of a pass in a stage."""
+        occurrence = self._runs[(stage, name)]
+        self._runs[(stage, name)] += 1
+        return PassId(stage, name, occurrence)
+
+    def kernel_id(self, stage: Stage) -> KernelId:
+        """Return the id of the next kernel: `lowered/inductor:forward`, a later one `forward#2`."""
+        self._runs[("lowered", stage)] += 1
+        run = self._runs[("lowered", stage)]
+        return KernelId("lowered", "inductor", stage if run == 1 else f"{stage}#{run}")
+
+    def rewrite_id(self, pass_id: PassId, index: int, rule: str) -> RewriteId:
+        """Return the id of the next rewrite, with its number in the whole compile."""
+        self._rewrites += 1
+        return RewriteId(self._rewrites, pass_id, index, rule)
+
+    def open(self, stage: Stage, gm: GraphModule, inputs: Sequence[object]) -> Frame:
+        """Announce a stage: its graph as it is now."""
+        copy = snapshot(gm)
+        frame = Frame(stage, gm, tuple(inputs), copy, fingerprint(gm), [gm])
+        self.frames.append(frame)
+        self.observer.on_stage(StageRecord(stage, copy, frame.inputs))
+        return frame
+
+    def close(self, frame: Frame, result: object = None) -> None:
+        """Leave a stage; what changed since the last pass is reported.
+
+        Args:
+            frame: The innermost frame.
+            result: The graph that the stage returned, if it returned one.
+        """
+        if isinstance(result, GraphModule) and result is not frame.root:
+            frame.root = result
+        self.sync(frame, "unannounced_at_end")
+        self.drop(frame)
+
+    def drop(self, frame: Frame) -> None:
+        """Leave a stage without a report (it was reported, or it failed)."""
+        if frame in self.frames:
+            del self.frames[self.frames.index(frame) :]
+
+    def sync(self, frame: Frame, name: str) -> None:
+        """Report what changed since the last record, as a pass called `name`.
+
+        A veto takes it back, unless the inputs of the graph changed: their caller knows already.
+        """
+        self.end_run(frame)
+        if fingerprint(frame.root, frame.swaps) == frame.mark:
+            return
+        pass_id = self.pass_id(frame.stage, name)
+        if self.observer.allow_pass(pass_id) or not same_inputs(frame.root, frame.last):
+            self.end_pass(frame, pass_id, seconds=0.0)
+        else:
+            self.undo(frame, pass_id)
+
+    def undo(self, frame: Frame, pass_id: PassId) -> None:
+        """Take back what changed since the last record, and report a vetoed pass."""
+        adopt(frame.root, frame.last)
+        frame.swaps.clear()
+        frame.mark = fingerprint(frame.root)
+        self.refuse(frame, pass_id)
+
+    def refuse(self, frame: Frame, pass_id: PassId) -> None:
+        """Report a vetoed pass that was not run."""
+        record = PassRecord(pass_id, numerics(pass_id), frame.last, frame.last, vetoed=True)
+        self.observer.on_pass(record)
+
+    def end_pass(self, frame: Frame, pass_id: PassId, *, seconds: float) -> bool:
+        """Report a pass that said nothing of its rewrites: they are read off its effect.
+
+        Returns:
+            Whether the graph had changed since the last record. If not, nothing is reported.
+        """
+        self.end_run(frame)
+        mark = fingerprint(frame.root, frame.swaps)
+        if mark == frame.mark:
+            return False
+        before, after = frame.last, snapshot(frame.root, frame.swaps)
+        made = changes(before, after)
+        fixed = not same_inputs(before, after)  # whoever calls the graph knows of its new inputs
+        rewrites = self._number(pass_id, made, before, after, fixed=fixed)
+        kept = [change for change, r in zip(made, rewrites, strict=True) if not r.vetoed]
+        if len(kept) < len(made):
+            after = with_changes(before, after, kept) if kept else before
+            adopt(frame.root, after)
+            frame.swaps.clear()
+            mark = fingerprint(frame.root)
+        self._advance(frame, mark, after)
+        record = PassRecord(pass_id, numerics(pass_id), before, after, rewrites, seconds=seconds)
+        self.observer.on_pass(record)
+        return True
+
+    def _number(
+        self,
+        pass_id: PassId,
+        made: list[Change],
+        before: GraphModule,
+        after: GraphModule,
+        *,
+        fixed: bool,
+    ) -> tuple[RewriteRecord, ...]:
+        """Give each change its number, and ask whether it may stay."""
+        records: list[RewriteRecord] = []
+        kept: list[Change] = []
+        for index, change in enumerate(made, start=1):
+            rewrite = self.rewrite_id(pass_id, index, change.rule)
+            vetoed = not self.observer.allow_rewrite(rewrite) and not fixed
+            kept += [] if vetoed else [change]
+            keep = self.observer.keep_rewrites and not vetoed
+            graph = partial(with_changes, before, after, tuple(kept)) if keep else None
+            records.append(RewriteRecord(rewrite, change.nodes, vetoed, graph))
+        return tuple(records)
+
+    def unchanged(self, frame: Frame, pass_id: PassId, seconds: float) -> None:
+        """Report a pass that ran and changed nothing."""
+        record = PassRecord(pass_id, numerics(pass_id), frame.last, frame.last, seconds=seconds)
+        self.observer.on_pass(record)
+
+    def hand_over(self, frame: Frame) -> None:
+        """Announce that the graph goes to code generation now.
+
+        Raises:
+            KernelVetoed: The observer refuses the kernel.
+        """
+        self.sync(frame, "unannounced_before_lowering")
+        self.observer.on_stage(StageRecord("lowered", frame.last, frame.inputs))
+        frame.kernel, frame.kernel_started = self.kernel_id(frame.stage), time.perf_counter()
+        if not self.observer.allow_kernel(frame.kernel):
+            raise KernelVetoed
+
+    def begin_match(self, frame: Frame, match: Attempt) -> bool:
+        """Number a match that is about to be applied, and ask whether it may.
+
+        A refused match stays refused: the same rule would find the nodes again in a later stage,
+        and a sibling of the same family would make the same rewrite in its place. Those get no
+        number, because they do not exist in a compile where the first was made.
+        """
+        domain = "pre_grad" if frame.stage == "pre_grad" else "aten"
+        if any(match.repeats(other) for other in self._refused[domain]):
+            return False
+        run = self._run(frame, match.rule)
+        run.count += 1
+        rewrite = self.rewrite_id(run.id, run.count, match.rule)
+        if run.vetoed or not self.observer.allow_rewrite(rewrite):
+            run.rewrites.append(RewriteRecord(rewrite, match.nodes, vetoed=True))
+            self._refused[domain].append(match)
+            return False
+        run.pending = rewrite
+        return True
+
+    def _run(self, frame: Frame, rule: str) -> PatternRun:
+        """Return the open run of a rule; opens one if another rule's is open, or none."""
+        if frame.run is not None and frame.run.id.name == rule:
+            return frame.run
+        self.sync(frame, f"unannounced_before_{rule}")
+        pass_id = self.pass_id(frame.stage, rule)
+        vetoed = not self.observer.allow_pass(pass_id)
+        frame.run = PatternRun(pass_id, vetoed, time.perf_counter())
+        return frame.run
+
+    def end_match(self, frame: Frame, nodes: tuple[str, ...]) -> None:
+        """Record the match that was just applied."""
+        run = frame.run
+        if run is None or run.pending is None:
+            return
+        after = None
+        if self.observer.keep_rewrites:
+            after = partial(snapshot, snapshot(frame.root, frame.swaps))
+        run.rewrites.append(RewriteRecord(run.pending, nodes, after=after))
+        run.pending = None
+
+    def end_run(self, frame: Frame) -> None:
+        """Report the open pattern run, if any; matches whose handler declined leave no record."""
+        run, frame.run = frame.run, None
+        if run is None or not run.rewrites:
+            return
+        before, after = frame.last, frame.last
+        mark = fingerprint(frame.root, frame.swaps)
+        if mark != frame.mark:
+            after = snapshot(frame.root, frame.swaps)
+            self._advance(frame, mark, after)
+        seconds = time.perf_counter() - run.started
+        rewrites = tuple(run.rewrites)
+        record = PassRecord(run.id, numerics(run.id), before, after, rewrites, run.vetoed, seconds)
+        self.observer.on_pass(record)
+
+    def _advance(self, frame: Frame, mark: Fingerprint, after: GraphModule) -> None:
+        frame.last, frame.mark = after, mark
+        frame.changes += 1
+
+
+def same_inputs(a: GraphModule, b: GraphModule) -> bool:
+    """Return whether two graphs take the same inputs (freezing turns some into constants)."""
+    mine, others = a.graph.find_nodes(op="placeholder"), b.graph.find_nodes(op="placeholder")
+    return [node.name for node in mine] == [node.name for node in others]
+
+
+def numerics(pass_id: PassId) -> Numerics:
+    """Return what a pass of Inductor may do to values."""
+    return "exact" if pass_id.name in EXACT_PASSES else "reassociates"

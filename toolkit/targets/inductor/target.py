@@ -1,0 +1,102 @@
+"""The target `inductor`: torch's default backend, its own announcements turned into our events.
+
+ONE observed compile tells every pass, every pattern match, every kernel and every error. Inductor
+is called directly as the Dynamo backend that it is; Dynamo does not run. Without an observer
+nothing is wrapped.
+
+The config is Inductor's options, named as in `torch.compile(options=...)`:
+`{"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}`. Options that take a function also take
+`MODULE:CALLABLE`. For comparability these are set unless the config says otherwise:
+`fallback_random=True` (random numbers as in eager; Inductor's own random lowering, the pass
+`replace_random_passes`, needs `{"fallback_random": false}`), `fx_graph_cache=False` and
+`fx_graph_remote_cache=False` (and AOTAutograd's cache is off), `compile_threads=1`. Nothing else
+that decides which passes run is touched.
+
+What each event means here:
+* Stages: captured, pre_grad, joint (also for inference), frozen (with `freezing`), forward,
+  backward, lowered.
+* A run of matches of one pattern is a pass called `family.rule`
+  (`joint/fuse_attention._sfdp_pattern_2`); its matches are the rewrites. Other passes have
+  Inductor's name for them, and their rewrites are read off their effect.
+* A match that is vetoed stays vetoed: a sibling pattern of the family does not make the same
+  rewrite in its place, nor does the same pattern in a later stage.
+* Changes that no pass announces are passes called `unannounced_before_NAME` and
+  `unannounced_at_end`.
+* Kernels are `lowered/inductor:forward` and `lowered/inductor:backward`. A vetoed one is
+  interpreted.
+
+Source: `torch/_inductor/compile_fx.py`, `pattern_matcher.py` and
+`torch/fx/passes/graph_transform_observer.py` of torch 2.13. torch's own bisector
+(`CompilerBisector`) asks about the same places, but recompiles once per question.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from torch.fx import GraphModule
+
+from ctk.compiler import torch_compat
+from ctk.compiler.observe import Observer, StageRecord
+from ctk.toolkit.targets.aot_events import DISPATCH
+from ctk.toolkit.targets.base import Compiled, Target
+from ctk.toolkit.targets.first_call import report
+from ctk.toolkit.targets.inductor.errors import reraise
+from ctk.toolkit.targets.inductor.hooks import installed
+from ctk.toolkit.targets.inductor.kernels import observed_inner_compile, plain_inner_compile
+from ctk.toolkit.targets.inductor.options import check_options, config_patches
+from ctk.toolkit.targets.inductor.session import Session
+from ctk.toolkit.targets.inductor.snapshot import snapshot
+
+
+def compile_inductor(
+    gm: GraphModule,
+    example_inputs: Sequence[object],
+    *,
+    config: Mapping[str, object],
+    observer: Observer | None,
+) -> Compiled:
+    """Compile one captured graph with Inductor.
+
+    Args:
+        gm: Captured graph; Inductor may change it in place.
+        example_inputs: One value per placeholder, real or fake (symbolic sizes come from fake
+            ones).
+        config: Inductor options.
+        observer: Gets the events, also those of a backward graph that is compiled at the first
+            backward call.
+
+    Raises:
+        ConfigError: A config key or value that Inductor does not know.
+        Exception: What Inductor raised, unwrapped; with an observer its attribute `ctk_where`
+            names the place.
+    """
+    patches = config_patches(config)
+    if observer is None:
+        return _unobserved(gm, example_inputs, patches)
+    session = Session(observer)
+    captured = snapshot(gm)
+    observer.on_stage(StageRecord("captured", captured, tuple(example_inputs)))
+    with installed(session):
+        try:
+            return torch_compat.inductor_compile(
+                gm,
+                example_inputs,
+                config_patches=patches,
+                inner_compile=observed_inner_compile(session),
+            )
+        except Exception as error:
+            report(observer, error, stage="captured", graph=captured, where=DISPATCH)
+            reraise(error)
+
+
+def _unobserved(
+    gm: GraphModule, example_inputs: Sequence[object], patches: Mapping[str, object]
+) -> Compiled:
+    try:
+        return torch_compat.inductor_compile(
+            gm, example_inputs, config_patches=patches, inner_compile=plain_inner_compile()
+        )
+    except Exception as error:
+        reraise(error)
+
+
+TARGET = Target("inductor", compile_inductor, check_options)

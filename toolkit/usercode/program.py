@@ -1,0 +1,210 @@
+"""Programs: `FILE.py` with functions `model()` and `inputs()`, loaded as a value.
+
+Loading runs the user's file as a module of its own name (its `if __name__ == "__main__"` block does
+not run) and calls the two functions. It does not run the model and knows nothing of compilers.
+"""
+
+import contextlib
+import hashlib
+import inspect
+import json
+import sys
+import traceback
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import cast
+
+import torch
+
+from ctk.compiler.errors import ProgramError, nearest
+from ctk.compiler.references import import_file
+
+SEED = 0
+"""Seed of a program that sets none itself, so that it gives the same inputs every time."""
+
+USAGE = "a program is FILE.py or FILE.py:build,example"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A user's model with the inputs of one call.
+
+    Attributes:
+        model: What is compiled: an `nn.Module` or any callable.
+        inputs: Positional arguments of one call.
+        config: What the file's `config()` returned: options of the target, JSON values.
+        name: Stem of the file; used in folder names.
+        path: The file, absolute.
+        kwargs: Keyword arguments of one call.
+    """
+
+    model: Callable[..., object]
+    inputs: tuple[object, ...] = field(repr=False)
+    config: Mapping[str, object]
+    name: str
+    path: Path
+    kwargs: Mapping[str, object] = field(repr=False, default_factory=dict[str, object])
+
+
+def load_program(spec: str) -> Program:
+    """Load `FILE.py` (functions `model`, `inputs`, optional `config`) or `FILE.py:build,example`.
+
+    `inputs()` returns the positional arguments as a tuple, one tensor, or a dict of keywords. torch
+    is seeded meanwhile.
+
+    Raises:
+        ProgramError: No such file, no such function, the file or a function raises, or a function
+            returns something else than what it should. The message names the line in their file.
+    """
+    path, build, example = parse_spec(spec)
+    with importable(path.parent), seeded():
+        module = _load_module(path)
+        functions = {name: _function(module, name, path) for name in (build, example)}
+        model = _call(functions[build], build, path)
+        arguments = _call(functions[example], example, path)
+        config = _config(module, path)
+    args, kwargs = _arguments(arguments, example, path)
+    if not callable(model):
+        raise ProgramError(
+            f"{build}() in {path.name} returned {_describe(model)}; "
+            "it must return an nn.Module or a callable"
+        )
+    return Program(model, args, config, path.stem, path, kwargs)
+
+
+def parse_spec(spec: str) -> tuple[Path, str, str]:
+    """Return file and names of the two functions of a program spec.
+
+    Raises:
+        ProgramError: The spec is malformed, or there is no such file.
+    """
+    file, _, names = (spec, "", "") if spec.endswith(".py") else spec.rpartition(":")
+    build, _, example = names.partition(",")
+    if not file.endswith(".py"):
+        raise ProgramError(f"{spec!r} is no program; {USAGE}")
+    if names and not build.strip():
+        raise ProgramError(f"{spec!r} names no function that builds the model; {USAGE}")
+    path = Path(file).expanduser().resolve()
+    if not path.is_file():
+        raise ProgramError(f"no such file: {file}{near_file(path)}")
+    return path, build.strip() or "model", example.strip() or "inputs"
+
+
+@contextlib.contextmanager
+def importable(folder: Path) -> Generator[None]:
+    """Put a folder first on `sys.path` inside the `with` block, as Python does for a script."""
+    entry = str(folder)
+    sys.path.insert(0, entry)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ValueError):  # the program may have removed it itself
+            sys.path.remove(entry)
+
+
+@contextlib.contextmanager
+def seeded() -> Generator[None]:
+    """Seed torch inside the `with` block and put the CPU generator back afterwards."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED)
+        yield
+
+
+def their_side(error: BaseException, path: Path) -> str:
+    """Return the exception, and the last line of its traceback that lies in the user's file."""
+    what = f"{type(error).__name__}: {error}".rstrip(": ")
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return f"{what}\n  line {error.lineno}: {(error.text or '').strip()}"
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+    if not frames:
+        return what
+    return f"{what}\n  {path.name}, line {frames[-1].lineno}: {frames[-1].line}"
+
+
+def _load_module(path: Path) -> ModuleType:
+    try:
+        return import_file(path, _module_name(path))
+    except (Exception, SystemExit) as error:
+        raise ProgramError(
+            f"{path.name} fails when it is loaded: {their_side(error, path)}"
+        ) from error
+
+
+def _module_name(path: Path) -> str:
+    """Return a module name that no other module has, the same path loaded twice included."""
+    digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]
+    base = f"ctk_program_{path.stem if path.stem.isidentifier() else 'file'}_{digest}"
+    taken = sum(name == base or name.startswith(f"{base}_") for name in sys.modules)
+    return f"{base}_{taken}" if taken else base
+
+
+def _function(module: ModuleType, name: str, path: Path) -> Callable[..., object]:
+    found = getattr(module, name, None)
+    if callable(found):
+        return found
+    own = [
+        key
+        for key, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__
+    ]
+    listed = f"it has {', '.join(f'{key}()' for key in own)}" if own else "it has no functions"
+    raise ProgramError(
+        f"{path.name} has no function {name}(){nearest(name, own)}; {listed}. "
+        f"Name yours: {path.name}:BUILD,EXAMPLE"
+    )
+
+
+def _call(function: Callable[..., object], name: str, path: Path) -> object:
+    try:
+        return function()
+    except (Exception, SystemExit) as error:
+        raise ProgramError(f"{name}() in {path.name} raised {their_side(error, path)}") from error
+
+
+def _arguments(
+    value: object, name: str, path: Path
+) -> tuple[tuple[object, ...], dict[str, object]]:
+    if isinstance(value, torch.Tensor):
+        return (value,), {}
+    if isinstance(value, tuple):
+        return cast("tuple[object, ...]", value), {}
+    if isinstance(value, dict) and all(
+        isinstance(key, str) for key in cast("dict[object, object]", value)
+    ):
+        return (), cast("dict[str, object]", value)
+    raise ProgramError(
+        f"{name}() in {path.name} returned {_describe(value)}; it must return a tuple of "
+        "positional arguments, one tensor, or a dict of keyword arguments"
+    )
+
+
+def _config(module: ModuleType, path: Path) -> dict[str, object]:
+    function = getattr(module, "config", None)
+    if not inspect.isfunction(function) or function.__module__ != module.__name__:
+        return {}
+    value = _call(function, "config", path)
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError) as error:
+        raise ProgramError(
+            f"config() in {path.name} must return a dict of JSON values ({error}); "
+            "name a pass of yours as 'module:function'"
+        ) from error
+    if not isinstance(value, dict):
+        raise ProgramError(f"config() in {path.name} returned {_describe(value)}; expected a dict")
+    return cast("dict[str, object]", value)
+
+
+def _describe(value: object) -> str:
+    name = type(value).__name__
+    return "None" if value is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
+
+
+def near_file(path: Path) -> str:
+    """Return a hint for a file that does not exist: the nearest name in its folder, if any."""
+    folder = path.parent
+    if not folder.is_dir():
+        return f" (no folder {folder.name} either)"
+    return nearest(path.name, [file.name for file in folder.glob("*.py")])

@@ -1,0 +1,1 @@
+"""Compiles watched as a program runs: hooks, dumps, first calls."""

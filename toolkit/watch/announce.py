@@ -1,0 +1,83 @@
+"""What a user is told when a watched compile fails: what, where it is saved, what to run next.
+
+Only words and the facts behind them; writing to the log is left to the caller (watch.py).
+"""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ctk.compiler.choices import InputsMode
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.raise_site import root_error
+from ctk.toolkit.targets.base import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is compiled, and by whom.
+
+    Attributes:
+        target: The compiler.
+        config: Its options as the program gave them; may hold functions.
+        saved_config: The options as JSON values, for the case.
+        sources: The user's files that target and options name.
+        importable: Whether another process can find the target by its name.
+        in_script: Whether target or options are defined in the running script: importing them
+            means running it.
+    """
+
+    target: Target
+    config: Mapping[str, object]
+    saved_config: Mapping[str, object] = field(default_factory=dict[str, object])
+    sources: tuple[Path, ...] = ()
+    importable: bool = True
+    in_script: bool = False
+
+
+def announcement(case: Case, folder: Path, inputs: InputsMode, details: Sequence[str] = ()) -> str:
+    """Return what a user is told of a failure; the first line is enough on its own.
+
+    Args:
+        case: With the signature of the failure.
+        folder: Where it is saved.
+        inputs: What is kept of its inputs.
+        details: Measured errors, the first wrong pass.
+    """
+    place = shlex.quote(str(folder))
+    lines = [
+        f"ctk: {case.name} fails with target {case.target}: {case.signature}",
+        *(f"  {detail}" for detail in details),
+        f"  saved in {place}",
+        f"  reproduce:  ctk repro {place}",
+        f"  minimize:   ctk minify {place}",
+        f"  all of it:  ctk diagnose {place}",
+    ]
+    if inputs == "none":
+        lines.append("  its inputs are not saved: run again with CTK_INPUTS=recipe or full")
+    elif inputs == "recipe" and case.signature and case.signature.kind in ("accuracy", "nan"):
+        lines.append("  its inputs are saved as a recipe; to keep the values: CTK_INPUTS=full")
+    return "\n".join(lines)
+
+
+def import_hint(subject: Subject) -> str:
+    """Return the lines for a backend or passes that the commands cannot, or should not, import."""
+    if not subject.importable:
+        return "\n  the commands cannot import the backend: make it a function of a module"
+    if subject.in_script:
+        return (
+            "\n  the backend or a pass is part of the script: the commands would run the script"
+            "\n  to import it; move it to a module, or guard it with if __name__ == '__main__'"
+        )
+    return ""
+
+
+def first_time(error: BaseException, folder: Path) -> bool:
+    """Return whether an exception is new, and leave a note on it that says where it is saved."""
+    root = root_error(error)
+    note = f"ctk saved this as a case; all of it: ctk diagnose {shlex.quote(str(folder))}"
+    if note in getattr(root, "__notes__", ()):
+        return False
+    root.add_note(note)
+    return True

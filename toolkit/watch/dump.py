@@ -1,0 +1,206 @@
+"""Write what happens in a compile into the folder of its graph, event by event.
+
+Everything is written as it arrives, so that a compiler that crashes leaves all that it did until
+then. Layout below the case folder of a graph:
+
+    stages/00_captured.py                    a whole graph on entry to a stage
+    passes/007_joint_fold_constants.diff     what a pass changed (no change: no file)
+    passes/007_joint_fold_constants.py       the graph after it
+    kernels/forward_torchscript.py           source of a code generator
+    events.jsonl                             one line per event, passes without effect included
+    errors.txt                               exceptions, with where they were raised
+
+It judges nothing and never raises into the compile: the first problem ends the dump of that graph
+with one log line.
+"""
+
+import json
+import logging
+import re
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch.fx import GraphModule
+
+from ctk.compiler.observe import (
+    CallRecord,
+    ErrorRecord,
+    KernelRecord,
+    PassRecord,
+    StageRecord,
+    first_line,
+)
+from ctk.toolkit.case.manifest import shorten_home
+from ctk.toolkit.compile_log.recorder import Event
+from ctk.toolkit.formats.files import replace_file
+from ctk.toolkit.graphs.listing import graph_diff, graph_lines
+
+logger = logging.getLogger(__name__)
+
+SUFFIXES = {"c": ".c", "cpp": ".cpp"}
+"""Endings of kernel sources by code generator; the others are Python, or read like it."""
+
+
+@dataclass(slots=True)
+class DumpWriter:
+    """Writes the events of one compile; `write` is the `on_event` of a `Recorder`.
+
+    Attributes:
+        folder: The case folder of the graph; made when the first event arrives.
+    """
+
+    folder: Path
+    _stages: int = 0
+    _passes: int = 0
+    _problem: bool = False
+    _latest: dict[str, GraphModule] = field(default_factory=dict[str, GraphModule])
+
+    def write(self, event: Event) -> None:
+        """Write one event; a problem of ours is logged once and never reaches the compile."""
+        if not self._problem:
+            self._problem = not guarded(lambda: self._write(event), f"the dump to {self.folder}")
+
+    def _write(self, event: Event) -> None:
+        match event:
+            case StageRecord():
+                self._write_stage(event)
+            case PassRecord():
+                self._write_pass(event)
+            case KernelRecord():
+                self._write_kernel(event)
+            case ErrorRecord():
+                self._write_error(event)
+            case CallRecord():
+                self._note("call", stage=event.stage)
+
+    def _write_stage(self, record: StageRecord) -> None:
+        number, self._stages = self._stages, self._stages + 1
+        self._latest[record.stage] = record.graph
+        write_text(
+            self.folder / "stages" / f"{number:02}_{record.stage}.py", graph_text(record.graph)
+        )
+        self._note("stage", stage=record.stage, nodes=len(record.graph.graph.nodes))
+
+    def _write_pass(self, record: PassRecord) -> None:
+        number, self._passes = self._passes, self._passes + 1
+        self._note("pass", pass_=str(record.id), number=number, **_pass_facts(record))
+        if not record.changed:
+            return
+        stem = file_stem(f"{number:03}_{str(record.id).replace('/', '_')}")
+        folder = self.folder / "passes"
+        if self._latest.get(record.id.stage) is not record.before:
+            write_text(folder / f"{stem}.before.py", graph_text(record.before))
+        self._latest[record.id.stage] = record.after
+        diff = graph_diff(record.before, record.after)
+        write_text(folder / f"{stem}.diff", _pass_header(record) + diff)
+        write_text(folder / f"{stem}.py", graph_text(record.after))
+
+    def _write_kernel(self, record: KernelRecord) -> None:
+        facts = {"reason": record.reason, "vetoed": record.vetoed, "seconds": record.seconds}
+        self._note("kernel", kernel=str(record.id), **facts)
+        if record.source is None:
+            return
+        stem = file_stem(f"{record.id.stage}_{record.id.codegen}")
+        path = self.folder / "kernels" / f"{stem}{SUFFIXES.get(record.id.codegen, '.py')}"
+        write_text(unused(path), record.source)
+
+    def _write_error(self, record: ErrorRecord) -> None:
+        where = [record.stage, record.pass_id, record.rewrite, record.kernel, record.node]
+        head = ", ".join(dict.fromkeys(str(part) for part in where if part is not None))
+        self._note("error", where=head, error=type(record.error).__name__)
+        graph = "\n".join(graph_lines(record.graph)) if record.graph is not None else ""
+        text = f"where: {head}\n{exception_text(record.error)}\n{graph}\n"
+        _append(self.folder / "errors.txt", text)
+
+    def _note(self, kind: str, **facts: object) -> None:
+        line = json.dumps({"event": kind, **{key.rstrip("_"): v for key, v in facts.items()}})
+        _append(self.folder / "events.jsonl", f"{line}\n")
+
+
+def guarded(action: Callable[[], object], what: str) -> bool:
+    """Run an action of ours inside somebody's program: a problem is one log line, no more.
+
+    Args:
+        action: Writes something.
+        what: Names it in the log line (`the dump to DIR/graph0`).
+
+    Returns:
+        Whether it worked.
+    """
+    try:
+        action()
+    except Exception as error:
+        logger.warning(
+            "ctk: %s stopped: %s: %s; the program goes on (the traceback is logged at DEBUG)",
+            what,
+            type(error).__name__,
+            first_line(error),
+        )
+        logger.debug("ctk: %s stopped", what, exc_info=error)
+        return False
+    return True
+
+
+def graph_text(gm: GraphModule) -> str:
+    """Return a graph as readable Python with types; as one line per node where that fails."""
+    try:
+        text = gm.print_readable(print_output=False)
+    except (
+        Exception
+    ) as error:  # printing follows user-defined reprs; a dump must not depend on them
+        lines = [f"# not printable as Python: {type(error).__name__}: {first_line(error)}"]
+        text = "\n".join([*lines, *(f"# {line}" for line in graph_lines(gm))])
+    return f"{text.rstrip()}\n"
+
+
+def exception_text(error: BaseException) -> str:
+    """Return an exception with its traceback and causes."""
+    return "".join(traceback.format_exception(error))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file in one step (temporary name, then rename); the home folder is written as `~`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, shorten_home(text).encode())
+
+
+def file_stem(text: str) -> str:
+    """Return a text as part of a file name: at most 80 letters, digits, `-`, `_`, `.`."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")[:80] or "unnamed"
+
+
+def unused(path: Path) -> Path:
+    """Return `path`, or the first of `stem_2`, `stem_3`, … that does not exist."""
+    number, candidate = 1, path
+    while candidate.exists():
+        number += 1
+        candidate = path.with_name(f"{path.stem}_{number}{path.suffix}")
+    return candidate
+
+
+def _append(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(shorten_home(text))
+
+
+def _pass_facts(record: PassRecord) -> Mapping[str, object]:
+    made = [rewrite for rewrite in record.rewrites if not rewrite.vetoed]
+    return {
+        "changed": record.changed,
+        "vetoed": record.vetoed,
+        "rewrites": len(made),
+        "vetoed_rewrites": len(record.rewrites) - len(made),
+        "seconds": round(record.seconds, 6),
+    }
+
+
+def _pass_header(record: PassRecord) -> str:
+    before, after = len(record.before.graph.nodes), len(record.after.graph.nodes)
+    lines = [f"pass {record.id}, numerics: {record.numerics}, nodes: {before} -> {after}"]
+    for rewrite in record.rewrites:
+        state = " (vetoed)" if rewrite.vetoed else ""
+        lines.append(f"{rewrite.id}{state}: {', '.join(rewrite.nodes)}")
+    return "".join(f"# {line}\n" for line in lines)

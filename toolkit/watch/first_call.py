@@ -1,0 +1,131 @@
+"""Check the first call of a compiled graph against eager, on clones, before the program's own call.
+
+What it costs, once per graph: a clone of the inputs (weights included), the graph in eager, the
+compiled graph on the clones with its backward pass when gradients are on (which compiles a lazy
+backward now instead of later), and, when a bit differs, the graph in float64. Only a mismatch costs
+a second compile: it is judged again from scratch, so that random numbers and races are not taken
+for miscompiles. `every_pass` adds the graph before and after each pass that changed it, twice.
+
+What it does not do: later calls, other sizes and other data are not checked.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch.fx import Graph, GraphModule
+
+from ctk.compiler.observe import first_line
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.compile_log.check import Finding, check_log
+from ctk.toolkit.compile_log.recorder import CompileLog
+from ctk.toolkit.numerics.compare import Mismatch, compare_results, results_identical
+from ctk.toolkit.oracle.judge import error_signature, judge, mismatch_signature
+from ctk.toolkit.oracle.judgement import Verdict
+from ctk.toolkit.run.execute import Outcome, run_eager, run_graph, run_reference
+
+
+@dataclass(frozen=True, slots=True)
+class FirstCall:
+    """What the check of a first call found.
+
+    Attributes:
+        signature: The failure; None when there is none.
+        error: The exception of the compiled graph, if it raised one.
+        details: Sentences for people: measured errors, the first wrong pass.
+        note: Why there is no verdict, when there is none.
+    """
+
+    signature: Signature | None = None
+    error: BaseException | None = None
+    details: tuple[str, ...] = ()
+    note: str = ""
+
+
+def check_first_call(
+    case: Case,
+    compiled: Callable[..., object],
+    *,
+    log: CompileLog | None = None,
+    rejudge: bool = True,
+) -> FirstCall:
+    """Run a graph in eager and compiled, and compare.
+
+    Args:
+        case: The captured graph with the inputs and modes of the call; only read.
+        compiled: What the target made of it.
+        log: The events of its compile, to check every pass too; the log must be one that keeps
+            calls. None: only results are compared.
+        rejudge: Whether `case.target` can be compiled again by name.
+    """
+    eager = run_eager(case)
+    if eager.results is None:
+        said = f"{type(eager.error).__name__}: {first_line(eager.error)}" if eager.error else ""
+        return FirstCall(note=f"the graph itself raises in eager ({said})")
+    outcome = run_graph(call_graph(compiled, len(case.inputs)), case.inputs, case.modes)
+    if outcome.error is not None:
+        return FirstCall(error_signature(outcome), outcome.error)
+    wrong = [f for f in check_log(case, log) if f.status == "wrong"] if log is not None else []
+    found = _mismatches(case, eager, outcome)
+    if found:
+        return _judged(case, eager, found, wrong, rejudge=rejudge)
+    return _hidden(wrong) if wrong else FirstCall()
+
+
+def call_graph(function: Callable[..., object], count: int) -> GraphModule:
+    """Return a graph of one node that calls `function` with `count` inputs."""
+
+    def call(*args: object) -> object:  # FX wants a plain function with a name
+        return function(*args)
+
+    graph = Graph()
+    inputs = tuple(graph.placeholder(f"in{i}") for i in range(count))
+    graph.output(graph.call_function(call, inputs))
+    return GraphModule({}, graph)
+
+
+def _mismatches(case: Case, eager: Outcome, outcome: Outcome) -> tuple[Mismatch, ...]:
+    if results_identical(eager, outcome):
+        return ()
+    return compare_results(eager, outcome, run_reference(case, eager))
+
+
+def _judged(
+    case: Case,
+    eager: Outcome,
+    found: tuple[Mismatch, ...],
+    wrong: list[Finding],
+    *,
+    rejudge: bool,
+) -> FirstCall:
+    signature = mismatch_signature(found[0])
+    details = [f"also {m.name}: {m.detail}" for m in found[1:]] + [_sentence(f) for f in wrong]
+    if not rejudge:
+        if eager.drew_random:
+            return FirstCall(note="the results differ, but the program draws random numbers")
+        return FirstCall(signature, details=tuple(details))
+    judgement = judge(case)
+    if judgement.verdict is Verdict.FLAKY:
+        return FirstCall(note=f"the results differ, but not reliably: {judgement.detail}")
+    if judgement.verdict is Verdict.REPRODUCES and judgement.signature is not None:
+        signature = judgement.signature
+    else:
+        details.append("a second compile of the saved graph does not show it")
+    return FirstCall(signature, details=tuple(details))
+
+
+def _hidden(wrong: list[Finding]) -> FirstCall:
+    """Return the failure of passes whose errors the results do not show."""
+    first = wrong[0]
+    kind = first.mismatch.kind if first.mismatch else "accuracy"
+    message = first.mismatch.detail if first.mismatch else ""
+    signature = Signature(kind, where=first.where, output=first.node, message=message)
+    return FirstCall(
+        signature,
+        details=(*(_sentence(f) for f in wrong), "the results of the graph do not show it"),
+    )
+
+
+def _sentence(finding: Finding) -> str:
+    detail = finding.mismatch.detail if finding.mismatch else ""
+    return f"{finding.where} changes the value of {finding.node}: {detail}"

@@ -1,0 +1,268 @@
+"""Watch compiles in a running program: `debug_compile`, `install`, and the environment's backend.
+
+Three ways to the same thing, by how much of the program may change:
+
+* `torch.compile(model, backend=ctk.debug_compile("inductor"))`: one call.
+* `ctk.toolkit.install()` (and `ctk run SCRIPT`): every `torch.compile` that starts afterwards.
+* `CTK_DUMP` or `CTK_CHECK` in the environment: every compile of the backend `ctk`.
+
+What it does not do: watch functions that were wrapped by `torch.compile` before `install()`, or the
+child processes of a program (they need the variables, or an `install()` of their own).
+"""
+
+import functools
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from torch.fx import GraphModule
+
+from ctk.compiler import torch_compat
+from ctk.compiler.choices import Check, InputsMode, OnFailure
+from ctk.compiler.config import resolve
+from ctk.compiler.environment import read_environment
+from ctk.compiler.errors import ConfigError
+from ctk.toolkit.targets import resolve_target
+from ctk.toolkit.targets.base import Compiled, Target
+from ctk.toolkit.targets.dynamo import backend_target
+from ctk.toolkit.usercode.references import json_options, reference_to, script_file
+from ctk.toolkit.usercode.sources import source_files
+from ctk.toolkit.watch.announce import Subject
+from ctk.toolkit.watch.compile import compile_watched
+from ctk.toolkit.watch.session import Session, WatchOptions, watch_options
+
+logger = logging.getLogger("ctk")
+
+DynamoBackend = Callable[..., Compiled]
+"""Called by Dynamo with a graph and example inputs; `options=` and `mode=` come from the user."""
+
+
+def debug_compile(
+    target: str | DynamoBackend = "ctk",
+    *,
+    dump: str | Path | None = None,
+    check: Check | None = None,
+    on_failure: OnFailure | None = None,
+    inputs: InputsMode | None = None,
+    config: Mapping[str, object] | None = None,
+    quota: int | str | None = None,
+) -> DynamoBackend:
+    """Return a Dynamo backend that watches `target`: saves, dumps, checks, says what to do next.
+
+    An option that is None takes its environment variable, then its default.
+
+    Args:
+        target: A target spec, or any Dynamo backend.
+        dump: Folder for the dumps (`CTK_DUMP`, default `ctk_dumps`).
+        check: `off`, `output` or `pass` (`CTK_CHECK`); see toolkit/watch/first_call.py.
+        on_failure: `raise`, `fallback` or `warn` (`CTK_ON_FAILURE`); see toolkit/watch/compile.py.
+        inputs: `recipe`, `full` or `none` (`CTK_INPUTS`): what a case keeps of inputs and weights.
+        config: Options of the target; `torch.compile(options=...)` adds to them.
+        quota: Limit of the dump folder, in bytes or as `500M` (`CTK_QUOTA`).
+
+    Raises:
+        ConfigError: An option is not allowed; says what is.
+        TargetError: The target is unknown or cannot be imported.
+    """
+    chosen = watch_options(
+        read_environment(),
+        dump=dump,
+        check=check,
+        on_failure=on_failure,
+        inputs=inputs,
+        quota=quota,
+    )
+    if isinstance(target, str):
+        resolved, importable = resolve_target(target), True
+    else:
+        resolved, importable = named_target(target)
+    if config:
+        resolved.check_config(config)
+    return watched_backend(Session(chosen), resolved, config or {}, importable=importable)
+
+
+def install(
+    *,
+    dump: str | Path | None = None,
+    check: Check | None = None,
+    on_failure: OnFailure | None = None,
+    inputs: InputsMode | None = None,
+    quota: int | str | None = None,
+) -> "Installed":
+    """Watch every `torch.compile` of this process that starts from now on, whatever its backend.
+
+    The options are those of `debug_compile`. Calling it again with the same options returns the
+    same handle.
+
+    Raises:
+        ConfigError: An option is not allowed, or the hooks are installed with other options.
+    """
+    options = watch_options(
+        read_environment(),
+        dump=dump,
+        check=check,
+        on_failure=on_failure,
+        inputs=inputs,
+        quota=quota,
+    )
+    present = torch_compat.backend_lookup_owner()
+    if isinstance(present, Installed):
+        if present.session.options == options:
+            return present
+        raise ConfigError(
+            f"the hooks are installed already, with {present.session.options}; "
+            "call uninstall() on what install() returned, then install() again"
+        )
+    handle = Installed(Session(options))
+    handle.undo = torch_compat.wrap_backend_lookup(handle.watched, handle)
+    return handle
+
+
+def backend_from_environment(target: str = "ctk") -> DynamoBackend:
+    """Return the backend that watches `target` as the environment variables say.
+
+    The `ctk` backend calls this (entry point `environment` of group `ctk.hooks`) when `CTK_DUMP` or
+    `CTK_CHECK` is set. All compiles of a process with the same variables share one dump folder.
+    """
+    options = watch_options(read_environment())
+    return watched_backend(_session_of(options), resolve_target(target), {})
+
+
+@functools.cache
+def _session_of(options: WatchOptions) -> Session:
+    return Session(options)
+
+
+@dataclass(slots=True, eq=False)
+class Installed:
+    """The hooks of a process, until `uninstall()`; also a context manager.
+
+    Attributes:
+        session: Graphs and failures so far, and the dump folder.
+        undo: Puts Dynamo's backend lookup back.
+    """
+
+    session: Session
+    undo: Callable[[], None] = field(default=lambda: None, repr=False)
+    _known: list[tuple[object, DynamoBackend]] = field(
+        default_factory=list[tuple[object, DynamoBackend]], repr=False
+    )
+
+    def uninstall(self) -> None:
+        """Stop watching compiles that have not started; a second call does nothing."""
+        self.undo()
+
+    def watched(self, backend: object) -> object:
+        """Return the watching backend for one of the program's.
+
+        Equal backends give the same object: Dynamo compares backends to reuse what it compiled.
+        """
+        if hasattr(backend, "ctk_watched"):
+            return backend
+        for known, wrapper in self._known:
+            if known is backend or known == backend:
+                return wrapper
+        name, function, keywords = torch_compat.unwrap_backend(backend)
+        if hasattr(function, "ctk_watched"):
+            return backend
+        wrapper = _watched_backend_of(self.session, name, function, keywords)
+        for attribute in ("get_compiler_config", "backend_ctx_ctor"):  # what Dynamo asks it for
+            if hasattr(backend, attribute):
+                setattr(wrapper, attribute, getattr(backend, attribute))
+        self._known.append((backend, wrapper))
+        return wrapper
+
+    def __enter__(self) -> "Installed":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.uninstall()
+
+
+def watched_backend(
+    session: Session, target: Target, config: Mapping[str, object], *, importable: bool = True
+) -> DynamoBackend:
+    """Return a Dynamo backend that compiles with `target`, watched by `session`."""
+
+    def ctk_debug(
+        gm: GraphModule,
+        example_inputs: Sequence[object],
+        *,
+        options: Mapping[str, object] | None = None,
+        mode: str | None = None,
+    ) -> Compiled:
+        merged = {**config, **_mode_options(target, mode), **(options or {})}
+        subject = make_subject(target, merged, importable=importable)
+        return compile_watched(session, subject, gm, example_inputs)
+
+    ctk_debug.ctk_watched = True  # type: ignore[attr-defined]  # functions take attributes
+    ctk_debug.compiler_name = target.name  # type: ignore[attr-defined]  # what Dynamo shows
+    return ctk_debug
+
+
+def make_subject(
+    target: Target, config: Mapping[str, object], *, importable: bool = True
+) -> Subject:
+    """Return what is compiled and how, with the options as a case can keep them.
+
+    The `ctk` target gets `on_failure="raise"`: its own fallback would hide what is looked for.
+    """
+    effective: Mapping[str, object] = config
+    if target.name == "ctk":
+        effective = {**resolve(config).differences(), "on_failure": "raise"}
+    kept = {key: value for key, value in effective.items() if key != "on_failure"}
+    saved, lost = json_options(kept)
+    if lost:
+        logger.warning(
+            "ctk: cases of target %s are saved without %s: a function in it has no name that "
+            "another process could import; move it to the top level of a module",
+            target.name,
+            ", ".join(lost),
+        )
+    sources = source_files(target.name, saved, Path.cwd())
+    in_script = script_file() in sources
+    return Subject(target, effective, saved, sources, importable, in_script)
+
+
+def named_target(backend: DynamoBackend) -> tuple[Target, bool]:
+    """Return the target of any Dynamo backend, and whether another process can import it."""
+    reference = reference_to(backend)
+    if reference is None:
+        name = getattr(backend, "__qualname__", type(backend).__qualname__)
+        return backend_target(f"local:{name.replace('<locals>', 'locals')}", backend), False
+    module = reference.rpartition(":")[0]
+    needs = () if module.endswith(".py") else (module.partition(".")[0],)
+    return backend_target(reference, backend, needs=needs), True
+
+
+def _watched_backend_of(
+    session: Session, name: str | None, function: DynamoBackend, keywords: Mapping[str, object]
+) -> DynamoBackend:
+    """Return the watching backend for what `torch.compile` was told."""
+    options = keywords.get("options") or {}
+    mode = keywords.get("mode")
+    config = dict(options) if isinstance(options, Mapping) else {}
+    if name is not None and mode in (None, "default"):
+        return watched_backend(session, resolve_target(name), config)
+    if mode not in (None, "default"):  # no target has modes; the backend gets its own as it is
+        function = functools.partial(function, mode=mode)
+    target, importable = named_target(function)
+    return watched_backend(session, target, config, importable=importable)
+
+
+def _mode_options(target: Target, mode: str | None) -> Mapping[str, object]:
+    if mode in (None, "default"):
+        return {}
+    if target.name == "inductor":
+        return torch_compat.inductor_mode_options(str(mode))
+    raise ConfigError(
+        f"mode={mode!r} is not allowed with target {target.name!r}: only inductor has modes; "
+        "pass options= instead"
+    )

@@ -1,0 +1,119 @@
+"""Run a script as `python script.py args` would, with every `torch.compile` in it watched.
+
+The script's exit status and exceptions are its own: they come back in the summary, without our
+frames in the traceback. Child processes of the script are not watched (toolkit/watch/hooks.py).
+"""
+
+import runpy
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+
+from ctk.compiler.choices import Check, InputsMode, OnFailure
+from ctk.compiler.errors import ProgramError
+from ctk.toolkit.usercode.program import near_file
+from ctk.toolkit.watch.hooks import install
+from ctk.toolkit.watch.session import Failure, Session
+
+INTERRUPTED = 130
+"""Exit status of a process that Ctrl-C ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """What a watched script did.
+
+    Attributes:
+        graphs: How many graphs were compiled.
+        failures: What went wrong in compiles and checked calls.
+        folder: The dumps of this run; None when nothing was compiled.
+        exit_code: The script's own: 0, what it gave to `sys.exit`, 1 for an exception.
+        error: The exception that ended the script; its traceback starts in the script.
+    """
+
+    graphs: int
+    failures: tuple[Failure, ...]
+    folder: Path | None
+    exit_code: int = 0
+    error: BaseException | None = field(default=None, repr=False)
+
+
+def run_script(
+    path: str | Path,
+    args: Sequence[str] = (),
+    *,
+    dump: str | Path | None = None,
+    check: Check | None = None,
+    on_failure: OnFailure | None = None,
+    inputs: InputsMode | None = None,
+    quota: int | str | None = None,
+) -> RunSummary:
+    """Run a script as `__main__` under watch, in this process.
+
+    The options are those of `ctk.debug_compile`: None takes the environment variable, then the
+    default. `sys.argv` and `sys.path` are the script's while it runs.
+
+    Args:
+        path: The script.
+        args: Its arguments, without its name.
+
+    Raises:
+        ProgramError: There is no such file.
+        ConfigError: An option is not allowed.
+    """
+    script = Path(path).expanduser()
+    if not script.is_file():
+        raise ProgramError(f"no such file: {path}{near_file(script.absolute())}")
+    handle = install(dump=dump, check=check, on_failure=on_failure, inputs=inputs, quota=quota)
+    exit_code, error = 0, None
+    try:
+        with script_environment(script, args):
+            runpy.run_path(str(script), run_name="__main__")
+    except SystemExit as request:
+        exit_code = _exit_code(request)
+    except KeyboardInterrupt as interrupt:
+        exit_code, error = INTERRUPTED, _trimmed(interrupt)
+    except BaseException as raised:  # the script's own, whatever it is: handed to the caller
+        exit_code, error = 1, _trimmed(raised)
+    finally:
+        handle.uninstall()
+    return _summary(handle.session, exit_code, error)
+
+
+@contextmanager
+def script_environment(script: Path, args: Sequence[str]) -> Generator[None]:
+    """Give `sys.argv` and `sys.path[0]` the values that a script finds, inside the `with` block."""
+    argv, path = sys.argv, list(sys.path)
+    sys.argv = [str(script), *args]
+    sys.path.insert(0, str(script.resolve().parent))
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = argv, path
+
+
+def _summary(session: Session, exit_code: int, error: BaseException | None) -> RunSummary:
+    folder = session.folder if session.graphs else None
+    return RunSummary(session.graphs, tuple(session.failures), folder, exit_code, error)
+
+
+def _exit_code(request: SystemExit) -> int:
+    """Return the exit status that Python gives to a `SystemExit`; a message goes to stderr."""
+    if request.code is None:
+        return 0
+    if isinstance(request.code, int):
+        return request.code
+    sys.stderr.write(f"{request.code}\n")
+    return 1
+
+
+def _trimmed(error: BaseException) -> BaseException:
+    """Return the exception with the frames of ours and of runpy cut off the front."""
+    trace: TracebackType | None = error.__traceback__
+    ours = {__file__, runpy.__file__, "<frozen runpy>"}
+    while trace is not None and trace.tb_frame.f_code.co_filename in ours:
+        trace = trace.tb_next
+    return error.with_traceback(trace or error.__traceback__)

@@ -1,0 +1,175 @@
+"""One process that is being watched: its options, its dump folder, its graphs and failures.
+
+A session makes folders and keeps the books; it compiles and judges nothing (watch.py does).
+"""
+
+import itertools
+import logging
+import os
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast, get_args
+
+import torch
+
+from ctk.compiler.choices import Check, InputsMode, OnFailure
+from ctk.compiler.environment import Environment, parse_size
+from ctk.compiler.errors import ConfigError, nearest
+from ctk.toolkit.watch.dump import file_stem, guarded
+from ctk.toolkit.watch.quota import mark, prune
+
+logger = logging.getLogger("ctk")
+
+DEFAULT_FOLDER = Path("ctk_dumps")
+"""Where dumps go when checks are asked for and no folder is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchOptions:
+    """What the hooks do with each compile; the environment variables of the same names.
+
+    Attributes:
+        dump: Folder that holds the dumps of all processes.
+        check: Compare with eager at the first call: nothing, the results, or every pass.
+        on_failure: What a failure does to the running program.
+        inputs: What a case keeps of the inputs (weights are inputs).
+        quota_nbytes: Limit of `dump`; None for no limit.
+    """
+
+    dump: Path = DEFAULT_FOLDER
+    check: Check = "off"
+    on_failure: OnFailure = "raise"
+    inputs: InputsMode = "recipe"
+    quota_nbytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failure that was seen in a watched compile or call."""
+
+    graph: str
+    folder: Path
+    summary: str
+
+
+@dataclass(slots=True)
+class Session:
+    """The books of one process; safe to use from several threads.
+
+    Attributes:
+        options: What to do.
+        failures: What went wrong so far.
+        graphs: How many graphs were compiled so far.
+    """
+
+    options: WatchOptions
+    failures: list[Failure] = field(default_factory=list[Failure])
+    graphs: int = 0
+    _folder: Path | None = None
+    _pid: int = 0
+    _warned_quota: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of this process, made on first use; a forked child gets its own."""
+        with self._lock:
+            if self._folder is None or self._pid != os.getpid():
+                self._folder, self._pid = new_folder(self.options.dump), os.getpid()
+            return self._folder
+
+    def next_graph(self) -> str:
+        """Return the name of the next graph: `graph0`, `graph1`, …"""
+        with self._lock:
+            number, self.graphs = self.graphs, self.graphs + 1
+        return f"graph{number}"
+
+    def add_failure(self, failure: Failure) -> None:
+        """Note a failure."""
+        with self._lock:
+            self.failures.append(failure)
+
+    def keep_quota(self) -> None:
+        """Remove the oldest dumps when the quota is exceeded, and say so."""
+        if self.options.quota_nbytes is not None:
+            guarded(self._prune, "keeping the quota")
+
+    def _prune(self) -> None:
+        quota = self.options.quota_nbytes or 0
+        removed, excess = prune(self.options.dump, quota, keep=self.folder)
+        for dump in removed:
+            logger.warning("ctk: removed the old dump %s (%d bytes): quota", dump.path, dump.nbytes)
+        if excess and not self._warned_quota:
+            self._warned_quota = True
+            text = "ctk: the dumps in use exceed the quota of %d bytes by %d; none can be removed"
+            logger.warning(text, quota, excess)
+
+
+def watch_options(
+    environment: Environment,
+    *,
+    dump: str | Path | None = None,
+    check: Check | None = None,
+    on_failure: OnFailure | None = None,
+    inputs: InputsMode | None = None,
+    quota: int | str | None = None,
+) -> WatchOptions:
+    """Return the options of the hooks: an argument wins over its variable, that over the default.
+
+    Raises:
+        ConfigError: A value is not allowed; says what is.
+    """
+    checking = check or environment.check or "off"
+    failing = on_failure or environment.on_failure or "raise"
+    kept = inputs or environment.inputs or "recipe"
+    return WatchOptions(
+        dump=Path(dump or environment.dump or DEFAULT_FOLDER).expanduser().absolute(),
+        check=cast("Check", _one_of("check", checking, Check)),
+        on_failure=cast("OnFailure", _one_of("on_failure", failing, OnFailure)),
+        inputs=cast("InputsMode", _one_of("inputs", kept, InputsMode)),
+        quota_nbytes=_quota(quota) or environment.quota_nbytes,
+    )
+
+
+def new_folder(root: Path) -> Path:
+    """Make and mark a folder that no other process, rank or run has: `train_rank1_4711_0`."""
+    root.mkdir(parents=True, exist_ok=True)
+    script = Path(sys.argv[0] if sys.argv and sys.argv[0] else "python")
+    rank = _rank()
+    parts = [file_stem(script.stem or "python"), rank and f"rank{rank}", str(os.getpid())]
+    stem = "_".join(part for part in parts if part)
+    for number in itertools.count():
+        folder = root / f"{stem}_{number}"
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        mark(folder)
+        return folder
+    raise AssertionError("itertools.count() ended")
+
+
+def _rank() -> str:
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return str(torch.distributed.get_rank())
+    rank = os.environ.get("RANK", "")
+    return rank if rank.isdigit() else ""
+
+
+def _one_of(name: str, value: str, literal: object) -> str:
+    allowed = get_args(literal)
+    if value not in allowed:
+        hint = nearest(str(value), allowed)
+        raise ConfigError(f"{name}={value!r} is not allowed; allowed: {', '.join(allowed)}{hint}")
+    return value
+
+
+def _quota(value: int | str | None) -> int | None:
+    if value is None:
+        return None
+    try:
+        return parse_size(str(value))
+    except ValueError as error:
+        raise ConfigError(f"quota={value!r} is not allowed; {error}") from error
