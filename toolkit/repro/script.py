@@ -135,7 +135,7 @@ def _names_of_math(source: str) -> str:
 
 def _environment() -> jinja2.Environment:
     return jinja2.Environment(
-        loader=jinja2.PackageLoader("repro_templates", ""),
+        loader=jinja2.PackageLoader("ctk.repro_templates", ""),
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,

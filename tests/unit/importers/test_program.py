@@ -171,7 +171,7 @@ def test_a_failure_of_dynamo_is_not_blamed_on_the_program(monkeypatch: pytest.Mo
     monkeypatch.setattr(torch._dynamo.output_graph.OutputGraph, "compile_subgraph", broken)
     with pytest.raises(CaptureError) as raised:
         capture_cases(program(lambda x: x + 1, torch.ones(3)))
-    assert "Dynamo fails while it captures test_capture.py, which runs in eager" in str(
+    assert "Dynamo fails while it captures test_program.py, which runs in eager" in str(
         raised.value
     )
     assert "a bug of Dynamo" in str(raised.value)
