@@ -1,5 +1,5 @@
 # Everything runs in .venv, which `make` creates itself. It needs Python >= 3.11, make and a C++ compiler.
-# Another interpreter: `make test PYTHON=python3.12`. Where pip looks for packages is up to pip's own configuration.
+# Another interpreter: `make test PYTHON=python3.12`; more test processes: `make test WORKERS=8`. Where pip looks for packages is up to pip's own configuration.
 
 PYTHON ?= python3
 VENV := .venv
@@ -12,6 +12,8 @@ DEMO_PASS := joint/fold_scale_into_add
 INDUCTOR_OUT := build/demo-inductor
 BUG := cpp.inject_relu_bug_TESTING_ONLY
 BUG_MODES := compile_error runtime_error accuracy
+WORKERS ?= 2
+PARALLEL := --numprocesses $(WORKERS) --dist worksteal
 BENCHMARKS := compile_overhead minify_vs_torch bisect_vs_torch
 
 .DEFAULT_GOAL := help
@@ -54,11 +56,11 @@ demo-inductor: $(STAMP) ## The same for Inductor's own test bug, in its three mo
 	@for mode in $(BUG_MODES); do \
 	  echo "$$mode: $$($(BIN)/ctk show $(INDUCTOR_OUT)/$$mode | head -n 1)"; done
 
-test: $(STAMP) ## Run the tests, without those marked slow or gpu
-	$(BIN)/python -m pytest -m "not slow and not gpu"
+test: $(STAMP) ## Run the tests in WORKERS processes, without those marked slow or gpu
+	$(BIN)/python -m pytest $(PARALLEL) -m "not slow and not gpu"
 
 test-slow: $(STAMP) ## Run the tests marked slow
-	$(BIN)/python -m pytest -m "slow and not gpu"
+	$(BIN)/python -m pytest $(PARALLEL) -m "slow and not gpu"
 
 test-gpu: $(STAMP) ## Run the tests marked gpu (needs a CUDA device)
 	$(BIN)/python -m pytest -m gpu

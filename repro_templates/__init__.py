@@ -1,1 +1,1 @@
-"""Templates of the emitted scripts (package data); toolkit/repro/script.py renders them."""
+"""What emitted scripts are made of; knows torch only."""

@@ -1,4 +1,4 @@
-"""Code generation: the table of generators, and `generate`, which picks the one to take a graph.
+"""Code generation: the table of generators, and the choice among them.
 
 `eager` is the ground truth. A new generator is one module with a `CODEGEN` and one line here.
 """

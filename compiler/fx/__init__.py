@@ -1,1 +1,1 @@
-"""FX graphs: walk, copy, compare, rebuild, describe, print. Knows no pass and no pipeline."""
+"""FX graphs: walk, copy, compare, rebuild, describe, print; knows no pass."""

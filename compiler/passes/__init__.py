@@ -1,4 +1,4 @@
-"""The passes of each stage, in the order in which they run. This order is what gets bisected.
+"""The passes of each stage, in the order in which they run and are bisected.
 
 To add a pass: one file in the stage's folder with `PASS = Pass(...)`, and one line here.
 """

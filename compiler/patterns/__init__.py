@@ -1,1 +1,1 @@
-"""Patterns: a matcher over ATen graphs, and one file of rules per family."""
+"""A matcher over ATen graphs, and rules by family."""

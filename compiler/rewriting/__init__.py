@@ -1,1 +1,1 @@
-"""The pass contract: Pass, Rewriter, numbering and fuel, running and verifying a stage."""
+"""The pass contract: Pass, Rewriter, numbering, fuel, running and verifying."""

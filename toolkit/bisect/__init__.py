@@ -1,4 +1,4 @@
-"""Bisection: which pass, rewrite or kernel causes a failure, and the counterfactual as proof."""
+"""Which pass, rewrite or kernel causes a failure, and the proof."""
 
 from ctk.toolkit.bisect.culprit import Culprit, Search
 from ctk.toolkit.bisect.find import find_culprit

@@ -1,1 +1,1 @@
-"""Files on disk: JSON that is checked, atomic folders, tensors. Knows no graph."""
+"""Files on disk: checked JSON, atomic folders, tensors; knows no graph."""

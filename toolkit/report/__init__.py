@@ -1,1 +1,1 @@
-"""Reports: what a diagnosis looks like as JSON and as text."""
+"""What a diagnosis looks like, as JSON and as text."""

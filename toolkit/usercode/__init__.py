@@ -1,1 +1,1 @@
-"""The user's own code: program files, names of functions, the source files that define them."""
+"""The user's own code: program files, names of functions, source files."""

@@ -1,0 +1,254 @@
+"""The rooms of the house, bottom to top, and who imports whom.
+
+A room is a folder, or one file where the folder above it has no room for it (`compiler/errors.py`).
+It imports only rooms that stand before it in `ROOMS`. Every import counts: those at the top of a
+file, those inside functions, those under `if TYPE_CHECKING` (marked, because they cost nothing when
+the program runs, but a reader follows them all the same), and module names written as strings
+(`import_module("ctk.x")`, tables of lazily loaded names).
+
+What this does not do: judge imports within a room, or imports of other people's packages.
+
+`python -m tests.repo.rooms` prints rooms, files, lines, arrows, circles and upward imports.
+"""
+
+import ast
+import graphlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tests.helpers.project import PACKAGES, ROOT, name_of, python_files, tree_of
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A folder or a file, what it is for, and the rooms below it that it must not know either."""
+
+    path: str
+    purpose: str
+    apart: tuple[str, ...] = ()
+
+
+ROOMS = (
+    Room("repro_templates", "What emitted scripts are made of; knows torch only."),
+    Room("compiler/__init__.py", "The compiler as a package: imports nothing."),
+    Room(
+        "compiler/torch_compat",
+        "The only place that touches torch's private names, each with its versions.",
+    ),
+    Room("compiler/errors.py", "Every exception of ctk."),
+    Room("compiler/observe.py", "What a pipeline tells the outside: the Observer and its records."),
+    Room("compiler/choices.py", "The words that options and variables may take."),
+    Room("compiler/fx", "FX graphs: walk, copy, compare, rebuild, describe, print; knows no pass."),
+    Room(
+        "compiler/references.py",
+        "Functions that users name: `module:function`, `file.py:function`.",
+    ),
+    Room("compiler/environment.py", "The `CTK_*` variables, read in one place."),
+    Room("compiler/config.py", "Every option of the pipeline, immutable."),
+    Room(
+        "compiler/rewriting",
+        "The pass contract: Pass, Rewriter, numbering, fuel, running and verifying.",
+    ),
+    Room("compiler/patterns", "A matcher over ATen graphs, and rules by family."),
+    Room(
+        "compiler/passes",
+        "The passes of each stage, in the order in which they run and are bisected.",
+    ),
+    Room("compiler/dispatch.py", "Autograd: from a captured graph to functional ATen graphs."),
+    Room("compiler/freezing.py", "The parameters of an inference graph as constants."),
+    Room(
+        "compiler/codegen", "Code generation: the table of generators, and the choice among them."
+    ),
+    Room("compiler/pipeline.py", "The stages of one compile, in order: the page to read first."),
+    Room("compiler/resilience.py", "What happens when a stage fails: fall back, warn or raise."),
+    Room("compiler/backend.py", "The Dynamo backend `ctk`."),
+    Room("toolkit/__init__.py", "The toolkit as a package: imports nothing."),
+    Room(
+        "toolkit/formats", "Files on disk: checked JSON, atomic folders, tensors; knows no graph."
+    ),
+    Room(
+        "toolkit/usercode", "The user's own code: program files, names of functions, source files."
+    ),
+    Room("toolkit/graphs", "A graph as JSON, as Python and as lines, and what it may call."),
+    Room("toolkit/case", "One failure on disk: the value, its signature, its folder."),
+    Room("toolkit/targets", "What can be put under test: our targets, and every Dynamo backend."),
+    Room("toolkit/run", "Run a case: eager, in float64, compiled; always on copies."),
+    Room("toolkit/numerics", "Tolerances, errors and the comparison of results."),
+    Room("toolkit/importers", "From anything that users have to cases."),
+    Room(
+        "toolkit/compile_log",
+        "What one observed compile did, step by step, and the check of each step.",
+    ),
+    Room("toolkit/repro", "The runnable script of a case: emitted, run and verified."),
+    Room("toolkit/oracle", "Oracles: does this case still fail, and in the same way?"),
+    Room("toolkit/reduce", "The reducer: the smallest case that fails in the same way."),
+    Room(
+        "toolkit/bisect",
+        "Which pass, rewrite or kernel causes a failure, and the proof.",
+        apart=("toolkit/reduce",),
+    ),
+    Room(
+        "toolkit/watch",
+        "Compiles watched as a program runs: hooks, dumps, first calls.",
+        apart=("toolkit/reduce", "toolkit/bisect"),
+    ),
+    Room("toolkit/report", "What a diagnosis looks like, as JSON and as text."),
+    Room("toolkit/check_case.py", "The operation `check` of the library."),
+    Room("toolkit/minify.py", "The operation `minimize` of the library."),
+    Room("toolkit/diagnose.py", "The operation `diagnose`: check, bisect, minimize, emit a repro."),
+    Room("toolkit/doctor.py", "The operation `doctor`: is this machine ready?"),
+    Room(
+        "ctk/__init__.py", "The public face: every name that users import, loaded when first used."
+    ),
+    Room("toolkit/cli", "The `ctk` command: one file per command, and the table of them."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrow:
+    """One import from a room to another, and whether only a type checker sees it."""
+
+    source: Path
+    line: int
+    target: Path
+    typing_only: bool
+
+    def __str__(self) -> str:
+        mark = "  [TYPE_CHECKING]" if self.typing_only else ""
+        return f"{name_of(self.source)}:{self.line} -> {name_of(self.target)}{mark}"
+
+
+def room_of(path: Path) -> Room | None:
+    """Return the innermost room that a file stands in."""
+    name = name_of(path)
+    holding = [room for room in ROOMS if name == room.path or name.startswith(f"{room.path}/")]
+    return max(holding, key=lambda room: len(room.path), default=None)
+
+
+@cache
+def house() -> tuple[Path, ...]:
+    """Return every Python file of the packages."""
+    return tuple(python_files("ctk", *PACKAGES))
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Return each file of the house under the name that it is imported by."""
+    found: dict[str, Path] = {}
+    for path in house():
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        parts = parts if parts[0] == "ctk" else ("ctk", *parts)
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def module_of(name: str) -> Path | None:
+    """Return the file that a dotted name leads to: `ctk.compiler.config.Config` is in config.py."""
+    while name and name not in modules():
+        name = name.rpartition(".")[0]
+    return modules().get(name)
+
+
+def named_modules(node: ast.AST, package: str) -> Iterator[str]:
+    """Yield the dotted names that one syntax node imports; `package` is where it stands."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        parts = package.split(".")
+        base = ".".join(parts[: len(parts) - node.level + 1]) if node.level else ""
+        start = ".".join(part for part in (base, node.module) if part)
+        yield from (f"{start}.{alias.name}" for alias in node.names)
+    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        name = node.value.partition(":")[0]
+        if name.startswith("ctk.") and name in modules():
+            yield name
+
+
+def is_type_checking(node: ast.AST) -> bool:
+    """Return whether a syntax node is `if TYPE_CHECKING:`."""
+    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+
+
+def imports_of(tree: ast.AST, package: str) -> Iterator[tuple[int, str, bool]]:
+    """Yield line, dotted name and "only for types" of every import in a tree, however deep."""
+    todo = [(tree, False)]
+    while todo:
+        node, typing_only = todo.pop()
+        yield from ((node.lineno, name, typing_only) for name in named_modules(node, package))
+        inner = is_type_checking(node)
+        orelse = node.orelse if isinstance(node, ast.If) else []
+        for child in ast.iter_child_nodes(node):
+            todo.append((child, typing_only or (inner and child not in orelse)))
+
+
+@cache
+def arrows() -> tuple[Arrow, ...]:
+    """Return every import from one room to another, in the order of the files."""
+    found: set[Arrow] = set()
+    for name, path in modules().items():
+        package = name if path.stem == "__init__" else name.rpartition(".")[0]
+        for line, imported, typing_only in imports_of(tree_of(path), package):
+            target = module_of(imported)
+            if target and room_of(target) is not room_of(path):
+                found.add(Arrow(path, line, target, typing_only))
+    return tuple(sorted(found, key=lambda arrow: (arrow.source, arrow.line, arrow.target)))
+
+
+def floor_of(path: Path) -> int:
+    """Return the place in `ROOMS` of the room that a file stands in."""
+    room = room_of(path)
+    assert room is not None, f"{name_of(path)} stands in no room"
+    return ROOMS.index(room)
+
+
+def is_upward(arrow: Arrow) -> bool:
+    """Return whether an import leads to a room above, or to one to be kept apart."""
+    source, target = floor_of(arrow.source), floor_of(arrow.target)
+    return target > source or ROOMS[target].path in ROOMS[source].apart
+
+
+def circle(among: Iterable[Arrow]) -> list[str]:
+    """Return the rooms of one circle, or nothing."""
+    below: dict[str, set[str]] = {room.path: set() for room in ROOMS}
+    for arrow in among:
+        source, target = floor_of(arrow.source), floor_of(arrow.target)
+        below[ROOMS[source].path].add(ROOMS[target].path)
+    try:
+        graphlib.TopologicalSorter(below).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1]
+    return []
+
+
+def table() -> Iterator[str]:
+    """Yield one line per room, top to bottom: its size, how many rooms it knows and know it."""
+    pairs = {(floor_of(arrow.source), floor_of(arrow.target)) for arrow in arrows()}
+    down = Counter(source for source, _ in pairs)
+    up = Counter(target for _, target in pairs)
+    yield f"{'room':26}{'files':>6}{'lines':>7}{'knows':>6}{'known':>6}  purpose"
+    files = 0
+    lines = 0
+    for floor in reversed(range(len(ROOMS))):
+        room = ROOMS[floor]
+        own = [path for path in house() if room_of(path) is room]
+        size = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in own)
+        files, lines = files + len(own), lines + size
+        counts = f"{len(own):6}{size:7}{down[floor]:6}{up[floor]:6}"
+        yield f"{room.path:26}{counts}  {room.purpose}"
+    yield f"{'total':26}{files:6}{lines:7}{len(pairs):6} arrows between rooms"
+
+
+def main() -> None:
+    """Print the house."""
+    print("\n".join(table()))
+    upward = [arrow for arrow in arrows() if is_upward(arrow)]
+    print(f"\ncircles: {' -> '.join(circle(arrows())) or 'none'}")
+    print(f"upward imports: {len(upward) or 'none'}")
+    print("\n".join(f"  {arrow}" for arrow in upward))
+
+
+if __name__ == "__main__":
+    main()
