@@ -4,8 +4,11 @@ from typing import cast
 
 import torch
 
-from ctk.toolkit.repro.tensor_source import RECIPE_SEEDS, randn, same_bits
-from ctk.toolkit.run.clone import snapshot
+from ctk.compiler.fx.clone import clone_value
+from ctk.repro_templates.values import randn
+
+RECIPE_SEEDS = range(16)
+"""Seeds with which a float tensor is compared with `torch.randn`."""
 
 FILLINGS = ("zeros", "ones", "arange", *(f"randn:{seed}" for seed in RECIPE_SEEDS))
 """Names of fillings, from the simplest on. `randn:3` is normal with seed 3."""
@@ -20,7 +23,7 @@ def filled(value: object, filling: str) -> object:
     """
     if not isinstance(value, torch.Tensor):
         return value
-    result = cast("torch.Tensor", snapshot(value))
+    result = cast("torch.Tensor", clone_value(value))
     with torch.no_grad():
         core = _core(result)
         core.copy_(_content(tuple(core.shape), core.dtype, filling))
@@ -60,6 +63,25 @@ def filling_of(value: object) -> int:
         ):
             return index
     return len(FILLINGS)
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Return whether two strided CPU tensors have the same dtype, shape and bytes."""
+    if a.dtype != b.dtype or a.shape != b.shape:
+        return False
+    return torch.equal(raw_bytes(a), raw_bytes(b))
+
+
+def raw_bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the bytes of a strided CPU tensor's elements, in order; memory is shared if it can be.
+
+    A tensor of one element is contiguous with any stride, and torch views bytes only where the
+    stride is 1: such a tensor is copied.
+    """
+    flat = tensor.detach().reshape(-1)
+    if flat.stride() != (1,):
+        flat = torch.empty(flat.shape, dtype=flat.dtype).copy_(flat)
+    return flat.view(torch.uint8)
 
 
 def _core(tensor: torch.Tensor) -> torch.Tensor:

@@ -15,6 +15,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.formats.buildable import raw_bytes
 from ctk.toolkit.oracle.judgement import Judgement
 
 
@@ -70,8 +71,8 @@ def tensor_text(tensor: torch.Tensor) -> str:
     meta = f"{tensor.dtype} {tuple(tensor.shape)} {tensor.stride()} {tensor.device}"
     if tensor.layout != torch.strided or tensor.is_meta:
         return meta
-    plain = tensor.detach().resolve_conj().resolve_neg().contiguous().cpu().reshape(-1)
-    content = plain.view(torch.uint8).numpy().data if plain.numel() else b""
+    plain = tensor.detach().resolve_conj().resolve_neg().cpu()
+    content = raw_bytes(plain).numpy().data if plain.numel() else b""
     return f"{meta} {hashlib.blake2b(content, digest_size=16).hexdigest()}"
 
 

@@ -17,12 +17,13 @@ import jinja2
 import torch
 
 from ctk.toolkit.case.case import Case, Modes
+from ctk.toolkit.formats.buildable import RECIPE_SEEDS
 from ctk.toolkit.numerics.errors import FACTOR
 from ctk.toolkit.numerics.tolerance import tolerance_for
 from ctk.toolkit.repro.inputs import inputs_body, named_inputs, plan_marks
 from ctk.toolkit.repro.module import module_text
 from ctk.toolkit.repro.sources import FOLDER, SourcePlan
-from ctk.toolkit.repro.tensor_source import RECIPE_SEEDS, Sources, scalar_source
+from ctk.toolkit.repro.tensor_source import Sources, scalar_source
 from ctk.toolkit.targets.inductor.options import COMPARABLE
 
 DATA_FILE = "repro.safetensors"

@@ -18,12 +18,11 @@ import torch
 
 from ctk.compiler.errors import CaseError
 from ctk.compiler.torch_compat import symbol_and_hint
+from ctk.repro_templates.values import randn
+from ctk.toolkit.formats.buildable import RECIPE_SEEDS, same_bits
 
 LITERAL_ELEMENTS = 64
 """The largest tensor that is written out as numbers."""
-
-RECIPE_SEEDS = range(16)
-"""Seeds with which a large float tensor is compared with `torch.randn`."""
 
 _WIDTH = 92
 _PLAIN = (
@@ -180,13 +179,6 @@ def _values(tensor: torch.Tensor, name: str, sources: Sources) -> str:
     return f'stored("{name}", {tuple(tensor.shape)}, {tensor.dtype})'
 
 
-def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Return whether two contiguous CPU tensors have the same dtype, shape and bytes."""
-    if a.dtype != b.dtype or a.shape != b.shape:
-        return False
-    return torch.equal(a.reshape(-1).view(torch.uint8), b.reshape(-1).view(torch.uint8))
-
-
 def _fill(tensor: torch.Tensor, sources: Sources) -> str | None:
     if tensor.numel() <= 4 or tensor.dtype not in (*_PLAIN, torch.int32, torch.int64, torch.bool):
         return None
@@ -223,12 +215,6 @@ def _arange(tensor: torch.Tensor, sources: Sources) -> str | None:
     ):
         return None
     return f"torch.arange({tensor.numel()}, dtype={tensor.dtype}).reshape({tuple(tensor.shape)})"
-
-
-def randn(size: Sequence[int], *, seed: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
-    """Return what `randn(size, seed=...)` of a script builds: normal, from a fresh generator."""
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(tuple(size), generator=generator, dtype=torch.float32).to(dtype)
 
 
 def _randn(tensor: torch.Tensor, sources: Sources) -> str | None:

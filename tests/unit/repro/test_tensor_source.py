@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctk.compiler.errors import CaseError
-from ctk.toolkit.repro.tensor_source import Sources, randn, same_bits, scalar_source, tensor_source
+from ctk.repro_templates.values import randn
+from ctk.toolkit.formats.buildable import same_bits
+from ctk.toolkit.repro.tensor_source import Sources, scalar_source, tensor_source
 
 
 def evaluate(source: str, sources: Sources) -> torch.Tensor:

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 import torch
 
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.formats.buildable import filling_of, is_possible
+from ctk.toolkit.formats.buildable import RECIPE_SEEDS, filling_of, is_possible
 from ctk.toolkit.reduce.analysis import Facts, placeholders
 from ctk.toolkit.reduce.edits import SetValues
 from ctk.toolkit.reduce.proposal import Choice, Ladder, Proposal, Step
-from ctk.toolkit.repro.tensor_source import RECIPE_SEEDS
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:

@@ -1,0 +1,33 @@
+"""Build the values of a repro's inputs: its `inputs()` calls these, and the toolkit tries them."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+
+
+def randn(size: Sequence[int], *, seed: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """Return normal values that depend on the seed only."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(tuple(size), generator=generator, dtype=torch.float32).to(dtype)
+
+
+def strided(values: torch.Tensor, stride: Sequence[int]) -> torch.Tensor:
+    """Return the same values with other strides."""
+    return torch.empty_strided(values.size(), stride, dtype=values.dtype).copy_(values)
+
+
+def inference(build: Callable[[], torch.Tensor]) -> torch.Tensor:
+    """Return an inference tensor."""
+    with torch.inference_mode():
+        return build()
+
+
+def stored(path: Path, name: str, size: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """Read a tensor from a data file (safetensors: length of the header, header, raw bytes)."""
+    raw = bytearray(path.read_bytes())
+    start = 8 + int.from_bytes(raw[:8], "little")
+    begin, end = json.loads(raw[8:start])[name]["data_offsets"]
+    flat = torch.frombuffer(raw[start + begin : start + end], dtype=torch.uint8)
+    return flat.view(dtype).reshape(tuple(size))
