@@ -5,9 +5,10 @@ asks before it acts, and hands over whole graphs. This contract is small and fro
 everything hangs on it. The Inductor adapter raises the same events.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from functools import partial
+from typing import Literal, Protocol, cast
 
 from torch.fx import GraphModule
 
@@ -53,14 +54,19 @@ class RewriteId:
 
 @dataclass(frozen=True, slots=True)
 class KernelId:
-    """One compiled graph of one code generator: `stage/codegen:name`."""
+    """One kernel of one code generator: `lowered/codegen:name`, and `#k` from its second on.
 
-    stage: Stage
+    The name begins with the graph's stage: `forward` for a kernel that is the whole graph,
+    `forward.add` for one of many.
+    """
+
     codegen: str
     name: str
+    occurrence: int = 0
 
     def __str__(self) -> str:
-        return f"{self.stage}/{self.codegen}:{self.name}"
+        suffix = f"#{self.occurrence + 1}" if self.occurrence else ""
+        return f"lowered/{self.codegen}:{self.name}{suffix}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,21 +111,51 @@ class StageRecord:
 
 @dataclass(frozen=True, slots=True)
 class KernelRecord:
-    """A graph was handed to a code generator; `reason` says why an earlier one did not take it."""
+    """A kernel that was made: some nodes of a graph, or all of them, as one compiled function.
+
+    Attributes:
+        id: Unique in the compile.
+        graph: The whole graph that it is a part of (a copy).
+        nodes: Names of the nodes that it computes, in the order of the graph; empty for all.
+        source: The generated code, where the generator can tell it.
+        suffix: How a file with that code is called.
+        reason: Why code generators that were asked earlier did not take the graph.
+        vetoed: Its nodes run in eager instead.
+        seconds: From asking whether it may be made until it was.
+    """
 
     id: KernelId
     graph: GraphModule
-    source: str | None = None
+    nodes: tuple[str, ...] = ()
+    source: str | None = field(default=None, repr=False)
+    suffix: str = ".py"
     reason: str | None = None
     vetoed: bool = False
     seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
+class KernelCall:
+    """What one kernel returned in a recorded call: clones, by the name of the node.
+
+    Empty for a kernel that is the whole graph: its values are those of the call.
+    """
+
+    id: KernelId
+    values: Mapping[str, object] = field(default_factory=dict[str, object], repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class CallRecord:
     """The first call of a compiled graph: values in (cloned before it) and out (cloned after it).
 
-    `inputs_after` holds the inputs once the call has returned, so that mutation is seen.
+    Attributes:
+        stage: Stage whose graph was compiled.
+        graph: The graph.
+        inputs: One value per placeholder.
+        outputs: What the call returned.
+        inputs_after: The inputs once the call has returned, so that mutation is seen.
+        kernels: The kernels that ran, in the order in which they returned.
     """
 
     stage: Stage
@@ -127,6 +163,7 @@ class CallRecord:
     inputs: tuple[object, ...] = field(repr=False)
     outputs: tuple[object, ...] = field(repr=False)
     inputs_after: tuple[object, ...] = field(repr=False)
+    kernels: tuple[KernelCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,26 +180,125 @@ class ErrorRecord:
 
 
 class Observer(Protocol):
-    """Sees every pass and may veto a pass, a rewrite or a kernel. A vetoed kernel runs as eager."""
+    """Sees every pass and may veto a pass, a rewrite or a kernel. A vetoed kernel runs as eager.
+
+    All methods but `on_call` and `on_error` are called on the thread that compiles, one after the
+    other, while the compile waits: a backward graph may be compiled much later than the forward
+    graph, at the first backward call. Each record is handed over once and is the observer's to
+    keep; the graphs in it are copies.
+
+    An exception that an observer raises is not taken for a failure of the compile: it ends the
+    compile as it is, no fallback catches it, and `is_observers` tells it from others.
+    """
 
     @property
     def keep_rewrites(self) -> bool:
-        """Whether `RewriteRecord.after` is wanted (a copy of the graph for each rewrite)."""
+        """Whether `RewriteRecord.after` is wanted (a copy of the graph for each rewrite).
+
+        Read at each rewrite.
+        """
         ...
 
     @property
     def keep_calls(self) -> bool:
-        """Whether `on_call` is wanted (clones of the values of the first call)."""
+        """Whether `on_call` is wanted (clones of the values of the first call).
+
+        Read once per compiled graph, when it has been compiled.
+        """
         ...
 
-    def allow_pass(self, pass_id: PassId) -> bool: ...
-    def allow_rewrite(self, rewrite_id: RewriteId) -> bool: ...
-    def allow_kernel(self, kernel_id: KernelId) -> bool: ...
-    def on_stage(self, record: StageRecord) -> None: ...
-    def on_pass(self, record: PassRecord) -> None: ...
-    def on_kernel(self, record: KernelRecord) -> None: ...
-    def on_call(self, record: CallRecord) -> None: ...
-    def on_error(self, record: ErrorRecord) -> None: ...
+    def allow_pass(self, pass_id: PassId) -> bool:
+        """Return whether a pass may run. Asked once per run of a pass, right before it.
+
+        A pass that `Config.disable` names is not asked about.
+        """
+        ...
+
+    def allow_rewrite(self, rewrite_id: RewriteId) -> bool:
+        """Return whether a rewrite may be made. Asked once per rewrite, right before it.
+
+        A rewrite beyond `Config.fuel` is not asked about.
+        """
+        ...
+
+    def allow_kernel(self, kernel_id: KernelId) -> bool:
+        """Return whether a kernel may be generated. Asked once per kernel, right before that.
+
+        It is asked for graphs that the generator then refuses, too.
+        """
+        ...
+
+    def on_stage(self, record: StageRecord) -> None:
+        """See a graph as it enters a stage; once per stage and graph, before the stage's passes."""
+        ...
+
+    def on_pass(self, record: PassRecord) -> None:
+        """See what a pass did; once per run, also if it was vetoed or changed nothing.
+
+        A pass that raises has no record: see `on_error`.
+        """
+        ...
+
+    def on_kernel(self, record: KernelRecord) -> None:
+        """See a kernel; once per kernel, vetoed ones too, when its whole graph has been compiled.
+
+        The kernels of a generator that refused the graph, or failed, are not told.
+        """
+        ...
+
+    def on_call(self, record: CallRecord) -> None:
+        """See the values of a compiled graph's first call that returns; once per compiled graph.
+
+        Called after the call, on the thread that made it: for a backward graph on a device that is
+        a thread of autograd's. Only when `keep_calls`.
+        """
+        ...
+
+    def on_error(self, record: ErrorRecord) -> None:
+        """See an exception before it is raised further (or fallen back from); once per exception.
+
+        Called on the thread that raised it: the one that compiles, or the one that calls.
+        """
+        ...
+
+
+def marking(observer: Observer | None) -> Observer | None:
+    """Return an observer whose exceptions can be told from the compile's own by `is_observers`."""
+    if observer is None or isinstance(observer, _Marking):
+        return observer
+    return cast("Observer", _Marking(observer))
+
+
+def is_observers(error: BaseException) -> bool:
+    """Return whether an observer raised this, or what it was raised from."""
+    cause: BaseException | None = error
+    while cause is not None and vars(cause).get("ctk_where") != OBSERVER:
+        cause = cause.__cause__
+    return cause is not None
+
+
+OBSERVER = "observer"
+"""The `ctk_where` of an exception that an observer raised."""
+
+
+class _Marking:
+    """Forwards everything to an observer; what the observer raises is marked as its own."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+
+    def __getattr__(self, name: str) -> object:
+        value = getattr(self._observer, name)
+        return partial(self._call, name, value) if callable(value) else value
+
+    def _call(self, name: str, method: Callable[..., object], *args: object) -> object:
+        try:
+            return method(*args)
+        except Exception as error:
+            vars(error)["ctk_where"] = OBSERVER
+            kind = type(self._observer).__name__
+            error.add_note(f"ctk: raised by the observer, in {kind}.{name}; not by the compile")
+            raise
 
 
 def first_line(error: BaseException) -> str:

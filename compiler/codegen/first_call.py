@@ -8,11 +8,15 @@ from torch.fx import GraphModule
 
 from ctk.compiler.codegen.base import BoxedCallable, as_boxed
 from ctk.compiler.fx.clone import clone_values
-from ctk.compiler.observe import CallRecord, Observer, Stage
+from ctk.compiler.observe import CallRecord, KernelCall, KernelId, Observer, Stage
 
 
 def record_first_call(
-    compiled: BoxedCallable, stage: Stage, graph: GraphModule, observer: Observer
+    compiled: BoxedCallable,
+    kernel: KernelId,
+    stage: Stage,
+    graph: GraphModule,
+    observer: Observer,
 ) -> BoxedCallable:
     """Wrap a boxed callable so that its first finished call raises a `CallRecord`.
 
@@ -38,9 +42,9 @@ def record_first_call(
             pending.append(True)
             raise
         items = outputs if isinstance(outputs, (list, tuple)) else (outputs,)
-        observer.on_call(
-            CallRecord(stage, graph, before, clone_values(items), clone_values(inputs))
-        )
+        results, after = clone_values(items), clone_values(inputs)
+        kernels = (KernelCall(kernel),)
+        observer.on_call(CallRecord(stage, graph, before, results, after, kernels))
         return outputs
 
     return as_boxed(run, compiled.ctk_source)

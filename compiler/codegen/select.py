@@ -35,7 +35,7 @@ class _Request:
     observer: Observer | None
 
     def kernel(self, codegen: str) -> KernelId:
-        return KernelId(self.options.stage, codegen, self.options.name)
+        return KernelId(codegen, self.options.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,8 @@ def _observed(
     request.observer.on_kernel(record)
     if not request.observer.keep_calls:
         return compiled
-    return record_first_call(compiled, request.options.stage, graph, request.observer)
+    stage, kernel = request.options.stage, request.kernel(codegen)
+    return record_first_call(compiled, kernel, stage, graph, request.observer)
 
 
 def _source_of(compiled: BoxedCallable) -> str:

@@ -8,7 +8,7 @@ from ctk.toolkit.bisect.culprit import Culprit
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.check import Checker, Finding, guilty_rewrite
 from ctk.toolkit.compile_log.recorder import CompileLog, Veto
-from ctk.toolkit.compile_log.steps import transitions
+from ctk.toolkit.compile_log.steps import compile_steps
 
 
 def from_errors(log: CompileLog) -> Iterator[Culprit]:
@@ -24,7 +24,7 @@ def _from_error(record: ErrorRecord) -> Culprit | None:
     nodes = (record.node,) if record.node else ()
     if record.kernel is not None:
         veto = Veto(kernels=frozenset({str(record.kernel)}))
-        name = f"{record.kernel.codegen}:{record.kernel.name}"
+        name = str(record.kernel).partition("/")[2]
         return Culprit("lowered", name, veto, nodes=nodes, evidence=evidence)
     if record.pass_id is None:
         return None
@@ -46,30 +46,30 @@ def _from_error(record: ErrorRecord) -> Culprit | None:
 def from_check(case: Case, log: CompileLog) -> Iterator[Culprit]:
     """Yield what made a value wrong, in the order of the pipeline."""
     checker = Checker(case, log)
-    for transition in transitions(log):
-        finding = checker.check(transition)
+    for step in compile_steps(log):
+        finding = checker.check(step)
         if finding.status == "wrong":
             yield _from_finding(checker, finding)
 
 
 def _from_finding(checker: Checker, finding: Finding) -> Culprit:
-    transition = finding.transition
+    step = finding.step
     evidence = str(finding.mismatch.detail) if finding.mismatch else ""
     node = (finding.node,) if finding.node else ()
-    if transition.kind == "kernel":
-        veto = Veto(kernels=frozenset({transition.where}))
-        name = transition.where.partition("/")[2]
+    if step.kind == "kernel":
+        veto = Veto(kernels=frozenset({step.where}))
+        name = step.where.partition("/")[2]
         return Culprit("lowered", name, veto, evidence=evidence)  # it hides its nodes
-    name = transition.where.partition("/")[2]
-    if transition.record is None:
+    name = step.where.partition("/")[2]
+    if step.record is None:
         return Culprit("joint", name, Veto(), nodes=node, evidence=evidence)
-    made = transition.record.rewrites
+    made = step.record.rewrites
     rewrite = guilty_rewrite(checker, finding)
     if rewrite is None:
         return Culprit(
-            stage=transition.stage,
+            stage=step.stage,
             name=name,
-            veto=_pass_veto(transition.where),
+            veto=_pass_veto(step.where),
             rewrites_in_pass=len(made),
             nodes=node,
             evidence=evidence,

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ctk.toolkit.case.case import Case
-    from ctk.toolkit.compile_log.check import CheckReport, Finding
+    from ctk.toolkit.check_case import CheckReport
+    from ctk.toolkit.compile_log.check import Finding
 
 
 def check(
@@ -40,7 +41,7 @@ def check(
 
     One compile: each pass, the partition and each kernel, every value that survives it.
     """
-    from ctk.toolkit.compile_log.check import check_case
+    from ctk.toolkit.check_case import check_case
 
     request = Request(subject, target, config, backward, dynamic, graph, allow_import)
     cases = load_cases(request)
@@ -101,7 +102,7 @@ def report_data(case: "Case", found: "CheckReport") -> dict[str, object]:
     findings = [
         {
             "step": finding.where,
-            "kind": finding.transition.kind,
+            "kind": finding.step.kind,
             "status": finding.status,
             "node": finding.node,
             "compared": finding.compared,

@@ -1,7 +1,7 @@
 """Check: compare every value that survives a step of the compile, step by step, in one compile.
 
-For each transition the graph before it runs in float64 (the reference) and in its own dtype
-(eager's own error), the graph after it in its own dtype. Nodes are matched by name. A kernel is
+For each step the graph before it runs in float64 (the reference) and in its own dtype (eager's own
+error), the graph after it in its own dtype. Nodes are matched by name. A kernel is
 compared with its own graph run in eager. So the first wrong step is found however many layers later
 the error would show, or hide.
 
@@ -10,7 +10,7 @@ counterfactual.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -19,12 +19,10 @@ from torch.fx import GraphModule
 from ctk.compiler.fx.properties import is_random
 from ctk.compiler.observe import RewriteRecord, Stage, first_line
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.compile_log.recorder import CompileLog, Recorder
-from ctk.toolkit.compile_log.steps import StageValues, Transition, stage_values, transitions
+from ctk.toolkit.compile_log.recorder import CompileLog
+from ctk.toolkit.compile_log.steps import CompileStep, StageValues, compile_steps, stage_values
 from ctk.toolkit.numerics.compare import Mismatch, compare_values
 from ctk.toolkit.numerics.errors import identical
-from ctk.toolkit.oracle.judge import judge
-from ctk.toolkit.oracle.judgement import Judgement
 from ctk.toolkit.run.execute import graph_values
 from ctk.toolkit.run.modes import applied
 
@@ -34,10 +32,10 @@ _SHAPE_KINDS = ("dtype", "shape", "structure")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What the check says of one transition.
+    """What the check says of one step.
 
     Attributes:
-        transition: The step.
+        step: The step.
         status: `ok`, `wrong`, or `unknown` when it could not be run.
         mismatch: The first wrong value in graph order, for `wrong`.
         node: Name of the node that has it.
@@ -45,7 +43,7 @@ class Finding:
         reason: Why it is unknown.
     """
 
-    transition: Transition
+    step: CompileStep
     status: Literal["ok", "wrong", "unknown"]
     mismatch: Mismatch | None = None
     node: str | None = None
@@ -54,34 +52,14 @@ class Finding:
 
     @property
     def where(self) -> str:
-        return self.transition.where
-
-
-@dataclass(frozen=True, slots=True)
-class CheckReport:
-    """A case's judgement on its results, and the findings on each step of its compile."""
-
-    judgement: Judgement
-    findings: tuple[Finding, ...]
-    log: CompileLog
-
-    @property
-    def wrong(self) -> tuple[Finding, ...]:
-        return tuple(finding for finding in self.findings if finding.status == "wrong")
-
-
-def check_case(case: Case) -> CheckReport:
-    """Compile and run a case once, and check every step of the compile."""
-    recorder = Recorder(keep_calls=True)
-    judgement = judge(case, observer=recorder)
-    return CheckReport(judgement, tuple(check_log(case, recorder.log)), recorder.log)
+        return self.step.where
 
 
 def check_log(case: Case, log: CompileLog) -> Iterator[Finding]:
     """Yield one finding per step of a finished compile, in order. The log must hold its calls."""
     checker = Checker(case, log)
-    for transition in transitions(log):
-        yield checker.check(transition)
+    for step in compile_steps(log):
+        yield checker.check(step)
 
 
 def guilty_rewrite(checker: "Checker", finding: Finding) -> RewriteRecord | None:
@@ -90,7 +68,7 @@ def guilty_rewrite(checker: "Checker", finding: Finding) -> RewriteRecord | None
     A binary search over the graphs after each rewrite, without any compile. Needs those graphs
     (`Recorder(keep_rewrites=True)`); None without them.
     """
-    record = finding.transition.record
+    record = finding.step.record
     if record is None:
         return None
     kept = [rewrite for rewrite in record.rewrites if rewrite.after is not None]
@@ -98,7 +76,7 @@ def guilty_rewrite(checker: "Checker", finding: Finding) -> RewriteRecord | None
     def is_wrong(count: int) -> bool:
         build = kept[count - 1].after
         assert build is not None
-        return checker.check(_through(finding.transition, build())).status == "wrong"
+        return checker.check(_through(finding.step, build())).status == "wrong"
 
     if not kept or not is_wrong(len(kept)):
         return None
@@ -109,9 +87,8 @@ def guilty_rewrite(checker: "Checker", finding: Finding) -> RewriteRecord | None
     return kept[high - 1]
 
 
-def _through(transition: Transition, after: GraphModule) -> Transition:
-    t = transition
-    return Transition(t.kind, t.stage, t.where, t.before, after, t.numerics, t.record, t.call)
+def _through(step: CompileStep, after: GraphModule) -> CompileStep:
+    return replace(step, after=after)
 
 
 class Checker:
@@ -124,53 +101,49 @@ class Checker:
         self._stage_values: StageValues = stage_values(case, log)
         self._cache: dict[tuple[int, bool], tuple[GraphModule, Values]] = {}
 
-    def check(self, transition: Transition) -> Finding:
+    def check(self, step: CompileStep) -> Finding:
         """Return the finding on one step; a graph that cannot run makes it unknown."""
         try:
-            return self._check(transition)
+            return self._check(step)
         except _Unknown as unknown:
-            return Finding(transition, "unknown", reason=str(unknown))
+            return Finding(step, "unknown", reason=str(unknown))
 
-    def _check(self, transition: Transition) -> Finding:
-        before_stage: Stage = "joint" if transition.kind == "partition" else transition.stage
-        before = self._values(transition.before, before_stage)
-        after, names = self._after(transition, before)
+    def _check(self, step: CompileStep) -> Finding:
+        before_stage: Stage = "joint" if step.kind == "partition" else step.stage
+        before = self._values(step.before, before_stage)
+        after, names = self._after(step, before)
         compared = 0
         for name in names:
             compared += 1
             if identical(before[name], after[name]):
                 continue  # most values: the reference is computed only when one differs
-            reference = self._reference(transition.before, before_stage).get(name)
-            mismatch = compare_values(
-                name, before[name], after[name], reference, transition.numerics
-            )
-            if mismatch is not None and not self._excused(
-                transition, name, mismatch, before, after
-            ):
-                node = _node_of(transition, name)
-                return Finding(transition, "wrong", mismatch, node, compared)
-        return Finding(transition, "ok", compared=compared)
+            reference = self._reference(step.before, before_stage).get(name)
+            mismatch = compare_values(name, before[name], after[name], reference, step.numerics)
+            if mismatch is not None and not self._excused(step, name, mismatch, before, after):
+                node = _node_of(step, name)
+                return Finding(step, "wrong", mismatch, node, compared)
+        return Finding(step, "ok", compared=compared)
 
-    def _after(self, transition: Transition, before: Values) -> tuple[Values, Sequence[str]]:
+    def _after(self, step: CompileStep, before: Values) -> tuple[Values, Sequence[str]]:
         """Return the values after the step, and the names to compare in order."""
-        if transition.call is not None:
-            after = _call_values(transition)
-        elif transition.after is not None:
-            after = self._values(transition.after, transition.stage)
+        if step.call is not None:
+            after = _call_values(step)
+        elif step.after is not None:
+            after = self._values(step.after, step.stage)
         else:
             raise _Unknown("the graph after it was not kept")
         names = [name for name in after if name in before]
-        if transition.kind == "partition":  # outputs and inputs are other ones there
+        if step.kind == "partition":  # outputs and inputs are other ones there
             names = [name for name in names if "." not in name]
         return after, names
 
     def _excused(
-        self, transition: Transition, name: str, mismatch: Mismatch, before: Values, after: Values
+        self, step: CompileStep, name: str, mismatch: Mismatch, before: Values, after: Values
     ) -> bool:
         """A pass may give an inner node another type, or draw random numbers in another order."""
         if mismatch.kind in _SHAPE_KINDS and "." not in name:
             return True
-        return _draws_differ(transition, before, after)
+        return _draws_differ(step, before, after)
 
     def _values(self, graph: GraphModule, stage: Stage) -> Values:
         return self._run(graph, stage, high_precision=False)
@@ -213,18 +186,18 @@ class _Unknown(Exception):
     """A graph cannot be run here."""
 
 
-def _call_values(transition: Transition) -> Values:
-    call = transition.call
+def _call_values(step: CompileStep) -> Values:
+    call = step.call
     assert call is not None
     values = {f"output.{i}": value for i, value in enumerate(call.outputs)}
     values.update({f"input.{i}": value for i, value in enumerate(call.inputs_after)})
     return values
 
 
-def _node_of(transition: Transition, name: str) -> str | None:
+def _node_of(step: CompileStep, name: str) -> str | None:
     """Return the node behind a value's name; for `output.2`, what the output node lists there."""
     head, _, index = name.partition(".")
-    graph = transition.after or transition.before
+    graph = step.after or step.before
     if not index:
         return head
     if head == "input":
@@ -238,14 +211,14 @@ def _node_of(transition: Transition, name: str) -> str | None:
     return getattr(node, "name", None)
 
 
-def _draws_differ(transition: Transition, before: Values, after: Values) -> bool:
+def _draws_differ(step: CompileStep, before: Values, after: Values) -> bool:
     """Return whether a random node got the same operands but drew other numbers after the step.
 
     Then values behind it say nothing: the step has moved, added or removed a draw.
     """
-    if transition.after is None:
+    if step.after is None:
         return False
-    for node in transition.after.graph.nodes:
+    for node in step.after.graph.nodes:
         if not is_random(node) or node.name not in before or node.name not in after:
             continue
         operands = [operand.name for operand in node.all_input_nodes]

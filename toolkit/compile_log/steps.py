@@ -1,7 +1,7 @@
-"""What a compile log says happened to the graph, as transitions that can be run and compared.
+"""What a compile log says happened to the graph, as steps that can be run and compared.
 
-A transition leads from one whole graph to the next: a pass, the partition into forward and
-backward, or a kernel (a graph and what its compiled form returned). This module finds the graphs
+A step leads from one whole graph to the next: a pass, the partition into forward and backward, or a
+kernel (a graph and what its compiled form returned). This module finds the graphs
 and the values to feed them; it compares nothing.
 """
 
@@ -15,19 +15,19 @@ from torch.fx import GraphModule, Node
 from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.diff import same_graph
 from ctk.compiler.fx.properties import tensor_of
-from ctk.compiler.observe import CallRecord, KernelRecord, Numerics, PassRecord, Stage, StageRecord
+from ctk.compiler.observe import CallRecord, Numerics, PassRecord, Stage, StageRecord
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.recorder import CompileLog
 from ctk.toolkit.graphs.value_types import size_hint
 
 
 @dataclass(frozen=True, slots=True)
-class Transition:
+class CompileStep:
     """One step of the graph.
 
     Attributes:
         kind: What kind of step it is.
-        where: `stage/pass`, `joint/partition`, or `stage/codegen:name`.
+        where: `stage/pass`, `joint/partition`, or `lowered/codegen:name`.
         before: The graph before it; its values are what must survive.
         after: The graph after it; None for a kernel, whose values are in `call`.
         numerics: What the step declares to do to values.
@@ -110,7 +110,7 @@ def stage_values(case: Case, log: CompileLog) -> StageValues:
     return StageValues(case.inputs, dispatched)
 
 
-def transitions(log: CompileLog) -> Iterator[Transition]:
+def compile_steps(log: CompileLog) -> Iterator[CompileStep]:
     """Yield the steps of one compile in the order of the pipeline; idle passes are left out.
 
     The order is that of the data, not of the events: the backward graph is compiled before the
@@ -119,15 +119,15 @@ def transitions(log: CompileLog) -> Iterator[Transition]:
     yield from sorted(_in_event_order(log), key=_rank)
 
 
-def _rank(transition: Transition) -> int:
+def _rank(step: CompileStep) -> int:
     order = ("captured", "pre_grad", "joint", "forward", "frozen", "kernel", "backward", "lowered")
-    is_forward_kernel = transition.kind == "kernel" and transition.stage != "backward"
-    rank = order.index("kernel" if is_forward_kernel else transition.stage)
-    is_last = transition.kind == "kernel" and transition.stage == "backward"
+    is_forward_kernel = step.kind == "kernel" and step.stage != "backward"
+    rank = order.index("kernel" if is_forward_kernel else step.stage)
+    is_last = step.kind == "kernel" and step.stage == "backward"
     return rank + (1 if is_last else 0)
 
 
-def _in_event_order(log: CompileLog) -> Iterator[Transition]:
+def _in_event_order(log: CompileLog) -> Iterator[CompileStep]:
     joint: GraphModule | None = None
     for event in log.events:
         if isinstance(event, StageRecord) and event.stage == "joint":
@@ -139,17 +139,17 @@ def _in_event_order(log: CompileLog) -> Iterator[Transition]:
             if event.changed:
                 yield _pass(event)
         if isinstance(event, CallRecord):
-            yield _kernel(event, log)
+            yield _kernel(event)
 
 
-def _partition(joint: GraphModule, event: StageRecord) -> Iterator[Transition]:
+def _partition(joint: GraphModule, event: StageRecord) -> Iterator[CompileStep]:
     """An inference graph goes on as it is: nothing is partitioned."""
     if not same_graph(joint, event.graph):
-        yield Transition("partition", event.stage, "joint/partition", joint, event.graph, "exact")
+        yield CompileStep("partition", event.stage, "joint/partition", joint, event.graph, "exact")
 
 
-def _pass(record: PassRecord) -> Transition:
-    return Transition(
+def _pass(record: PassRecord) -> CompileStep:
+    return CompileStep(
         "pass",
         record.id.stage,
         str(record.id),
@@ -160,16 +160,9 @@ def _pass(record: PassRecord) -> Transition:
     )
 
 
-def _kernel(call: CallRecord, log: CompileLog) -> Transition:
-    record = _kernel_of(call, log)
-    where = str(record.id) if record else f"{call.stage}/kernel"
-    return Transition("kernel", call.stage, where, call.graph, None, "reassociates", call=call)
-
-
-def _kernel_of(call: CallRecord, log: CompileLog) -> KernelRecord | None:
-    """Return the last kernel compiled for the call's stage; Inductor names its kernels after it."""
-    kernels = [k for k in log.kernels() if call.stage in (k.id.stage, k.id.name)]
-    return kernels[-1] if kernels else None
+def _kernel(call: CallRecord) -> CompileStep:
+    where = str(call.kernels[0].id) if call.kernels else f"{call.stage}/kernel"
+    return CompileStep("kernel", call.stage, where, call.graph, None, "reassociates", call=call)
 
 
 def _thawed(log: CompileLog, call: CallRecord) -> dict[str, object]:

@@ -54,8 +54,9 @@ class AotEvents:
 
     def kernel_id(self, stage: Stage) -> KernelId:
         """Return the id of a stage's next kernel: `lowered/aot_eager:forward`, then `forward#2`."""
-        self.graphs[stage] = run = self.graphs.get(stage, 0) + 1
-        return KernelId("lowered", self.codegen, stage if run == 1 else f"{stage}#{run}")
+        run = self.graphs.get(stage, 0)
+        self.graphs[stage] = run + 1
+        return KernelId(self.codegen, stage, run)
 
     def _compile(
         self, stage: Stage, gm: GraphModule, inputs: Sequence[object], call: Callable[[], Any]

@@ -16,6 +16,7 @@ from ctk.compiler.fx.excerpt import excerpt
 from ctk.compiler.observe import (
     CallRecord,
     ErrorRecord,
+    KernelCall,
     KernelId,
     Observer,
     PassId,
@@ -84,7 +85,8 @@ def _recorded(call: Boxed, job: Job, args: list[Any]) -> Any:
         inputs[i] if i in job.donated else clone.snapshot(value) for i, value in enumerate(held)
     )
     cloned = tuple(clone.snapshot(value) for value in results)
-    job.observer.on_call(CallRecord(job.stage, job.graph, inputs, cloned, after))
+    kernels = (KernelCall(job.kernel),) if job.kernel is not None else ()
+    job.observer.on_call(CallRecord(job.stage, job.graph, inputs, cloned, after, kernels))
     return outputs
 
 

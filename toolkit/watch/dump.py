@@ -39,9 +39,6 @@ from ctk.toolkit.graphs.listing import graph_diff, graph_lines
 
 logger = logging.getLogger(__name__)
 
-SUFFIXES = {"c": ".c", "cpp": ".cpp"}
-"""Endings of kernel sources by code generator; the others are Python, or read like it."""
-
 
 @dataclass(slots=True)
 class DumpWriter:
@@ -102,8 +99,8 @@ class DumpWriter:
         self._note("kernel", kernel=str(record.id), **facts)
         if record.source is None:
             return
-        stem = file_stem(f"{record.id.stage}_{record.id.codegen}")
-        path = self.folder / "kernels" / f"{stem}{SUFFIXES.get(record.id.codegen, '.py')}"
+        stem = file_stem(f"{record.id.name}_{record.id.codegen}")
+        path = self.folder / "kernels" / f"{stem}{record.suffix}"
         write_text(unused(path), record.source)
 
     def _write_error(self, record: ErrorRecord) -> None:

@@ -125,7 +125,7 @@ def test_failure_is_raised_with_its_place() -> None:
     assert "lowered/failing:graph7" in caught.value.__notes__[0]
     (event,) = recorder.log.errors()
     assert event.error is caught.value
-    assert (event.stage, str(event.kernel)) == ("backward", "backward/failing:graph7")
+    assert (event.stage, str(event.kernel)) == ("backward", "lowered/failing:graph7")
     assert event.graph is not None
 
 
@@ -139,7 +139,7 @@ def test_failure_falls_back_with_a_log_line(caplog) -> None:
         in (record.getMessage())
     )
     (kernel,) = recorder.log.kernels()
-    assert str(kernel.id) == "backward/working:graph7"
+    assert str(kernel.id) == "lowered/working:graph7"
     assert kernel.reason == "failing failed: ArithmeticError: a bug; refusing refuses it: not mine"
     assert isinstance(recorder.log.events[0], ErrorRecord)
 
@@ -160,7 +160,7 @@ def test_kernel_record() -> None:
     recorder, gm = Recorder(), plain()
     make(gm, observer=recorder)
     (record,) = recorder.log.kernels()
-    assert str(record.id) == "forward/torchscript:forward"
+    assert str(record.id) == "lowered/torchscript:forward"
     assert "torch.add(" in record.source
     assert (record.reason, record.vetoed) == (None, False)
     assert record.seconds > 0
@@ -169,11 +169,11 @@ def test_kernel_record() -> None:
 
 
 def test_vetoed_kernel_runs_as_eager() -> None:
-    recorder = Recorder(Veto(kernels=frozenset({"forward/torchscript:forward"})))
+    recorder = Recorder(Veto(kernels=frozenset({"lowered/torchscript:forward"})))
     compiled = make(plain(), observer=recorder)
     torch.testing.assert_close(compiled([X])[0], X + 1)
     (record,) = recorder.log.kernels()
-    assert (str(record.id), record.vetoed) == ("forward/torchscript:forward", True)
+    assert (str(record.id), record.vetoed) == ("lowered/torchscript:forward", True)
     assert "torch.ops.aten.add.Tensor" in record.source
 
 

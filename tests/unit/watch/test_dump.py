@@ -120,7 +120,7 @@ def test_file_names(tmp_path: Path):
 def test_what_is_written(tmp_path: Path):
     writer = DumpWriter(tmp_path / "graph0")
     before, after = graph(), graph(extra=True)
-    kernel = KernelId("forward", "torchscript", "k")
+    kernel = KernelId("torchscript", "forward")
     error = ErrorRecord(ValueError("boom"), "joint", PassId("joint", "bad"), node="relu_default")
     for event in (
         StageRecord("captured", before),
@@ -130,8 +130,8 @@ def test_what_is_written(tmp_path: Path):
         pass_record("busy again", after, before),
         KernelRecord(kernel, after, source="def forward(): pass"),
         KernelRecord(kernel, after, source="def forward(): pass"),
-        KernelRecord(KernelId("forward", "c", "k"), after, source="int main() {}"),
-        KernelRecord(KernelId("forward", "eager", "k"), after, reason="no c compiler"),
+        KernelRecord(KernelId("c", "forward"), after, source="int main() {}", suffix=".c"),
+        KernelRecord(KernelId("eager", "forward"), after, reason="no c compiler"),
         error,
     ):
         writer.write(event)

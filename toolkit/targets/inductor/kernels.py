@@ -67,7 +67,7 @@ def _compile(session: Session, frame: Frame, compile_graph: Callable[[], Any]) -
         seconds = time.perf_counter() - frame.kernel_started
         source = torch_compat.generated_source(compiled)
         session.observer.on_kernel(
-            KernelRecord(frame.kernel, frame.last, source, vetoed=vetoed, seconds=seconds)
+            KernelRecord(frame.kernel, frame.last, source=source, vetoed=vetoed, seconds=seconds)
         )
     job = Job(session.observer, frame.stage, frame.last, frame.kernel, donated)
     return torch_compat.wrap_compiled(compiled, lambda call: watched(call, job))

@@ -157,9 +157,9 @@ class Session:
 
     def kernel_id(self, stage: Stage) -> KernelId:
         """Return the id of the next kernel: `lowered/inductor:forward`, a later one `forward#2`."""
-        self._runs[("lowered", stage)] += 1
         run = self._runs[("lowered", stage)]
-        return KernelId("lowered", "inductor", stage if run == 1 else f"{stage}#{run}")
+        self._runs[("lowered", stage)] += 1
+        return KernelId("inductor", stage, run)
 
     def rewrite_id(self, pass_id: PassId, index: int, rule: str) -> RewriteId:
         """Return the id of the next rewrite, with its number in the whole compile."""
