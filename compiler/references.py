@@ -1,34 +1,190 @@
-"""Load a Python file as a module: the user's own passes, targets and programs.
+"""References, `module:function` or `path/to/file.py:function`: what they name, loaded.
 
-Neither its folder nor its name gets onto `sys.path`; what an error means is the caller's to say.
+The one door for passes, targets, programs and Inductor's options. How a file is run, and what it
+can import, says `python_files.py`. Loading runs the user's code: callers ask first where the
+reference is not the user's own.
 """
 
-import importlib.util
-import sys
+import ast
+import importlib
+import re
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+from ctk.compiler import python_files
+from ctk.compiler.errors import ConfigError, CtkError, nearest
+from ctk.compiler.python_files import is_installed, is_neighbour, load_file
 
 
-def import_file(path: Path, name: str) -> ModuleType:
-    """Run a file and return it as the module `name`.
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """`place:attribute`: a module or a Python file, and a dotted name in it."""
+
+    place: str
+    attribute: str
+
+    @classmethod
+    def parse(cls, text: str) -> "Reference | None":
+        """Return the reference that a text is; None if it is none (`cuda:0`, a plain name)."""
+        place, _, attribute = text.rpartition(":")
+        parts = attribute.split(".") if place.endswith(".py") else text.replace(":", ".").split(".")
+        is_one = all(part.isidentifier() for part in parts) and ":" not in place
+        return cls(place, attribute) if place and is_one else None
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the place is a file."""
+        return self.place.endswith(".py")
+
+    def path(self, folder: Path | None = None) -> Path:
+        """Return the absolute path of the file; a relative one starts from `folder`."""
+        return ((folder or Path.cwd()) / Path(self.place).expanduser()).resolve()
+
+
+def load(
+    reference: str,
+    *,
+    what: str = "custom pass",
+    folder: Path | None = None,
+    error: type[CtkError] = ConfigError,
+) -> Any:
+    """Return what a reference names.
 
     Args:
-        path: An existing file that ends in `.py`.
-        name: Name in `sys.modules`, where dataclasses and Dynamo look functions up. It is free
-            again if the file raises.
+        reference: `module:function` or `path/to/file.py:function`; the name may be dotted.
+        what: What it is, for messages.
+        folder: Where a relative path starts (the working folder if None).
+        error: The exception to raise.
 
     Raises:
-        ImportError: Python knows no loader for such a file.
-        BaseException: Whatever the file raises (`SystemExit` included).
+        CtkError: `error`, if there is no such file, module or name, or its code raises. The message
+            has the line of the user's file, the nearest name, and what to do.
     """
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python file")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
+    parsed = Reference.parse(reference)
+    subject = f"{what} {reference!r}"
+    if parsed is None:
+        raise error(
+            f"{subject} is no MODULE:CALLABLE\n"
+            "next: write it as my_module:name or path/to/file.py:name"
+        )
+    found: Any = _module_of(parsed, subject, folder, error)
+    for part in parsed.attribute.split("."):
+        if not hasattr(found, part):
+            names = [name for name in dir(found) if not name.startswith("_")]
+            raise error(
+                f"{subject}: {parsed.place} has no {parsed.attribute!r}{nearest(part, names)}"
+            )
+        found = getattr(found, part)
+    return found
+
+
+def _module_of(
+    reference: Reference, subject: str, folder: Path | None, error: type[CtkError]
+) -> ModuleType:
+    path = reference.path(folder) if reference.is_file else None
+    if path and not path.is_file():
+        raise error(
+            f"{subject}: no such file: {reference.place} (looked at {path}){near_file(path)}"
+        )
     try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
+        return load_file(path) if path else importlib.import_module(reference.place)
+    except (Exception, SystemExit) as raised:
+        raise error(
+            f"{subject} cannot be {'loaded' if path else 'imported'}: "
+            f"{user_traceback(raised, path)}\nnext: {_advice(reference, raised)}"
+        ) from raised
+
+
+def _advice(reference: Reference, raised: BaseException) -> str:
+    place, stem = reference.place, reference.place.rpartition(".")[2]
+    if reference.is_file:
+        return f"see the whole traceback: python {place}"
+    if isinstance(raised, ModuleNotFoundError) and raised.name == place.partition(".")[0]:
+        return (
+            f"add the folder of {place} to PYTHONPATH, install its package, or name the file: "
+            f"path/to/{stem}.py:{reference.attribute}"
+        )
+    return f'see the whole traceback: python -c "import {place}"'
+
+
+def near_file(path: Path) -> str:
+    """Return a hint for a file that does not exist: the nearest name in its folder, if any."""
+    if not path.parent.is_dir():
+        return f" (no folder {path.parent.name} either)"
+    return nearest(path.name, [file.name for file in path.parent.glob("*.py")])
+
+
+def user_traceback(error: BaseException, path: Path | None = None) -> str:
+    """Return an exception in one line, and below it the user's line that raised.
+
+    Args:
+        error: What was raised.
+        path: The user's file; the line is the last one in its folder. None: the last one that is
+            not of an installed package.
+    """
+    text = re.sub(r"\bctk_folder_[0-9a-f]+\.", "", f"{type(error).__name__}: {error}".rstrip(": "))
+    if isinstance(error, SyntaxError) and error.filename and error.text:
+        return f"{text}\n  {Path(error.filename).name}, line {error.lineno}: {error.text.strip()}"
+    ours = (__file__, python_files.__file__)
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename not in ours and "importlib" not in frame.filename
+    ]
+    folder = path.resolve().parent if path else Path("/")
+    users = [frame for frame in frames if _is_users(Path(frame.filename), folder)]
+    last = (users or (frames if path is None else []))[-1:]
+    lines = [f"{Path(f.filename).name}, line {f.lineno}: {f.line}" for f in last]
+    return "\n  ".join([text, *lines])
+
+
+def _is_users(file: Path, folder: Path) -> bool:
+    return file.is_relative_to(folder) and not is_installed(file)
+
+
+def files_of(path: Path) -> tuple[Path, ...]:
+    """Return a file and the neighbours that it imports, directly or through others; runs nothing.
+
+    Read off the import statements, those inside functions included. The file comes first; all
+    others lie in its folder or below.
+    """
+    path = path.resolve()
+    found: dict[Path, None] = {}
+    todo = [path]
+    while todo:
+        file = todo.pop(0)
+        if file not in found:
+            found[file] = None
+            todo.extend(_imports_of(file, path.parent))
+    return tuple(found)
+
+
+def _imports_of(file: Path, folder: Path) -> Iterator[Path]:
+    try:
+        tree = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return  # who loads or copies it says so
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names, start = [alias.name for alias in node.names], folder
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module or ''}.{alias.name}".strip(".") for alias in node.names]
+            start = file.parents[node.level - 1] if node.level else folder
+        else:
+            continue
+        is_below = start.is_relative_to(folder)
+        for name in names if is_below else ():
+            if start != folder or is_neighbour(name.partition(".")[0], folder):
+                yield from _files_named(name, start)
+
+
+def _files_named(name: str, folder: Path) -> Iterator[Path]:
+    """Yield the files that an import of a dotted name runs, of those below a folder."""
+    for part in name.split("."):
+        candidates = (folder / part / "__init__.py", folder / f"{part}.py")
+        yield from (path for path in candidates if path.is_file())
+        folder = folder / part

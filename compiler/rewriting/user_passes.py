@@ -1,18 +1,14 @@
 """Resolve the user's own passes: `Config.custom_passes` entries to runnable passes with names."""
 
-import importlib
 import inspect
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from pathlib import Path
-from types import ModuleType
 from typing import Literal, cast
 
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.compiler.observe import Numerics
-from ctk.compiler.references import import_file
+from ctk.compiler.references import load
 from ctk.compiler.rewriting.base import Pass, Rewriter
 
 ENTRY_POINT_GROUP = "ctk.passes"
@@ -40,7 +36,7 @@ def resolve_pass(entry: object) -> Pass | OpaquePass:
         ConfigError: The string cannot be resolved; says what was tried.
     """
     if isinstance(entry, str):
-        return resolve_pass(load_reference(entry))
+        return resolve_pass(load(entry) if ":" in entry else _load_entry_point(entry))
     if isinstance(entry, (Pass, OpaquePass)):
         return entry
     if not callable(entry):
@@ -71,24 +67,6 @@ def _first_parameter(function: Callable[..., object]) -> str:
     return {"rewriter": "rewriter", "graph": "graph", "g": "graph"}.get(first.name, "module")
 
 
-def load_reference(reference: str) -> object:
-    """Import what a reference names.
-
-    Raises:
-        ConfigError: No such entry point, module, file or attribute.
-    """
-    location, separator, attribute = reference.rpartition(":")
-    if not separator:
-        return _load_entry_point(reference)
-    module = _load_file(location) if location.endswith(".py") else _load_module(location)
-    if not hasattr(module, attribute):
-        raise ConfigError(
-            f"{location} has no {attribute!r}{nearest(attribute, vars(module))} "
-            f"(custom pass {reference!r})"
-        )
-    return getattr(module, attribute)
-
-
 def _load_entry_point(name: str) -> object:
     available = {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
     if name not in available:
@@ -98,28 +76,3 @@ def _load_entry_point(name: str) -> object:
             f"{nearest(name, available)}; or write module:function or file.py:function"
         )
     return available[name].load()
-
-
-def _load_module(name: str) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise ConfigError(
-            f"custom pass module {name!r} cannot be imported: {error}; is its folder on PYTHONPATH?"
-        ) from error
-
-
-def _load_file(location: str) -> ModuleType:
-    """Load a file as a module once per path, under a name that no import can clash with."""
-    path = Path(location).expanduser().resolve()
-    name = f"_ctk_file_{path}"
-    if name in sys.modules:
-        return sys.modules[name]
-    if not path.is_file():
-        raise ConfigError(f"custom pass file {location} does not exist (looked at {path})")
-    try:
-        return import_file(path, name)
-    except Exception as error:
-        raise ConfigError(
-            f"custom pass file {location} cannot be loaded: {type(error).__name__}: {error}"
-        ) from error

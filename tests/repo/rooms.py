@@ -42,6 +42,7 @@ ROOMS = (
     Room("compiler/observe.py", "What a pipeline tells the outside: the Observer and its records."),
     Room("compiler/choices.py", "The words that options and variables may take."),
     Room("compiler/fx", "FX graphs: walk, copy, compare, rebuild, describe, print; knows no pass."),
+    Room("compiler/python_files.py", "Run a Python file; its neighbours can be imported."),
     Room(
         "compiler/references.py",
         "Functions that users name: `module:function`, `file.py:function`.",

@@ -40,6 +40,7 @@ from ctk.toolkit.graphs.callables import load_imports, module_of_target
 from ctk.toolkit.graphs.graph_json import graph_from_json, graph_to_json, target_names
 from ctk.toolkit.graphs.python_source import graph_to_python
 from ctk.toolkit.graphs.value_types import size_hint, symbol_hints
+from ctk.toolkit.usercode.sources import place_sources
 
 GRAPH, TEXT, CONSTANTS = "graph.json", "graph.py", "constants.safetensors"
 INPUTS, VALUES = "inputs.json", "inputs.safetensors"
@@ -160,11 +161,10 @@ def _imports(graph: Json) -> tuple[str, ...]:
 
 
 def _copy_sources(sources: Sequence[Path], folder: Path) -> tuple[str, ...]:
-    """Copy the user's files below `sources/`; of two with one name, each gets a folder."""
-    copied: list[str] = []
-    for number, source in enumerate(sources):
-        place = folder / "sources" / source.name
-        place = place if not place.exists() else folder / "sources" / str(number) / source.name
+    """Copy the user's files below `sources/`, and return where each of `sources` is now."""
+    copied: dict[Path, str] = {}
+    for name, source in place_sources(sources).items():
+        place = folder / "sources" / name
         place.parent.mkdir(parents=True, exist_ok=True)
         try:
             shutil.copyfile(source, place)
@@ -172,8 +172,8 @@ def _copy_sources(sources: Sequence[Path], folder: Path) -> tuple[str, ...]:
             raise CaseError(
                 f"source file {source} of the case cannot be copied: {error}"
             ) from error
-        copied.append(place.relative_to(folder).as_posix())
-    return tuple(copied)
+        copied[source] = place.relative_to(folder).as_posix()
+    return tuple(copied[source.resolve()] for source in sources)
 
 
 def _text(case: Case, manifest: Manifest) -> str:

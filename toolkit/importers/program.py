@@ -18,11 +18,12 @@ from ctk.compiler import torch_compat
 from ctk.compiler.errors import CaptureError, CtkError, ProgramError
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import first_line
+from ctk.compiler.references import user_traceback
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.graphs.value_types import describe_dynamic
 from ctk.toolkit.run.clone import clone_inputs
 from ctk.toolkit.run.modes import current_modes
-from ctk.toolkit.usercode.program import SEED, Program, importable, seeded, their_side
+from ctk.toolkit.usercode.program import SEED, Program, importable, seeded
 from ctk.toolkit.usercode.sources import source_files
 
 
@@ -212,7 +213,7 @@ def _check_eager(program: Program, *, backward: bool) -> None:
     if _eager_error(program, stance, backward=backward) is not None:
         raise ProgramError(
             f"{program.path.name} fails in eager, before any compiler sees it: "
-            f"{their_side(first, program.path)}"
+            f"{user_traceback(first, program.path)}"
         ) from first
 
 

@@ -15,7 +15,7 @@ from typing import cast
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.formats.files import replace_file
-from ctk.toolkit.usercode.sources import source_files, strings_in
+from ctk.toolkit.usercode.sources import place_sources, source_files, strings_in
 
 FOLDER = "sources"
 REFERENCE = re.compile(r"(?P<place>[\w./~+-]+):[A-Za-z_][\w.]*")
@@ -49,14 +49,12 @@ def plan_sources(case: Case) -> SourcePlan:
     Raises:
         CaseError: A listed source is missing.
     """
-    copies: dict[str, Path] = {}
-    for number, path in enumerate(case.sources):
+    for path in case.sources:
         if not path.is_file():
             raise CaseError(f"source {path} of case {case.name} does not exist: put it back")
-        # As in a saved case: of two files with one name, each gets a folder.
-        copies[path.name if path.name not in copies else f"{number}/{path.name}"] = path
-    for path in source_files(case.target, case.config, Path.cwd()):
-        copies.setdefault(path.name, path)
+    names = {path.name for path in case.sources}
+    found = source_files(case.target, case.config, Path.cwd())
+    copies = place_sources([*case.sources, *(path for path in found if path.name not in names)])
     config = cast("dict[str, object]", _rewrite(dict(case.config), copies))
     return SourcePlan(_rewrite_reference(case.target, copies), config, copies)
 

@@ -20,11 +20,11 @@ from ctk.compiler import torch_compat
 from ctk.compiler.errors import ConfigError, TargetError
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import KernelRecord, Observer, StageRecord, first_line
+from ctk.compiler.references import load
 from ctk.toolkit.case.raise_site import root_error
 from ctk.toolkit.targets.aot_events import DISPATCH, AotEvents
 from ctk.toolkit.targets.base import Compiled, Target
 from ctk.toolkit.targets.first_call import Job, report, watched
-from ctk.toolkit.targets.reference import load_callable
 
 Backend = Callable[..., Any]
 
@@ -51,9 +51,15 @@ def callable_target(spec: str) -> Target:
     Raises:
         TargetError: It cannot be imported, has no such attribute, or cannot be called.
     """
+    backend = load(spec, what="target", error=TargetError)
+    if not callable(backend):
+        raise TargetError(
+            f"target {spec!r} is a {type(backend).__name__}, which cannot be called\n"
+            "next: name a function of (gm, example_inputs) that returns a callable"
+        )
     location = spec.rpartition(":")[0]
     needs = () if location.endswith(".py") else (location,)
-    return backend_target(spec, load_callable(spec), needs=needs)
+    return backend_target(spec, backend, needs=needs)
 
 
 def backend_target(name: str, backend: Backend, *, needs: tuple[str, ...] = ()) -> Target:

@@ -5,11 +5,9 @@ not run) and calls the two functions. It does not run the model and knows nothin
 """
 
 import contextlib
-import hashlib
 import inspect
 import json
 import sys
-import traceback
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,7 +17,8 @@ from typing import cast
 import torch
 
 from ctk.compiler.errors import ProgramError, nearest
-from ctk.compiler.references import import_file
+from ctk.compiler.python_files import load_file
+from ctk.compiler.references import near_file, user_traceback
 
 SEED = 0
 """Seed of a program that sets none itself, so that it gives the same inputs every time."""
@@ -112,32 +111,13 @@ def seeded() -> Generator[None]:
         yield
 
 
-def their_side(error: BaseException, path: Path) -> str:
-    """Return the exception, and the last line of its traceback that lies in the user's file."""
-    what = f"{type(error).__name__}: {error}".rstrip(": ")
-    if isinstance(error, SyntaxError) and error.filename == str(path):
-        return f"{what}\n  line {error.lineno}: {(error.text or '').strip()}"
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
-    if not frames:
-        return what
-    return f"{what}\n  {path.name}, line {frames[-1].lineno}: {frames[-1].line}"
-
-
 def _load_module(path: Path) -> ModuleType:
     try:
-        return import_file(path, _module_name(path))
+        return load_file(path, fresh=True)
     except (Exception, SystemExit) as error:
         raise ProgramError(
-            f"{path.name} fails when it is loaded: {their_side(error, path)}"
+            f"{path.name} fails when it is loaded: {user_traceback(error, path)}"
         ) from error
-
-
-def _module_name(path: Path) -> str:
-    """Return a module name that no other module has, the same path loaded twice included."""
-    digest = hashlib.sha256(str(path).encode()).hexdigest()[:8]
-    base = f"ctk_program_{path.stem if path.stem.isidentifier() else 'file'}_{digest}"
-    taken = sum(name == base or name.startswith(f"{base}_") for name in sys.modules)
-    return f"{base}_{taken}" if taken else base
 
 
 def _function(module: ModuleType, name: str, path: Path) -> Callable[..., object]:
@@ -160,7 +140,9 @@ def _call(function: Callable[..., object], name: str, path: Path) -> object:
     try:
         return function()
     except (Exception, SystemExit) as error:
-        raise ProgramError(f"{name}() in {path.name} raised {their_side(error, path)}") from error
+        raise ProgramError(
+            f"{name}() in {path.name} raised {user_traceback(error, path)}"
+        ) from error
 
 
 def _arguments(
@@ -200,11 +182,3 @@ def _config(module: ModuleType, path: Path) -> dict[str, object]:
 def _describe(value: object) -> str:
     name = type(value).__name__
     return "None" if value is None else f"{'an' if name[0] in 'aeiou' else 'a'} {name}"
-
-
-def near_file(path: Path) -> str:
-    """Return a hint for a file that does not exist: the nearest name in its folder, if any."""
-    folder = path.parent
-    if not folder.is_dir():
-        return f" (no folder {folder.name} either)"
-    return nearest(path.name, [file.name for file in folder.glob("*.py")])

@@ -1,7 +1,7 @@
 """Name functions and passes, so that a case can hold them as text and another process find them.
 
-A name is `module:function`, or `/path/to/script.py:function` for what the running script defines.
-Local functions and lambdas have none.
+A name is `module:function`, or `/path/to/script.py:function` for what the running script or a file
+that was loaded by its path defines. Local functions and lambdas have none.
 """
 
 import inspect
@@ -11,6 +11,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
+
+from ctk.compiler.python_files import is_file_module
 
 
 def reference_to(value: object) -> str | None:
@@ -26,10 +28,10 @@ def reference_to(value: object) -> str | None:
     name = _name_in(module, value)
     if name is None:
         return None
-    if module.__name__ != "__main__":
+    if module.__name__ != "__main__" and not is_file_module(module):
         return f"{module.__name__}:{name}"
-    file = script_file()
-    return f"{file}:{name}" if file else None
+    file = getattr(module, "__file__", None)
+    return f"{Path(file).resolve()}:{name}" if file else None
 
 
 def script_file() -> Path | None:

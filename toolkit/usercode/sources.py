@@ -1,11 +1,15 @@
-"""Find the user's own source files that a target spec or options name: cases carry them along."""
+"""The user's own source files that a target spec or options name: cases and repros carry them.
+
+Nothing of them is loaded, but finding `a.b:function` imports the package `a`, as Python does.
+"""
 
 import importlib.util
-import sysconfig
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
+from ctk.compiler.python_files import is_installed
+from ctk.compiler.references import Reference, files_of
 from ctk.toolkit.usercode.program import importable
 
 
@@ -15,8 +19,36 @@ def source_files(target: str, config: object, folder: Path) -> tuple[Path, ...]:
     Understands `module:function` and `path/to/file.py:function`, relative to the working folder or
     to `folder`. Code that is installed (site-packages, the standard library) does not count.
     """
-    found = (_source_file(text, folder) for text in (target, *strings_in(config)))
+    texts = dict.fromkeys((target, *strings_in(config)))
+    references = [reference for text in texts if (reference := Reference.parse(text))]
+    found = (_source_file(reference, folder) for reference in references)
     return tuple(dict.fromkeys(path for path in found if path is not None))
+
+
+def place_sources(files: Sequence[Path]) -> dict[str, Path]:
+    """Return where to copy files, with the neighbours they import, below a folder `sources`.
+
+    Neighbours stay neighbours: a folder's files keep their places beside each other. A file whose
+    place is taken by another one goes to a folder of its own, with its neighbours:
+
+        a/fold.py, a/helper.py  ->  fold.py, helper.py
+        b/pad.py, b/helper.py   ->  1/pad.py, 1/helper.py
+
+    Returns:
+        The file of each place; a place is a relative path.
+    """
+    placed: dict[str, Path] = {}
+    for number, file in enumerate(files):
+        group = {path.relative_to(path_root(file)).as_posix(): path for path in files_of(file)}
+        is_taken = any(placed.get(place, path) != path for place, path in group.items())
+        prefix = f"{number}/" if is_taken else ""
+        placed |= {f"{prefix}{place}": path for place, path in group.items()}
+    return placed
+
+
+def path_root(file: Path) -> Path:
+    """Return the folder that a file and its neighbours lie in."""
+    return file.resolve().parent
 
 
 def strings_in(value: object) -> Iterator[str]:
@@ -31,24 +63,19 @@ def strings_in(value: object) -> Iterator[str]:
         yield from (s for item in cast("Sequence[object]", value) for s in strings_in(item))
 
 
-def _source_file(text: str, folder: Path) -> Path | None:
-    location, _, attribute = text.rpartition(":")
-    if not location or not attribute.replace(".", "_").isidentifier():
-        return None
-    if location.endswith(".py"):
-        candidates = (Path(location).expanduser(), folder / location)
-        return next((path.resolve() for path in candidates if path.is_file()), None)
+def _source_file(reference: Reference, folder: Path) -> Path | None:
+    if reference.is_file:
+        candidates = (reference.path(), reference.path(folder))
+        return next((path for path in candidates if path.is_file()), None)
     try:
         with importable(folder):
-            spec = importlib.util.find_spec(location)
+            spec = importlib.util.find_spec(reference.place)
     except (ImportError, ValueError):  # no such module: whoever resolves the spec says so
         return None
-    path = Path(spec.origin) if spec and spec.has_location and spec.origin else None
-    return path if path and not _is_installed(path) else None
+    path = Path(spec.origin).resolve() if spec and spec.has_location and spec.origin else None
+    return path if path and not is_installed(path) and not _is_ours(path) else None
 
 
-def _is_installed(path: Path) -> bool:
-    roots = {sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")}
-    own = Path(__file__).resolve().parents[1]
-    roots |= {str(own), str(own.parent / "compiler")}
-    return any(path.resolve().is_relative_to(Path(root).resolve()) for root in roots)
+def _is_ours(path: Path) -> bool:
+    toolkit = Path(__file__).resolve().parents[1]
+    return any(path.is_relative_to(root) for root in (toolkit, toolkit.parent / "compiler"))

@@ -14,7 +14,7 @@ from types import TracebackType
 
 from ctk.compiler.choices import Check, InputsMode, OnFailure
 from ctk.compiler.errors import ProgramError
-from ctk.toolkit.usercode.program import near_file
+from ctk.compiler.references import near_file
 from ctk.toolkit.watch.hooks import install
 from ctk.toolkit.watch.session import Failure, Session
 

@@ -293,7 +293,7 @@ def boomless(rewriter: Rewriter) -> None:
 @pytest.mark.parametrize(
     ("reference", "expected"),
     [
-        ("nowhere.py:f", "does not exist"),
+        ("nowhere.py:f", "no such file: nowhere.py"),
         ("no_such_module:f", "cannot be imported"),
         ("math:sinn", "did you mean"),
         ("unknown_entry", "not an entry point"),

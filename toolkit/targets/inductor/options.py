@@ -8,7 +8,7 @@ from typing import Any
 
 from ctk.compiler import torch_compat
 from ctk.compiler.errors import ConfigError, nearest
-from ctk.compiler.rewriting.user_passes import load_reference
+from ctk.compiler.references import load
 
 COMPARABLE: Mapping[str, object] = {
     "compile_threads": 1,
@@ -36,8 +36,7 @@ def config_patches(config: Mapping[str, object]) -> dict[str, object]:
     """Return all options of a compile: `COMPARABLE`, then the user's, `MODULE:CALLABLE` loaded.
 
     Raises:
-        ConfigError: An unknown option, or a value of another type.
-        TargetError: A pass that cannot be imported.
+        ConfigError: An unknown option, a value of another type, a pass that cannot be imported.
     """
     check_options(config)
     known = torch_compat.inductor_options()
@@ -111,7 +110,7 @@ def _is_pass(declared: Any) -> bool:
 def _loaded(value: object, declared: Any) -> object:
     """Replace `MODULE:CALLABLE` by the function where the option takes one."""
     if isinstance(value, str) and ":" in value and _takes_passes(declared):
-        return load_reference(value)
+        return load(value)
     if isinstance(value, (list, tuple)) and _takes_passes(declared):
         return [_loaded(item, declared) for item in value]
     return value

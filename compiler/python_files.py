@@ -1,0 +1,156 @@
+"""Run a Python file as a module that can import its neighbours: passes, targets, programs, repros.
+
+The module gets a name that nothing else has. Its import statements work as usual, and beside that
+they find what lies in the file's folder, also later, inside its functions:
+
+    a/fold.py: import helper    # a/helper.py, although no folder was put on sys.path
+    b/fold.py: import helper    # b/helper.py, another module
+
+1. An installed module wins over a neighbour of its name: a user's `queue.py` breaks nobody. 2. A
+neighbour that Python finds by itself (its folder is on `sys.path`) is imported as usual, so that
+the running script and its passes share it. 3. Otherwise the folder is a package of its own, so that
+two folders may each have a `helper.py`.
+
+What it does not do: `importlib.import_module("helper")` finds no neighbour. Emitted repros carry
+the text of this module, so it needs the standard library only.
+"""
+
+import builtins
+import sys
+import sysconfig
+from collections.abc import Mapping, Sequence
+from functools import partial
+from hashlib import sha256
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from itertools import count
+from pathlib import Path
+from types import ModuleType
+
+
+def load_file(path: Path, *, fresh: bool = False) -> ModuleType:
+    """Run a Python file and return its module; a second time returns the same module.
+
+    Args:
+        path: An existing file.
+        fresh: Run it again, as another module (it may have been edited).
+
+    Raises:
+        BaseException: Whatever the file raises (`SystemExit` included).
+    """
+    path = path.resolve()
+    name = f"{_folder_package(path.parent)}.{_module_name(path)}"
+    if name in sys.modules and not fresh:
+        return sys.modules[name]
+    if name in sys.modules:
+        name = next(free for n in count(1) if (free := f"{name}__{n}") not in sys.modules)
+    spec = spec_from_file_location(name, path, loader=_FileLoader(name, str(path)))
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _folder_package(folder: Path) -> str:
+    """Return the name of the package that stands for a folder; make it if it is new."""
+    name = f"ctk_folder_{sha256(str(folder).encode()).hexdigest()[:12]}"
+    if name not in sys.modules:
+        package = sys.modules[name] = ModuleType(name, f"The files of {folder}.")
+        package.__path__ = [str(folder)]
+    if not any(getattr(finder, "is_ctk_finder", False) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _FolderFinder())  # before Python finds them by path
+    return name
+
+
+def _module_name(path: Path) -> str:
+    """Return a name for a file; one that a neighbour's import means too if that is possible."""
+    if path.stem.isidentifier() and not path.with_suffix("").is_dir():
+        return path.stem
+    return f"file_{sha256(path.name.encode()).hexdigest()[:8]}"
+
+
+class _FileLoader(SourceFileLoader):
+    """Runs a file whose import statements see its neighbours."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        folder = sys.modules[module.__name__.partition(".")[0]]
+        beside = partial(_import_beside, folder)
+        vars(module)["__builtins__"] = vars(builtins) | {"__import__": beside}
+        super().exec_module(module)
+
+
+class _FolderFinder:
+    """Finds modules of the packages that stand for folders, and nothing else."""
+
+    is_ctk_finder = True
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        found = PathFinder.find_spec(name, path) if name.startswith("ctk_folder_") else None
+        if found is not None and isinstance(found.loader, SourceFileLoader):
+            found.loader = _FileLoader(found.loader.name, found.loader.path)
+        return found
+
+
+def _import_beside(
+    package: ModuleType,
+    name: str,
+    globals: Mapping[str, object] | None = None,
+    locals: Mapping[str, object] | None = None,
+    fromlist: Sequence[str] | None = (),
+    level: int = 0,
+) -> ModuleType:
+    """Do what `__import__` does, for a file of the folder that a package stands for."""
+    first, folder = name.partition(".")[0], Path(package.__path__[0])
+    if level or not is_neighbour(first, folder) or _is_public(first, folder):
+        return builtins.__import__(name, globals, locals, fromlist or (), level)
+    module = builtins.__import__(f"{package.__name__}.{name}", globals, locals, fromlist or (), 0)
+    return module if fromlist else sys.modules[f"{package.__name__}.{first}"]
+
+
+def is_file_module(module: ModuleType) -> bool:
+    """Return whether a module came from `load_file`: its name means nothing elsewhere."""
+    return module.__name__.startswith("ctk_folder_")
+
+
+def is_neighbour(name: str, folder: Path) -> bool:
+    """Return whether `import name` in a file of `folder` means what lies beside it."""
+    if name == "__main__" or not any(path.exists() for path in _places(name, folder)):
+        return False
+    found = _found(name)
+    return found is None or (found != [] and not any(map(is_installed, found)))
+
+
+def is_installed(path: Path) -> bool:
+    """Return whether a file belongs to the standard library or to an installed package."""
+    roots = {sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return any(path.resolve().is_relative_to(Path(root).resolve()) for root in roots)
+
+
+def _is_public(name: str, folder: Path) -> bool:
+    """Return whether Python itself finds what lies in `folder` under that name."""
+    return any(
+        p.is_relative_to(place) for p in _found(name) or () for place in _places(name, folder)
+    )
+
+
+def _places(name: str, folder: Path) -> tuple[Path, Path]:
+    return folder / f"{name}.py", folder / name
+
+
+def _found(name: str) -> list[Path] | None:
+    """Return where Python finds a module by itself: None for nowhere, empty if it is no file."""
+    try:
+        spec = find_spec(name)
+    except ValueError:  # a module that somebody made by hand
+        return []
+    if spec is None:
+        return None
+    places = [spec.origin] if spec.has_location else spec.submodule_search_locations or ()
+    return [Path(place).resolve() for place in places if place]
