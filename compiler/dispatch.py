@@ -1,10 +1,10 @@
 """Autograd dispatch: from a captured graph to functional ATen graphs, and their wrappers.
 
-AOTAutograd's functionalization and tracing are reused. Here the stages are hung into its three
+AOTAutograd's functionalization and tracing are reused. Here the stages are hung into its
 call-backs; what happens in a stage is the caller's.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -25,12 +25,16 @@ class Stages:
         forward: Compiles the forward graph of training.
         backward: Compiles the backward graph; torch may call it at the first backward pass only.
         inference: Compiles the graph of inference, which has not been through `joint`.
+        partition: Splits the joint graph in two; gets it, its inputs and AOTAutograd's options.
     """
 
     joint: Callable[[GraphModule, Sequence[object]], None]
     forward: Callable[[GraphModule, Sequence[object]], BoxedCallable]
     backward: Callable[[GraphModule, Sequence[object]], BoxedCallable]
     inference: Callable[[GraphModule, Sequence[object]], BoxedCallable]
+    partition: Callable[
+        [GraphModule, object, Mapping[str, object]], tuple[GraphModule, GraphModule]
+    ] = torch_compat.min_cut_partition
 
 
 def dispatch(
@@ -50,7 +54,7 @@ def dispatch(
 
     def partition(joint: GraphModule, joint_inputs: object, **options: object) -> object:
         stages.joint(joint, _flat(joint_inputs))
-        return torch_compat.min_cut_partition(joint, joint_inputs, options)
+        return stages.partition(joint, joint_inputs, options)
 
     def backward(graph: GraphModule, inputs: Sequence[object]) -> object:
         compiled = stages.backward(graph, inputs)

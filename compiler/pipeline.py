@@ -1,49 +1,36 @@
 """compile_fx: the stages in order. The page to read first.
 
-    captured -> pre_grad -> autograd dispatch -> joint -> partition -> forward, backward (-> frozen)
-    -> lowered
-
-A stage is a whole graph plus its passes (`passes/__init__.py`). The pipeline knows nothing of the
-toolkit: it raises events (`observe.py`) when somebody watches, and does no extra work when nobody
-does.
+A stage is a whole graph plus its passes (`passes/__init__.py`). The methods of `Compile` are the
+stages, in the order in which they run; AOTAutograd calls those from `joint` on (`dispatch.py`).
+The pipeline knows nothing of the toolkit: it raises events (`observe.py`) when somebody watches,
+and does no extra work when nobody does. What a failure does stands in `resilience.py`.
 """
 
 import logging
 import sys
-import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar, cast
+from dataclasses import dataclass, field
 
 from torch.fx import GraphModule
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from ctk.compiler import torch_compat
-from ctk.compiler.choices import PassSlot
 from ctk.compiler.codegen import generate
 from ctk.compiler.config import Config, resolve
 from ctk.compiler.dispatch import BoxedCallable, Stages, dispatch
-from ctk.compiler.errors import UnsupportedPlatform, nearest
+from ctk.compiler.errors import UnsupportedPlatform
 from ctk.compiler.freezing import freeze_parameters, without_frozen
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.outputs import flatten_outputs
 from ctk.compiler.fx.properties import value_of
-from ctk.compiler.observe import ErrorRecord, Observer, Stage, first_line
+from ctk.compiler.observe import Observer, Stage, first_line
 from ctk.compiler.passes import PASSES
-from ctk.compiler.rewriting.base import Fuel, Pass
+from ctk.compiler.resilience import DISPATCH, attempt, attempt_on_graph, placed
+from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.run_stage import enter_stage, run_stage
-from ctk.compiler.rewriting.user_passes import OpaquePass, resolve_pass
+from ctk.compiler.rewriting.select import Step, select_passes
 
 log = logging.getLogger("ctk.pipeline")
-T = TypeVar("T")
-Passes = Mapping[Stage, Sequence[Pass | OpaquePass]]
-
-_SLOTS: Mapping[Stage, tuple[PassSlot, ...]] = {
-    "pre_grad": ("pre_grad",),
-    "joint": ("joint",),
-    "forward": ("post_grad", "forward"),
-    "backward": ("post_grad", "backward"),
-    "frozen": ("frozen",),
-}
 
 
 def compile_fx(
@@ -74,28 +61,10 @@ def compile_fx(
     """
     require_supported_platform()
     options = resolve(config)
-    passes: Passes = {stage: _passes_of(stage, options) for stage in PASSES}
-    _warn_of_unknown(options, passes)
-    fuel = Fuel(options, observer)
-
-    def compile_all() -> Callable[..., object]:
-        graph = copy_graph_module(gm)
-        restore = flatten_outputs(graph)
-        _add_types(graph, example_inputs)
-        enter_stage(graph, "captured", fuel, example_inputs)
-        run_stage(graph, "pre_grad", passes["pre_grad"], fuel, inputs=example_inputs)
-        run = dispatch(graph, example_inputs, _stages(graph, example_inputs, passes, fuel))
-        return run if restore is None else lambda *args: restore(run(*args))
-
-    def reported() -> Callable[..., object]:
-        try:
-            return compile_all()
-        except Exception as error:
-            if not is_control_flow(error):
-                _report(error, fuel, gm)
-            raise
-
-    return _attempt(options, "compile", reported, lambda: gm)
+    passes = select_passes(PASSES, options)
+    numbering = Numbering(observer, options)
+    compile_ = Compile(options, observer, passes, numbering, gm, example_inputs)
+    return attempt(options, "the compile", compile_.run, lambda: gm)
 
 
 def require_supported_platform() -> None:
@@ -111,129 +80,108 @@ def require_supported_platform() -> None:
         )
 
 
-def _stages(
-    captured: GraphModule,
-    example_inputs: Sequence[object],
-    passes: Passes,
-    fuel: Fuel,
-) -> Stages:
-    options = fuel.config
+@dataclass(slots=True)
+class Compile:
+    """One compile: what its stages share, and the stages.
 
-    def joint(graph: GraphModule, inputs: Sequence[object]) -> None:
-        _resilient_stage(graph, "joint", passes["joint"], fuel, inputs)
+    Attributes:
+        config: Its options; `fuel`, the number of rewrites that may happen, is one of them.
+        observer: Sees what happens, if anybody watches.
+        passes: The passes of each stage: ours, then the user's, with their options.
+        numbering: Gives numbers to pass runs and rewrites; applies fuel and vetoes.
+        graph: The captured graph: the caller's, then a copy, which the first two stages change.
+        inputs: Example inputs of the captured graph.
+    """
 
-    def lower(stage: Stage) -> Callable[[GraphModule, Sequence[object]], BoxedCallable]:
-        def compile_graph(graph: GraphModule, inputs: Sequence[object]) -> BoxedCallable:
-            _resilient_stage(graph, stage, passes[stage], fuel, inputs)
-            return _generate(graph, inputs, stage, fuel)
+    config: Config
+    observer: Observer | None
+    passes: Mapping[Stage, Sequence[Step]]
+    numbering: Numbering
+    graph: GraphModule
+    inputs: Sequence[object]
+    _restore: Callable[[Sequence[object]], object] | None = field(default=None, init=False)
 
-        return compile_graph
+    def run(self) -> Callable[..., object]:
+        """Compile the captured graph."""
+        with placed(DISPATCH, self.graph, self.observer):
+            self.captured()
+            self.pre_grad()
+            return self.dispatch()
 
-    def inference(graph: GraphModule, inputs: Sequence[object]) -> BoxedCallable:
-        joint(graph, inputs)
-        if not options.freezing:
-            return lower("forward")(graph, inputs)
-        _resilient_stage(graph, "forward", passes["forward"], fuel, inputs)
-        kept = freeze_parameters(graph, captured, example_inputs)
-        inputs = [inputs[i] for i in kept]
-        _resilient_stage(graph, "frozen", passes["frozen"], fuel, inputs)
-        return without_frozen(_generate(graph, inputs, "frozen", fuel), kept)
+    def captured(self) -> None:
+        """The graph as it came: with flat outputs, and a type on each node."""
+        self.graph = copy_graph_module(self.graph)
+        self._restore = flatten_outputs(self.graph)
+        _add_types(self.graph, self.inputs)
+        enter_stage(self.graph, "captured", self.numbering, self.inputs)
 
-    return Stages(joint, lower("forward"), lower("backward"), inference)
-
-
-def _generate(
-    graph: GraphModule, inputs: Sequence[object], stage: Stage, fuel: Fuel
-) -> BoxedCallable:
-    enter_stage(graph, "lowered", fuel, inputs)
-    options = fuel.config
-    return generate(
-        graph,
-        inputs,
-        stage=stage,
-        name=stage,
-        codegen=options.codegen,
-        fallback=options.fallback,
-        on_failure=options.on_failure,
-        observer=fuel.observer,
-    )
-
-
-def _warn_of_unknown(options: Config, passes: Mapping[Stage, Sequence[Pass | OpaquePass]]) -> None:
-    """Say so when `disable` names a pass that does not exist: it would be ignored."""
-    known = {name for steps in passes.values() for name in (step.name for step in steps)}
-    known |= {f"{stage}/{step.name}" for stage, steps in passes.items() for step in steps}
-    for name in options.disable:
-        if name.partition("#")[0] not in known:
-            log.warning("ctk: disable=%r names no pass%s", name, nearest(name, known))
-
-
-def _passes_of(stage: Stage, options: Config) -> list[Pass | OpaquePass]:
-    """Return the stage's own passes, then the user's."""
-    custom = [entry for slot in _SLOTS[stage] for entry in options.custom_passes.get(slot, ())]
-    return [*PASSES[stage], *(resolve_pass(entry) for entry in custom)]
-
-
-def _resilient_stage(
-    graph: GraphModule,
-    stage: Stage,
-    passes: Sequence[Pass | OpaquePass],
-    fuel: Fuel,
-    inputs: Sequence[object],
-) -> None:
-    """Run a stage's passes; where failures fall back, a failing stage leaves the graph alone."""
-    if fuel.config.on_failure == "raise":
-        run_stage(graph, stage, passes, fuel, inputs=inputs)
-        return
-    backup = copy_graph_module(graph)
-
-    def restore() -> None:
-        graph.graph = backup.graph
-        graph.recompile()
-
-    _attempt(
-        fuel.config,
-        f"stage {stage}",
-        lambda: run_stage(graph, stage, passes, fuel, inputs=inputs),
-        restore,
-    )
-
-
-def is_control_flow(error: BaseException) -> bool:
-    """Return whether Dynamo raises this to trace again: it is no failure, and must reach Dynamo."""
-    return isinstance(error, torch_compat.dynamo_control_flow())
-
-
-def _attempt(
-    options: Config, what: str, action: Callable[[], T], fallback: Callable[[], object]
-) -> T:
-    """Return what `action` returns; when it fails, do as `Config.on_failure` says."""
-    if options.on_failure == "raise":
-        return action()
-    try:
-        return action()
-    except Exception as error:
-        if is_control_flow(error):
-            raise
-        message = (
-            f"ctk: {what} failed and falls back to eager: {type(error).__name__}: "
-            f"{first_line(error)}"
-            f" (at {getattr(error, 'ctk_where', 'unknown place')})"
+    def pre_grad(self) -> None:
+        """Torch-level calls, not functional, before autograd."""
+        run_stage(
+            self.graph, "pre_grad", self.passes["pre_grad"], self.numbering, inputs=self.inputs
         )
-        if options.on_failure == "warn":
-            warnings.warn(message, RuntimeWarning, stacklevel=2)
-        else:
-            log.warning("%s", message)
-        return cast("T", fallback())
 
+    def dispatch(self) -> Callable[..., object]:
+        """Trace to functional ATen graphs: calls `joint` ... `backward`, or `inference`."""
+        stages = Stages(self.joint, self.forward, self.backward, self.inference, self.partition)
+        run, restore = dispatch(self.graph, self.inputs, stages), self._restore
+        return run if restore is None else lambda *args: restore(run(*args))
 
-def _report(error: Exception, fuel: Fuel, gm: GraphModule) -> None:
-    """Announce an error of autograd dispatch or partitioning, which no pass and no codegen owns."""
-    if getattr(error, "ctk_where", None) is not None:
-        return
-    error.ctk_where = "captured/autograd_dispatch"  # type: ignore[attr-defined]  # exceptions take attributes
-    if fuel.observer is not None:
-        fuel.observer.on_error(ErrorRecord(error, "captured", graph=copy_graph_module(gm)))
+    def joint(self, graph: GraphModule, inputs: Sequence[object]) -> None:
+        """Forward and backward in one functional ATen graph."""
+        self._transform(graph, "joint", inputs)
+
+    def partition(
+        self, joint: GraphModule, joint_inputs: object, options: Mapping[str, object]
+    ) -> tuple[GraphModule, GraphModule]:
+        """Split the joint graph into forward and backward."""
+        return torch_compat.min_cut_partition(joint, joint_inputs, options)
+
+    def forward(self, graph: GraphModule, inputs: Sequence[object]) -> BoxedCallable:
+        """The forward graph of training, or the graph of inference without freezing."""
+        self._transform(graph, "forward", inputs)
+        return self.lower(graph, inputs, "forward")
+
+    def backward(self, graph: GraphModule, inputs: Sequence[object]) -> BoxedCallable:
+        """The backward graph; torch may ask for it at the first backward pass only."""
+        self._transform(graph, "backward", inputs)
+        return self.lower(graph, inputs, "backward")
+
+    def inference(self, graph: GraphModule, inputs: Sequence[object]) -> BoxedCallable:
+        """The graph of inference: there is nothing to partition."""
+        self.joint(graph, inputs)
+        return (self.frozen if self.config.freezing else self.forward)(graph, inputs)
+
+    def frozen(self, graph: GraphModule, inputs: Sequence[object]) -> BoxedCallable:
+        """The forward graph of inference with its parameters as constants."""
+        self._transform(graph, "forward", inputs)
+        kept = freeze_parameters(graph, self.graph, self.inputs)
+        inputs = [inputs[i] for i in kept]
+        self._transform(graph, "frozen", inputs)
+        return without_frozen(self.lower(graph, inputs, "frozen"), kept)
+
+    def lower(self, graph: GraphModule, inputs: Sequence[object], stage: Stage) -> BoxedCallable:
+        """Generate code for a graph."""
+        enter_stage(graph, "lowered", self.numbering, inputs)
+        return generate(
+            graph,
+            inputs,
+            stage=stage,
+            name=stage,
+            codegen=self.config.codegen,
+            fallback=self.config.fallback,
+            on_failure=self.config.on_failure,
+            observer=self.observer,
+        )
+
+    def _transform(self, graph: GraphModule, stage: Stage, inputs: Sequence[object]) -> None:
+        """Run a stage's passes; where failures fall back, a failing stage leaves the graph."""
+        attempt_on_graph(
+            self.config,
+            f"stage {stage}",
+            graph,
+            lambda: run_stage(graph, stage, self.passes[stage], self.numbering, inputs=inputs),
+        )
 
 
 def _add_types(graph: GraphModule, example_inputs: Sequence[object]) -> None:

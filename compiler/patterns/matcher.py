@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torch.fx import Graph, Node
 
-from ctk.compiler.rewriting.base import Rewriter
+from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat import is_erased
 
 

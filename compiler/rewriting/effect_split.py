@@ -10,13 +10,13 @@ from functools import partial
 
 from torch.fx import Graph, GraphModule
 
-from ctk.compiler.errors import VerifyError
 from ctk.compiler.fx.align import align_names
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.diff import Hunk, Pair, apply_hunks, diff_hunks, same_graph
 from ctk.compiler.observe import RewriteRecord
-from ctk.compiler.rewriting.base import PassRun
+from ctk.compiler.rewriting.numbering import PassRun
 from ctk.compiler.rewriting.user_passes import OpaquePass
+from ctk.compiler.rewriting.verify import lint
 from ctk.compiler.torch_compat import recorded_replacements
 
 
@@ -40,7 +40,7 @@ def run_opaque(run: PassRun, step: OpaquePass, snapshot: GraphModule) -> None:
         TypeError: The function returned something else than None or a graph.
         VerifyError: It left an ill-formed graph.
     """
-    counted = run.fuel.observer is not None or run.fuel.config.fuel is not None
+    counted = run.numbering.observer is not None or run.numbering.config.fuel is not None
     before = snapshot if snapshot is not run.root else copy_graph_module(run.root, lazy=True)
     changed = run.changed
     modules = graphs_by_path(run.root)
@@ -48,7 +48,8 @@ def run_opaque(run: PassRun, step: OpaquePass, snapshot: GraphModule) -> None:
         run.prepare(module)
     run.changed = changed
     replacements = {path: _call(run, step, module) for path, module in reversed(modules.items())}
-    _require_order(run)
+    for module in graphs_by_path(run.root).values():
+        lint(run, module)  # an ill-formed graph cannot even be copied
     if same_graph(before, run.root):
         return
     run.changed = True
@@ -79,15 +80,6 @@ def _call(run: PassRun, step: OpaquePass, module: GraphModule) -> list[Pair]:
     return replacements
 
 
-def _require_order(run: PassRun) -> None:
-    """An ill-formed graph cannot even be copied: say so before anybody tries."""
-    for module in graphs_by_path(run.root).values():
-        try:
-            module.graph.lint()
-        except Exception as error:
-            raise VerifyError(f"pass {run.id} left an ill-formed graph: {error}") from error
-
-
 def _count(run: PassRun, before: GraphModule, replacements: dict[str, list[Pair]]) -> None:
     """Number each change; rebuild the graphs from the allowed ones when some are vetoed."""
     after = copy_graph_module(run.root, lazy=True)
@@ -95,11 +87,11 @@ def _count(run: PassRun, before: GraphModule, replacements: dict[str, list[Pair]
     if not changes:
         _count_whole(run, before)
         return
-    observer = run.fuel.observer
+    observer = run.numbering.observer
     allowed: list[Change] = []
     for change in changes:
         rewrite_id = run.next_rewrite(_rule(change, before, after))
-        if not run.fuel.allow_rewrite(rewrite_id):
+        if not run.numbering.allow_rewrite(rewrite_id):
             run.record(rewrite_id, change.hunk.nodes, vetoed=True)
             continue
         allowed.append(change)
@@ -115,7 +107,7 @@ def _count(run: PassRun, before: GraphModule, replacements: dict[str, list[Pair]
 def _count_whole(run: PassRun, before: GraphModule) -> None:
     """A change that no node shows (an order, a sub-graph more or less) is one rewrite."""
     rewrite_id = run.next_rewrite("reorder")
-    if run.fuel.allow_rewrite(rewrite_id):
+    if run.numbering.allow_rewrite(rewrite_id):
         run.record(rewrite_id, ())
         return
     run.record(rewrite_id, (), vetoed=True)

@@ -7,9 +7,11 @@ import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.fx.copy import copy_graph_module
-from ctk.compiler.observe import PassRecord, Stage, StageRecord
-from ctk.compiler.rewriting.base import Fuel, Pass, PassRun, Rewriter, annotate
+from ctk.compiler.observe import PassId, PassRecord, Stage, StageRecord
+from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.effect_split import run_opaque
+from ctk.compiler.rewriting.numbering import Numbering, PassRun
+from ctk.compiler.rewriting.rewriter import Rewriter, report
 from ctk.compiler.rewriting.user_passes import OpaquePass
 from ctk.compiler.rewriting.verify import verify
 
@@ -18,7 +20,7 @@ def run_stage(
     root: GraphModule,
     stage: Stage,
     passes: Sequence[Pass | OpaquePass],
-    fuel: Fuel,
+    numbering: Numbering,
     *,
     inputs: Sequence[object] = (),
 ) -> None:
@@ -28,47 +30,47 @@ def run_stage(
         root: The whole graph of the stage.
         stage: Where we are.
         passes: The stage's table, then the user's own.
-        fuel: Rewrite counter of the compile.
+        numbering: That of the compile.
         inputs: Example inputs, for the stage's event.
 
     Raises:
         VerifyError: A pass left an ill-formed graph. Other exceptions of passes keep their type and
             get a note that names stage, pass, rewrite and node.
     """
-    snapshot = enter_stage(root, stage, fuel, inputs)
+    snapshot = enter_stage(root, stage, numbering, inputs)
+    earlier: list[PassId] = []
     for step in passes:
-        snapshot = _run_pass(root, stage, step, fuel, snapshot)
+        run = PassRun(root, numbering.pass_id(stage, step.name), numbering, tuple(earlier))
+        snapshot = _run_pass(run, step, snapshot)
+        earlier.append(run.id)
     root.recompile()
 
 
 def enter_stage(
-    root: GraphModule, stage: Stage, fuel: Fuel, inputs: Sequence[object] = ()
+    root: GraphModule, stage: Stage, numbering: Numbering, inputs: Sequence[object] = ()
 ) -> GraphModule:
     """Announce a stage; return the copy that the event holds, or the graph when nobody watches."""
-    if fuel.observer is None:
+    if numbering.observer is None:
         return root
     copy = copy_graph_module(root, lazy=True)
-    fuel.observer.on_stage(StageRecord(stage, copy, tuple(inputs)))
+    numbering.observer.on_stage(StageRecord(stage, copy, tuple(inputs)))
     return copy
 
 
-def _run_pass(
-    root: GraphModule, stage: Stage, step: Pass | OpaquePass, fuel: Fuel, snapshot: GraphModule
-) -> GraphModule:
+def _run_pass(run: PassRun, step: Pass | OpaquePass, snapshot: GraphModule) -> GraphModule:
     """Run one pass; return the copy of the graph after it (`snapshot` when nothing changed)."""
-    run = PassRun(root, fuel.pass_id(stage, step.name), fuel)
+    numbering = run.numbering
     started = time.perf_counter()
-    vetoed = not fuel.allow_pass(run.id)
+    vetoed = not numbering.allow_pass(run.id)
     if not vetoed:
         _guarded(run, lambda: _apply(step, run, snapshot))
-        if run.changed and fuel.config.verify:
+        if run.changed and numbering.config.verify:
             _guarded(run, lambda: verify(run))
-    observer = fuel.observer
-    if observer is None:
+    if numbering.observer is None:
         return snapshot
-    after = copy_graph_module(root, lazy=True) if run.changed else snapshot
+    after = copy_graph_module(run.root, lazy=True) if run.changed else snapshot
     seconds = time.perf_counter() - started
-    observer.on_pass(
+    numbering.observer.on_pass(
         PassRecord(run.id, step.numerics, snapshot, after, tuple(run.rewrites), vetoed, seconds)
     )
     return after
@@ -86,7 +88,7 @@ def _guarded(run: PassRun, action: Callable[[], None]) -> None:
     try:
         action()
     except Exception as error:
-        annotate(error, run, None, None)
+        report(error, run)
         raise
 
 

@@ -9,7 +9,8 @@ from typing import Literal, cast
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.compiler.observe import Numerics
 from ctk.compiler.references import load
-from ctk.compiler.rewriting.base import Pass, Rewriter
+from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.rewriter import Rewriter
 
 ENTRY_POINT_GROUP = "ctk.passes"
 

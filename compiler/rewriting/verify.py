@@ -4,17 +4,14 @@ Only what changed is computed again, so an idle pass costs nothing. The new type
 the nodes, which later passes rely on. Does not look at values: that is the toolkit's check.
 """
 
-import operator
-from typing import Any
-
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
 from ctk.compiler import torch_compat
 from ctk.compiler.errors import VerifyError
-from ctk.compiler.fx.excerpt import excerpt
 from ctk.compiler.fx.properties import describe, same_type, value_of
-from ctk.compiler.rewriting.base import NodeState, PassRun
+from ctk.compiler.rewriting.node_types import UNKNOWN, compute_type, fake_mode_of
+from ctk.compiler.rewriting.numbering import NodeState, PassRun
 
 
 def verify(run: PassRun) -> None:
@@ -22,12 +19,12 @@ def verify(run: PassRun) -> None:
 
     Raises:
         VerifyError: A graph is ill-formed, a node cannot run on its operands' types, or a value
-            changed its type.
-            Names the pass and the node.
+            changed its type. Names the pass, those that ran before it, the node, and what the
+            pass's author can change.
     """
     for module, states in run.states.items():
-        _lint(run, module)
-        mode = torch_compat.fake_mode_of([value_of(node) for node in module.graph.nodes])
+        lint(run, module)
+        mode = fake_mode_of(module)
         if mode is None:
             continue
         for node in module.graph.nodes:
@@ -35,11 +32,19 @@ def verify(run: PassRun) -> None:
                 _retype(run, module, node, states, mode)
 
 
-def _lint(run: PassRun, module: GraphModule) -> None:
+def lint(run: PassRun, module: GraphModule) -> None:
+    """Check that a graph is well-formed.
+
+    Raises:
+        VerifyError: It is not.
+    """
     try:
         module.graph.lint()
     except Exception as error:
-        raise VerifyError(f"pass {run.id} left an ill-formed graph: {error}") from error
+        advice = "erase a node only when it has no users, and insert a node before its first user"
+        raise run.broken_promise(
+            f"left an ill-formed graph: {error}", "", advice, module=module
+        ) from error
 
 
 def _is_changed(node: Node, states: dict[Node, NodeState]) -> bool:
@@ -53,48 +58,13 @@ def _retype(
     if node.op == "output":
         _check_outputs(run, module, node, states)
         return
-    if not _is_computable(node):
-        return
     old = value_of(node) if node in states else None
-    try:
-        new = _compute(node, module, mode)
-    except Exception as error:
-        if torch_compat.is_data_dependent(error):
-            return
-        raise VerifyError(
-            f"pass {run.id} left a node that cannot run on the types of its operands.\n"
-            f"  node {node.name}: {type(error).__name__}: {str(error).strip().splitlines()[0]}\n"
-            f"{excerpt(module.graph, node.name)}",
-            node=node.name,
-        ) from error
+    new = compute_type(run, module, node, mode)
+    if new is UNKNOWN:
+        return
     if old is not None and not torch_compat.has_unbacked(new) and not same_type(old, new):
         raise _changed_type(run, module, node.name, old, new)
     node.meta["val"] = new
-
-
-def _is_computable(node: Node) -> bool:
-    """Placeholders are given; higher-order ops and modules are verified as graphs of their own."""
-    if node.op == "call_function":
-        return (
-            torch_compat.op_facts(node.target) is not None
-            or getattr(node.target, "__module__", "") != "torch._ops"
-        )
-    return node.op in ("call_method", "get_attr")
-
-
-def _compute(node: Node, module: GraphModule, mode: object) -> object:
-    if node.op == "get_attr":
-        return torch_compat.to_fake(operator.attrgetter(str(node.target))(module), mode)
-    args = map_arg(node.args, _fake_of)
-    kwargs = map_arg(node.kwargs, _fake_of)
-    with torch_compat.fake_compute(mode):
-        if node.op == "call_method":
-            return getattr(args[0], str(node.target))(*args[1:], **kwargs)
-        return node.target(*args, **kwargs)  # type: ignore[operator]  # call_function targets are callable
-
-
-def _fake_of(node: Node) -> Any:
-    return value_of(node)
 
 
 def _check_outputs(
@@ -108,9 +78,9 @@ def _check_outputs(
     map_arg(known[1], old_nodes.append)
     map_arg(node.args, new_nodes.append)
     if len(old_nodes) != len(new_nodes):
-        raise VerifyError(
-            f"pass {run.id} changed the number of outputs from {len(old_nodes)} to {len(new_nodes)}"
-        )
+        what = f"changed the number of outputs from {len(old_nodes)} to {len(new_nodes)}"
+        advice = "give the output node as many values as it had: its caller unpacks so many"
+        raise run.broken_promise(what, "", advice, module=module)
     for old, new in zip(old_nodes, new_nodes, strict=True):
         before, after = value_of(old), value_of(new)
         if before is not None and after is not None and not same_type(before, after):
@@ -120,9 +90,6 @@ def _check_outputs(
 def _changed_type(
     run: PassRun, module: GraphModule, name: str, old: object, new: object
 ) -> VerifyError:
-    return VerifyError(
-        f"pass {run.id} changed the type of {name} from {describe(old)} to {describe(new)}.\n"
-        f"{excerpt(module.graph, name)}\n"
-        "Insert a conversion in the pass, or leave the node alone.",
-        node=name,
-    )
+    what = f"changed the type of {name} from {describe(old)} to {describe(new)}"
+    advice = "insert a conversion to the old type, or leave the node alone"
+    return run.broken_promise(what, "", advice, module=module, node=name)

@@ -5,7 +5,8 @@ from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ctk.compiler.config import Config
-from ctk.compiler.rewriting.base import Fuel, Pass
+from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.run_stage import run_stage
 from ctk.toolkit.compile_log.recorder import Recorder
 
@@ -18,7 +19,7 @@ def aten_graph(function, *inputs, tracing_mode="fake"):
 def run_pass(gm: fx.GraphModule, step: Pass, *, stage="joint", config=None, observer=None):
     """Run one pass over a graph in place; return what the observer recorded."""
     recorder = observer or Recorder(keep_rewrites=True)
-    run_stage(gm, stage, [step], Fuel(config or Config(), recorder))
+    run_stage(gm, stage, [step], Numbering(recorder, config or Config()))
     return recorder.log.passes()[-1]
 
 

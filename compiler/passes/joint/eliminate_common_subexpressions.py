@@ -10,7 +10,8 @@ from collections.abc import Hashable
 from torch.fx import Node
 
 from ctk.compiler.fx.properties import escapes, is_mutating, is_pure
-from ctk.compiler.rewriting.base import Pass, Rewriter
+from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.rewriter import Rewriter
 
 
 def _run(rewriter: Rewriter) -> None:

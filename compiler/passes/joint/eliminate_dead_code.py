@@ -6,7 +6,8 @@ later draws use. Exact.
 """
 
 from ctk.compiler.fx.properties import is_pure
-from ctk.compiler.rewriting.base import Pass, Rewriter
+from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.rewriter import Rewriter
 
 
 def _run(rewriter: Rewriter) -> None:

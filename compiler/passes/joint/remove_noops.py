@@ -20,7 +20,8 @@ from ctk.compiler.fx.properties import (
     same_type,
     tensor_of,
 )
-from ctk.compiler.rewriting.base import Pass, Rewriter
+from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.rewriter import Rewriter
 
 aten = torch.ops.aten
 _VIEWS = frozenset(

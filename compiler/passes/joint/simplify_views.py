@@ -2,7 +2,8 @@
 
 from ctk.compiler.patterns.matcher import apply_rules
 from ctk.compiler.patterns.views import RULES
-from ctk.compiler.rewriting.base import Pass, Rewriter
+from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.rewriter import Rewriter
 
 
 def _run(rewriter: Rewriter) -> None:

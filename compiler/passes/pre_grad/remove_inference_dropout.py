@@ -7,7 +7,8 @@ Exact: eager returns its input then.
 import torch
 from torch.fx import Node
 
-from ctk.compiler.rewriting.base import Pass, Rewriter
+from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.rewriter import Rewriter
 
 _DROPOUTS = (torch.nn.functional.dropout, torch.dropout)
 

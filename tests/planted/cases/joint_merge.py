@@ -2,7 +2,8 @@
 
 import torch
 
-from ctk.compiler.rewriting.base import Pass, Rewriter
+from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.rewriter import Rewriter
 
 aten = torch.ops.aten
 EXPECT = {

@@ -11,7 +11,8 @@ from ctk import Config, compile_fx
 from ctk.compiler.backend import ctk
 from ctk.compiler.errors import ConfigError, UnsupportedPlatform, VerifyError
 from ctk.compiler.observe import ErrorRecord
-from ctk.compiler.rewriting.base import Pass, Rewriter
+from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 
 aten = torch.ops.aten
