@@ -23,7 +23,7 @@ from ctk.compiler.freezing import freeze_parameters, without_frozen
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.outputs import flatten_outputs
 from ctk.compiler.fx.properties import value_of
-from ctk.compiler.observe import Observer, Stage, first_line
+from ctk.compiler.observe import Observer, Stage, first_line, marking
 from ctk.compiler.passes import PASSES
 from ctk.compiler.resilience import DISPATCH, attempt, attempt_on_graph, placed
 from ctk.compiler.rewriting.numbering import Numbering
@@ -62,6 +62,7 @@ def compile_fx(
     require_supported_platform()
     options = resolve(config)
     passes = select_passes(PASSES, options)
+    observer = marking(observer)
     numbering = Numbering(observer, options)
     compile_ = Compile(options, observer, passes, numbering, gm, example_inputs)
     return attempt(options, "the compile", compile_.run, lambda: gm)

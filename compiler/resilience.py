@@ -1,9 +1,9 @@
 """What a failing compile does to the running program: `Config.on_failure`.
 
 `raise` (the default) hands the exception on. `fallback` and `warn` go on without the stage, or
-without the compile, and say so: in a log line or in a warning. Dynamo's own control flow is no
-failure and always goes through. A code generator that refuses a graph is none either
-(`codegen/select.py`).
+without the compile, and say so: in a log line or in a warning. Dynamo's own control flow and what
+an observer raises are no failures and always go through. A code generator that refuses a graph is
+no failure either (`codegen/select.py`).
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from ctk.compiler import torch_compat
 from ctk.compiler.config import Config
 from ctk.compiler.error_place import place, where_of
 from ctk.compiler.fx.copy import copy_graph_module
-from ctk.compiler.observe import ErrorRecord, Observer, first_line
+from ctk.compiler.observe import ErrorRecord, Observer, first_line, is_observers
 
 log = logging.getLogger("ctk.pipeline")
 T = TypeVar("T")
@@ -48,7 +48,7 @@ def attempt(
     try:
         return action()
     except Exception as error:
-        if is_control_flow(error):
+        if is_control_flow(error) or is_observers(error):
             raise
         message = (
             f"ctk: {what} failed and falls back to eager: {type(error).__name__}: "

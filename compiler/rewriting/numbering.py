@@ -44,12 +44,11 @@ class Numbering:
 
     def pass_id(self, stage: Stage, name: str) -> PassId:
         """Return the id of the next run of a pass in a stage."""
-        return PassId(stage, name, self._count(stage, name) - 1)
+        return PassId(stage, name, self._count(stage, name))
 
     def kernel_id(self, codegen: str, name: str) -> KernelId:
-        """Return the id of the next kernel of that name: `lowered/c:forward`, then `forward#2`."""
-        run = self._count("lowered", f"{codegen}:{name}")
-        return KernelId("lowered", codegen, name if run == 1 else f"{name}#{run}")
+        """Return the id of the next kernel of that name."""
+        return KernelId(codegen, name, self._count("lowered", f"{codegen}:{name}"))
 
     def rewrite_id(self, pass_id: PassId, rule: str) -> RewriteId:
         """Return the id of the next rewrite, with its number in the compile and in its pass."""
@@ -72,8 +71,9 @@ class Numbering:
         return self.observer is None or self.observer.allow_kernel(kernel_id)
 
     def _count(self, stage: str, name: str) -> int:
+        """Count what has an id; return how many of that name had one before."""
         self._runs[(stage, name)] += 1
-        return self._runs[(stage, name)]
+        return self._runs[(stage, name)] - 1
 
 
 NodeState = tuple[object, Any, Any]

@@ -11,6 +11,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import Argument
 
 from ctk.compiler.error_place import place
+from ctk.compiler.errors import VerifyError
 from ctk.compiler.observe import ErrorRecord, RewriteId
 from ctk.compiler.rewriting.node_types import record_type
 from ctk.compiler.rewriting.numbering import PassRun
@@ -129,7 +130,15 @@ class Rewriter:
 def report(
     error: BaseException, run: PassRun, rewrite: RewriteId | None = None, node: str | None = None
 ) -> None:
-    """Write on an exception of a pass its place: stage, pass, rewrite and node."""
-    node = node if node is not None else getattr(error, "node", None)
+    """Write on an exception of a pass its place: stage, pass, rewrite and node.
+
+    Args:
+        error: What was raised.
+        run: The run of the pass.
+        rewrite: The rewrite that was being made.
+        node: The node that it is anchored at; an error that names a node itself knows better.
+    """
+    if isinstance(error, VerifyError) and error.node is not None:
+        node = error.node
     record = ErrorRecord(error, run.id.stage, run.id, rewrite, node=node, graph=run.root)
     place(record, run.numbering.observer, hint=f"without it: CTK_DISABLE={run.id}")

@@ -41,8 +41,8 @@ def run_stage(
     earlier: list[PassId] = []
     for step in passes:
         run = PassRun(root, numbering.pass_id(stage, step.name), numbering, tuple(earlier))
-        snapshot = _run_pass(run, step, snapshot)
-        earlier.append(run.id)
+        snapshot, vetoed = _run_pass(run, step, snapshot)
+        earlier += [] if vetoed else [run.id]
     root.recompile()
 
 
@@ -57,8 +57,14 @@ def enter_stage(
     return copy
 
 
-def _run_pass(run: PassRun, step: Pass | OpaquePass, snapshot: GraphModule) -> GraphModule:
-    """Run one pass; return the copy of the graph after it (`snapshot` when nothing changed)."""
+def _run_pass(
+    run: PassRun, step: Pass | OpaquePass, snapshot: GraphModule
+) -> tuple[GraphModule, bool]:
+    """Run one pass, if it may run.
+
+    Returns:
+        The copy of the graph after it (`snapshot` when nothing changed), and whether it was vetoed.
+    """
     numbering = run.numbering
     started = time.perf_counter()
     vetoed = not numbering.allow_pass(run.id)
@@ -67,13 +73,13 @@ def _run_pass(run: PassRun, step: Pass | OpaquePass, snapshot: GraphModule) -> G
         if run.changed and numbering.config.verify:
             _guarded(run, lambda: verify(run))
     if numbering.observer is None:
-        return snapshot
+        return snapshot, vetoed
     after = copy_graph_module(run.root, lazy=True) if run.changed else snapshot
     seconds = time.perf_counter() - started
     numbering.observer.on_pass(
         PassRecord(run.id, step.numerics, snapshot, after, tuple(run.rewrites), vetoed, seconds)
     )
-    return after
+    return after, vetoed
 
 
 def _apply(step: Pass | OpaquePass, run: PassRun, snapshot: GraphModule) -> None:

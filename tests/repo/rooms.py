@@ -43,6 +43,7 @@ ROOMS = (
     Room("compiler/choices.py", "The words that options and variables may take."),
     Room("compiler/fx", "FX graphs: walk, copy, compare, rebuild, describe, print; knows no pass."),
     Room("compiler/python_files.py", "Run a Python file; its neighbours can be imported."),
+    Room("compiler/error_place.py", "Write on an exception where it was raised."),
     Room(
         "compiler/references.py",
         "Functions that users name: `module:function`, `file.py:function`.",
@@ -63,8 +64,8 @@ ROOMS = (
     Room(
         "compiler/codegen", "Code generation: the table of generators, and the choice among them."
     ),
-    Room("compiler/pipeline.py", "The stages of one compile, in order: the page to read first."),
     Room("compiler/resilience.py", "What happens when a stage fails: fall back, warn or raise."),
+    Room("compiler/pipeline.py", "The stages of one compile, in order: the page to read first."),
     Room("compiler/backend.py", "The Dynamo backend `ctk`."),
     Room("toolkit/__init__.py", "The toolkit as a package: imports nothing."),
     Room(

@@ -240,6 +240,19 @@ def test_on_failure_fallback_compiles_without_the_stage_and_says_so(caplog):
     assert "joint/raising" in message
 
 
+class Interfering(Recorder):
+    def on_pass(self, record):
+        raise ZeroDivisionError("in the observer")
+
+
+def test_what_an_observer_raises_is_no_failure_to_fall_back_from():
+    with pytest.raises(ZeroDivisionError) as caught:
+        compile_fx(
+            fx.symbolic_trace(sums), [torch.zeros(2)], {"on_failure": "fallback"}, Interfering()
+        )
+    assert "raised by the observer, in Interfering.on_pass" in caught.value.__notes__[0]
+
+
 def test_on_failure_warn():
     with pytest.warns(RuntimeWarning, match="stage joint failed"):
         run(
