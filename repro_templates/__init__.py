@@ -1,1 +1,1 @@
-"""What emitted scripts are made of; knows torch only."""
+"""What emitted scripts carry, and the toolkit judges by: torch only."""

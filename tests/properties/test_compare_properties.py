@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctk.toolkit.numerics.compare import compare_values
+from ctk.repro_templates.compare import compare_values
 from ctk.toolkit.run.clone import clone_inputs
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]

@@ -32,7 +32,6 @@ class Room:
 
 
 ROOMS = (
-    Room("repro_templates", "What emitted scripts are made of; knows torch only."),
     Room("compiler/__init__.py", "The compiler as a package: imports nothing."),
     Room(
         "compiler/torch_compat",
@@ -44,6 +43,7 @@ ROOMS = (
     Room("compiler/fx", "FX graphs: walk, copy, compare, rebuild, describe, print; knows no pass."),
     Room("compiler/python_files.py", "Run a Python file; its neighbours can be imported."),
     Room("compiler/error_place.py", "Write on an exception where it was raised."),
+    Room("repro_templates", "What emitted scripts carry, and the toolkit judges by: torch only."),
     Room(
         "compiler/references.py",
         "Functions that users name: `module:function`, `file.py:function`.",

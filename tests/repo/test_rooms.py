@@ -23,8 +23,6 @@ STILL_UPWARD = {
     ("compiler/config.py", "compiler/rewriting/base.py"),
     ("toolkit/compile_log/check.py", "toolkit/oracle/judge.py"),
     ("toolkit/compile_log/check.py", "toolkit/oracle/judgement.py"),
-    ("toolkit/formats/buildable.py", "toolkit/repro/tensor_source.py"),
-    ("toolkit/formats/buildable.py", "toolkit/run/clone.py"),
     ("toolkit/formats/synthetic.py", "toolkit/graphs/argument_json.py"),
     ("toolkit/formats/tensors.py", "toolkit/graphs/argument_json.py"),
     ("toolkit/formats/tensors.py", "toolkit/graphs/value_types.py"),

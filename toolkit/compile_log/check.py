@@ -18,13 +18,13 @@ from torch.fx import GraphModule
 
 from ctk.compiler.fx.properties import is_random
 from ctk.compiler.observe import RewriteRecord, Stage, first_line
+from ctk.repro_templates.compare import compare_values
+from ctk.repro_templates.errors import Mismatch, identical
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.recorder import CompileLog
 from ctk.toolkit.compile_log.steps import CompileStep, StageValues, compile_steps, stage_values
-from ctk.toolkit.numerics.compare import Mismatch, compare_values
-from ctk.toolkit.numerics.errors import identical
-from ctk.toolkit.run.execute import graph_values
 from ctk.toolkit.run.modes import applied
+from ctk.toolkit.run.node_values import graph_values
 
 Values = Mapping[str, object]
 _SHAPE_KINDS = ("dtype", "shape", "structure")

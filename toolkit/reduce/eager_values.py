@@ -12,11 +12,11 @@ from typing import cast
 import torch
 from torch.fx import Interpreter, Node
 
+from ctk.compiler.fx.clone import clone_value
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.effects import mutated_arguments
-from ctk.toolkit.run.clone import snapshot
 from ctk.toolkit.run.modes import applied
-from ctk.toolkit.run.private_copy import prepare
+from ctk.toolkit.run.private_copy import private_copy
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +73,17 @@ def values_before(case: Case, wanted: Mapping[str, str]) -> dict[str, object]:
     def before(node: Node, env: Mapping[Node, object]) -> None:
         for value in node.all_input_nodes:
             if wanted.get(value.name) == node.name:
-                values[value.name] = _snapshot(env[value])
+                values[value.name] = _clone_value(env[value])
 
     _walk(case, before=before)
     return values
 
 
-def _snapshot(value: object) -> object:
+def _clone_value(value: object) -> object:
     if isinstance(value, torch.Tensor):
-        return cast("torch.Tensor", snapshot(value)).requires_grad_(value.requires_grad)
+        return cast("torch.Tensor", clone_value(value)).requires_grad_(value.requires_grad)
     if isinstance(value, (tuple, list)):
-        return tuple(_snapshot(item) for item in value)
+        return tuple(_clone_value(item) for item in value)
     return value
 
 
@@ -100,7 +100,7 @@ def _walk(
     """Run the case once; on private copies if the graph changes any of its values."""
     graph, inputs = case.graph, case.inputs
     if any(node.op == "call_module" or mutated_arguments(node) for node in graph.graph.nodes):
-        graph, inputs = prepare(graph, inputs)
+        graph, inputs = private_copy(graph, inputs)
     interpreter = Interpreter(graph)
     interpreter.args_iter = iter(inputs)
     with applied(case.modes):

@@ -11,17 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import Parameter
 
-from ctk.compiler.errors import PrecisionRefused
-from ctk.compiler.fx.clone import clone_value
-
-WIDER = {
-    torch.float16: torch.float64,
-    torch.bfloat16: torch.float64,
-    torch.float32: torch.float64,
-    torch.complex32: torch.complex128,
-    torch.complex64: torch.complex128,
-}
-"""For each dtype that a float64 reference replaces: what it becomes."""
+from ctk.repro_templates.float64 import wider
 
 
 def clone_inputs(
@@ -50,11 +40,6 @@ def clone_inputs(
     return tuple(clones[id(v)] if isinstance(v, Tensor) else v for v in inputs)
 
 
-def snapshot(value: object) -> object:
-    """Return a detached clone of a result with the same strides; other values are passed on."""
-    return clone_value(value) if isinstance(value, Tensor) else value
-
-
 def _clone_all(tensors: dict[int, Tensor], *, wide: bool) -> dict[int, Tensor]:
     groups: dict[object, list[tuple[int, Tensor]]] = {}
     for key, tensor in tensors.items():
@@ -68,20 +53,6 @@ def _clone_all(tensors: dict[int, Tensor], *, wide: bool) -> dict[int, Tensor]:
         for (key, tensor), new in zip(members, made, strict=True):
             clones[key] = _as_leaf(new, tensor)
     return clones
-
-
-def wider(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype that takes the place of `dtype` in a float64 reference.
-
-    Raises:
-        PrecisionRefused: For float8 and quantized numbers, whose rounding is what the program asks
-            for.
-    """
-    if (dtype.is_floating_point and dtype.itemsize == 1) or "qint" in str(dtype):
-        raise PrecisionRefused(
-            f"a value of dtype {dtype} means its rounding: it has no float64 form"
-        )
-    return WIDER.get(dtype, dtype)
 
 
 def _own(dtype: torch.dtype) -> torch.dtype:

@@ -24,7 +24,7 @@ KEY = "example_value"
 
 
 @contextlib.contextmanager
-def handed_over(
+def dynamo_context(
     gm: GraphModule, inputs: Sequence[object], dynamic: Mapping[str, tuple[str | None, ...]]
 ) -> Generator[tuple[object, ...], None, None]:
     """Yield the example inputs for a backend's call; the body must make that call.

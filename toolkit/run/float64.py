@@ -1,39 +1,19 @@
 """Rewrite a graph so that all its floats are float64: the reference in high precision.
 
-Only converting the inputs is not enough: a captured graph says `.half()`, `dtype=torch.float32`,
-`.float()`, and the first `mm` of a float32 and a float64 value would raise. So each request for a
-smaller float becomes one for float64 (and complex64 one for complex128). Casts to integers and
-bools stay as they are, because they are part of the meaning; so do the arguments of autocast
-regions, which leave float64 values alone. Two things have no float64 meaning and are refused:
-reading the bits of a value as another dtype, and float8 or quantized numbers. Those programs are
-compared with eager in their own dtype.
-
-What it does not do: it does not make random ops draw the same numbers (see replay.py).
+What becomes what is repro_templates/float64.py; here it is done to the nodes of a graph. What it
+does not do: it does not make random ops draw the same numbers (random_draws.py).
 """
 
 from typing import cast
 
-import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import Argument, map_aggregate
 
 from ctk.compiler.errors import PrecisionRefused
-from ctk.toolkit.run.clone import wider
-
-METHODS = {
-    "half": "double",
-    "bfloat16": "double",
-    "float": "double",
-    "chalf": "cdouble",
-    "cfloat": "cdouble",
-}
-"""Tensor methods that name a dtype smaller than float64, and what they become."""
-
-TYPE_NAMES = frozenset({"Float", "Half", "BFloat16"})
-"""Legacy tensor types (`x.type("torch.FloatTensor")`) that are small floats."""
+from ctk.repro_templates.float64 import METHODS, reads_bits, wide_argument
 
 
-def promote_graph(gm: GraphModule) -> None:
+def upcast_graph(gm: GraphModule) -> None:
     """Rewrite `gm` and its nested graphs in place, so that no op asks for a float below float64.
 
     Raises:
@@ -42,41 +22,29 @@ def promote_graph(gm: GraphModule) -> None:
     """
     for module in gm.modules():
         if isinstance(module, GraphModule):
-            _promote(module.graph)
+            _upcast(module.graph)
             module.recompile()
 
 
-def _promote(graph: Graph) -> None:
+def _upcast(graph: Graph) -> None:
     for node in graph.nodes:
-        if node.op not in ("call_function", "call_method") or _is_autocast(node):
+        name = str(getattr(node.target, "__name__", node.target))
+        if node.op not in ("call_function", "call_method") or "autocast" in name:
             continue
-        if _reads_bits(node):
+        if reads_bits(name, (*node.args, *node.kwargs.values())):
             raise PrecisionRefused(
                 f"node {node.name} ({node.target}) reads the bits of a value as another dtype,"
                 " which has no float64 form; compared in its own dtype"
             )
-        if node.op == "call_method" and node.target in METHODS:
-            node.target = METHODS[str(node.target)]
-        node.args = cast(tuple[Argument, ...], map_aggregate(node.args, _promoted))
-        node.kwargs = cast(dict[str, Argument], map_aggregate(node.kwargs, _promoted))
+        _widen(node)
 
 
-def _promoted(value: object) -> Argument:
-    if isinstance(value, torch.dtype):
-        return wider(value)
-    if isinstance(value, str) and value.startswith("torch.") and value.endswith("Tensor"):
-        kind = value.removeprefix("torch.").removesuffix("Tensor")
-        return "torch.DoubleTensor" if kind in TYPE_NAMES else value
-    return cast(Argument, value)
+def _widen(node: Node) -> None:
+    if node.op == "call_method" and node.target in METHODS:
+        node.target = METHODS[str(node.target)]
+    node.args = map_aggregate(node.args, _wide)
+    node.kwargs = map_aggregate(node.kwargs, _wide)
 
 
-def _is_autocast(node: Node) -> bool:
-    return "autocast" in getattr(node.target, "__name__", "")
-
-
-def _reads_bits(node: Node) -> bool:
-    """Return whether the node is a `view(dtype)`: only those ops called view take a dtype."""
-    name = str(getattr(node.target, "__name__", node.target))
-    if not name.startswith(("view", "frombuffer")):
-        return False
-    return any(isinstance(value, torch.dtype) for value in (*node.args, *node.kwargs.values()))
+def _wide(value: object) -> Argument:
+    return cast(Argument, wide_argument(value))

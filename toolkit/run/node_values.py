@@ -6,18 +6,17 @@ values of `getitem` nodes.
 
 import dataclasses
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from ctk.compiler.torch_compat import tree_leaves
+from ctk.compiler.fx.clone import clone_value
 from ctk.toolkit.case.case import Modes
-from ctk.toolkit.run.clone import snapshot
-from ctk.toolkit.run.modes import applied, current_modes, generator_state
-from ctk.toolkit.run.private_copy import Eager, Promoted, prepare
-from ctk.toolkit.run.random_draws import Tape, recording, replaying
+from ctk.toolkit.run.execute import run_private, run_upcast
+from ctk.toolkit.run.modes import current_modes
+from ctk.toolkit.run.outcome import Outcome
+from ctk.toolkit.run.private_copy import Eager, UpcastEager
 
 Scalars = bool | int | float | complex | str
 
@@ -42,7 +41,7 @@ def graph_values(
     Args:
         gm: Only read. Symbolic sizes are placeholders that get ints.
         inputs: Real values, one per placeholder; only read.
-        dtype: `torch.float64` promotes the whole program (promote.py), with the same random
+        dtype: `torch.float64` upcasts the whole program (float64.py), with the same random
             numbers. None: as it is.
         modes: State and seed to run under. None: what holds around the call, and the seed that
             torch's generator was given last.
@@ -51,43 +50,36 @@ def graph_values(
         PrecisionRefused: `dtype` is given, and a node has no float64 form; the message names it.
         Exception: Whatever an op of the graph raises in its own dtype.
     """
-    modes = modes or current_modes(seed=torch.initial_seed())
-    if dtype is None:
-        return _values(Eager, gm, inputs, modes)[0]
-    modes64 = dataclasses.replace(modes, autocast=(), default_dtype="float64")
-    values, drew_random = _values(Promoted, gm, inputs, modes64, dtype=dtype)
-    if not drew_random:
-        return values
-    tape: Tape = []
-    _values(Eager, gm, inputs, modes, around=recording(tape))
-    return _values(Promoted, gm, inputs, modes64, dtype=dtype, around=replaying(tape))[0]
-
-
-def _values(
-    runner: type[Eager],
-    gm: GraphModule,
-    inputs: Sequence[object],
-    modes: Modes,
-    *,
-    dtype: torch.dtype | None = None,
-    around: AbstractContextManager[None] | None = None,
-) -> tuple[dict[str, object], bool]:
-    """Return the values of one run, and whether it drew random numbers."""
+    modes = dataclasses.replace(modes or current_modes(seed=torch.initial_seed()), backward=False)
     values: dict[str, object] = {}
+    if dtype is None:
+        outcome = run_private(gm, inputs, modes, runner=_keeping(Eager, values))
+        return values | _at_end(outcome)
+    keeping = _keeping(UpcastEager, values)
+    outcome = run_upcast(gm, inputs, modes, is_random=False, runner=keeping)
+    if outcome.drew_random:
+        outcome = run_upcast(gm, inputs, modes, is_random=True, runner=keeping)
+    return values | _at_end(outcome)
+
+
+def _keeping(runner: type[Eager], values: dict[str, object]) -> type[Eager]:
+    """Return an interpreter that writes what each node gives into `values`."""
 
     class Keeping(runner):
         def run_node(self, n: Node) -> object:
             value = super().run_node(n)
             if n.op != "output" and (value is None or isinstance(value, Tensor | Scalars)):
-                values[n.name] = snapshot(value)
+                values[n.name] = clone_value(value)
             return value
 
-    private, owned = prepare(gm, inputs, dtype=dtype)
-    with applied(modes):
-        before = generator_state()
-        with around or nullcontext():
-            leaves = tree_leaves(Keeping(private)(*owned))
-        drew = any(not torch.equal(a, b) for a, b in zip(before, generator_state(), strict=True))
-    values |= {f"output.{i}": snapshot(leaf) for i, leaf in enumerate(leaves)}
-    values |= {f"input.{i}": v.detach() for i, v in enumerate(owned) if isinstance(v, Tensor)}
-    return values, drew
+    return Keeping
+
+
+def _at_end(outcome: Outcome) -> dict[str, object]:
+    named = {"out": "output.", "in": "input."}
+    return {
+        f"{prefix}{name.removeprefix(short)}": value
+        for name, value in outcome.values.items()
+        for short, prefix in named.items()
+        if name.startswith(short)
+    }

@@ -16,10 +16,10 @@ from ctk.compiler.errors import PrecisionRefused
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import first_line
 from ctk.toolkit.run.clone import clone_inputs
-from ctk.toolkit.run.float64 import promote_graph
+from ctk.toolkit.run.float64 import upcast_graph
 
 
-def prepare(
+def private_copy(
     gm: GraphModule,
     inputs: Sequence[object],
     *,
@@ -31,7 +31,7 @@ def prepare(
     Args:
         gm: The graph; neither it nor its tensors change.
         inputs: One value per placeholder; only read.
-        dtype: `torch.float64` makes it the float64 reference (promote.py). None: as it is.
+        dtype: `torch.float64` makes it the float64 reference (float64.py). None: as it is.
         lazy: Leave out the graph's Python code (for an Interpreter); False for a compiler.
 
     Returns:
@@ -48,7 +48,7 @@ def prepare(
     for (module, name, _), tensor in zip(held, clones[len(inputs) :], strict=True):
         setattr(module, name, tensor)
     if dtype is not None:
-        promote_graph(private)
+        upcast_graph(private)
     return private, clones[: len(inputs)]
 
 
@@ -62,8 +62,8 @@ class Eager(Interpreter):
         return self.run(*inputs, enable_io_processing=False)
 
 
-class Promoted(Eager):
-    """Runs a promoted graph; the node that refuses float64 is named."""
+class UpcastEager(Eager):
+    """Runs an upcast graph; the node that refuses float64 is named."""
 
     def run_node(self, n: Node) -> object:
         try:

@@ -1,6 +1,6 @@
 """Give a float64 run the random numbers that the program drew in its own dtype.
 
-`torch.rand` draws other numbers in float64 than in float32, so a promoted program with random ops
+`torch.rand` draws other numbers in float64 than in float32, so an upcast program with random ops
 would be another program. The tape records what each random op returned, below autograd, and plays
 it back in order.
 
@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from ctk.compiler.errors import PrecisionRefused
+from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.torch_compat import intercept_ops, tree_leaves
-from ctk.toolkit.run.clone import snapshot
-from ctk.toolkit.run.modes import generator_state
+from ctk.repro_templates.running import generator_states, same_states
 
 DRAWS = frozenset(
     (
@@ -67,13 +67,13 @@ def recording(tape: Tape) -> AbstractContextManager[None]:
     """
 
     def handle(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
-        name, before = _name(op), generator_state()
+        name, before = _name(op), generator_states()
         result = op(*args, **kwargs)
         if name in DRAWS:
-            tape.append((name, _tensor(snapshot(result))))
+            tape.append((name, _tensor(clone_value(result))))
         elif name == "native_dropout":
-            tape.append((name, _tensor(snapshot(tree_leaves(result)[1]))))
-        elif not _same(before, generator_state()):
+            tape.append((name, _tensor(clone_value(tree_leaves(result)[1]))))
+        elif not same_states(before, generator_states()):
             raise PrecisionRefused(f"{op} draws random numbers that a float64 run cannot repeat")
         return result
 
@@ -127,7 +127,3 @@ def _name(op: Any) -> str:
 def _tensor(value: object) -> Tensor:
     assert isinstance(value, Tensor)
     return value
-
-
-def _same(before: tuple[Tensor, ...], after: tuple[Tensor, ...]) -> bool:
-    return all(torch.equal(a, b) for a, b in zip(before, after, strict=True))

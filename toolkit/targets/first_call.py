@@ -12,6 +12,7 @@ import torch
 from torch.fx import GraphModule, Interpreter
 
 from ctk.compiler import torch_compat
+from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.fx.excerpt import excerpt
 from ctk.compiler.observe import (
     CallRecord,
@@ -82,9 +83,9 @@ def _recorded(call: Boxed, job: Job, args: list[Any]) -> Any:
     outputs = _located(call, job, args)
     results: Sequence[object] = outputs if isinstance(outputs, (list, tuple)) else (outputs,)
     after = tuple(
-        inputs[i] if i in job.donated else clone.snapshot(value) for i, value in enumerate(held)
+        inputs[i] if i in job.donated else clone_value(value) for i, value in enumerate(held)
     )
-    cloned = tuple(clone.snapshot(value) for value in results)
+    cloned = tuple(clone_value(value) for value in results)
     kernels = (KernelCall(job.kernel),) if job.kernel is not None else ()
     job.observer.on_call(CallRecord(job.stage, job.graph, inputs, cloned, after, kernels))
     return outputs

@@ -45,8 +45,9 @@ from ctk.toolkit.graphs.value_types import describe_dynamic
 from ctk.toolkit.importers.program import hinted
 from ctk.toolkit.oracle.judge import error_signature
 from ctk.toolkit.run.clone import clone_inputs
-from ctk.toolkit.run.execute import Outcome, run_graph
+from ctk.toolkit.run.execute import run_graph
 from ctk.toolkit.run.modes import current_modes
+from ctk.toolkit.run.outcome import Outcome
 from ctk.toolkit.targets.base import Compiled
 from ctk.toolkit.watch.announce import Subject, announcement, first_time, import_hint
 from ctk.toolkit.watch.dump import DumpWriter, guarded, write_text

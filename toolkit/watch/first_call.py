@@ -15,14 +15,16 @@ from dataclasses import dataclass
 from torch.fx import Graph, GraphModule
 
 from ctk.compiler.observe import first_line
+from ctk.repro_templates.errors import Mismatch
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.compile_log.check import Finding, check_log
 from ctk.toolkit.compile_log.recorder import CompileLog
-from ctk.toolkit.numerics.compare import Mismatch, compare_results, results_identical
+from ctk.toolkit.numerics.compare import compare_results, results_identical
 from ctk.toolkit.oracle.judge import error_signature, judge, mismatch_signature
 from ctk.toolkit.oracle.judgement import Verdict
-from ctk.toolkit.run.execute import Outcome, run_eager, run_graph, run_reference
+from ctk.toolkit.run.execute import run_eager, run_graph, run_reference
+from ctk.toolkit.run.outcome import Outcome
 
 
 @dataclass(frozen=True, slots=True)

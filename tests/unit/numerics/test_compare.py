@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from ctk.compiler.errors import CtkError
-from ctk.toolkit.numerics.compare import compare_results, compare_values, results_identical
-from ctk.toolkit.run.execute import Outcome, Result
+from ctk.repro_templates.compare import compare_values
+from ctk.toolkit.numerics.compare import compare_results, results_identical
+from ctk.toolkit.run.outcome import Outcome, Result
 
 
 def kind(eager, compiled, reference=None, **options):

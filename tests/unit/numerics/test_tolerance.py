@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from ctk.compiler.errors import CtkError
-from ctk.toolkit.numerics.tolerance import ROWS, tolerance_for
+from ctk.repro_templates.tolerance import ROWS, tolerance_for
 
 
 @pytest.mark.parametrize("dtype", ROWS, ids=str)

@@ -12,7 +12,7 @@ from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.raise_site import raised_in
 from ctk.toolkit.oracle.judge import error_signature, judge
 from ctk.toolkit.oracle.judgement import Verdict
-from ctk.toolkit.run.execute import Outcome
+from ctk.toolkit.run.outcome import Outcome
 from ctk.toolkit.targets.base import Target
 
 WRONG = Signature("accuracy")
@@ -28,7 +28,7 @@ def judged(monkeypatch):
             return compile_graph(gm, example_inputs)
 
         target = Target("fake", compile_case, lambda config: None)
-        monkeypatch.setattr("ctk.toolkit.targets.resolve_target", lambda spec: target)
+        monkeypatch.setattr("ctk.toolkit.run.execute.resolve_target", lambda spec: target)
         gm = program if isinstance(program, fx.GraphModule) else fx.symbolic_trace(program)
         return judge(Case(gm, inputs, target="fake", modes=modes), **options)
 
@@ -73,7 +73,7 @@ def test_a_program_that_fails_in_eager_is_invalid(judged):
 
 def test_symbols_that_do_not_fit_are_invalid(monkeypatch):
     target = Target("fake", lambda gm, ex, *, config, observer: gm.forward, lambda config: None)
-    monkeypatch.setattr("ctk.toolkit.targets.resolve_target", lambda spec: target)
+    monkeypatch.setattr("ctk.toolkit.run.execute.resolve_target", lambda spec: target)
     case = Case(fx.symbolic_trace(lambda x: x + 1), (X,), dynamic={"x": ("s0",)})
     assert judge(case).verdict is Verdict.INVALID
 

@@ -23,7 +23,7 @@ def use_target(monkeypatch: pytest.MonkeyPatch) -> UseTarget:
             return compile_graph(gm, example_inputs)
 
         target = Target("fake", compile_case, lambda config: None)
-        monkeypatch.setattr("ctk.toolkit.targets.resolve_target", lambda spec: target)
+        monkeypatch.setattr("ctk.toolkit.run.execute.resolve_target", lambda spec: target)
 
     return use
 

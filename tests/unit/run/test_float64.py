@@ -6,8 +6,10 @@ import torch.nn.functional as F
 from torch import fx
 
 from ctk.compiler.errors import PrecisionRefused
+from ctk.repro_templates.running import tangent
 from ctk.toolkit.case.case import Case, Modes
-from ctk.toolkit.run.execute import graph_values, run_eager, run_reference, tangent
+from ctk.toolkit.run.execute import run_eager, run_reference
+from ctk.toolkit.run.node_values import graph_values
 from tests.helpers.executions import captured, cond_graph, trace, values
 
 

@@ -4,8 +4,9 @@ import torch
 from torch import fx
 
 from ctk.toolkit.case.case import Autocast, Case, Modes
-from ctk.toolkit.run.execute import graph_values, run_eager, run_reference
+from ctk.toolkit.run.execute import run_eager, run_reference
 from ctk.toolkit.run.modes import applied, current_modes
+from ctk.toolkit.run.node_values import graph_values
 from tests.helpers.executions import trace, values
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ctk.compiler.fx.copy import copy_graph_module
-from ctk.toolkit.run.execute import clone_inputs
+from ctk.toolkit.run.clone import clone_inputs
 from tests.helpers.executions import cond_graph, trace
 
 

@@ -4,12 +4,14 @@ What it does not do: dtypes, shapes and devices are equal already, and the tenso
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from ctk.toolkit.case.failure import FailureKind
-from ctk.toolkit.numerics.tolerance import Tolerance
+from ctk.repro_templates.tolerance import Tolerance
+
+MismatchKind = Literal["dtype", "shape", "stride", "structure", "accuracy", "nan"]
 
 FACTOR = 10.0
 """How many times eager's own error is clearly more than it."""
@@ -22,26 +24,28 @@ RARE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Errors:
-    """The measurements of one tensor that fails; see `compare.Mismatch` for the fields."""
+class Mismatch:
+    """A result that differs.
 
-    kind: FailureKind
-    max_abs: float
-    max_rel: float
-    rms_ratio: float
-    ulp: float | None
-    worst_index: tuple[int, ...]
-    failing: int
-    numel: int
-    at_worst: str
+    Attributes:
+        name: Of the result (`out0`, `in1`, `grad_in2`), or of the node.
+        kind: What differs; for errors in numbers also the measurements below, else None.
+        detail: One line for people.
+        max_abs: Largest |compiled - reference|.
+        max_rel: Largest error divided by |reference|, over the elements that are not 0.
+        rms_ratio: RMS error of compiled divided by that of eager; infinite when eager is exact.
+        ulp: Error at the worst element in units of the last place of its dtype.
+        worst_index: The element that exceeds its allowance most.
+    """
 
-    def __str__(self) -> str:
-        where = f"at {list(self.worst_index)}" if self.worst_index else "in all"
-        many = f"{self.failing} of {self.numel} elements"
-        size = f"max abs {self.max_abs:.3g}, max rel {self.max_rel:.3g}"
-        exact = self.rms_ratio == float("inf")
-        rms = "eager is exact" if exact else f"RMS {self.rms_ratio:.3g} times eager's"
-        return f"{many} {self.at_worst} {where}; {size}, {rms}"
+    name: str
+    kind: MismatchKind
+    detail: str
+    max_abs: float | None = None
+    max_rel: float | None = None
+    rms_ratio: float | None = None
+    ulp: float | None = None
+    worst_index: tuple[int, ...] | None = None
 
 
 def identical(eager: object, compiled: object) -> bool:
@@ -59,16 +63,19 @@ def is_measurable(tensor: Tensor) -> bool:
     return tensor.numel() > 0 and tensor.device.type != "meta"
 
 
-def integer_errors(eager: Tensor, compiled: Tensor, reference: Tensor | None) -> Errors | None:
+def integer_errors(
+    name: str, eager: Tensor, compiled: Tensor, reference: Tensor | None
+) -> Mismatch | None:
     """Compare integers or bools: exact, but for mistakes that eager itself makes.
 
     Args:
+        name: Of the result.
         eager: Any integer or bool dtype.
         compiled: Of the same dtype and shape.
         reference: From the float64 run, of any dtype; None: eager is right.
 
     Returns:
-        The errors when more than ten times as many elements, or ten times as large differences, are
+        A mismatch when more than ten times as many elements, or ten times as large differences, are
         wrong as eager has; else None.
     """
     eager, compiled = _dense(eager), _dense(compiled)
@@ -81,23 +88,23 @@ def integer_errors(eager: Tensor, compiled: Tensor, reference: Tensor | None) ->
     if not (many or large):
         return None
     score = torch.where(wrong & ~own, errors + 1, errors)
-    return _errors("accuracy", score, wrong, (e, c, r), (eager_errors, errors), eps=None)
+    return _mismatch(name, "accuracy", score, wrong, (e, c, r), (eager_errors, errors), eps=None)
 
 
-def measure(
-    eager: Tensor, compiled: Tensor, reference: Tensor | None, tolerance: Tolerance
-) -> Errors | None:
+def float_errors(
+    name: str, eager: Tensor, compiled: Tensor, reference: Tensor | None, tolerance: Tolerance
+) -> Mismatch | None:
     """Compare floats or complex numbers by the rule of compare.py.
 
     Args:
+        name: Of the result.
         eager: Any float or complex dtype.
         compiled: Of the same dtype and shape.
         reference: From the float64 run; None: eager is right.
         tolerance: The row for the dtype and the declared numerics.
 
     Returns:
-        The errors of a tensor that fails, with kind `nan` or `accuracy`; None for one that does
-        not.
+        A mismatch of kind `nan` or `accuracy`, or None.
     """
     eps = torch.finfo(eager.dtype).eps
     e, c = _wide(eager), _wide(compiled)
@@ -108,14 +115,14 @@ def measure(
         pattern = [_pattern(tensor) for tensor in (e, c, r)]
         bad = (pattern[1] != pattern[0]) & (pattern[1] != pattern[2])
         if bad.any():
-            return _errors("nan", bad.double(), bad, (e, c, r), (e - r, c - r), eps=None)
+            return _mismatch(name, "nan", bad.double(), bad, (e, c, r), (e - r, c - r), eps=None)
         e, c, r = (torch.where(finite, tensor, 0.0) for tensor in (e, c, r))
     eager_errors, errors = (e - r).abs(), (c - r).abs()
     allowed = _allowance(eager_errors, r.abs(), tolerance, is_reference=reference is not None)
     if not (errors > allowed).any():
         return None
     score = torch.where(errors > allowed, errors / allowed, 0.0)
-    return _errors("accuracy", score, score > 0, (e, c, r), (eager_errors, errors), eps=eps)
+    return _mismatch(name, "accuracy", score, score > 0, (e, c, r), (eager_errors, errors), eps=eps)
 
 
 def _allowance(
@@ -173,15 +180,16 @@ def _pattern(tensor: Tensor) -> Tensor:
     return torch.where(torch.isnan(tensor), 2.0, infinite)
 
 
-def _errors(
-    kind: FailureKind,
+def _mismatch(
+    name: str,
+    kind: MismatchKind,
     score: Tensor,
     failing: Tensor,
     values: tuple[Tensor, Tensor, Tensor],
     errors: tuple[Tensor, Tensor],
     *,
     eps: float | None,
-) -> Errors:
+) -> Mismatch:
     """Put the measurements together; the worst element is the one with the highest score."""
     worst = int(score.reshape(-1).argmax())
     e, c, r = (float(tensor.reshape(-1)[worst]) for tensor in values)
@@ -191,17 +199,16 @@ def _errors(
     own_rms, our_rms = (float(each.square().mean().sqrt()) for each in (own, ours))
     ratio = our_rms / own_rms if own_rms else float("inf") if our_rms else 1.0
     index = tuple(int(i) for i in torch.unravel_index(torch.tensor(worst), score.shape))
-    return Errors(
-        kind,
-        max_abs=float(ours.max()),
-        max_rel=float(torch.nan_to_num(relative, 0.0, 0.0, 0.0).max()),
-        rms_ratio=ratio,
-        ulp=None if eps is None else abs(c - r) / _spacing(r, eps),
-        worst_index=index,
-        failing=int(failing.sum()),
-        numel=score.numel(),
-        at_worst=f"wrong, {c:.9g} for {r:.9g} (eager {e:.9g})",
+    max_abs = float(ours.max())
+    max_rel = float(torch.nan_to_num(relative, 0.0, 0.0, 0.0).max())
+    where = f"at {list(index)}" if index else "in all"
+    rms = "eager is exact" if ratio == float("inf") else f"RMS {ratio:.3g} times eager's"
+    detail = (
+        f"{int(failing.sum())} of {score.numel()} elements wrong, {c:.9g} for {r:.9g}"
+        f" (eager {e:.9g}) {where}; max abs {max_abs:.3g}, max rel {max_rel:.3g}, {rms}"
     )
+    ulp = None if eps is None else abs(c - r) / _spacing(r, eps)
+    return Mismatch(name, kind, detail, max_abs, max_rel, ratio, ulp, index)
 
 
 def _spacing(value: float, eps: float) -> float:

@@ -1,0 +1,205 @@
+"""Compare a compiled run with eager and a high-precision reference; each difference has a kind.
+
+An element fails when its error against the reference exceeds its tolerance AND ten times eager's
+own error. Both need a size to be relative to:
+
+1. Tolerance: `atol + rtol * max(|ref|, typical)`, where `typical` is the median of |ref| over its
+   nonzero elements: an element much smaller than its neighbours is what cancellation left over, and
+   carries their error. Where the whole tensor is small and yet clearly above eager's noise
+   (gradients of 1e-6), `atol` shrinks with it.
+2. Eager's own error at an element is the larger of the error measured there and the tensor's noise:
+   the 95th percentile, over the elements where eager is not exact, of error / (|ref| + typical),
+   scaled back to the element. The percentile is there because eager is sometimes exact by accident;
+   it is not the maximum, because one ill-conditioned element must not excuse all the others. When
+   eager is exact on 99 of 100 elements there is no noise to speak of, and none is used.
+
+NaN and Inf must stand where eager or the reference has them (a float16 overflow in eager alone is
+eager's error). Integers and bools must be equal, except that eager's own mistakes are counted in
+the same way: ten times as many, or ten times as large.
+
+What it does not do: it runs nothing, and it does not say whether a difference reproduces an earlier
+one (judging.py).
+
+Source: the rule with a factor of ten is that of `torch._dynamo.utils.same`, which applies it to the
+RMS of a whole tensor, and so misses a single wrong element.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from ctk.compiler.observe import Numerics
+from ctk.repro_templates.errors import (
+    Mismatch,
+    float_errors,
+    identical,
+    integer_errors,
+    is_measurable,
+)
+from ctk.repro_templates.tolerance import tolerance_for
+
+
+def compare_runs(
+    eager: Mapping[str, object],
+    compiled: Mapping[str, object],
+    reference: Mapping[str, object] | None = None,
+    numerics: Numerics = "reassociates",
+    *,
+    strides: bool = False,
+) -> tuple[Mismatch, ...]:
+    """Return every mismatch between two runs, in the order of the results.
+
+    Args:
+        eager: What the program gives: values by name.
+        compiled: What is under test.
+        reference: The float64 run; None, or one without a value of the same name and shape: eager
+            is the reference.
+        numerics: What the compiler may do to values; a whole compile may reassociate.
+        strides: Compare the strides of outputs too. Dynamo and AOTAutograd promise them, but a
+            program seldom depends on them, so it is asked for.
+    """
+    if list(eager) != list(compiled):
+        return (_structure(list(eager), list(compiled)),)
+    known = reference or {}
+    found = (
+        compare_values(
+            name,
+            value,
+            compiled[name],
+            known.get(name),
+            numerics,
+            strides=strides and name.startswith("out"),
+        )
+        for name, value in eager.items()
+    )
+    return tuple(mismatch for mismatch in found if mismatch)
+
+
+def runs_identical(eager: Mapping[str, object], compiled: Mapping[str, object]) -> bool:
+    """Return whether two runs agree bit for bit (then no reference is needed), strides aside."""
+    if list(eager) != list(compiled):
+        return False
+    return all(identical(value, compiled[name]) for name, value in eager.items())
+
+
+def compare_values(
+    name: str,
+    eager: object,
+    compiled: object,
+    reference: object = None,
+    numerics: Numerics = "reassociates",
+    *,
+    strides: bool = False,
+) -> Mismatch | None:
+    """Compare one value; return None when it is as good as eager's.
+
+    Tensors of any size, 0-d and empty ones included, Python scalars and None. A Python float is
+    held to the row of float32, because it mostly comes from `item()`.
+
+    Args:
+        name: For the report.
+        eager: What the program gives.
+        compiled: What is under test.
+        reference: The same value in float64; anything else (None, another shape) means eager.
+        numerics: Row of the tolerance table.
+        strides: Also compare the strides of dimensions longer than 1.
+    """
+    if isinstance(eager, Tensor) and isinstance(compiled, Tensor):
+        return _compare_tensors(name, eager, compiled, reference, numerics, strides=strides)
+    if eager is None or compiled is None or isinstance(eager, Tensor | str):
+        same = eager is compiled or (isinstance(eager, str) and eager == compiled)
+        return None if same else _kinds_differ(name, eager, compiled)
+    if isinstance(compiled, Tensor):
+        return _kinds_differ(name, eager, compiled)
+    return _compare_scalars(name, eager, compiled, reference, numerics)
+
+
+def _compare_tensors(
+    name: str,
+    eager: Tensor,
+    compiled: Tensor,
+    reference: object,
+    numerics: Numerics,
+    *,
+    strides: bool,
+) -> Mismatch | None:
+    if eager.dtype != compiled.dtype:
+        detail = f"{_short(compiled.dtype)}, eager gives {_short(eager.dtype)}"
+        return Mismatch(name, "dtype", detail)
+    if eager.shape != compiled.shape:
+        return Mismatch(name, "shape", f"{list(compiled.shape)}, eager gives {list(eager.shape)}")
+    if eager.device != compiled.device or eager.layout != compiled.layout:
+        return _kinds_differ(name, eager, compiled)
+    if strides and _strides(eager) != _strides(compiled):
+        detail = f"{tuple(compiled.stride())}, eager gives {tuple(eager.stride())}"
+        return Mismatch(name, "stride", detail)
+    if not is_measurable(eager) or identical(eager, compiled):
+        return None
+    return _compare_numbers(name, eager, compiled, reference, numerics)
+
+
+def _compare_numbers(
+    name: str, eager: Tensor, compiled: Tensor, reference: object, numerics: Numerics
+) -> Mismatch | None:
+    usable = isinstance(reference, Tensor) and reference.shape == eager.shape
+    truth = cast(Tensor, reference) if usable else None
+    if not (eager.dtype.is_floating_point or eager.dtype.is_complex):
+        return integer_errors(name, eager, compiled, truth)
+    return float_errors(name, eager, compiled, truth, tolerance_for(eager.dtype, numerics))
+
+
+def _compare_scalars(
+    name: str, eager: object, compiled: object, reference: object, numerics: Numerics
+) -> Mismatch | None:
+    if isinstance(eager, bool) != isinstance(compiled, bool) or _rank(eager) != _rank(compiled):
+        return _kinds_differ(name, eager, compiled)
+    if _rank(eager) < 2:
+        same = eager == compiled
+        detail = f"{compiled!r}, eager gives {eager!r}"
+        return None if same else Mismatch(name, "accuracy", detail)
+    dtype = torch.complex64 if isinstance(eager, complex) else torch.float32
+    wide = torch.complex128 if isinstance(eager, complex) else torch.float64
+    ours, theirs = (torch.tensor(value, dtype=wide) for value in (eager, compiled))
+    if identical(ours, theirs):
+        return None
+    truth = torch.tensor(reference, dtype=wide) if isinstance(reference, float | complex) else None
+    return float_errors(name, ours, theirs, truth, tolerance_for(dtype, numerics))
+
+
+def _rank(value: object) -> int:
+    """Return 0 for what can only be compared by ==, 1 for integers, 2 for floats, 3 for complex."""
+    number = isinstance(value, int | float | complex)
+    return 0 if not number else 1 + isinstance(value, float | complex) + isinstance(value, complex)
+
+
+def _strides(tensor: Tensor) -> tuple[int, ...]:
+    """Return the strides that a program can notice: of dimensions longer than 1."""
+    if tensor.numel() == 0 or tensor.layout is not torch.strided:
+        return ()
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    return tuple(stride for size, stride in pairs if size > 1)
+
+
+def _structure(expected: Sequence[str], seen: Sequence[str]) -> Mismatch:
+    missing = [name for name in expected if name not in seen]
+    extra = [name for name in seen if name not in expected]
+    parts = [f"missing {', '.join(missing)}"] * bool(missing)
+    parts += [f"unexpected {', '.join(extra)}"] * bool(extra)
+    first = (*missing, *extra, "out0")[0]
+    return Mismatch(first, "structure", "; ".join(parts) or "results in another order")
+
+
+def _kinds_differ(name: str, eager: object, compiled: object) -> Mismatch:
+    return Mismatch(name, "structure", f"{_kind(compiled)}, eager gives {_kind(eager)}")
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, Tensor):
+        return f"a {value.layout} tensor on {value.device}".replace("torch.", "")
+    return "None" if value is None else f"a Python {type(value).__name__}"
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,112 @@
+"""Judge a compiled run beside eager's: the rule by which the toolkit and its repros decide.
+
+Cheapest questions first; later ones are asked only when they matter:
+
+1. All results equal bit for bit: passes; nothing else is run.
+2. The float64 reference, then the comparison: no mismatch passes.
+3. A mismatch in numbers is believed only when the program is repeatable: eager, run again with the
+   same seed, must agree with itself, else the answer is flaky. This is also asked before eager's
+   own error excuses a difference: a program that is not repeatable is far from its reference by
+   chance.
+4. If the program draws random numbers, the compiled call must have drawn the same: both started
+   from the same seed, so both must leave torch's generators in the same state. If not, only results
+   that do not depend on the seed count (those that eager gives bit for bit with another seed too);
+   no such mismatch is flaky, never a guess.
+
+Mismatches of dtype, shape, stride and structure do not depend on numbers: 3 and 4 do not apply
+to them.
+
+What it does not do: run anything but what it is handed, or say which failure was expected.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from ctk.compiler.observe import first_line
+from ctk.repro_templates.compare import compare_runs, runs_identical
+from ctk.repro_templates.errors import Mismatch, identical
+from ctk.repro_templates.running import Run, same_states
+
+NUMBERS = ("accuracy", "nan")
+"""Kinds of mismatch that random numbers and races can cause."""
+
+EXCUSED = "differs from eager, but is no farther than eager from the float64 run"
+OTHER_DRAWS = "the program draws random numbers, and the target does not draw the same ones"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What two runs show.
+
+    Attributes:
+        answer: `fails`: the mismatches are the compiler's. `flaky`: they may be chance.
+        mismatches: In the order of the results; empty when it passes.
+        detail: Why it passes or is flaky; for a failure, why there is no float64 reference.
+    """
+
+    answer: Literal["passes", "fails", "flaky"]
+    mismatches: tuple[Mismatch, ...] = ()
+    detail: str = ""
+
+
+def judge_runs(
+    eager: Run,
+    compiled: Run,
+    *,
+    eager_again: Callable[[int], Run],
+    reference: Callable[[], tuple[Mapping[str, object] | None, str]],
+    strides: bool,
+) -> Finding:
+    """Say whether a compiled run is wrong.
+
+    Args:
+        eager: What the program gives.
+        compiled: What is under test, from the same seed.
+        eager_again: Runs eager once more, with the seed raised by so much; raises what it raises.
+        reference: Returns the float64 results, or None and why there are none.
+        strides: Compare the strides of outputs too.
+    """
+    if not strides and runs_identical(eager.values, compiled.values):
+        return Finding("passes", detail="equal to eager, bit for bit")
+    exact, note = reference()
+    found = compare_runs(eager.values, compiled.values, exact, strides=strides)
+    apart = found or compare_runs(eager.values, compiled.values, strides=strides)
+    if not apart:
+        return Finding("passes", detail=note)
+    certain = tuple(mismatch for mismatch in found if mismatch.kind not in NUMBERS)
+    if certain:
+        return Finding("fails", certain, note)
+    if unsteady := _unsteady(eager, eager_again):
+        return Finding("flaky", apart, unsteady)
+    if not found:
+        return Finding("passes", detail=EXCUSED)
+    believed = _believed(eager, compiled, found, eager_again)
+    return Finding("fails", believed, note) if believed else Finding("flaky", found, OTHER_DRAWS)
+
+
+def _unsteady(eager: Run, eager_again: Callable[[int], Run]) -> str:
+    """Return why the program is not repeatable in eager under one seed; empty if it is."""
+    try:
+        again = eager_again(0)
+    except Exception as error:
+        return f"a second eager run raises {type(error).__name__}: {first_line(error)}"
+    found = compare_runs(eager.values, again.values)
+    return f"two eager runs differ at {found[0].name}: {found[0].detail}" if found else ""
+
+
+def _believed(
+    eager: Run, compiled: Run, found: tuple[Mismatch, ...], eager_again: Callable[[int], Run]
+) -> tuple[Mismatch, ...]:
+    """Return the mismatches in numbers that other random draws cannot explain."""
+    if not eager.drew_random or same_states(eager.generators, compiled.generators):
+        return found
+    try:
+        other = eager_again(1).values
+    except Exception:  # a seed with which eager raises shows nothing that is steady
+        return ()
+    return tuple(
+        mismatch
+        for mismatch in found
+        if identical(eager.values.get(mismatch.name), other.get(mismatch.name))
+    )

@@ -1,0 +1,234 @@
+"""Run a program once: under recorded modes, seeded, its results and gradients read at once.
+
+Results are named `out0` (leaves of the output), `in0` (tensor inputs after the run, numbered by
+position) and, when the modes say `backward`, `grad_in0` (gradients of the inputs that require one;
+None when there is none).
+
+What it does not do: it makes no private copies (the caller's values are the program's to change),
+and compares nothing.
+"""
+
+import contextlib
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from ctk.compiler.fx.clone import clone_value
+
+Modes = Mapping[str, Any]
+"""The fields of a case's `Modes`: grad, inference, backward, autocast, deterministic, seed,
+default_dtype."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """What one run gave.
+
+    Attributes:
+        values: The results by name, in the order outputs, inputs, gradients.
+        generators: The states of torch's random generators after the call.
+        drew_random: Whether the call used them.
+    """
+
+    values: Mapping[str, object]
+    generators: tuple[Tensor, ...]
+    drew_random: bool
+
+
+def called(
+    call: Callable[..., object],
+    inputs: Sequence[object],
+    modes: Modes,
+    around: AbstractContextManager[None] | None = None,
+) -> Run:
+    """Seed the generators, call once and read everything; to be run `under` the modes.
+
+    Args:
+        call: The program, taking flat inputs.
+        inputs: Its own to change.
+        modes: As put on by `under`.
+        around: Entered for the call and the gradients.
+    """
+    seed_generators(modes["seed"])
+    before = generator_states()
+    with around or contextlib.nullcontext():
+        values = results(call, inputs, backward=modes["backward"])
+    after = generator_states()
+    drew = any(not torch.equal(a, b) for a, b in zip(before, after, strict=False))
+    return Run(values, after, drew)
+
+
+def results(
+    call: Callable[..., object], inputs: Sequence[object], *, backward: bool
+) -> dict[str, object]:
+    """Call once and read everything; outputs are cloned at once: they may alias inputs, buffers."""
+    outputs = leaves(call(*inputs))
+    values = {f"out{i}": clone_value(leaf) for i, leaf in enumerate(outputs)}
+    tensors = {f"in{i}": x for i, x in enumerate(inputs) if isinstance(x, Tensor)}
+    values |= {name: tensor.detach() for name, tensor in tensors.items()}
+    if backward:
+        with without_autocast():
+            values |= gradients(outputs, tensors)
+    return values
+
+
+def leaves(value: object) -> list[object]:
+    """Return the values in nested tuples, lists and dicts, in order."""
+    if isinstance(value, dict):
+        value = list(cast("dict[object, object]", value).values())
+    if not isinstance(value, (tuple, list)):
+        return [value]
+    return [leaf for item in cast("Sequence[object]", value) for leaf in leaves(item)]
+
+
+def gradients(outputs: Sequence[object], inputs: Mapping[str, Tensor]) -> dict[str, object]:
+    """Return the gradients of the inputs that require one, as `grad_NAME`."""
+    wanted = {name: tensor for name, tensor in inputs.items() if tensor.requires_grad}
+    reached = [
+        (i, leaf)
+        for i, leaf in enumerate(outputs)
+        if isinstance(leaf, Tensor) and leaf.requires_grad
+    ]
+    if not wanted or not reached:
+        return {f"grad_{name}": None for name in wanted}
+    found = torch.autograd.grad(
+        [leaf for _, leaf in reached],
+        list(wanted.values()),
+        [tangent(index, leaf) for index, leaf in reached],
+        allow_unused=True,
+    )
+    return {f"grad_{name}": clone_value(g) for name, g in zip(wanted, found, strict=True)}
+
+
+def tangent(index: int, output: Tensor) -> Tensor:
+    """Return the tangent of output number `index`, exactly the same numbers in each dtype.
+
+    1. A scalar gets 1, as from `loss.backward()`.
+    2. Another shape gets seeded randn, and 1 in a random half of its elements: the gradient of a
+       sum is 1, and backward graphs that round or compare are often wrong at such numbers only.
+
+    Drawn in float32 and rounded to bfloat16, which float16, float32 and float64 represent:
+    otherwise eager in a small dtype would start from other tangents than its reference does.
+    """
+    generator = torch.Generator().manual_seed(index)
+    if output.dim() == 0:
+        return torch.ones_like(output)
+    draws = torch.randn((3, *output.shape), generator=generator, dtype=torch.float32)
+    real, imaginary, coin = draws.to(torch.bfloat16).to(torch.float64)
+    real = torch.where(coin > 0, 1.0, real)
+    value = torch.complex(real, imaginary) if output.is_complex() else real
+    return value.to(device=output.device, dtype=output.dtype)
+
+
+@contextlib.contextmanager
+def under(modes: Modes) -> Generator[None, None, None]:
+    """Run the body under `modes`, seeded; restore everything afterwards, generators included.
+
+    Also undone: autocast regions that a graph entered and, because it raised, never left.
+    """
+    with contextlib.ExitStack() as stack:
+        # Inference mode is switched off too: a graph captured outside of it may be run inside.
+        stack.enter_context(torch.inference_mode(modes["inference"]))
+        stack.enter_context(torch.set_grad_enabled(modes["grad"] and not modes["inference"]))
+        stack.enter_context(_deterministic(modes["deterministic"]))
+        stack.enter_context(_default_dtype(getattr(torch, modes["default_dtype"])))
+        stack.enter_context(_autocast(modes["autocast"]))
+        stack.enter_context(torch.random.fork_rng(devices=_cuda_devices()))
+        seed_generators(modes["seed"])
+        yield
+
+
+def in_float64(modes: Modes) -> Modes:
+    """Return the modes of a float64 reference: no autocast, and new floats are float64."""
+    return {**modes, "autocast": (), "default_dtype": "float64"}
+
+
+@contextlib.contextmanager
+def without_autocast() -> Generator[None, None, None]:
+    """Run the body outside of autocast: where a user calls `backward()`."""
+    with _autocast(()):
+        yield
+
+
+def seed_generators(seed: int) -> None:
+    """Seed torch's generators as `torch.manual_seed` does.
+
+    Without CUDA in use only the CPU generator is seeded: `manual_seed` would queue the call for
+    later, with a formatted stack trace, and the reducer runs thousands of times.
+    """
+    if torch.cuda.is_initialized():
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
+
+
+def generator_states() -> tuple[Tensor, ...]:
+    """Return the states of torch's generators: CPU first, then each CUDA device in use."""
+    return (torch.get_rng_state(), *(torch.cuda.get_rng_state(i) for i in _cuda_devices()))
+
+
+def same_states(a: Sequence[Tensor], b: Sequence[Tensor]) -> bool:
+    """Return whether two readings of `generator_states` are equal."""
+    return len(a) == len(b) and all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
+
+
+def device_types() -> list[str]:
+    """Return the types of the devices that this machine has."""
+    return ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+
+
+def _cuda_devices() -> list[int]:
+    return list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
+
+
+@contextlib.contextmanager
+def _autocast(regions: Sequence[Mapping[str, Any]]) -> Generator[None, None, None]:
+    """Enter exactly `regions`, with autocast off on every other device type."""
+    wanted = {region["device_type"]: region for region in regions}
+    devices = list(dict.fromkeys([*device_types(), *wanted]))
+    before = {
+        device: (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
+        for device in devices
+    }
+    cache_before = torch.is_autocast_cache_enabled()
+    try:
+        for device in devices:
+            torch.set_autocast_enabled(device, device in wanted)
+        for device, region in wanted.items():
+            torch.set_autocast_dtype(device, getattr(torch, region["dtype"]))
+            torch.set_autocast_cache_enabled(region["cache_enabled"])
+        yield
+    finally:
+        for device, (enabled, dtype) in before.items():
+            torch.set_autocast_enabled(device, enabled)
+            torch.set_autocast_dtype(device, dtype)
+        torch.set_autocast_cache_enabled(cache_before)
+        torch.clear_autocast_cache()
+
+
+@contextlib.contextmanager
+def _deterministic(enabled: bool) -> Generator[None, None, None]:
+    before = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    if before == enabled and not warn_only:
+        yield
+        return
+    torch.use_deterministic_algorithms(enabled)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before, warn_only=warn_only)
+
+
+@contextlib.contextmanager
+def _default_dtype(dtype: torch.dtype) -> Generator[None, None, None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
