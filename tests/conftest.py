@@ -3,10 +3,14 @@
 import os
 import random
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.helpers.warm_python import warm_python
 
 os.environ.setdefault("OMP_NUM_THREADS", "2")  # before torch is imported: it reads this once
 
@@ -51,6 +55,26 @@ def fresh_dynamo() -> Iterator[None]:
     import torch
 
     torch.compiler.reset()
+
+
+@pytest.fixture(autouse=True)
+def warm_repros(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run emitted repros where torch is imported already, unless a test is marked clean_process."""
+    from ctk.toolkit.repro import run
+
+    clean = run.run_repro
+
+    def run_warm(path: Path, **more: Any) -> run.ReproRun:
+        return clean(path, **{"python": str(warm_python()), **more})
+
+    if request.node.get_closest_marker("clean_process") is None:
+        monkeypatch.setattr(run, "run_repro", run_warm)
+
+
+@pytest.fixture
+def warm_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start child processes of this test with torch imported already."""
+    monkeypatch.setattr(sys, "executable", str(warm_python()))
 
 
 @pytest.fixture

@@ -81,7 +81,7 @@ def test_the_program_runs_with_torch_alone(tmp_path: Path) -> None:
     sample = next(sample for sample in SAMPLES if sample.name == "regions")
     (case,) = capture(sample.run, *sample.inputs)
     script = tmp_path / "graph.py"
-    check = "print(Graph({})(torch.ones(4, 8))[0].dtype, 'toolkit' in sys.modules)\n"
+    check = "print(Graph({})(torch.ones(4, 8))[0].dtype, 'ctk' in sys.modules)\n"
     script.write_text(graph_to_python(case.graph) + "\nimport sys\n" + check)
     run = subprocess.run(
         [sys.executable, "-I", str(script)],

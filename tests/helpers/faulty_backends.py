@@ -11,6 +11,8 @@ from pathlib import Path
 
 import torch
 
+from tests.helpers.warm_python import warm_python
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -103,8 +105,10 @@ def load_manifest(folder: Path) -> dict:
     return json.loads((folder / "manifest.json").read_text())
 
 
-def run_python(*args, **variables) -> subprocess.CompletedProcess:
+def run_python(*args, is_clean=False, **variables) -> subprocess.CompletedProcess:
+    """Run Python, torch being imported already; `is_clean` for what depends on the imports."""
+    python = sys.executable if is_clean else warm_python()
     environ = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | variables
     return subprocess.run(
-        [sys.executable, *map(str, args)], env=environ, capture_output=True, text=True, check=False
+        [python, *map(str, args)], env=environ, capture_output=True, text=True, check=False
     )

@@ -19,11 +19,13 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.project import ROOT, project_files
+from tests.helpers.warm_python import warm_python
 
 DOCUMENTS = [path for path in project_files() if path.suffix == ".md"]
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 EXITS = re.compile(r"\s+# exits (\d+)$")
 COMMAND_SECONDS = 240
+PATH = (Path(sys.executable).parent, os.environ["PATH"])
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,10 @@ def check_make(command: str) -> None:
 
 def run_step(step: Step, folder: Path) -> None:
     environment = dict(os.environ) | {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PATH": os.pathsep.join(map(str, (warm_python().parent, *PATH))),
         "COLUMNS": "200",
     }
-    shell = [sys.executable, "-c"] if step.language == "python" else ["bash", "-c"]
+    shell = [warm_python(), "-c"] if step.language == "python" else ["bash", "-c"]
     done = subprocess.run(
         [*shell, step.command],
         cwd=folder,

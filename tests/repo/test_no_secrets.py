@@ -2,11 +2,11 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 from ctk.toolkit.case.environment import RECORDED
 from tests.helpers.project import ROOT
+from tests.helpers.warm_python import warm_python
 
 TOKEN = "tok-9f8e7d6c5b4a"
 NAMES = ("MY_TORCH_SECRET_TOKEN", "CTK_SECRET", "TORCH_TOKEN", "TORCHINDUCTOR_TOKEN", "HF_TOKEN")
@@ -33,9 +33,9 @@ if __name__ == "__main__":
 def ctk(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     environ = os.environ | dict.fromkeys(NAMES, TOKEN)
     environ |= {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-c", "from ctk.toolkit.cli.main import main; main()", *args]
+    command = warm_python().with_name("ctk")
     return subprocess.run(
-        command, cwd=folder, env=environ, capture_output=True, text=True, check=False
+        [command, *args], cwd=folder, env=environ, capture_output=True, text=True, check=False
     )
 
 

@@ -63,7 +63,9 @@ def without_pythonpath(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run_bare(path: Path, python: Path) -> ReproRun:
-    missing = "import sys, torch\nfor name in ('compiler', 'toolkit', 'numpy', 'safetensors'):\n"
+    missing = (
+        "import sys, torch\nfor name in ('ctk', 'compiler', 'toolkit', 'numpy', 'safetensors'):\n"
+    )
     missing += "    assert __import__('importlib.util').util.find_spec(name) is None, name\n"
     subprocess.run([python, "-W", "ignore", "-c", missing], check=True, cwd=path.parent)
     return run_repro(path, python=str(python))
@@ -117,6 +119,7 @@ def test_without_its_target_it_cannot_tell(folder: Path, bare_python: Path) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.clean_process
 @pytest.mark.parametrize(
     ("mode", "signature"),
     [
@@ -144,6 +147,7 @@ def drop_relu(graph: torch.fx.Graph) -> None:
 """
 
 
+@pytest.mark.clean_process
 def test_a_broken_pass_of_ctk_reproduces_and_can_be_left_out(folder: Path, tmp_path: Path) -> None:
     source = tmp_path / "broken_pass.py"
     source.write_text(BROKEN_PASS)

@@ -87,8 +87,9 @@ def test_two_wrong_rewrites_are_both_named(tmp_path):
     assert search.also[0].rewrite > search.culprit.rewrite
 
 
+@pytest.mark.usefixtures("warm_children")
 @pytest.mark.parametrize(
-    ("name", "kind", "seconds"), [("die", "signal", None), ("hang", "timeout", 20)]
+    ("name", "kind", "seconds"), [("die", "signal", None), ("hang", "timeout", 6)]
 )
 def test_a_pass_that_kills_or_stops_the_process_is_named(name, kind, seconds, tmp_path):
     case = case_with(name, tmp_path)

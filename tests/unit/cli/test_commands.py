@@ -4,7 +4,6 @@ import json
 import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.repro.run import ReproRun, write_repro
 from tests.helpers.cli import BROKEN_PASS, DEADLY_TARGET, GOOD, TWO_GRAPHS, ctk, write
+from tests.helpers.warm_python import warm_python
 
 
 class TestRepro:
@@ -47,6 +47,7 @@ class TestRepro:
         assert "Traceback" not in said.err
 
 
+@pytest.mark.usefixtures("warm_children")
 class TestChild:
     @pytest.fixture
     def deadly(self, tmp_path: Path) -> Path:
@@ -59,7 +60,7 @@ class TestChild:
         assert (signature["kind"], signature["signal"]) == ("signal", signal.SIGSEGV)
 
     def test_hang_ends_at_the_time_limit(self, good: Path, deadly: Path) -> None:
-        said = ctk("repro", good, "--target", f"{deadly}:hang", "--timeout", 3)
+        said = ctk("repro", good, "--target", f"{deadly}:hang", "--timeout", 2)
         assert said.code == 125, said.out + said.err
         assert "time limit" in said.first
 
@@ -194,9 +195,7 @@ def test_interrupted_minify_keeps_the_best_so_far(tmp_path: Path) -> None:
     program = write(tmp_path, "long.py", LONG)
     backend = write(tmp_path, "slow_backend.py", SLOW_TARGET)
     command = [
-        sys.executable,
-        "-c",
-        "from ctk.toolkit.cli.main import main; main()",
+        warm_python().with_name("ctk"),
         "minify",
         program,
     ]

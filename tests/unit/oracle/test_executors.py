@@ -24,6 +24,7 @@ from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
 from tests.helpers.project import ROOT
 from tests.helpers.reduce_graphs import op_names, transformer
+from tests.helpers.warm_python import warm_python
 
 BACKENDS = "tests.helpers.oracle_backends"
 SOURCE = ROOT / "tests" / "helpers" / "oracle_backends.py"
@@ -38,8 +39,10 @@ def case_for(backend: str, layers: int = 1) -> Case:
 
 @pytest.fixture(scope="module")
 def child() -> Iterator[ChildProcess]:
-    with ChildProcess(60, allow_imports=(BACKENDS,)) as executor:
-        yield executor
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "executable", str(warm_python()))
+        with ChildProcess(60, allow_imports=(BACKENDS,)) as executor:
+            yield executor
 
 
 @pytest.mark.parametrize("backend", ["right", "wrong_gelu", "talk"])
@@ -129,7 +132,7 @@ class TestProcesses:
     def test_a_hang_is_a_timeout_and_its_processes_are_gone(self, mark: str):
         before = children()
         case = case_for("hang")
-        with ChildProcess(4, allow_imports=(BACKENDS,)) as executor:
+        with ChildProcess(2.5, allow_imports=(BACKENDS,)) as executor:
             judgement = executor.ask(case)
             assert judgement.verdict is Verdict.TIMEOUT
             assert executor.ask(case, judgement.signature).verdict is Verdict.REPRODUCES
@@ -137,6 +140,7 @@ class TestProcesses:
         assert children() == before
         assert not marked(mark)
 
+    @pytest.mark.usefixtures("warm_children")
     def test_closing_twice_is_fine_and_a_question_starts_a_new_worker(self):
         executor = ChildProcess(60, allow_imports=(BACKENDS,))
         executor.close()

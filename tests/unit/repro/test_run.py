@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 import torch
 
 from ctk.toolkit.case.failure import Signature
@@ -38,6 +39,7 @@ def test_script_that_hangs_is_ended(tmp_path: Path) -> None:
     assert (result.exit_code, result.says) == (124, "cannot tell")
 
 
+@pytest.mark.clean_process
 def test_crash_is_told_in_a_clean_process(backends: Path, folder: Path) -> None:
     case = make_case(
         lambda x: (x.sin(),),

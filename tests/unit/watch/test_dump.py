@@ -197,7 +197,7 @@ def test_a_problem_of_the_dump_is_one_log_line(tmp_path: Path, caplog: pytest.Lo
     file = tmp_path / "graph0"
     file.write_text("in the way")
     writer = DumpWriter(file)
-    with caplog.at_level(logging.WARNING, logger="toolkit"):
+    with caplog.at_level(logging.WARNING, logger="ctk.toolkit"):
         writer.write(StageRecord("captured", graph()))
         writer.write(StageRecord("joint", graph()))
     (record,) = caplog.records

@@ -19,7 +19,7 @@ from tests.helpers.faulty_backends import folders, manifest, only_folder
 @pytest.fixture
 def log(caplog: pytest.LogCaptureFixture):
     caplog.set_level(logging.WARNING)
-    return lambda: [r.getMessage() for r in caplog.records if r.name.startswith(("ctk", "toolkit"))]
+    return lambda: [r.getMessage() for r in caplog.records if r.name.startswith("ctk")]
 
 
 def script_of(tmp_path: Path, text: str) -> Path:
