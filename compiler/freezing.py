@@ -11,7 +11,8 @@ from torch.fx import GraphModule
 
 from ctk.compiler import torch_compat
 from ctk.compiler.dispatch import BoxedCallable
-from ctk.compiler.fx.properties import mutated_bases, same_sizes, tensor_of
+from ctk.compiler.fx.properties import mutated_bases
+from ctk.compiler.fx.types import same_sizes, tensor_of
 
 log = logging.getLogger("ctk.pipeline")
 

@@ -22,7 +22,7 @@ from ctk.compiler.errors import UnsupportedPlatform
 from ctk.compiler.freezing import freeze_parameters, without_frozen
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.outputs import flatten_outputs
-from ctk.compiler.fx.properties import value_of
+from ctk.compiler.fx.types import value_of
 from ctk.compiler.observe import Observer, Stage, first_line, marking
 from ctk.compiler.passes import PASSES
 from ctk.compiler.resilience import DISPATCH, attempt, attempt_on_graph, placed

@@ -1,72 +1,126 @@
-"""Copy a GraphModule: its graph and sub-graphs are new, its tensors and modules are shared.
+"""Copy a graph: its nodes and sub-graphs are new, its tensors and modules are shared.
 
 What it does not do: it clones no tensor (a run that may change a buffer does that itself), and it
 leaves out attributes that no node refers to.
 """
 
 import copy
-import operator
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
+from ctk.compiler.fx.walk import NO_SWAPS, Swaps, attributes, children
 from ctk.compiler.torch_compat import copy_codegen, lazy_graph_module
 
 
-def copy_graph_module(gm: GraphModule, *, lazy: bool = False) -> GraphModule:
+class Definition(NamedTuple):
+    """A node and what it computed at one moment. A tuple: one is made per node and snapshot."""
+
+    node: Node
+    op: str
+    name: str
+    target: Any
+    args: Any
+    kwargs: Any
+
+
+def copy_node(graph: Graph, node: Node, argument: Callable[[Node], Any]) -> Node:
+    """Append a copy of a node to a graph: same name, same type, `meta` copied shallowly.
+
+    FX renames a node whose name it would not have given itself (`sum`, a builtin; `input`) or that
+    was once taken. The name is what observers, manifests and vetoes refer to, so it is put back.
+
+    Args:
+        graph: Gets the copy as its last node.
+        node: The node to copy, of any graph.
+        argument: What the copy reads where `node` reads a given node.
+    """
+    return _append(graph, _definition(node), argument)
+
+
+def _append(graph: Graph, old: Definition, argument: Callable[[Node], Any]) -> Node:
+    args, kwargs = map_arg(old.args, argument), map_arg(old.kwargs, argument)
+    new = graph.create_node(old.op, old.target, args, kwargs, old.name, old.node.type)
+    new.meta = copy.copy(old.node.meta)
+    if new.name != old.name:
+        new.name = old.name
+    return new
+
+
+def _definition(node: Node) -> Definition:
+    return Definition(node, node.op, node.name, node.target, node.args, dict(node.kwargs))
+
+
+def copy_graph(graph: Graph) -> Graph:
+    """Return a copy of a graph with the same node names and the same calling convention."""
+    return _built([_definition(node) for node in graph.nodes], graph)
+
+
+def _built(definitions: list[Definition], like: Graph) -> Graph:
+    graph = Graph()
+    made: dict[Node, Node] = {}
+    for old in definitions:
+        made[old.node] = _append(graph, old, made.__getitem__)
+    copy_codegen(like, graph)
+    return graph
+
+
+def copy_graph_module(
+    gm: GraphModule,
+    *,
+    lazy: bool = False,
+    swaps: Swaps = NO_SWAPS,
+    copier: Callable[[Graph], Graph] = copy_graph,
+) -> GraphModule:
     """Return a copy whose graph may be changed without any effect on `gm`.
 
     1. Nodes keep their names, types and, copied shallowly, their `meta`.
-    2. Nested GraphModules (branches of `torch.cond`, bodies of loops) are copied too, each once.
+    2. Sub-graphs (`walk`) are copied too, each object once.
     3. Tensors, parameters and other modules are shared.
 
     Args:
         gm: The graph to copy; not changed.
         lazy: Generate the Python code at the first call only. Three times faster, for a copy that
             is kept or interpreted; TorchScript cannot script it.
+        swaps: Sub-graphs to copy in place of others.
+        copier: Copies one graph.
     """
-    return _copy(gm, lazy, {})
+    done: dict[GraphModule, GraphModule] = {}
+
+    def copied(value: object) -> object:
+        if not isinstance(value, GraphModule):
+            return value
+        module = swaps.get(value, value)
+        if module not in done:
+            done[module] = made(module)
+        return done[module]
+
+    def made(module: GraphModule) -> GraphModule:
+        root = {target: copied(value) for target, value in attributes(module).items()}
+        return graph_module(root, copier(module.graph), like=module, lazy=lazy)
+
+    return made(gm)
 
 
-def _copy(gm: GraphModule, lazy: bool, done: dict[int, GraphModule]) -> GraphModule:
-    if id(gm) in done:
-        return done[id(gm)]
-    graph = copy_graph(gm.graph)
-    targets = [str(n.target) for n in graph.nodes if n.op in ("get_attr", "call_module")]
-    root = {target: _attribute(gm, target, lazy, done) for target in dict.fromkeys(targets)}
-    new = _build(root, graph, type(gm).__name__, lazy)
-    new.training = gm.training
-    new.meta = copy.copy(gm.meta)
-    done[id(gm)] = new
-    return new
+def graph_module(
+    root: Mapping[str, object], graph: Graph, *, like: GraphModule, lazy: bool = True
+) -> GraphModule:
+    """Return a module of a graph, with the class name, the mode and the `meta` of another one.
 
-
-def _build(root: dict[str, object], graph: Graph, class_name: str, lazy: bool) -> GraphModule:
-    if lazy:
-        return lazy_graph_module(root, graph, class_name)
-    return GraphModule(root, graph, class_name)
-
-
-def copy_graph(graph: Graph) -> Graph:
-    """Return a copy of `graph` with the same node names and the same calling convention.
-
-    FX renames a node whose name it would not have given itself (`sum`, a builtin); the name is what
-    observers and manifests refer to, so it is put back.
+    Args:
+        root: The attributes that the graph's nodes refer to, by target; shared.
+        graph: Becomes the module's own.
+        like: The module that this one is a version of.
+        lazy: As in `copy_graph_module`.
     """
-    new = _built(_definitions(graph))
-    copy_codegen(graph, new)
+    name = type(like).__name__
+    make = lazy_graph_module if lazy else GraphModule
+    new = make(dict(root), graph, name if name.isidentifier() else "GraphModule")
+    new.training = like.training
+    new.meta = copy.copy(like.meta)
     return new
-
-
-def _attribute(gm: GraphModule, target: str, lazy: bool, done: dict[int, GraphModule]) -> object:
-    value = operator.attrgetter(target)(gm)
-    return _copy(value, lazy, done) if isinstance(value, GraphModule) else value
-
-
-Definition = tuple[Node, str, str, Any, Any, Any]
-"""A node, and its op, name, target, args and kwargs at one moment."""
 
 
 def snapshot_graph(gm: GraphModule) -> Callable[[], GraphModule]:
@@ -75,38 +129,12 @@ def snapshot_graph(gm: GraphModule) -> Callable[[], GraphModule]:
     Remembering costs a tuple per node, a hundredth of a copy: for states of which few are looked
     at. What a node refers to is kept by its immutable arguments, so later changes do not show.
     """
-    definitions = _definitions(gm.graph)
-    children = {
-        name: snapshot_graph(child)
-        for name, child in gm.named_children()
-        if isinstance(child, GraphModule)
-    }
+    definitions = [_definition(node) for node in gm.graph.nodes]
+    shared = attributes(gm)
+    nested = {target: snapshot_graph(child) for target, child in children(gm).items()}
 
     def build() -> GraphModule:
-        graph = _built(definitions)
-        targets = {str(d[3]) for d in definitions if d[1] in ("get_attr", "call_module")}
-        root: dict[str, object] = {
-            target: children[target]() if target in children else operator.attrgetter(target)(gm)
-            for target in sorted(targets)
-        }
-        return _build(root, graph, type(gm).__name__, lazy=True)
+        root = shared | {target: child() for target, child in nested.items()}
+        return graph_module(root, _built(definitions, gm.graph), like=gm)
 
     return build
-
-
-def _definitions(graph: Graph) -> list[Definition]:
-    return [(n, n.op, n.name, n.target, n.args, dict(n.kwargs)) for n in graph.nodes]
-
-
-def _built(definitions: list[Definition]) -> Graph:
-    graph = Graph()
-    made: dict[Node, Node] = {}
-    for old, op, name, target, args, kwargs in definitions:
-        new_args = map_arg(args, lambda node: made[node])
-        new_kwargs = map_arg(kwargs, lambda node: made[node])
-        new = graph.create_node(op, target, new_args, new_kwargs, name, old.type)
-        new.meta = copy.copy(old.meta)
-        if new.name != name:
-            new.name = name
-        made[old] = new
-    return graph

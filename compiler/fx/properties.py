@@ -21,19 +21,6 @@ UNDECLARED_VIEWS: Mapping[object, Callable[..., object]] = {
 """Views whose schema hides it from autograd, and the same ops with an honest one."""
 
 
-def value_of(node: object) -> object:
-    """Return a node's fake value (`meta["val"]`, or Dynamo's `example_value`); None if unknown."""
-    if not isinstance(node, Node):
-        return node
-    return node.meta.get("val", node.meta.get("example_value"))
-
-
-def tensor_of(node: object) -> torch.Tensor | None:
-    """Return the recorded fake tensor of a node, or None when it has none."""
-    value = value_of(node)
-    return value if isinstance(value, torch.Tensor) else None
-
-
 def is_mutating(node: Node) -> bool:
     """Return whether a node writes to one of its operands."""
     facts = op_facts(node.target)
@@ -101,36 +88,3 @@ def mutated_bases(graph: Graph) -> set[Node]:
     return {
         base_of(n.all_input_nodes[0]) for n in graph.nodes if is_mutating(n) and n.all_input_nodes
     }
-
-
-def same_type(a: object, b: object) -> bool:
-    """Return whether two recorded values agree in kind, dtype, device, layout and shape."""
-    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
-        mine, others = (a.dtype, a.device, a.layout), (b.dtype, b.device, b.layout)
-        return mine == others and same_sizes(a.shape, b.shape)
-    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
-        return len(a) == len(b) and all(same_type(x, y) for x, y in zip(a, b, strict=True))
-    return _scalar_kind(a) == _scalar_kind(b)
-
-
-def same_sizes(a: object, b: object) -> bool:
-    """Return whether sizes or strides are equal, symbols by expression, without adding a guard."""
-    return [str(size) for size in a] == [str(size) for size in b]  # type: ignore[attr-defined]  # Size or tuple
-
-
-def _scalar_kind(value: object) -> type:
-    if isinstance(value, (bool, torch.SymBool)):
-        return bool
-    if isinstance(value, (int, torch.SymInt)):
-        return int
-    return float if isinstance(value, (float, torch.SymFloat)) else type(value)
-
-
-def describe(value: object) -> str:
-    """Return a short type for messages: `float32[4, s0] on cpu`."""
-    if isinstance(value, torch.Tensor):
-        sizes = ", ".join(str(size) for size in value.shape)
-        return f"{str(value.dtype).removeprefix('torch.')}[{sizes}] on {value.device}"
-    if isinstance(value, (list, tuple)):
-        return f"({', '.join(describe(v) for v in value)})"
-    return type(value).__name__

@@ -9,7 +9,7 @@ Numerics: the bias is added inside the product's accumulation, so the sum is rea
 import torch
 from torch.fx import Graph, Node
 
-from ctk.compiler.fx.properties import same_sizes, tensor_of
+from ctk.compiler.fx.types import same_sizes, tensor_of
 from ctk.compiler.patterns.matcher import Match, Op, Rule, Var
 
 aten = torch.ops.aten

@@ -10,7 +10,8 @@ import torch
 from torch.fx import Graph, Node
 from torch.fx.node import Argument
 
-from ctk.compiler.fx.properties import base_of, escapes, mutated_bases, same_sizes, tensor_of
+from ctk.compiler.fx.properties import base_of, escapes, mutated_bases
+from ctk.compiler.fx.types import same_sizes, tensor_of
 from ctk.compiler.patterns.matcher import Match, Op, Rule, Var
 
 aten = torch.ops.aten

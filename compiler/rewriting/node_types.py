@@ -1,13 +1,13 @@
 """The type of a node (shape, dtype, device, strides): computed by running it on fake tensors."""
 
-import operator
 from typing import Any, Final
 
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
 from ctk.compiler import torch_compat
-from ctk.compiler.fx.properties import value_of
+from ctk.compiler.fx.types import value_of
+from ctk.compiler.fx.walk import fetch
 from ctk.compiler.observe import first_line
 from ctk.compiler.rewriting.numbering import PassRun
 
@@ -65,7 +65,7 @@ def _is_computable(node: Node) -> bool:
 
 def _compute(module: GraphModule, node: Node, mode: object) -> object:
     if node.op == "get_attr":
-        return torch_compat.to_fake(operator.attrgetter(str(node.target))(module), mode)
+        return torch_compat.to_fake(fetch(module, node.target), mode)
     args = map_arg(node.args, _fake_of)
     kwargs = map_arg(node.kwargs, _fake_of)
     with torch_compat.fake_compute(mode):

@@ -3,15 +3,15 @@
 import time
 from collections.abc import Callable, Sequence
 
-import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.fx.walk import distinct_graphs
 from ctk.compiler.observe import PassId, PassRecord, Stage, StageRecord
 from ctk.compiler.rewriting.base import Pass
-from ctk.compiler.rewriting.effect_split import run_opaque
 from ctk.compiler.rewriting.numbering import Numbering, PassRun
 from ctk.compiler.rewriting.rewriter import Rewriter, report
+from ctk.compiler.rewriting.run_opaque import run_opaque
 from ctk.compiler.rewriting.user_passes import OpaquePass
 from ctk.compiler.rewriting.verify import verify
 
@@ -86,7 +86,7 @@ def _apply(step: Pass | OpaquePass, run: PassRun, snapshot: GraphModule) -> None
     if isinstance(step, OpaquePass):
         run_opaque(run, step, snapshot)
         return
-    for module in nested_graphs(run.root):
+    for module in distinct_graphs(run.root):
         step.run(Rewriter(run, module))
 
 
@@ -96,17 +96,3 @@ def _guarded(run: PassRun, action: Callable[[], None]) -> None:
     except Exception as error:
         report(error, run)
         raise
-
-
-def nested_graphs(root: GraphModule) -> list[GraphModule]:
-    """Return the graphs of `root`: its sub-graphs (innermost first), itself last. Each once."""
-    found: dict[int, GraphModule] = {}
-
-    def visit(module: torch.nn.Module) -> None:
-        for child in module.children():
-            visit(child)
-        if isinstance(module, GraphModule):
-            found.setdefault(id(module), module)
-
-    visit(root)
-    return list(found.values())

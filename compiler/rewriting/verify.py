@@ -9,7 +9,7 @@ from torch.fx.node import map_arg
 
 from ctk.compiler import torch_compat
 from ctk.compiler.errors import VerifyError
-from ctk.compiler.fx.properties import describe, same_type, value_of
+from ctk.compiler.fx.types import same_type, type_text, value_of
 from ctk.compiler.rewriting.node_types import UNKNOWN, compute_type, fake_mode_of
 from ctk.compiler.rewriting.numbering import NodeState, PassRun
 
@@ -90,6 +90,7 @@ def _check_outputs(
 def _changed_type(
     run: PassRun, module: GraphModule, name: str, old: object, new: object
 ) -> VerifyError:
-    what = f"changed the type of {name} from {describe(old)} to {describe(new)}"
+    types = f"{type_text(old, device=True)} to {type_text(new, device=True)}"
+    what = f"changed the type of {name} from {types}"
     advice = "insert a conversion to the old type, or leave the node alone"
     return run.broken_promise(what, "", advice, module=module, node=name)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, symbolic_trace
 
-from ctk.compiler.fx.diff import same_graph
+from ctk.compiler.fx.same import same_graph
 from ctk.compiler.observe import PassRecord, StageRecord
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.targets.base import Compiled

@@ -13,8 +13,8 @@ import torch
 from torch.fx import GraphModule, Node
 
 from ctk.compiler.errors import CaseError
-from ctk.compiler.fx.diff import same_graph
-from ctk.compiler.fx.properties import tensor_of
+from ctk.compiler.fx.same import same_graph
+from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.observe import CallRecord, Numerics, PassRecord, Stage, StageRecord
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.recorder import CompileLog

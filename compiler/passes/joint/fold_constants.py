@@ -15,7 +15,8 @@ from torch.fx.node import map_arg
 
 from ctk.compiler import torch_compat
 from ctk.compiler.fx.clone import clone_value
-from ctk.compiler.fx.properties import escapes, is_pure, tensor_of
+from ctk.compiler.fx.properties import escapes, is_pure
+from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 

@@ -12,14 +12,8 @@ from collections.abc import Mapping
 import torch
 from torch.fx import Node
 
-from ctk.compiler.fx.properties import (
-    base_of,
-    escapes,
-    mutated_bases,
-    same_sizes,
-    same_type,
-    tensor_of,
-)
+from ctk.compiler.fx.properties import base_of, escapes, mutated_bases
+from ctk.compiler.fx.types import same_sizes, same_type, tensor_of
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 

@@ -7,7 +7,10 @@ import torch
 from torch import fx
 
 from ctk.compiler.fx.align import align_names
-from ctk.compiler.fx.diff import apply_hunks, diff_hunks, same_graph
+from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.fx.diff import diff_hunks
+from ctk.compiler.fx.mix import apply_hunks
+from ctk.compiler.fx.same import same_graph
 
 
 def trace(function):
@@ -126,6 +129,32 @@ class Renaming(fx.Transformer):
 
     def call_function(self, target, args, kwargs):
         return super().call_function(torch.cos if target is torch.sin else target, args, kwargs)
+
+
+def test_a_vetoed_hunk_keeps_names_that_fx_would_not_give():
+    before = trace(two_products)
+    for node, name in zip(list(before.graph.nodes), ("input", "sum", "mul_1"), strict=False):
+        node.name = name
+    after = replace_products(copy_graph_module(before))
+    hunks = diff_hunks(before, after)
+    assert [h.erased for h in hunks] == [("sum",), ("mul_1",)]
+    mixed = apply_hunks(before, after, [hunks[1]], hunks)
+    assert [n.name for n in mixed.graph.nodes] == ["input", "sum", "div_1", "add", "output"]
+    assert mixed(torch.tensor([6.0])) == 6 * 2 + 6 / 3
+
+
+def test_names_do_not_change_with_the_order_of_a_set():
+    """Hunks that begin at the same node come in the order of the graph, in every process."""
+    before, after = trace(two_products), trace(two_products)
+    for node in after.graph.nodes:
+        if node.name == "mul":
+            node.target = torch.sub
+    add = next(n for n in after.graph.nodes if n.name == "add")
+    with after.graph.inserting_before(add):
+        new = after.graph.call_function(torch.neg, (next(iter(after.graph.nodes)),))
+    add.args = (new, add.args[1])
+    hunks = diff_hunks(before, after)
+    assert [(h.redefined, h.created) for h in hunks] == [(("mul",), ()), ((), ("neg",))]
 
 
 def test_a_rebuilt_graph_is_aligned_before_it_is_compared():

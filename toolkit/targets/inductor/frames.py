@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 from torch.fx import GraphModule
 
+from ctk.compiler.fx.same import Fingerprint
 from ctk.compiler.observe import KernelId, PassId, RewriteId, RewriteRecord, Stage
-from ctk.toolkit.targets.inductor.snapshot import Fingerprint
 
 
 @dataclass(slots=True)

@@ -13,6 +13,8 @@ from typing import Any
 from torch.fx import Graph, GraphModule
 
 from ctk.compiler import torch_compat
+from ctk.compiler.fx.types import value_of
+from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.observe import PassId, Stage
 from ctk.toolkit.targets.inductor.errors import fail_pass
 from ctk.toolkit.targets.inductor.frames import Frame
@@ -245,4 +247,4 @@ def _silent(session: Session, original: Function) -> Function:
 
 def _values(gm: GraphModule) -> tuple[object, ...]:
     """Return the example values (fake tensors, symbolic ints) of a graph's placeholders."""
-    return tuple(n.meta.get("val") for n in gm.graph.nodes if n.op == "placeholder")
+    return tuple(value_of(node) for node in placeholders(gm))

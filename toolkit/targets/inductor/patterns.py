@@ -14,10 +14,11 @@ from typing import Any
 from torch.fx import Graph, Node
 
 from ctk.compiler import torch_compat
+from ctk.compiler.fx.same import fingerprint
 from ctk.toolkit.targets.inductor.errors import fail_pass
 from ctk.toolkit.targets.inductor.frames import Attempt, Frame
 from ctk.toolkit.targets.inductor.session import Session
-from ctk.toolkit.targets.inductor.snapshot import fingerprint, lowered_body, remember_lowered
+from ctk.toolkit.targets.inductor.snapshot import lowered_body, remember_lowered
 
 
 def rule_name(entry: Any) -> str:

@@ -15,9 +15,13 @@ from collections import Counter, defaultdict
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import count
 
 from torch.fx import GraphModule
 
+from ctk.compiler.fx.adopt import adopt
+from ctk.compiler.fx.same import Fingerprint, fingerprint, same_inputs
+from ctk.compiler.fx.walk import contains
 from ctk.compiler.observe import (
     KernelId,
     Numerics,
@@ -29,15 +33,9 @@ from ctk.compiler.observe import (
     Stage,
     StageRecord,
 )
+from ctk.compiler.rewriting.effect_split import number_changes, split_effect, with_changes
 from ctk.toolkit.targets.inductor.frames import Attempt, Frame, KernelVetoed, PatternRun
-from ctk.toolkit.targets.inductor.rewrites import Change, changes, with_changes
-from ctk.toolkit.targets.inductor.snapshot import (
-    Fingerprint,
-    adopt,
-    contains,
-    fingerprint,
-    snapshot,
-)
+from ctk.toolkit.targets.inductor.snapshot import snapshot
 
 EXACT_PASSES = frozenset(
     {
@@ -228,40 +226,28 @@ class Session:
         if mark == frame.mark:
             return False
         before, after = frame.last, snapshot(frame.root, frame.swaps)
-        made = changes(before, after)
-        fixed = not same_inputs(before, after)  # whoever calls the graph knows of its new inputs
-        rewrites = self._number(pass_id, made, before, after, fixed=fixed)
-        kept = [change for change, r in zip(made, rewrites, strict=True) if not r.vetoed]
-        if len(kept) < len(made):
-            after = with_changes(before, after, kept) if kept else before
+        changes = split_effect(before, after)
+        # The caller already passes the new inputs; the old graph would get the wrong ones.
+        indices = count(1)
+        fixed = not same_inputs(before, after)
+
+        def ask(rule: str) -> tuple[RewriteId, bool]:
+            rewrite = self.rewrite_id(pass_id, next(indices), rule)
+            return rewrite, self.observer.allow_rewrite(rewrite) or fixed
+
+        keep = self.observer.keep_rewrites
+        rewrites, kept = number_changes(before, after, changes, ask, keep_graphs=keep)
+        if len(kept) < len(changes):
+            after = with_changes(before, after, kept, changes) if kept else before
             adopt(frame.root, after)
             frame.swaps.clear()
             mark = fingerprint(frame.root)
         self._advance(frame, mark, after)
-        record = PassRecord(pass_id, numerics(pass_id), before, after, rewrites, seconds=seconds)
+        record = PassRecord(
+            pass_id, numerics(pass_id), before, after, tuple(rewrites), seconds=seconds
+        )
         self.observer.on_pass(record)
         return True
-
-    def _number(
-        self,
-        pass_id: PassId,
-        made: list[Change],
-        before: GraphModule,
-        after: GraphModule,
-        *,
-        fixed: bool,
-    ) -> tuple[RewriteRecord, ...]:
-        """Give each change its number, and ask whether it may stay."""
-        records: list[RewriteRecord] = []
-        kept: list[Change] = []
-        for index, change in enumerate(made, start=1):
-            rewrite = self.rewrite_id(pass_id, index, change.rule)
-            vetoed = not self.observer.allow_rewrite(rewrite) and not fixed
-            kept += [] if vetoed else [change]
-            keep = self.observer.keep_rewrites and not vetoed
-            graph = partial(with_changes, before, after, tuple(kept)) if keep else None
-            records.append(RewriteRecord(rewrite, change.nodes, vetoed, graph))
-        return tuple(records)
 
     def unchanged(self, frame: Frame, pass_id: PassId, seconds: float) -> None:
         """Report a pass that ran and changed nothing."""
@@ -339,12 +325,6 @@ class Session:
     def _advance(self, frame: Frame, mark: Fingerprint, after: GraphModule) -> None:
         frame.last, frame.mark = after, mark
         frame.changes += 1
-
-
-def same_inputs(a: GraphModule, b: GraphModule) -> bool:
-    """Return whether two graphs take the same inputs (freezing turns some into constants)."""
-    mine, others = a.graph.find_nodes(op="placeholder"), b.graph.find_nodes(op="placeholder")
-    return [node.name for node in mine] == [node.name for node in others]
 
 
 def numerics(pass_id: PassId) -> Numerics:

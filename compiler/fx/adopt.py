@@ -1,0 +1,95 @@
+"""Make a live graph the one that was saved: undo what a pass did, or take what it returned.
+
+Whoever holds the live module keeps holding the right one. The saved graph stays as it is: its
+tensors are shared, its nodes and sub-graphs copied.
+"""
+
+from itertools import pairwise
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import map_arg
+
+from ctk.compiler.fx.copy import copy_graph, copy_graph_module
+from ctk.compiler.fx.walk import attributes
+
+
+def adopt(live: GraphModule, saved: GraphModule, *, renew: bool = False) -> None:
+    """Make the graph, the sub-graphs and the attributes of `live` those of `saved`, in place.
+
+    Args:
+        live: Changed. A node that both have (same name, same op) stays the same object and keeps
+            what was noted in its `meta`; if it computed something else, the saved `meta` wins.
+        saved: Copied.
+        renew: Take copies of all nodes instead. For a graph that was traced anew: a node that has
+            the name of a live one has nothing to do with it.
+    """
+    if renew:
+        live.graph = copy_graph(saved.graph)
+    else:
+        _adopt_nodes(live.graph, saved.graph)
+    present = attributes(live)
+    for target, value in attributes(saved).items():
+        mine = present[target]
+        if mine is value or value is None:
+            continue
+        if isinstance(mine, GraphModule) and isinstance(value, GraphModule):
+            adopt(mine, value, renew=renew)
+        else:
+            copied = copy_graph_module(value) if isinstance(value, GraphModule) else value
+            assign(live, target, copied)
+    live.recompile()
+
+
+def assign(gm: GraphModule, target: str, value: object) -> None:
+    """Make `value` the attribute at a dotted target; tensors become buffers or parameters."""
+    *path, name = target.split(".")
+    owner: torch.nn.Module = gm
+    for part in path:
+        if not isinstance(getattr(owner, part, None), torch.nn.Module):
+            owner.add_module(part, torch.nn.Module())
+        owner = getattr(owner, part)
+    if hasattr(owner, name):
+        delattr(owner, name)
+    if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
+        owner.register_buffer(name, value)
+    else:
+        setattr(owner, name, value)
+
+
+def _adopt_nodes(graph: Graph, saved: Graph) -> None:
+    present = {node.name: node for node in graph.nodes}
+    made = {old: _node(graph, present.get(old.name), old) for old in saved.nodes}
+    for old, node in made.items():
+        args, kwargs = map_arg(old.args, made.__getitem__), map_arg(old.kwargs, made.__getitem__)
+        if (node.target, node.args, node.kwargs) != (old.target, args, kwargs):
+            node.target, node.args, node.kwargs = old.target, args, kwargs
+            node.meta.update(old.meta)
+    _erase(graph, set(made.values()))
+    _reorder(graph, list(made.values()))
+
+
+def _node(graph: Graph, node: Node | None, old: Node) -> Node:
+    """Return the live node that becomes `old`, still with its own target and operands."""
+    if node is None or node.op != old.op:
+        node = graph.create_node(old.op, old.target, name=old.name, type_expr=old.type)
+        node.meta = dict(old.meta)
+        node.name = old.name  # FX does not give the name of an erased node again
+    return node
+
+
+def _erase(graph: Graph, kept: set[Node]) -> None:
+    gone = [node for node in graph.nodes if node not in kept]
+    for node in gone:
+        node.args, node.kwargs = (), {}
+    for node in gone:
+        graph.erase_node(node)
+
+
+def _reorder(graph: Graph, order: list[Node]) -> None:
+    """Put the nodes of a graph in this order; it lists all of them."""
+    if order == list(graph.nodes):
+        return
+    next(iter(graph.nodes)).prepend(order[0])
+    for before, node in pairwise(order):
+        before.append(node)

@@ -1,0 +1,71 @@
+"""What is recorded of a node's value (a fake tensor, a symbol), and how to print it for people.
+
+The one reader of a node's recorded value and the one printer of a type: `float32[4, s0]`. It runs
+nothing and adds no guard: a symbol is compared and printed by its expression.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch.fx import Node
+
+SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def value_of(node: object) -> object:
+    """Return the value recorded for a node; None if nothing is, and other arguments as they are.
+
+    `meta["val"]` (AOTAutograd, and our verifier after a change) comes before `example_value`
+    (Dynamo), which nobody renews.
+    """
+    if not isinstance(node, Node):
+        return node
+    return node.meta.get("val", node.meta.get("example_value"))
+
+
+def tensor_of(node: object) -> torch.Tensor | None:
+    """Return the recorded fake tensor of a node, or None when it has none."""
+    value = value_of(node)
+    return value if isinstance(value, torch.Tensor) else None
+
+
+def same_type(a: object, b: object) -> bool:
+    """Return whether two recorded values agree in kind, dtype, device, layout and shape."""
+    if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor):
+        mine, others = (a.dtype, a.device, a.layout), (b.dtype, b.device, b.layout)
+        return mine == others and same_sizes(a.shape, b.shape)
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
+        return len(a) == len(b) and all(same_type(x, y) for x, y in zip(a, b, strict=True))
+    return _scalar_kind(a) == _scalar_kind(b)
+
+
+def same_sizes(a: Iterable[object], b: Iterable[object]) -> bool:
+    """Return whether sizes or strides are equal, symbols by expression, without adding a guard."""
+    return [str(size) for size in a] == [str(size) for size in b]
+
+
+def _scalar_kind(value: object) -> type:
+    if isinstance(value, (bool, torch.SymBool)):
+        return bool
+    if isinstance(value, (int, torch.SymInt)):
+        return int
+    return float if isinstance(value, (float, torch.SymFloat)) else type(value)
+
+
+def type_text(value: object, *, device: bool = False) -> str:
+    """Return the type of a value for people.
+
+    `float32[4, s0]` for a tensor (`float32[4, s0] on cpu` with its device), `s0` for a symbol,
+    `(float32[2], s0)` for a tuple, the name of the class for anything else.
+    """
+    if isinstance(value, torch.Tensor):
+        text = tensor_text(str(value.dtype), value.shape)
+        return f"{text} on {value.device}" if device else text
+    if isinstance(value, (list, tuple)):
+        return f"({', '.join(type_text(item, device=device) for item in value)})"
+    return str(value) if isinstance(value, SYMBOLS) else type(value).__name__
+
+
+def tensor_text(dtype: str, sizes: Iterable[object]) -> str:
+    """Return the type of a tensor for people, from its parts."""
+    return f"{dtype.removeprefix('torch.')}[{', '.join(str(size) for size in sizes)}]"

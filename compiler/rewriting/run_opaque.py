@@ -1,0 +1,91 @@
+"""Run a pass that is a plain function, and split what it did into numbered rewrites afterwards.
+
+The function is called once for each graph, sub-graphs first, as the passes of the tables are. Each
+of its changes to any of the graphs is a rewrite; a veto rebuilds that graph without it.
+"""
+
+from torch.fx import Graph, GraphModule
+
+from ctk.compiler.fx.adopt import adopt
+from ctk.compiler.fx.align import align_names
+from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.fx.diff import Pair
+from ctk.compiler.fx.same import same_graph
+from ctk.compiler.fx.walk import distinct_graphs, graphs_by_path
+from ctk.compiler.observe import RewriteId
+from ctk.compiler.rewriting.effect_split import (
+    Replacements,
+    number_changes,
+    split_effect,
+    with_changes,
+)
+from ctk.compiler.rewriting.numbering import PassRun
+from ctk.compiler.rewriting.user_passes import OpaquePass
+from ctk.compiler.rewriting.verify import lint
+from ctk.compiler.torch_compat import recorded_replacements
+
+
+def run_opaque(run: PassRun, step: OpaquePass, snapshot: GraphModule) -> None:
+    """Apply a plain function to `run.root`; number its rewrites, and undo those not allowed.
+
+    Args:
+        run: The run of this pass.
+        step: The function changes a graph in place, or returns another one.
+        snapshot: A copy of the root as it is now, when somebody watches.
+
+    Raises:
+        TypeError: The function returned something else than None or a graph.
+        VerifyError: It left an ill-formed graph.
+    """
+    counted = run.numbering.observer is not None or run.numbering.config.fuel is not None
+    before = snapshot if snapshot is not run.root else copy_graph_module(run.root, lazy=True)
+    changed = run.changed
+    modules = distinct_graphs(run.root)
+    for module in modules:
+        run.prepare(module)
+    run.changed = changed
+    made = {module: _call(run, step, module) for module in modules}
+    for module in distinct_graphs(run.root):
+        lint(run, module)  # an ill-formed graph cannot even be copied
+    if same_graph(before, run.root):
+        return
+    run.changed = True
+    if counted:
+        paths = graphs_by_path(run.root).items()
+        _count(run, before, {path: made[m] for path, m in paths if m in made})
+
+
+def _call(run: PassRun, step: OpaquePass, module: GraphModule) -> list[Pair]:
+    """Call the function on one graph; return the replacements that it made meanwhile."""
+    names = copy_graph_module(module, lazy=True)
+    with recorded_replacements(module) as replacements:
+        result = step.function(module.graph if step.takes == "graph" else module)
+    if isinstance(result, Graph):
+        result = module if result is module.graph else GraphModule(module, result)
+    if isinstance(result, GraphModule) and result is not module:
+        adopt(module, result, renew=True)
+        align_names(names, module)
+    elif result is not None and not isinstance(result, (bool, int, GraphModule)):
+        raise TypeError(
+            f"pass {run.id} returned {type(result).__name__}; "
+            "return None (changed in place), a GraphModule or a Graph"
+        )
+    return replacements
+
+
+def _count(run: PassRun, before: GraphModule, replacements: Replacements) -> None:
+    """Number each change; rebuild the graphs from the allowed ones when some are vetoed."""
+    numbering, after = run.numbering, copy_graph_module(run.root, lazy=True)
+    changes = split_effect(before, after, replacements)
+
+    def ask(rule: str) -> tuple[RewriteId, bool]:
+        rewrite = run.next_rewrite(rule)
+        return rewrite, numbering.allow_rewrite(rewrite)
+
+    observer = numbering.observer
+    keep = observer is not None and observer.keep_rewrites
+    records, taken = number_changes(before, after, changes, ask, keep_graphs=keep)
+    run.rewrites += records
+    if len(taken) < len(changes):
+        adopt(run.root, with_changes(before, after, taken, changes))
+        run.changed = bool(taken)

@@ -1,0 +1,95 @@
+"""Copies of graphs keep names that FX would change, and share tensors but no node."""
+
+import torch
+from torch import fx
+
+from ctk.compiler.fx.adopt import adopt
+from ctk.compiler.fx.copy import copy_graph_module, copy_node, snapshot_graph
+from ctk.compiler.fx.same import fingerprint, same_graph
+from ctk.compiler.fx.walk import by_name
+from ctk.toolkit.targets.inductor.snapshot import snapshot
+
+
+def named():
+    """A graph with the names of builtins, and a name that FX would count on from."""
+
+    def program(x, y):
+        return torch.add(torch.mul(x, y), torch.sin(x))
+
+    gm = fx.symbolic_trace(program)
+    for old, new in (("x", "input"), ("mul", "sum"), ("sin", "sum_1")):
+        by_name(gm)[old].name = new
+    gm.recompile()
+    return gm
+
+
+NAMES = ["input", "y", "sum", "sum_1", "add", "output"]
+
+
+def test_every_copier_keeps_names():
+    gm = named()
+    copies = [
+        copy_graph_module(gm),
+        copy_graph_module(gm, lazy=True),
+        snapshot_graph(gm)(),
+        snapshot(gm),
+    ]
+    for copied in copies:
+        assert [node.name for node in copied.graph.nodes] == NAMES
+        assert same_graph(copied, gm)
+        x, y = torch.tensor([0.5]), torch.tensor([2.0])
+        assert torch.equal(copied(x, y), gm(x, y))
+
+
+def test_a_snapshot_of_later_is_of_the_graph_as_it_was():
+    gm = named()
+    build = snapshot_graph(gm)
+    mark = fingerprint(gm)
+    by_name(gm)["add"].target = torch.sub
+    assert fingerprint(gm) != mark
+    assert fingerprint(build()) == mark
+
+
+def test_a_copied_node_has_metadata_of_its_own():
+    gm = named()
+    by_name(gm)["sum"].meta["note"] = 1
+    copied = by_name(copy_graph_module(gm))["sum"]
+    copied.meta["note"] = 2
+    assert by_name(gm)["sum"].meta["note"] == 1
+    graph = fx.Graph()
+    new = copy_node(graph, by_name(gm)["input"], lambda node: node)
+    assert (new.name, new.graph) == ("input", graph)
+
+
+def test_adopt_keeps_the_nodes_that_both_have():
+    gm = named()
+    saved = copy_graph_module(gm)
+    live = by_name(gm)
+    live["sum"].meta["note"] = "kept"
+    live["sum_1"].meta["val"] = "stale"
+    by_name(saved)["sum_1"].meta["val"] = "right"
+    live["sum_1"].args = (live["y"],)
+    with gm.graph.inserting_before(live["add"]):
+        new = gm.graph.call_function(torch.neg, (live["sum"],))
+    live["add"].args = (new, live["sum_1"])
+    adopt(gm, saved)
+    gm.graph.lint()
+    assert same_graph(gm, saved)
+    assert by_name(gm) == live
+    assert live["sum"].meta["note"] == "kept"
+    assert live["sum_1"].meta["val"] == "right", "what describes another computation is undone"
+
+
+def test_adopt_brings_attributes_back_and_renews_on_demand():
+    graph = fx.Graph()
+    parts = [graph.create_node("get_attr", target) for target in ("weight", "block.bias")]
+    graph.output(graph.call_function(torch.add, tuple(parts)))
+    gm = fx.GraphModule({"weight": torch.ones(2), "block.bias": torch.zeros(2)}, graph)
+    saved = copy_graph_module(gm)
+    del gm.weight
+    del gm.block
+    old = by_name(gm)
+    adopt(gm, saved, renew=True)
+    assert torch.equal(gm(), torch.ones(2))
+    assert gm.weight is saved.weight
+    assert not set(by_name(gm).values()) & set(old.values())
