@@ -15,7 +15,6 @@ class PatternRun:
     id: PassId
     vetoed: bool
     started: float
-    count: int = 0
     pending: RewriteId | None = None
     rewrites: list[RewriteRecord] = field(default_factory=list[RewriteRecord])
 

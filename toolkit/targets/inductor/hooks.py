@@ -142,7 +142,7 @@ def _announced(session: Session, original: Function) -> Function:
             with session.skipping(announcer):
                 return original(announcer, pass_fn)
         pass_id = _begin(session, frame, announcer.passname)
-        if not session.observer.allow_pass(pass_id):
+        if not session.numbering.allow_pass(pass_id):
             session.refuse(frame, pass_id)
             return None
         with session.skipping(announcer), _timed(session, frame, pass_id):
@@ -153,7 +153,7 @@ def _announced(session: Session, original: Function) -> Function:
 
 def _begin(session: Session, frame: Frame, name: str) -> PassId:
     session.sync(frame, f"unannounced_before_{name}")
-    return session.pass_id(frame.stage, name)
+    return session.numbering.pass_id(frame.stage, name)
 
 
 @contextmanager
@@ -184,7 +184,7 @@ def _region_hooks(
             if frame is not None:
                 pass_id = _begin(session, frame, announcer.passname)
                 stack = ExitStack()
-                if session.observer.allow_pass(pass_id):
+                if session.numbering.allow_pass(pass_id):
                     stack.enter_context(_timed(session, frame, pass_id))
                 else:
                     stack.callback(session.undo, frame, pass_id)

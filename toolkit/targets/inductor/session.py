@@ -11,11 +11,10 @@ object). A change that no pass announced becomes a record of its own, `unannounc
 
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import count
 
 from torch.fx import GraphModule
 
@@ -23,7 +22,6 @@ from ctk.compiler.fx.adopt import adopt
 from ctk.compiler.fx.same import Fingerprint, fingerprint, same_inputs
 from ctk.compiler.fx.walk import contains
 from ctk.compiler.observe import (
-    KernelId,
     Numerics,
     Observer,
     PassId,
@@ -34,6 +32,7 @@ from ctk.compiler.observe import (
     StageRecord,
 )
 from ctk.compiler.rewriting.effect_split import number_changes, split_effect, with_changes
+from ctk.compiler.rewriting.numbering import Numbering
 from ctk.toolkit.targets.inductor.frames import Attempt, Frame, KernelVetoed, PatternRun
 from ctk.toolkit.targets.inductor.snapshot import snapshot
 
@@ -71,14 +70,13 @@ class Session:
 
     def __init__(self, observer: Observer) -> None:
         self.observer = observer
+        self.numbering = Numbering(observer)
         self.frames: list[Frame] = []
         self.in_patterns = False
         self._skipped: list[object] = []
         self._muted = 0
         self._owner: int | None = None
         self._depth = 0
-        self._runs: Counter[tuple[str, str]] = Counter()
-        self._rewrites = 0
         self._refused: defaultdict[str, list[Attempt]] = defaultdict(list)
 
     @contextmanager
@@ -147,23 +145,6 @@ class Session:
                 frame.path[0] = gm
         return frame
 
-    def pass_id(self, stage: Stage, name: str) -> PassId:
-        """Return the id of the next run of a pass in a stage."""
-        occurrence = self._runs[(stage, name)]
-        self._runs[(stage, name)] += 1
-        return PassId(stage, name, occurrence)
-
-    def kernel_id(self, stage: Stage) -> KernelId:
-        """Return the id of the next kernel: `lowered/inductor:forward`, a later one `forward#2`."""
-        run = self._runs[("lowered", stage)]
-        self._runs[("lowered", stage)] += 1
-        return KernelId("inductor", stage, run)
-
-    def rewrite_id(self, pass_id: PassId, index: int, rule: str) -> RewriteId:
-        """Return the id of the next rewrite, with its number in the whole compile."""
-        self._rewrites += 1
-        return RewriteId(self._rewrites, pass_id, index, rule)
-
     def open(self, stage: Stage, gm: GraphModule, inputs: Sequence[object]) -> Frame:
         """Announce a stage: its graph as it is now."""
         copy = snapshot(gm)
@@ -197,8 +178,8 @@ class Session:
         self.end_run(frame)
         if fingerprint(frame.root, frame.swaps) == frame.mark:
             return
-        pass_id = self.pass_id(frame.stage, name)
-        if self.observer.allow_pass(pass_id) or not same_inputs(frame.root, frame.last):
+        pass_id = self.numbering.pass_id(frame.stage, name)
+        if self.numbering.allow_pass(pass_id) or not same_inputs(frame.root, frame.last):
             self.end_pass(frame, pass_id, seconds=0.0)
         else:
             self.undo(frame, pass_id)
@@ -228,12 +209,11 @@ class Session:
         before, after = frame.last, snapshot(frame.root, frame.swaps)
         changes = split_effect(before, after)
         # The caller already passes the new inputs; the old graph would get the wrong ones.
-        indices = count(1)
         fixed = not same_inputs(before, after)
 
         def ask(rule: str) -> tuple[RewriteId, bool]:
-            rewrite = self.rewrite_id(pass_id, next(indices), rule)
-            return rewrite, self.observer.allow_rewrite(rewrite) or fixed
+            rewrite = self.numbering.rewrite_id(pass_id, rule)
+            return rewrite, self.numbering.allow_rewrite(rewrite) or fixed
 
         keep = self.observer.keep_rewrites
         rewrites, kept = number_changes(before, after, changes, ask, keep_graphs=keep)
@@ -262,8 +242,9 @@ class Session:
         """
         self.sync(frame, "unannounced_before_lowering")
         self.observer.on_stage(StageRecord("lowered", frame.last, frame.inputs))
-        frame.kernel, frame.kernel_started = self.kernel_id(frame.stage), time.perf_counter()
-        if not self.observer.allow_kernel(frame.kernel):
+        frame.kernel = self.numbering.kernel_id("inductor", frame.stage)
+        frame.kernel_started = time.perf_counter()
+        if not self.numbering.allow_kernel(frame.kernel):
             raise KernelVetoed
 
     def begin_match(self, frame: Frame, match: Attempt) -> bool:
@@ -277,9 +258,8 @@ class Session:
         if any(match.repeats(other) for other in self._refused[domain]):
             return False
         run = self._run(frame, match.rule)
-        run.count += 1
-        rewrite = self.rewrite_id(run.id, run.count, match.rule)
-        if run.vetoed or not self.observer.allow_rewrite(rewrite):
+        rewrite = self.numbering.rewrite_id(run.id, match.rule)
+        if run.vetoed or not self.numbering.allow_rewrite(rewrite):
             run.rewrites.append(RewriteRecord(rewrite, match.nodes, vetoed=True))
             self._refused[domain].append(match)
             return False
@@ -291,8 +271,8 @@ class Session:
         if frame.run is not None and frame.run.id.name == rule:
             return frame.run
         self.sync(frame, f"unannounced_before_{rule}")
-        pass_id = self.pass_id(frame.stage, rule)
-        vetoed = not self.observer.allow_pass(pass_id)
+        pass_id = self.numbering.pass_id(frame.stage, rule)
+        vetoed = not self.numbering.allow_pass(pass_id)
         frame.run = PatternRun(pass_id, vetoed, time.perf_counter())
         return frame.run
 
