@@ -7,8 +7,10 @@ from pathlib import Path
 from torch.fx import GraphModule
 
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.formats.schema import document
 
 
+@document
 @dataclass(frozen=True, slots=True)
 class Autocast:
     """One active autocast region."""
@@ -18,6 +20,7 @@ class Autocast:
     cache_enabled: bool = True
 
 
+@document
 @dataclass(frozen=True, slots=True)
 class Modes:
     """The ambient state under which a graph was captured; `execute` restores it for every run."""
@@ -47,7 +50,8 @@ class Case:
         signature: The failure that the case must show; None if it was never judged.
         name: Short label (`graph0`), used in folder names.
         sources: Files that hold the user's own passes or backend named in `config` or `target`.
-            Copied into the folder.
+            Saving copies them, and what they import from beside them, into the folder, and names
+            the copies there; a loaded case names them by their absolute paths.
         dynamic: For each placeholder that is a tensor with symbolic sizes, its name and per
             dimension the symbol's name or None (`{"l_x_": ("s77", None)}`).
         synthetic: Names of the placeholders whose values are not the program's own (rebuilt from

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from ctk.compiler.observe import Stage
+from ctk.toolkit.formats.schema import document
 
 FailureKind = Literal[
     "compile-error", "runtime-error", "signal", "timeout",
@@ -17,6 +18,7 @@ def _is_stage_place(where: str | None) -> bool:
     return where is not None and where.partition("/")[0] in get_args(Stage)
 
 
+@document
 @dataclass(frozen=True, slots=True)
 class Signature:
     """What makes two failures the same.

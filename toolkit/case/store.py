@@ -12,10 +12,9 @@ What it does not do: repros, dumps of passes (others put their files beside thes
 
 import dataclasses
 import re
-import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from pathlib import Path
-from typing import get_args
+from typing import cast, get_args
 
 from torch import Tensor
 
@@ -29,8 +28,15 @@ from ctk.toolkit.case.manifest import (
     check_files,
     file_record,
     make_provenance,
-    manifest_to_json,
     read_manifest,
+    write_manifest,
+)
+from ctk.toolkit.case.sources import (
+    SourcePlan,
+    absolute_references,
+    copy_sources,
+    plan_sources,
+    resolve_references,
 )
 from ctk.toolkit.formats.files import atomic_folder, is_partial, scratch_folder
 from ctk.toolkit.formats.safetensors_file import load_arrays, save_arrays
@@ -40,7 +46,6 @@ from ctk.toolkit.graphs.callables import load_imports, module_of_target
 from ctk.toolkit.graphs.graph_json import graph_from_json, graph_to_json, target_names
 from ctk.toolkit.graphs.python_source import graph_to_python
 from ctk.toolkit.graphs.value_types import size_hint, symbol_hints
-from ctk.toolkit.usercode.sources import place_sources
 
 GRAPH, TEXT, CONSTANTS = "graph.json", "graph.py", "constants.safetensors"
 INPUTS, VALUES = "inputs.json", "inputs.safetensors"
@@ -51,7 +56,14 @@ _NEXT = "copy the folder again, or capture again with CTK_DUMP=DIR"
 # --- saving -------------------------------------------------------------------------------------
 
 
-def save_case(case: Case, folder: Path, *, inputs: str = "recipe", overwrite: bool = False) -> Path:
+def save_case(
+    case: Case,
+    folder: Path,
+    *,
+    inputs: str = "recipe",
+    overwrite: bool = False,
+    portable: bool = True,
+) -> Path:
     """Write a case; the folder appears when it is complete.
 
     Args:
@@ -62,6 +74,8 @@ def save_case(case: Case, folder: Path, *, inputs: str = "recipe", overwrite: bo
             `none`: no values and no statistics.
         overwrite: Put the case into a folder that may hold other files (they stay), in place of the
             case that may be in it.
+        portable: Copy the user's own files into the folder and refer to the copies, so that it can
+            be moved. False, for a child process: name the files where they are.
 
     Returns:
         The folder.
@@ -74,17 +88,17 @@ def save_case(case: Case, folder: Path, *, inputs: str = "recipe", overwrite: bo
         raise CaseError(f"inputs={inputs!r} is none of {', '.join(modes)}{nearest(inputs, modes)}")
     folder = Path(folder)
     if overwrite and folder.is_dir():
-        return _replace_case(case, folder, inputs)
+        return _replace_case(case, folder, inputs, portable)
     with atomic_folder(folder) as partial:
-        _write_case(case, partial, inputs)
+        _write_case(case, partial, inputs, portable)
     return folder
 
 
-def _replace_case(case: Case, folder: Path, inputs: str) -> Path:
+def _replace_case(case: Case, folder: Path, inputs: str, portable: bool) -> Path:
     """Replace the files of a case; without its manifest it counts as half-written meanwhile."""
     old = read_manifest(folder).files if (folder / MANIFEST).is_file() else {}
     with scratch_folder(folder) as partial:
-        _write_case(case, partial, inputs)
+        _write_case(case, partial, inputs, portable)
         for name in (MANIFEST, *old):
             (folder / name).unlink(missing_ok=True)
         files = [path for path in partial.rglob("*") if path.is_file()]
@@ -95,24 +109,27 @@ def _replace_case(case: Case, folder: Path, inputs: str) -> Path:
     return folder
 
 
-def _write_case(case: Case, folder: Path, inputs: str) -> None:
+def _write_case(case: Case, folder: Path, inputs: str, portable: bool) -> None:
     keep, measure = storing(case, inputs), inputs != "none"
     graph, constants = graph_to_json(case.graph, keep=keep, measure=measure)
     values, packed = inputs_to_json(case, keep=keep, measure=measure)
+    plan = plan_sources(case) if portable else SourcePlan(*absolute_references(case), {})
     manifest = Manifest(
         name=case.name,
-        target=case.target,
-        config=case.config,
+        target=plan.target,
+        config=plan.config,
         modes=case.modes,
         signature=case.signature,
-        inputs=inputs,
+        inputs=cast("InputsMode", inputs),
         dynamic=case.dynamic,
         symbols=_symbols(case),
         synthetic=_synthetic_names(case, graph, packed),
         imports=_imports(graph),
-        sources=_copy_sources(case.sources, folder),
+        sources=plan.listed,
+        files={},
         provenance=make_provenance(),
     )
+    copy_sources(plan, folder)
     _write_json(folder / GRAPH, graph)
     _write_json(folder / INPUTS, values)
     for name, arrays in ((CONSTANTS, constants), (VALUES, packed.arrays)):
@@ -122,7 +139,7 @@ def _write_case(case: Case, folder: Path, inputs: str) -> None:
     written = sorted(path for path in folder.rglob("*") if path.is_file())
     files = {path.relative_to(folder).as_posix(): file_record(path) for path in written}
     manifest = dataclasses.replace(manifest, files=files)
-    _write_json(folder / MANIFEST, manifest_to_json(manifest))
+    write_manifest(manifest, folder)
 
 
 def _write_json(path: Path, data: Json) -> None:
@@ -160,29 +177,13 @@ def _imports(graph: Json) -> tuple[str, ...]:
     return tuple(dict.fromkeys(module for module in modules if module is not None))
 
 
-def _copy_sources(sources: Sequence[Path], folder: Path) -> tuple[str, ...]:
-    """Copy the user's files below `sources/`, and return where each of `sources` is now."""
-    copied: dict[Path, str] = {}
-    for name, source in place_sources(sources).items():
-        place = folder / "sources" / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            shutil.copyfile(source, place)
-        except OSError as error:
-            raise CaseError(
-                f"source file {source} of the case cannot be copied: {error}"
-            ) from error
-        copied[source] = place.relative_to(folder).as_posix()
-    return tuple(copied[source.resolve()] for source in sources)
-
-
 def _text(case: Case, manifest: Manifest) -> str:
     """Return graph.py: for people, with its provenance on the first line."""
     made = manifest.provenance
     calls = sum(node.op.startswith("call") for node in case.graph.graph.nodes)
     name = re.sub(r"[^\w. -]", "_", case.name)
     header = (
-        f"{name}: {calls} calls, captured with torch {made['torch']} by ctk {made['ctk']}; "
+        f"{name}: {calls} calls, captured with torch {made.torch} by ctk {made.ctk}; "
         "for reading, ctk loads graph.json"
     )
     return graph_to_python(case.graph, header=header)
@@ -221,15 +222,16 @@ def load_case(
         inputs = inputs_from_json(data, _arrays(folder / VALUES), graph, device)
     except (CaseError, RecursionError) as error:
         raise CaseError(f"{error}, in {folder}{_import_hint(manifest, allow_imports)}") from error
+    target, config = resolve_references(manifest, folder)
     return Case(
         graph=graph,
         inputs=inputs,
-        target=manifest.target,
-        config=manifest.config,
+        target=target,
+        config=config,
         modes=manifest.modes,
         signature=manifest.signature,
         name=manifest.name,
-        sources=tuple(folder / source for source in manifest.sources),
+        sources=tuple((folder / source).resolve() for source in manifest.sources),
         dynamic=manifest.dynamic,
         synthetic=manifest.synthetic,
     )

@@ -74,7 +74,7 @@ def describe(folder: Path) -> Entry:
         manifest.target,
         str(manifest.signature) if manifest.signature else None,
         count_calls(folder / GRAPH),
-        _age(manifest.provenance.get("created"), folder / MANIFEST),
+        _age(manifest.provenance.created, folder / MANIFEST),
         _damage(folder, sizes),
     )
 

@@ -95,7 +95,7 @@ def facts_of(manifest: "Manifest") -> dict[str, object]:
         "dynamic": {name: list(symbols) for name, symbols in manifest.dynamic.items()},
         "synthetic": list(manifest.synthetic),
         "sources": list(manifest.sources),
-        "provenance": dict(manifest.provenance),
+        "provenance": asdict(manifest.provenance),
     }
 
 

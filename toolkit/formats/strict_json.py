@@ -1,7 +1,8 @@
-"""Read JSON that strangers wrote: every wrong type is a `CaseError` that says where.
+"""JSON text and back, strictly: no NaN, no key twice; a wrong type is an error with its place.
 
-What it does not do: no classes, no schema language. A reader asks for the type that it needs at
-the place where it needs it, and never sees a `KeyError`, `TypeError` or `JSONDecodeError`.
+Documents of a fixed shape are declared as classes (`schema`). What stays here is for values whose
+type their own keys name (a graph's arguments): a reader asks for the type that it needs at the
+place where it needs it, and never sees a `KeyError`, `TypeError` or `JSONDecodeError`.
 """
 
 import json
@@ -51,14 +52,15 @@ def read_json(path: Path, *, next_step: str) -> Json:
         ) from error
 
 
-def parse_json(text: str, *, where: str) -> Json:
+def parse_json(text: str | bytes, *, where: str) -> Json:
     """Return the JSON object in a text; `where` names the text in errors.
 
     Raises:
-        CaseError: It is no JSON, holds NaN or Infinity, is nested too deeply, or is not an object.
+        CaseError: It is no JSON, holds NaN, Infinity or a key twice, is nested too deeply, or is
+            not an object.
     """
     try:
-        data = json.loads(text, parse_constant=_refuse_constant)
+        data = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise CaseError(f"{where} is not valid JSON, perhaps cut short ({error})") from error
     return expect(data, dict, where)
@@ -66,6 +68,16 @@ def parse_json(text: str, *, where: str) -> Json:
 
 def _refuse_constant(name: str) -> object:
     raise ValueError(f"{name} is not JSON")
+
+
+def _once(pairs: list[tuple[str, object]]) -> Json:
+    """Return an object; of two values under one key, nobody could say which one counts."""
+    data = dict(pairs)
+    if len(data) == len(pairs):
+        return data
+    names = [name for name, _ in pairs]
+    twice = next(name for name in names if names.count(name) > 1)
+    raise ValueError(f"key {twice!r} is given twice")
 
 
 def expect(value: object, kind: type[T], where: str) -> T:
@@ -78,9 +90,8 @@ def expect(value: object, kind: type[T], where: str) -> T:
     """
     if kind is object or type(value) is kind:
         return cast("T", value)
-    raise CaseError(
-        f"{where}: expected {_kind_name(kind)}, found {_kind_name(type(value))} {_short(value)}"
-    )
+    found = "null" if value is None else f"{_kind_name(type(value))} {short(value)}"
+    raise CaseError(f"{where}: expected {_kind_name(kind)}, found {found}")
 
 
 def member(data: Mapping[str, object], key: str, kind: type[T], where: str) -> T:
@@ -125,8 +136,7 @@ def _kind_name(kind: type) -> str:
     return names.get(kind, "null" if kind is type(None) else f"a {kind.__name__}")
 
 
-def _short(value: object, limit: int = 60) -> str:
-    if value is None:
-        return ""
-    text = repr(value)
+def short(value: object, limit: int = 60) -> str:
+    """Return a JSON value for an error message."""
+    text = "null" if value is None else repr(value)
     return text if len(text) <= limit else text[: limit - 3] + "..."

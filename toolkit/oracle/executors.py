@@ -133,7 +133,7 @@ class ChildProcess:
         with tempfile.TemporaryDirectory(prefix="ctk-question-") as folder:
             question = Question(
                 target=case.target,
-                folder=str(save_case(case, Path(folder) / "case", inputs="full")),
+                folder=str(save_case(case, Path(folder) / "case", inputs="full", portable=False)),
                 expected=expected,
                 allow_imports=self.allow_imports,
                 timeout_seconds=self.timeout_seconds,

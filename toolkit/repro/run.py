@@ -17,9 +17,9 @@ from typing import Literal
 from safetensors.torch import save
 
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.sources import copy_sources, plan_sources
 from ctk.toolkit.formats.files import replace_file
 from ctk.toolkit.repro.script import DATA_FILE, Script, render_script, shorten_paths
-from ctk.toolkit.repro.sources import copy_sources, plan_sources
 
 Says = Literal["reproduced", "not reproduced", "cannot tell"]
 
@@ -146,7 +146,7 @@ def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _write(case: Case, folder: Path, culprit_pass: str | None, clean_run: str) -> Path:
-    plan = plan_sources(case)
+    plan = plan_sources(case, modules=True)
     script = render_script(case, plan, culprit_pass=culprit_pass, clean_run=clean_run)
     copy_sources(plan, folder)
     _write_data(script, folder)

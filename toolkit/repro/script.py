@@ -19,10 +19,10 @@ import torch
 from ctk.repro_templates.errors import FACTOR
 from ctk.repro_templates.tolerance import tolerance_for
 from ctk.toolkit.case.case import Case, Modes
+from ctk.toolkit.case.sources import FOLDER, SourcePlan
 from ctk.toolkit.formats.buildable import RECIPE_SEEDS
 from ctk.toolkit.repro.inputs import inputs_body, named_inputs, plan_marks
 from ctk.toolkit.repro.module import module_text
-from ctk.toolkit.repro.sources import FOLDER, SourcePlan
 from ctk.toolkit.repro.tensor_source import Sources, scalar_source
 from ctk.toolkit.targets.inductor.options import COMPARABLE
 

@@ -36,11 +36,9 @@ from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import ErrorRecord, first_line
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.manifest import MANIFEST, manifest_to_json, read_manifest
+from ctk.toolkit.case.manifest import MANIFEST, read_manifest, write_manifest
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.compile_log.recorder import Event, Recorder
-from ctk.toolkit.formats.files import replace_file
-from ctk.toolkit.formats.strict_json import dump_json
 from ctk.toolkit.graphs.value_types import describe_dynamic
 from ctk.toolkit.importers.program import hinted
 from ctk.toolkit.oracle.judge import error_signature
@@ -160,7 +158,7 @@ class Watch:
         if not self.case.inputs and (self.folder / MANIFEST).exists():
             known = read_manifest(self.folder)
             known = dataclasses.replace(known, signature=self.case.signature, modes=self.case.modes)
-            replace_file(self.folder / MANIFEST, dump_json(manifest_to_json(known)).encode())
+            write_manifest(known, self.folder)
             return
         try:
             kept = self.session.options.inputs

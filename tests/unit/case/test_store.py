@@ -186,7 +186,7 @@ def test_no_secret_of_the_environment_is_written(
         save_case(linear_case(), tmp_path / mode, inputs=mode)
         for path in (tmp_path / mode).rglob("*"):
             assert token.encode() not in path.read_bytes(), path
-    environment = read_manifest(tmp_path / "full").provenance["environment"]
+    environment = read_manifest(tmp_path / "full").provenance.environment
     assert isinstance(environment, dict)
     assert environment["OMP_NUM_THREADS"] == "3"
 

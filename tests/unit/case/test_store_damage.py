@@ -61,7 +61,7 @@ def test_a_missing_cut_or_changed_file_is_a_case_error(folder: Path, name: str) 
 
 def test_a_case_of_a_newer_schema_says_to_upgrade(folder: Path) -> None:
     change_manifest(folder, lambda data: data.clear() or data.update(schema=7))
-    with pytest.raises(CaseError, match=r"newer ctk \(schema 7, this ctk reads up to 1\): upgrade"):
+    with pytest.raises(CaseError, match=r"newer ctk \(schema 7, this ctk reads up to 2\): upgrade"):
         load_case(folder)
 
 

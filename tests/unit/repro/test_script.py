@@ -12,9 +12,9 @@ from torch.fx import GraphModule
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.sources import plan_sources
 from ctk.toolkit.repro.run import write_repro
 from ctk.toolkit.repro.script import Versions, literal, render_script, shorten_paths
-from ctk.toolkit.repro.sources import plan_sources
 from tests.helpers.repros import BACKENDS, make_case, verdict_of
 
 
@@ -105,7 +105,7 @@ def test_golden_script(golden: Callable[[str, str], None]) -> None:
     case = golden_case()
     script = render_script(
         case,
-        plan_sources(case),
+        plan_sources(case, modules=True),
         culprit_pass="joint/fold",
         clean_run="reproduced on 2024-02-29 (FAILURE: accuracy at out0: max abs 0.77)",
         versions=Versions("2.13.0", "3.11.7", "Linux x86_64"),

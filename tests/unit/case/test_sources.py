@@ -1,0 +1,144 @@
+"""A case carries the user's own files: it opens and fails wherever it lies and ctk is started."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from ctk.compiler.errors import CaseError
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.manifest import read_manifest
+from ctk.toolkit.case.sources import plan_sources
+from ctk.toolkit.case.store import load_case, save_case
+from ctk.toolkit.oracle.executors import ChildProcess
+from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.oracle.judgement import Verdict
+from tests.helpers.case_folders import linear_case
+from tests.helpers.case_zoo import capture
+from tests.helpers.project import ROOT
+
+BACKEND = """
+from scale import FACTOR
+def backend(gm, example_inputs):
+    return lambda *args: tuple(value * FACTOR for value in gm(*args))
+"""
+
+PASS = """
+import torch
+from scale import FACTOR
+def double(gm):
+    for node in list(gm.graph.find_nodes(op="call_function", target=torch.ops.aten.sin.default)):
+        node.target = torch.ops.aten.cos.default
+"""
+
+
+@pytest.fixture
+def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's folder, in which everything is named relative to it."""
+    folder = tmp_path / "there"
+    folder.mkdir()
+    (folder / "my.py").write_text(BACKEND)
+    (folder / "scale.py").write_text("FACTOR = 1.5\n")
+    (folder / "my_pass.py").write_text(PASS)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def sine(**changes: object) -> Case:
+    (case,) = capture(lambda x: x.sin(), torch.ones(3))
+    return dataclasses.replace(case, **changes)  # type: ignore[arg-type]  # any field
+
+
+def moved_case(case: Case, there: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Save a case, move its folder, and delete the folder that it was made in."""
+    elsewhere = there.parent / "elsewhere"
+    save_case(case, there / "case", inputs="full").rename(elsewhere)
+    for path in there.iterdir():
+        path.unlink()
+    monkeypatch.chdir(there.parent)
+    there.rmdir()
+    return elsewhere
+
+
+JUDGE = """
+import sys
+from pathlib import Path
+from ctk.toolkit.case.store import load_case
+from ctk.toolkit.oracle.judge import judge
+print(judge(load_case(Path(sys.argv[1]))).verdict.value)
+"""
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"target": "my.py:backend"},
+        {"target": "ctk", "config": {"custom_passes": {"joint": ["my_pass.py:double"]}}},
+    ],
+    ids=["target", "pass"],
+)
+def test_a_moved_case_fails_without_the_files_it_was_made_of(
+    changes: dict[str, object], there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = moved_case(sine(**changes), there, monkeypatch)
+    case = load_case(folder.relative_to(Path.cwd()))
+    monkeypatch.chdir("/")
+    assert judge(case).verdict is Verdict.REPRODUCES
+    again = load_case(save_case(case, folder.parent / "again", inputs="full"))
+    assert read_manifest(folder.parent / "again").target == read_manifest(folder).target
+    assert judge(again).verdict is Verdict.REPRODUCES
+
+
+def test_a_moved_case_fails_in_a_child_process_and_in_a_fresh_one(
+    there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = moved_case(sine(target="my.py:backend"), there, monkeypatch)
+    with ChildProcess(60) as child:
+        assert child.ask(load_case(folder)).verdict is Verdict.REPRODUCES
+    command = [sys.executable, "-c", JUDGE, str(folder)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, cwd="/", env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.strip() == "reproduces", done.stderr
+
+
+def test_a_module_that_cannot_be_imported_there_is_found_in_the_case(there: Path) -> None:
+    case = linear_case(target="my_unknown_backend:make", sources=(there / "my.py",))
+    (there / "my_unknown_backend.py").write_text(BACKEND)
+    case = dataclasses.replace(case, sources=(there / "my_unknown_backend.py",))
+    folder = save_case(case, there / "case")
+    assert read_manifest(folder).target == "my_unknown_backend:make"
+    assert load_case(folder).target == f"{folder}/sources/my_unknown_backend.py:make"
+
+
+def test_what_is_no_file_of_the_user_keeps_its_name(there: Path) -> None:
+    config = {"a": ["json:loads", "no.py", "gone.py:f", "C: x"], "b": "~/gone.py:f"}
+    loaded = load_case(save_case(linear_case(target="inductor", config=config), there / "case"))
+    assert loaded.target == "inductor"
+    assert loaded.config == {**config, "b": str(Path("~/gone.py:f").expanduser())}
+
+
+def test_neighbours_of_two_folders_do_not_meet(there: Path) -> None:
+    other = there / "other"
+    other.mkdir()
+    (other / "my.py").write_text("import scale\n")
+    (other / "scale.py").write_text("FACTOR = 2\n")
+    case = linear_case(target="my.py:backend", sources=(there / "my.py", other / "my.py"))
+    plan = plan_sources(dataclasses.replace(case, config={"f": f"{other}/my.py:g"}))
+    assert {name: path.parent.name for name, path in plan.copies.items()} == {
+        "sources/my.py": "there",
+        "sources/scale.py": "there",
+        "sources/1/my.py": "other",
+        "sources/1/scale.py": "other",
+    }
+    assert (plan.target, plan.config["f"]) == ("sources/my.py:backend", "sources/1/my.py:g")
+
+
+def test_a_source_that_is_gone_is_a_clear_error(there: Path) -> None:
+    with pytest.raises(CaseError, match=r"source .*gone\.py of case graph0 does not exist"):
+        save_case(linear_case(sources=(there / "gone.py",)), there / "case")
