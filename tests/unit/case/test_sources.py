@@ -107,6 +107,18 @@ def test_a_moved_case_fails_in_a_child_process_and_in_a_fresh_one(
     assert done.stdout.strip() == "reproduces", done.stderr
 
 
+def test_where_a_file_raises_does_not_depend_on_where_it_lies(
+    there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (there / "raises.py").write_text("def backend(gm, example_inputs):\n    raise KeyError('x')\n")
+    case = sine(target="raises.py:backend")
+    found = judge(case).signature
+    assert found is not None and found.where == "raises.py:backend"
+    folder = moved_case(dataclasses.replace(case, signature=found), there, monkeypatch)
+    loaded = load_case(folder)
+    assert judge(loaded, expected=loaded.signature).verdict is Verdict.REPRODUCES
+
+
 def test_a_module_that_cannot_be_imported_there_is_found_in_the_case(there: Path) -> None:
     case = linear_case(target="my_unknown_backend:make", sources=(there / "my.py",))
     (there / "my_unknown_backend.py").write_text(BACKEND)
