@@ -24,7 +24,8 @@ from ctk.toolkit.reduce.hint import hint_step
 from ctk.toolkit.reduce.probe import first_wrong_node
 from ctk.toolkit.reduce.problem import Budget, Problem, Progress
 from ctk.toolkit.reduce.steps import STEPS
-from ctk.toolkit.report.diagnosis import Diagnosis, write_json
+from ctk.toolkit.report.as_json import write_json
+from ctk.toolkit.report.diagnosis import Diagnosis
 from ctk.toolkit.repro.run import write_verified_repro
 
 Say = Callable[[str], None]

@@ -49,7 +49,7 @@ def bisect_pass(
     """
     from ctk.toolkit.cli.answer import ExitCode
     from ctk.toolkit.diagnose import bisect_case
-    from ctk.toolkit.report.diagnosis import write_json
+    from ctk.toolkit.report.as_json import write_json
 
     cases = load_cases(Request(subject, target, config, backward, dynamic, graph, allow_import))
     folder = output_folder(out, "diagnosis", subject)

@@ -1,6 +1,7 @@
 """`ctk diagnose`: check, bisect, minify and emit a repro; one folder at the end."""
 
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,16 +76,19 @@ def diagnose(
 
 def answer_of_diagnosis(diagnosis: "Diagnosis", folder: Path) -> Answer:
     """Return the answer for a diagnosis that was written into `folder`."""
-    from ctk.toolkit.report.diagnosis import summary, to_json
+    from ctk.toolkit.formats.schema import encode
+    from ctk.toolkit.report.as_json import record_of
+    from ctk.toolkit.report.as_text import summary
 
-    headline, *lines = summary(diagnosis)
+    record = record_of(replace(diagnosis, folder=folder))
+    headline, *lines = summary(record, folder)
     code = exit_code_of(diagnosis.judgement)
     lines.append(f"written    {folder}")
     reduction = diagnosis.reduction
     if reduction is not None and reduction.reason == "interrupted":
         code = ExitCode.CANNOT_TELL
         lines.append(f"interrupted; to go on: ctk diagnose {folder / 'minimal'}")
-    data = to_json(diagnosis, folder) | {"folder": str(folder)}
+    data = encode(record) | {"folder": str(folder)}
     return Answer(code, headline, data, tuple(lines))
 
 

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
-from rich.console import RenderableType
 from rich.syntax import Syntax
 from rich.table import Table
 
@@ -160,39 +159,16 @@ def show_diagnosis(folder: Path) -> Answer:
     Raises:
         CaseError: Its diagnosis.json cannot be read.
     """
-    from ctk.toolkit.formats.strict_json import read_json
+    from ctk.toolkit.formats.schema import encode
+    from ctk.toolkit.report.as_json import read_json
+    from ctk.toolkit.report.as_text import summary
 
-    data = read_json(folder / DIAGNOSIS, next_step="run ctk diagnose again")
-    culprit = cast("Json", data.get("culprit") or {})
-    state = "confirmed" if data.get("confirmed") else "not confirmed"
-    who = f"{culprit.get('stage')}/{culprit.get('pass')} ({state})" if culprit else "unknown"
-    headline = f"diagnosis of {data.get('case')} with target {data.get('target')}: {who}"
-    headline += minimal_of(data)
+    record = read_json(folder)
+    headline, *lines = summary(record, folder)
     cases = [str(entry.path) for entry in find_entries(folder) if entry.problem is None]
-    body: list[RenderableType] = [facts_table(flattened(data))]
-    body += [f"look at it: ctk show {path}" for path in cases]
-    found = {"folder": str(folder), "diagnosis": data}
-    return Answer(ExitCode.NO_FAILURE, headline, found, tuple(body))
-
-
-def minimal_of(data: Json) -> str:
-    """Return how small the case became, if it was made smaller."""
-    counts, minimal = cast("Json", data.get("call_nodes") or {}), data.get("minimal")
-    if not minimal:
-        return ""
-    nodes = ", ".join(cast("list[str]", cast("Json", minimal).get("nodes") or []))
-    return f", {counts.get('before')} -> {counts.get('after')} call nodes: {nodes}"
-
-
-def flattened(data: Json, prefix: str = "") -> dict[str, object]:
-    """Return nested objects as one, with dotted keys."""
-    flat: dict[str, object] = {}
-    for key, value in data.items():
-        if isinstance(value, dict):
-            flat |= flattened(cast("Json", value), f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
+    lines += [f"look at it: ctk show {path}" for path in cases]
+    found = {"folder": str(folder), "diagnosis": encode(record)}
+    return Answer(ExitCode.NO_FAILURE, headline, found, tuple(lines))
 
 
 def text_of(path: Path) -> str:

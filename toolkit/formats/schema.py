@@ -55,7 +55,11 @@ def encode(value: object) -> dict[str, Any]:
 
 def json_schema(kind: type) -> dict[str, Any]:
     """Return the JSON Schema of a document, as it is written."""
-    return _adapter(kind).json_schema(by_alias=True, mode="serialization")
+    schema = _adapter(kind).json_schema(by_alias=True, mode="serialization")
+    for part in (schema, *schema.get("$defs", {}).values()):
+        for value in part.get("properties", {}).values():
+            value.pop("title", None)  # the key again, in capitals
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def decode(kind: type[T], text: str | bytes, *, where: str) -> T:

@@ -111,7 +111,7 @@ class TestBisectAndDiagnose:
         assert said.code == 1
         assert "joint/negate_relu" in said.first
         data = json.loads((tmp_path / "found" / "diagnosis.json").read_text())
-        assert data["schema"] == 1
+        assert (data["schema"], data["state"]) == (2, "finished")
         assert (data["culprit"]["stage"], data["culprit"]["pass"]) == ("joint", "negate_relu")
         assert data["confirmed"] is True
 

@@ -1,0 +1,232 @@
+"""diagnosis.json: the record of a diagnosis, valid from the first proof on, and read back.
+
+It is rewritten after each step, in one go, so that whoever reads it, or whoever is killed, always
+leaves a whole document; its `state` says how far the diagnosis is.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Literal
+
+from ctk.compiler.observe import Stage
+from ctk.toolkit.bisect.culprit import Culprit, FoundBy
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.formats.files import replace_file
+from ctk.toolkit.formats.schema import document, read_document, write_document
+from ctk.toolkit.oracle.judgement import Verdict
+from ctk.toolkit.reduce.driver import Reason
+from ctk.toolkit.reduce.size import call_nodes
+from ctk.toolkit.report.diagnosis import Diagnosis, State
+from ctk.toolkit.repro.run import Says
+
+SCHEMA: Final = 2
+FILE = "diagnosis.json"
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class CulpritRecord:
+    """What causes a failure, as `ctk.toolkit.bisect.culprit.Culprit`.
+
+    Attributes:
+        stage: Where in the pipeline.
+        pass_: Name of the pass or kernel.
+        kind: Which of the two it is.
+        rewrite: Number of the guilty rewrite in the whole compile; null for the pass as a whole.
+        index_in_pass: Its place among the rewrites of the pass, from 1.
+        rule: What that rewrite applied.
+        rewrites_in_pass: How many rewrites the pass made.
+        nodes: The nodes that the rewrite touched, or the first wrong one.
+        captured_nodes: The nodes of the captured graph that these came from.
+        evidence: The measured mismatch or the exception, one line.
+    """
+
+    stage: Stage
+    pass_: str
+    kind: Literal["pass", "kernel"]
+    rewrite: int | None
+    index_in_pass: int | None
+    rule: str
+    rewrites_in_pass: int
+    nodes: tuple[str, ...]
+    captured_nodes: tuple[str, ...]
+    evidence: str
+
+    @property
+    def where(self) -> str:
+        return f"{self.stage}/{self.pass_}"
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class CallNodes:
+    """Call nodes of the case as it was given, and of the smallest that fails; null if unknown."""
+
+    before: int
+    after: int | None
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class MinimalRecord:
+    """The smallest case.
+
+    Attributes:
+        nodes: Its call nodes.
+        finished: Whether no single edit can make it smaller.
+        stopped_by: Why the search ended; null while it goes on.
+        culprit: Who is guilty of it, for comparison.
+    """
+
+    nodes: tuple[str, ...]
+    finished: bool
+    stopped_by: Reason | None
+    culprit: str | None
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class ReproRecord:
+    """The emitted script, relative to the folder, and what its run in a clean process showed."""
+
+    path: str | None
+    clean_run: Says | None
+    exit_code: int | None
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What `diagnosis.json` holds.
+
+    Attributes:
+        case: Name of the case.
+        target: Its target.
+        state: How far the diagnosis is.
+        verdict: What the case shows when compiled as it is.
+        detail: More about the verdict.
+        signature: The failure, if there is one.
+        culprit: What causes it, if that is known.
+        also: Further culprits: the case passes only without them too.
+        confirmed: Whether leaving out the culprit, and nothing else, makes the case pass.
+        found_by: How the culprit was found.
+        reason: Why there is no culprit or no confirmation.
+        compiles: Compiles that the bisection used.
+        questions: Questions that the reduction asked.
+        seconds: Time used so far.
+        call_nodes: The size of the case.
+        minimal: The smallest case so far; null before a reduction.
+        repro: The emitted script.
+        schema: Version of this document.
+    """
+
+    case: str
+    target: str
+    state: State
+    verdict: Verdict
+    detail: str
+    signature: Signature | None
+    culprit: CulpritRecord | None
+    also: tuple[CulpritRecord, ...]
+    confirmed: bool
+    found_by: FoundBy | None
+    reason: str
+    compiles: int
+    questions: int
+    seconds: float
+    call_nodes: CallNodes
+    minimal: MinimalRecord | None
+    repro: ReproRecord
+    schema: Literal[2] = SCHEMA
+
+
+def record_of(diagnosis: Diagnosis) -> Record:
+    """Return the record of a diagnosis; paths in it are relative to its folder."""
+    search, reduction, run = diagnosis.search, diagnosis.reduction, diagnosis.repro_run
+    smallest = diagnosis.smallest
+    return Record(
+        case=diagnosis.case.name,
+        target=diagnosis.case.target,
+        state=diagnosis.state,
+        verdict=search.judgement.verdict,
+        detail=search.judgement.detail,
+        signature=search.judgement.signature,
+        culprit=_culprit(search.culprit, diagnosis) if search.culprit else None,
+        also=tuple(_culprit(culprit, diagnosis) for culprit in search.also),
+        confirmed=search.confirmed,
+        found_by=search.found_by,
+        reason=search.reason,
+        compiles=search.compiles,
+        questions=reduction.questions if reduction else 0,
+        seconds=round(diagnosis.seconds, 2),
+        call_nodes=CallNodes(
+            call_nodes(diagnosis.case), call_nodes(smallest) if smallest else None
+        ),
+        minimal=_minimal(diagnosis),
+        repro=ReproRecord(
+            _relative(diagnosis.repro, diagnosis.folder),
+            run.says if run else None,
+            run.exit_code if run else None,
+        ),
+    )
+
+
+def write_json(diagnosis: Diagnosis, folder: Path) -> Path:
+    """Write `diagnosis.json` into a folder, in one step; return its path."""
+    path = folder / FILE
+    record = record_of(replace(diagnosis, folder=folder))
+    replace_file(path, write_document(record).encode())
+    return path
+
+
+def read_json(folder: Path) -> Record:
+    """Read the `diagnosis.json` of a folder.
+
+    Raises:
+        CaseError: It is missing, damaged, or of another ctk.
+    """
+    return read_document(Record, folder / FILE, next_step="run ctk diagnose again", schema=SCHEMA)
+
+
+def _culprit(culprit: Culprit, diagnosis: Diagnosis) -> CulpritRecord:
+    """Return a culprit; a kernel names no nodes by itself, so those of the smallest case stand."""
+    nodes: Sequence[str] = culprit.nodes
+    if culprit.is_kernel and diagnosis.smallest is not None:
+        nodes = _call_names(diagnosis.smallest)
+    return CulpritRecord(
+        stage=culprit.stage,
+        pass_=culprit.name,
+        kind="kernel" if culprit.is_kernel else "pass",
+        rewrite=culprit.rewrite,
+        index_in_pass=culprit.index,
+        rule=culprit.rule,
+        rewrites_in_pass=culprit.rewrites_in_pass,
+        nodes=tuple(nodes),
+        captured_nodes=culprit.captured,
+        evidence=culprit.evidence,
+    )
+
+
+def _minimal(diagnosis: Diagnosis) -> MinimalRecord | None:
+    smallest, reduction, again = diagnosis.smallest, diagnosis.reduction, diagnosis.minimal_search
+    if smallest is None:
+        return None
+    return MinimalRecord(
+        nodes=_call_names(smallest),
+        finished=reduction.finished if reduction else False,
+        stopped_by=reduction.reason if reduction else None,
+        culprit=again.culprit.where if again and again.culprit else None,
+    )
+
+
+def _call_names(case: Case) -> tuple[str, ...]:
+    return tuple(node.name for node in case.graph.graph.nodes if node.op.startswith("call_"))
+
+
+def _relative(path: Path | None, folder: Path | None) -> str | None:
+    if path is None:
+        return None
+    inside = folder is not None and path.is_relative_to(folder)
+    return str(path.relative_to(folder) if inside and folder else path)
