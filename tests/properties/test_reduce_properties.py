@@ -13,7 +13,7 @@ from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.edits import RemoveNodes
 from ctk.toolkit.reduce.problem import Problem
-from ctk.toolkit.reduce.proposal import Ladder
+from ctk.toolkit.reduce.proposal import single_edits
 from ctk.toolkit.reduce.size import is_smaller
 from ctk.toolkit.reduce.steps import STEPS
 from ctk.toolkit.run.execute import run_eager
@@ -100,10 +100,7 @@ def test_a_result_is_minimal_no_single_edit_reproduces(problem):
     facts = facts_of(best)
     for step in STEPS:
         for proposal in step.propose(best, facts):
-            single = isinstance(proposal, Ladder)
-            atoms = () if single else proposal.atoms
-            edits = proposal.edits if single else [proposal.make((atom,)) for atom in atoms]
-            for edit in edits:
+            for edit in single_edits(proposal):
                 candidate = edit.apply(best, facts)
                 assert (
                     candidate is None

@@ -1,14 +1,14 @@
 """Apply a graph change to a case: graph, the inputs that it still has, symbolic sizes."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from torch.fx import GraphModule, Node
+from torch.fx import Node
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.graphs.value_types import describe_dynamic, symbol_of
-from ctk.toolkit.reduce.analysis import by_name, has_gradient, placeholders
-from ctk.toolkit.reduce.rebuild import Change, Rebuilt, fetch, rebuild
+from ctk.toolkit.reduce.analysis import has_gradient, placeholders
+from ctk.toolkit.reduce.rebuild import Change, Rebuilt, rebuild
 
 Sizes = tuple[str | None, ...]
 
@@ -39,20 +39,6 @@ def changed(
     if result is None or (case.modes.backward and not has_gradient(result)):
         return None
     return result
-
-
-def changed_inside(gm: GraphModule, path: Sequence[str], change: Change) -> GraphModule | None:
-    """Return a graph changed in the sub-graph that `path` (targets of `get_attr`) leads to."""
-    if path:
-        inner = fetch(gm, path[0])
-        if not isinstance(inner, GraphModule):
-            return None
-        new = changed_inside(inner, path[1:], change)
-        if new is None:
-            return None
-        change = Change(modules={path[0]: new}, keep_inputs=True)
-    built = rebuild(gm, change)
-    return built.graph if built else None
 
 
 def size_symbol(node: Node) -> str:
@@ -89,26 +75,15 @@ def _dynamic(case: Case, built: Rebuilt, *, known: frozenset[str]) -> dict[str, 
 
 def _synthetic(case: Case, built: Rebuilt) -> tuple[str, ...]:
     """Return the inputs whose values are not the program's own, or came from such alone."""
-    nodes = by_name(case.graph)
-    origins = {source: nodes[source.partition(".")[0]] for source in built.inputs}
+    if not case.synthetic:
+        return ()
+    only_synthetic: dict[str, bool] = {}
+    for node in case.graph.graph.nodes:
+        sources = node.all_input_nodes
+        own = node.name in case.synthetic
+        only_synthetic[node.name] = all(only_synthetic[n.name] for n in sources) if sources else own
     names = zip(built.inputs, placeholders(built.graph), strict=True)
-    return tuple(
-        node.name
-        for source, node in names
-        if case.synthetic and _ancestors(origins[source]) <= frozenset(case.synthetic)
-    )
-
-
-def _ancestors(node: Node) -> frozenset[str]:
-    """Return the names of the inputs and constants that a value depends on."""
-    found: set[Node] = set()
-    todo = [node]
-    while todo:
-        current = todo.pop()
-        if current not in found:
-            found.add(current)
-            todo.extend(current.all_input_nodes)
-    return frozenset(n.name for n in found if not n.all_input_nodes)
+    return tuple(node.name for source, node in names if only_synthetic[source.partition(".")[0]])
 
 
 def _symbols(dynamic: Mapping[str, Sizes]) -> frozenset[str]:

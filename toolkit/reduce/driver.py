@@ -2,25 +2,28 @@
 
 Three efforts, each tried only when the cheaper one has nothing left:
 
-1. coarse, once: ladders by bisection, choices only as a whole;
-2. thorough, until a sweep brings nothing: ladders galloping, choices by halving;
-3. singly: every edit of every step alone. Its end is the definition of the result: 1-minimal.
+1. `_search_coarse`, once: `Monotone` by bisection, `Subset` only as a whole;
+2. `_search_all`, until a sweep brings nothing: `Monotone` galloping, `Subset` by halving;
+3. `_try_each`: every edit of every step alone. Its end is the definition of the result: 1-minimal.
 
 Whatever happens, the best case so far is returned: a used-up budget and Ctrl-C only end the search.
 Errors of the oracle are the caller's (an oracle answers with a verdict; an exception of it is a
 bug).
 """
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.problem import OutOfBudget, Problem, StepStatistics
-from ctk.toolkit.reduce.proposal import Choice, Ladder, Proposal, Step
+from ctk.toolkit.reduce.proposal import Monotone, Proposal, Step, Subset, single_edits
 from ctk.toolkit.reduce.search import find_integer, largest_subset, largest_true
 from ctk.toolkit.reduce.size import call_nodes
 from ctk.toolkit.reduce.steps import STEPS
+
+logger = logging.getLogger("ctk")
 
 Reason = Literal["minimal", "interrupted", "questions", "seconds"]
 
@@ -38,7 +41,7 @@ class Reduction:
         questions: How often the oracle was asked.
         cached: How often an answer was remembered instead.
         seconds: Time used.
-        statistics: Questions per step: useful, useless, cached, not applicable.
+        statistics: Questions per step: useful, useless, cached, not applicable, not smaller.
         nodes_before: Call nodes of the given case, sub-graphs included.
         nodes_after: Call nodes of `best`.
     """
@@ -72,6 +75,12 @@ def minimize(problem: Problem, steps: Sequence[Step] = STEPS) -> Reduction:
         reason = "questions" if str(out) == "questions" else "seconds"
     except KeyboardInterrupt:
         reason = "interrupted"
+    for name in problem.never_smaller():
+        logger.warning(
+            "ctk: step %s changed cases, but never to a smaller one, so that nothing was asked; if "
+            "it simplifies something, toolkit/reduce/size.py needs a key that sees it",
+            name,
+        )
     return Reduction(
         best=problem.best,
         finished=reason == "minimal",
@@ -86,11 +95,11 @@ def minimize(problem: Problem, steps: Sequence[Step] = STEPS) -> Reduction:
 
 
 def _search(problem: Problem, steps: Sequence[Step]) -> None:
-    _sweep(problem, steps, _coarsely)
+    _sweep(problem, steps, _search_coarse)
     while True:
-        while _sweep(problem, steps, _thoroughly):
+        while _sweep(problem, steps, _search_all):
             pass
-        if not _sweep(problem, steps, _singly):
+        if not _sweep(problem, steps, _try_each):
             return
 
 
@@ -109,38 +118,34 @@ def _sweep(problem: Problem, steps: Sequence[Step], search: Search) -> bool:
     return problem.best is not start
 
 
-def _coarsely(problem: Problem, proposal: Proposal) -> None:
-    if isinstance(proposal, Ladder):
-        largest_true(len(proposal.edits), _rung(problem, proposal))
+def _search_coarse(problem: Problem, proposal: Proposal) -> None:
+    if isinstance(proposal, Monotone):
+        largest_true(proposal.count, _nth(problem, proposal))
     elif proposal.atoms:
         _chosen(problem, proposal)(proposal.atoms)
 
 
-def _thoroughly(problem: Problem, proposal: Proposal) -> None:
-    if isinstance(proposal, Ladder):
-        find_integer(len(proposal.edits), _rung(problem, proposal))
+def _search_all(problem: Problem, proposal: Proposal) -> None:
+    if isinstance(proposal, Monotone):
+        find_integer(proposal.count, _nth(problem, proposal))
     else:
         largest_subset(proposal.atoms, _chosen(problem, proposal))
 
 
-def _singly(problem: Problem, proposal: Proposal) -> None:
+def _try_each(problem: Problem, proposal: Proposal) -> None:
     base, facts = problem.best, problem.facts
-    if isinstance(proposal, Ladder):
-        edits = proposal.edits
-    else:
-        edits = tuple(proposal.make((atom,)) for atom in proposal.atoms)
-    for edit in edits:
+    for edit in single_edits(proposal):
         if problem.consider(edit.apply(base, facts)):
             return
 
 
-def _rung(problem: Problem, ladder: Ladder) -> Callable[[int], bool | None]:
-    """Return the question whether the n-th edit (from 1) of a ladder reproduces."""
+def _nth(problem: Problem, proposal: Monotone) -> Callable[[int], bool | None]:
+    """Return the question whether the n-th edit (from 1) reproduces."""
     base, facts = problem.best, problem.facts
-    return lambda n: problem.consider(ladder.edits[n - 1].apply(base, facts))
+    return lambda n: problem.consider(proposal.make(n).apply(base, facts))
 
 
-def _chosen(problem: Problem, choice: Choice[Any]) -> Callable[[tuple[Any, ...]], bool | None]:
+def _chosen(problem: Problem, proposal: Subset[Any]) -> Callable[[tuple[Any, ...]], bool | None]:
     """Return the question whether the edit of some atoms reproduces."""
     base, facts = problem.best, problem.facts
-    return lambda atoms: problem.consider(choice.make(atoms).apply(base, facts))
+    return lambda atoms: problem.consider(proposal.make(atoms).apply(base, facts))

@@ -5,6 +5,7 @@ nodes. `apply` never asks an oracle and never changes the case that it is given.
 """
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,7 +21,7 @@ from ctk.toolkit.reduce.analysis import (
     output_leaves,
     placeholders,
 )
-from ctk.toolkit.reduce.apply import changed, changed_inside, size_symbol
+from ctk.toolkit.reduce.apply import changed, size_symbol
 from ctk.toolkit.reduce.eager_values import values_before
 from ctk.toolkit.reduce.effects import mutated_arguments
 from ctk.toolkit.reduce.rebuild import Change, Inline, SameAs, Substitute, fetch
@@ -45,6 +46,11 @@ class RemoveNodes:
     """
 
     names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, units: Iterable[Iterable[str]]) -> "RemoveNodes":
+        """Return the edit that removes all nodes of some units (`Facts.units`)."""
+        return cls(tuple(name for unit in units for name in unit))
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
         removed = frozenset(self.names)
@@ -159,24 +165,6 @@ class InlineCall:
             return None
         references = tuple(SameAs(o.name) if isinstance(o, Node) else o for o in operands)
         return changed(case, Change(inlines={self.name: Inline(body, references)}))
-
-
-@dataclass(frozen=True, slots=True)
-class BypassInside:
-    """Bypass nodes of a sub-graph; its inputs and outputs stay what they are.
-
-    Attributes:
-        path: Targets of the sub-graphs to go down through.
-        pairs: As in `Bypass`, in the innermost one.
-    """
-
-    path: tuple[str, ...]
-    pairs: tuple[tuple[str, str], ...]
-
-    def apply(self, case: Case, facts: Facts) -> Case | None:
-        change = Change({a: SameAs(b) for a, b in self.pairs}, keep_inputs=True)
-        graph = changed_inside(case.graph, self.path, change)
-        return dataclasses.replace(case, graph=graph) if graph else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Sequence
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.edits import RemoveNodes
-from ctk.toolkit.reduce.proposal import Ladder, Proposal, Step
+from ctk.toolkit.reduce.proposal import Proposal, Step, listed
 
 
 def hint_step(names: Collection[str]) -> Step:
@@ -20,7 +20,7 @@ def hint_step(names: Collection[str]) -> Step:
             return []
         near = suspects | _neighbours(case, suspects)
         edits = [edit for kept in (near, suspects) if (edit := _keep(facts, kept)) is not None]
-        return [Ladder(tuple(edits))] if edits else []
+        return [listed(*edits)] if edits else []
 
     return Step("hint", propose)
 

@@ -46,12 +46,22 @@ class Progress:
 
 @dataclass(slots=True)
 class StepStatistics:
-    """What one step has cost and brought."""
+    """What one step has cost and brought.
+
+    Attributes:
+        questions: How often the oracle was asked.
+        useful: How many answers gave a smaller case.
+        cached: How often an answer was remembered instead.
+        not_applicable: Edits that make no sense for the case that they were made for.
+        not_smaller: Edits whose result the order (`size.py`) does not call smaller. A step that has
+            nothing but these sees something that the order does not.
+    """
 
     questions: int = 0
     useful: int = 0
     cached: int = 0
     not_applicable: int = 0
+    not_smaller: int = 0
 
     @property
     def useless(self) -> int:
@@ -123,8 +133,11 @@ class Problem:
             Whether it reproduces; None if it does not exist or is not smaller than the best
             (nothing was asked).
         """
-        if candidate is None or _is_empty(candidate) or not is_smaller(candidate, self.best):
+        if candidate is None or _is_empty(candidate):
             self._counts.not_applicable += 1
+            return None
+        if not is_smaller(candidate, self.best):
+            self._counts.not_smaller += 1
             return None
         judgement = self._judge(candidate)
         if judgement.verdict is not Verdict.REPRODUCES:
@@ -134,6 +147,14 @@ class Problem:
         if self.on_improvement:
             self.on_improvement(candidate)
         return True
+
+    def never_smaller(self) -> tuple[str, ...]:
+        """Return the steps that made cases, none of them smaller: the order misses their idea."""
+        return tuple(
+            name
+            for name, counts in self.statistics.items()
+            if counts.not_smaller and not counts.questions + counts.cached
+        )
 
     @property
     def _counts(self) -> StepStatistics:

@@ -1,6 +1,6 @@
 """What a step hands to the driver: edits to choose from, as data."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -12,14 +12,20 @@ Atom = TypeVar("Atom")
 
 
 @dataclass(frozen=True, slots=True)
-class Ladder:
-    """Edits from mild to strong: if one reproduces, those before it most likely do too."""
+class Monotone:
+    """Edits from mild to strong: if one reproduces, those before it most likely do too.
 
-    edits: tuple[Edit, ...]
+    Attributes:
+        make: Makes the n-th edit, from 1; an edit exists only while it is asked about.
+        count: How many there are.
+    """
+
+    make: Callable[[int], Edit]
+    count: int
 
 
 @dataclass(frozen=True, slots=True)
-class Choice(Generic[Atom]):
+class Subset(Generic[Atom]):
     """Atoms that may be chosen in any combination.
 
     Attributes:
@@ -31,7 +37,20 @@ class Choice(Generic[Atom]):
     atoms: tuple[Atom, ...]
 
 
-Proposal = Ladder | Choice[Any]
+Proposal = Monotone | Subset[Any]
+
+
+def listed(*edits: Edit) -> Monotone:
+    """Return the proposal of a few edits, from mild to strong."""
+    return Monotone(lambda n: edits[n - 1], len(edits))
+
+
+def single_edits(proposal: Proposal) -> Iterator[Edit]:
+    """Yield each smallest edit of a proposal: every rung, or every atom alone."""
+    if isinstance(proposal, Monotone):
+        yield from (proposal.make(n) for n in range(1, proposal.count + 1))
+    else:
+        yield from (proposal.make((atom,)) for atom in proposal.atoms)
 
 
 @dataclass(frozen=True, slots=True)

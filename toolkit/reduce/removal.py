@@ -35,10 +35,11 @@ def outputs_without(gm: GraphModule, removed: frozenset[str], facts: Facts) -> t
     """
     kept = [leaf.name for leaf in output_leaves(gm) if isinstance(leaf, Node)]
     outputs = [name for name in kept if name not in removed]
+    listed = frozenset(outputs)
     for node in gm.graph.nodes:
         is_read = any(user.name in removed for user in node.users)
         is_value = node.op in CALLS and isinstance(facts.infos[node.name], TensorInfo)
-        if is_read and is_value and node.name not in removed and node.name not in outputs:
+        if is_read and is_value and node.name not in removed and node.name not in listed:
             outputs.append(node.name)
     if outputs:
         return tuple(outputs)

@@ -1,6 +1,14 @@
-"""The order on cases: what "smaller" means, so that the result is the same on every path."""
+"""The order on cases: what "smaller" means, so that the result is the same on every path.
 
-from collections.abc import Iterator
+Two cases are compared key by key (`KEYS`), the first difference decides. Every step must go down
+this order: what no key sees can never be called smaller, and the reducer then never asks about it
+(it is counted as `not_smaller`). A step that simplifies something new needs a key that sees it.
+
+    float64 x, 3 calls  >  float32 x, 3 calls  >  float64 x, 2 calls
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import cast
 
 import torch
 from torch.fx import GraphModule, Node
@@ -11,6 +19,12 @@ from ctk.toolkit.reduce.analysis import CALLS, output_leaves, placeholders
 from ctk.toolkit.reduce.rebuild import fetch
 
 Size = tuple[int, ...]
+
+_DTYPES = (
+    torch.float32, torch.int64, torch.bool, torch.int32, torch.float64, torch.bfloat16,
+    torch.float16, torch.int8, torch.uint8, torch.int16, torch.complex64, torch.complex128,
+)  # fmt: skip
+"""Simplest first: what `torch.randn` and `torch.arange` give, then what people use more rarely."""
 
 
 def size_of(case: Case) -> Size:
@@ -32,16 +46,55 @@ def size_of(case: Case) -> Size:
     )
 
 
-def is_smaller(case: Case, other: Case) -> bool:
-    """Return whether a case comes before another: by size, then by how simple its values are."""
-    size, other_size = size_of(case), size_of(other)
-    return _fillings(case) < _fillings(other) if size == other_size else size < other_size
+def dtypes_of(case: Case) -> Size:
+    """Return how unusual the dtypes of inputs and constants are: the sum, then one by one."""
+    ranks = [
+        _DTYPES.index(tensor.dtype) if tensor.dtype in _DTYPES else len(_DTYPES)
+        for tensor in _tensors(case)
+    ]
+    return (sum(ranks), *ranks)
 
 
-def _fillings(case: Case) -> tuple[int, ...]:
-    """Return how far the values are from what a script can build: the sum, then input by input."""
+def layouts_of(case: Case) -> Size:
+    """Return how inputs and constants lie in memory: the sum, then one by one.
+
+    0: contiguous, and nothing else in its storage; 1: another order of dimensions, without gaps;
+    2: gaps, overlaps or a storage that holds more; 3: no strides at all.
+    """
+    ranks = [_layout(tensor) for tensor in _tensors(case)]
+    return (sum(ranks), *ranks)
+
+
+def arguments_of(case: Case) -> Size:
+    """Return how complicated the literal arguments of all calls are."""
+    nodes = (node for graph in _graphs(case.graph) for node in graph.graph.nodes)
+    each = [_complexity((node.args, node.kwargs)) for node in nodes if node.op in CALLS]
+    return (sum(each), *each)
+
+
+def values_of(case: Case) -> Size:
+    """Return how far values are from what a script can build: the sum, then input by input."""
     each = [filling_of(value) for value in case.inputs]
     return (sum(each), *each)
+
+
+KEYS: tuple[Callable[[Case], Size], ...] = (
+    size_of,
+    dtypes_of,
+    layouts_of,
+    arguments_of,
+    values_of,
+)
+"""What is compared, most important first."""
+
+
+def is_smaller(case: Case, other: Case) -> bool:
+    """Return whether a case comes before another in the order of `KEYS`."""
+    for key in KEYS:
+        mine, theirs = key(case), key(other)
+        if mine != theirs:
+            return mine < theirs
+    return False
 
 
 def call_nodes(case: Case) -> int:
@@ -52,6 +105,49 @@ def call_nodes(case: Case) -> int:
 def size_of_graph(gm: GraphModule) -> int:
     """Return the number of call nodes of a graph and its sub-graphs."""
     return sum(node.op in CALLS for graph in _graphs(gm) for node in graph.graph.nodes)
+
+
+def _tensors(case: Case) -> Iterator[torch.Tensor]:
+    """Yield the tensors among the inputs, then those that the graph holds, by node."""
+    yield from (value for value in case.inputs if isinstance(value, torch.Tensor))
+    for node in case.graph.graph.find_nodes(op="get_attr"):
+        found = fetch(case.graph, str(node.target))
+        if isinstance(found, torch.Tensor):
+            yield found
+
+
+def _layout(tensor: torch.Tensor) -> int:
+    if tensor.layout != torch.strided or tensor.is_meta:
+        return 3
+    is_whole = tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
+    if tensor.stride() == torch.empty(tensor.shape, device="meta").stride():
+        return 0 if is_whole else 2
+    order = sorted(range(tensor.dim()), key=lambda dim: -tensor.stride(dim))
+    return 1 if is_whole and tensor.permute(order).is_contiguous() else 2
+
+
+def _complexity(argument: object) -> int:
+    """Return how much there is to read in an argument; other nodes' values count nothing."""
+    if isinstance(argument, (tuple, list)):
+        items = cast("Sequence[object]", argument)
+        return len(items) + sum(_complexity(item) for item in items)
+    if isinstance(argument, Mapping):
+        items = cast("Mapping[str, object]", argument).values()
+        return sum(1 + _complexity(item) for item in items)
+    if isinstance(argument, slice):
+        return _complexity((argument.start, argument.stop, argument.step))
+    if argument is None or isinstance(argument, Node):
+        return 0
+    if isinstance(argument, bool):
+        return 1 + argument
+    if isinstance(argument, int):
+        return 1 + 2 * argument.bit_length() + (argument < 0)
+    if isinstance(argument, float):
+        is_whole = argument.is_integer()
+        return 1 + _complexity(int(argument)) if is_whole else 64 + len(repr(argument))
+    if isinstance(argument, torch.dtype):
+        return 1 + (_DTYPES.index(argument) if argument in _DTYPES else len(_DTYPES))
+    return 1 + len(str(argument))
 
 
 def _graphs(gm: GraphModule) -> Iterator[GraphModule]:

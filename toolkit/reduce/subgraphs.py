@@ -1,14 +1,11 @@
 """Sub-graphs of higher-order ops: which there are, and what they are called with."""
 
-import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from torch.fx import GraphModule, Node
 
-from ctk.toolkit.case.case import Case
-from ctk.toolkit.reduce.analysis import CALLS, by_name, placeholders
-from ctk.toolkit.reduce.eager_values import values_before
+from ctk.toolkit.reduce.analysis import CALLS
 from ctk.toolkit.reduce.rebuild import fetch
 
 
@@ -51,18 +48,3 @@ def _flat(argument: object) -> Iterator[object]:
             yield from _flat(item)
     else:
         yield argument
-
-
-def inner_case(case: Case, subgraph: Subgraph) -> Case | None:
-    """Return a case of the sub-graph alone, with its operands of an eager run.
-
-    None for ops whose sub-graphs do not run on their operands as they are (a map over slices).
-    """
-    call = by_name(case.graph)[subgraph.call]
-    operands = operands_of(call, len(placeholders(subgraph.graph)))
-    if operands is None:
-        return None
-    wanted = {operand.name: call.name for operand in operands if isinstance(operand, Node)}
-    values = values_before(case, wanted)
-    inputs = tuple(values[o.name] if isinstance(o, Node) else o for o in operands)
-    return dataclasses.replace(case, graph=subgraph.graph, inputs=inputs, dynamic={})

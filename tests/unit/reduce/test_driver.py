@@ -12,8 +12,7 @@ from ctk.toolkit.oracle.judgement import Judgement, Verdict
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Budget, Problem
 from ctk.toolkit.reduce.size import is_smaller
-from ctk.toolkit.reduce.steps import STEPS
-from ctk.toolkit.reduce.steps import drop_suffix as truncate
+from ctk.toolkit.reduce.steps import STEPS, drop_suffix
 from tests.helpers.reduce_graphs import FAILURE, FakeOracle, chain, feeds, has_ops, op_names
 
 RELU_GELU = {11: torch.relu, 12: F.gelu}
@@ -59,7 +58,7 @@ def test_a_result_says_what_was_done():
     assert sum(each.questions for each in counts) == result.questions
     assert sum(each.cached for each in counts) == result.cached
     assert all(each.useless >= 0 for each in counts)
-    assert result.statistics["truncate"].useful > 0
+    assert result.statistics["drop_suffix"].useful > 0
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 8])
@@ -129,7 +128,7 @@ def test_an_error_of_the_oracle_is_not_swallowed():
 
 
 def test_steps_are_data_and_can_be_chosen():
-    result = minimize(problem(), steps=(truncate.STEP,))
+    result = minimize(problem(), steps=(drop_suffix.STEP,))
     assert op_names(result.best)[-2:] == ["relu", "gelu"] and result.nodes_after == 13
 
 

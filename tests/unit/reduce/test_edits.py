@@ -11,7 +11,6 @@ from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.reduce.analysis import facts_of, placeholders
 from ctk.toolkit.reduce.edits import (
     Bypass,
-    BypassInside,
     DropEffects,
     DropOutputs,
     DropUnused,
@@ -21,6 +20,7 @@ from ctk.toolkit.reduce.edits import (
     RemoveNodes,
     SetValues,
 )
+from ctk.toolkit.reduce.focus import Focus, Inside
 from ctk.toolkit.reduce.size import call_nodes, is_smaller, size_of
 from ctk.toolkit.run.execute import run_eager
 from tests.helpers.reduce_graphs import captured, chain, op_names
@@ -339,7 +339,7 @@ class TestSubgraphs:
         inner = case.graph.cond_true_0.graph
         neg = next(n for n in inner.nodes if n.target == "neg")
         pairs = ((neg.name, neg.args[0].name),)
-        rest = applied(case, BypassInside(("cond_true_0",), pairs))
+        rest = applied(case, Inside(Focus(("cond_true_0",)), Bypass(pairs)))
         assert call_nodes(rest) == call_nodes(case) - 1
         assert torch.equal(outputs(rest)[0], X.relu() + (X + 1))
         assert torch.equal(outputs(case)[0], X.relu().neg() + (X + 1))

@@ -1,4 +1,4 @@
-"""The step `effects`: what it proposes to drop together, and what it leaves where it is needed."""
+"""The step `drop_effects`: what it drops together, and what it leaves where it is needed."""
 
 from collections.abc import Callable
 
@@ -9,8 +9,8 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
-from ctk.toolkit.reduce.proposal import Choice
-from ctk.toolkit.reduce.steps import drop_effects as effects
+from ctk.toolkit.reduce.proposal import Subset
+from ctk.toolkit.reduce.steps import drop_effects
 from tests.helpers.reduce_graphs import FakeOracle, captured, has_ops, op_names
 
 X = torch.linspace(-1, 1, 16).reshape(4, 4)
@@ -27,8 +27,8 @@ def proposed(case: Case) -> list[list[list[str]]]:
     """Return the ops of each proposal's atoms."""
     nodes = [n for n in case.graph.graph.nodes if n.op.startswith("call")]
     ops = dict(zip((n.name for n in nodes), op_names(case), strict=True))
-    proposals = effects.STEP.propose(case, facts_of(case))
-    assert all(isinstance(proposal, Choice) for proposal in proposals)
+    proposals = drop_effects.STEP.propose(case, facts_of(case))
+    assert all(isinstance(proposal, Subset) for proposal in proposals)
     return [[[ops[name] for name in atom] for atom in proposal.atoms] for proposal in proposals]
 
 
@@ -55,5 +55,5 @@ def test_a_program_without_effects_has_nothing_to_propose():
     ],
 )
 def test_what_the_failure_does_not_need_goes(predicate: Callable[[Case], bool], left: list[str]):
-    result = minimize(Problem(captured(program, X), FakeOracle(predicate)), (effects.STEP,))
+    result = minimize(Problem(captured(program, X), FakeOracle(predicate)), (drop_effects.STEP,))
     assert op_names(result.best) == left

@@ -11,20 +11,20 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import CALLS, Facts
 from ctk.toolkit.reduce.eager_values import TensorInfo
 from ctk.toolkit.reduce.edits import Bypass
-from ctk.toolkit.reduce.proposal import Choice, Proposal, Step
+from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     """Propose to bypass any nodes by their first fitting argument, then by their second, ...
 
-    Inner nodes and the ends are proposed apart: `truncate` and `cut` most likely left a first and a
-    last unit that the failure needs, and then all others may go at once.
+    Inner nodes and the ends are proposed apart: `drop_suffix` and `drop_prefix` most likely left a
+    first and a last unit that the failure needs, and then all others may go at once.
     """
     ends = {name for unit in (*facts.units[:1], *facts.units[-1:]) for name in unit}
     choices = list(bypasses(case, facts))
     inner = [tuple(pair for pair in pairs if pair[0] not in ends) for pairs in choices]
     outer = [tuple(pair for pair in pairs if pair[0] in ends) for pairs in choices]
-    return [Choice(Bypass, pairs) for pairs in (*inner, *outer) if pairs]
+    return [Subset(Bypass, pairs) for pairs in (*inner, *outer) if pairs]
 
 
 def bypasses(case: Case, facts: Facts) -> Iterator[tuple[tuple[str, str], ...]]:

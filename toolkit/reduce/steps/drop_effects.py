@@ -10,7 +10,7 @@ from torch.fx import Node
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.edits import DropEffects
-from ctk.toolkit.reduce.proposal import Choice, Proposal, Step
+from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
@@ -24,11 +24,11 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
             markers.setdefault(heads[node], []).append(node.name)
     mutators = tuple((n.name,) for n in case.graph.graph.nodes if n.name in facts.mutators)
     groups = [tuple(tuple(group) for group in markers.values()), mutators]
-    return [Choice(_without_effects, atoms) for atoms in groups if atoms]
+    return [Subset(_without_effects, atoms) for atoms in groups if atoms]
 
 
 def _without_effects(groups: tuple[tuple[str, ...], ...]) -> DropEffects:
     return DropEffects(tuple(n for group in groups for n in group))
 
 
-STEP = Step("effects", propose)
+STEP = Step("drop_effects", propose)

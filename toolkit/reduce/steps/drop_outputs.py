@@ -10,7 +10,7 @@ from torch.fx import Node
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts, output_leaves
 from ctk.toolkit.reduce.edits import DropOutputs
-from ctk.toolkit.reduce.proposal import Choice, Ladder, Proposal, Step
+from ctk.toolkit.reduce.proposal import Proposal, Step, Subset, listed
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
@@ -23,7 +23,7 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     last = places.index(max(places))
     positions = tuple(range(len(leaves)))
     others = tuple(position for position in positions if position != last)
-    return [Ladder((DropOutputs(others),)), Choice(DropOutputs, positions)]
+    return [listed(DropOutputs(others)), Subset(DropOutputs, positions)]
 
 
-STEP = Step("outputs", propose)
+STEP = Step("drop_outputs", propose)

@@ -8,17 +8,13 @@ from collections.abc import Sequence
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.edits import RemoveNodes
-from ctk.toolkit.reduce.proposal import Ladder, Proposal, Step
+from ctk.toolkit.reduce.proposal import Monotone, Proposal, Step
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     """Propose to remove the first unit, the first two, and so on; at least one stays."""
-    names: tuple[str, ...] = ()
-    edits: list[RemoveNodes] = []
-    for unit in facts.units[:-1]:
-        names = (*names, *unit)
-        edits.append(RemoveNodes(names))
-    return [Ladder(tuple(edits))] if edits else []
+    units = facts.units
+    return [Monotone(lambda n: RemoveNodes.of(units[:n]), len(units) - 1)] if units[1:] else []
 
 
-STEP = Step("cut", propose)
+STEP = Step("drop_prefix", propose)

@@ -1,7 +1,7 @@
 """End the program earlier: remove its last units. What they read becomes the results.
 
 All values that cross the place of the cut are kept as results, so that a longer prefix shows every
-failure that a shorter one shows; `outputs` then drops those that are not needed.
+failure that a shorter one shows; `drop_outputs` then drops those that are not needed.
 """
 
 from collections.abc import Sequence
@@ -9,17 +9,13 @@ from collections.abc import Sequence
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.edits import RemoveNodes
-from ctk.toolkit.reduce.proposal import Ladder, Proposal, Step
+from ctk.toolkit.reduce.proposal import Monotone, Proposal, Step
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     """Propose to remove the last unit, the last two, and so on; at least one stays."""
-    names: tuple[str, ...] = ()
-    edits: list[RemoveNodes] = []
-    for unit in reversed(facts.units[1:]):
-        names = (*unit, *names)
-        edits.append(RemoveNodes(names))
-    return [Ladder(tuple(edits))] if edits else []
+    units = facts.units
+    return [Monotone(lambda n: RemoveNodes.of(units[-n:]), len(units) - 1)] if units[1:] else []
 
 
-STEP = Step("truncate", propose)
+STEP = Step("drop_suffix", propose)

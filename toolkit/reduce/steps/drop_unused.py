@@ -1,6 +1,7 @@
 """Drop what nothing uses: dead code that was in the graph from the start, and inputs without users.
 
-Nodes with an effect are no dead code (`effects`), and a symbolic size stays while a tensor has it.
+Nodes with an effect are no dead code (`drop_effects`), and a symbolic size stays while a tensor has
+it.
 """
 
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import CALLS, Facts
 from ctk.toolkit.reduce.apply import size_symbol
 from ctk.toolkit.reduce.edits import DropUnused
-from ctk.toolkit.reduce.proposal import Choice, Proposal, Step
+from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
@@ -22,7 +23,7 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
         if (node.op in CALLS and node.name not in facts.markers | facts.mutators)
         or (node.op == "placeholder" and size_symbol(node) not in sizes)
     ]
-    return [Choice(DropUnused, tuple(names))] if names else []
+    return [Subset(DropUnused, tuple(names))] if names else []
 
 
-STEP = Step("unused", propose)
+STEP = Step("drop_unused", propose)

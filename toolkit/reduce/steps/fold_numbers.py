@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import CALLS, Facts, is_number
 from ctk.toolkit.reduce.edits import FixSizes, FoldNumbers
-from ctk.toolkit.reduce.proposal import Choice, Proposal, Step
+from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
@@ -15,10 +15,10 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     calls = [node.name for node in nodes if node.op in CALLS]
     inputs = [node.name for node in nodes if node.op == "placeholder"]
     return [
-        Choice(FixSizes, tuple(dict.fromkeys(sizes))),
-        Choice(FoldNumbers, tuple(calls)),
-        Choice(FoldNumbers, tuple(inputs)),
+        Subset(FixSizes, tuple(dict.fromkeys(sizes))),
+        Subset(FoldNumbers, tuple(calls)),
+        Subset(FoldNumbers, tuple(inputs)),
     ]
 
 
-STEP = Step("numbers", propose)
+STEP = Step("fold_numbers", propose)

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.edits import InlineCall
-from ctk.toolkit.reduce.proposal import Ladder, Proposal, Step
+from ctk.toolkit.reduce.proposal import Proposal, Step, listed
 from ctk.toolkit.reduce.subgraphs import subgraphs
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     """Propose to inline each sub-graph, one at a time."""
     found = subgraphs(case.graph)
-    return [Ladder((InlineCall(each.call, each.target),)) for each in found]
+    return [listed(InlineCall(each.call, each.target)) for each in found]
 
 
-STEP = Step("inline", propose)
+STEP = Step("inline_subgraph", propose)

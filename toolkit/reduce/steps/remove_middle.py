@@ -1,8 +1,8 @@
 """Remove units from the middle: what they computed becomes inputs, what they read results.
 
-The first and the last unit are `cut`'s and `truncate`'s. Removing costs more than a bypass (a
-failure that needs a connection refuses every block) and leaves more inputs and results, so it comes
-later.
+The first and the last unit are `drop_prefix`'s and `drop_suffix`'s. Removing costs more than a
+bypass (a failure that needs a connection refuses every block) and leaves more inputs and results,
+so it comes later.
 """
 
 from collections.abc import Sequence
@@ -10,17 +10,13 @@ from collections.abc import Sequence
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.edits import RemoveNodes
-from ctk.toolkit.reduce.proposal import Choice, Proposal, Step
+from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     """Propose to remove any combination of the inner units."""
     inner = facts.units[1:-1]
-    return [Choice(_without_units, inner)] if inner else []
+    return [Subset(RemoveNodes.of, inner)] if inner else []
 
 
-def _without_units(units: tuple[tuple[str, ...], ...]) -> RemoveNodes:
-    return RemoveNodes(tuple(name for unit in units for name in unit))
-
-
-STEP = Step("remove", propose)
+STEP = Step("remove_middle", propose)

@@ -14,7 +14,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.formats.buildable import RECIPE_SEEDS, filling_of, is_possible
 from ctk.toolkit.reduce.analysis import Facts, placeholders
 from ctk.toolkit.reduce.edits import SetValues
-from ctk.toolkit.reduce.proposal import Choice, Ladder, Proposal, Step
+from ctk.toolkit.reduce.proposal import Proposal, Step, Subset, listed
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
@@ -24,10 +24,10 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     for filling in ("zeros", "ones"):
         pairs = [(name, filling) for name, value in tensors.items() if is_possible(value, filling)]
         if pairs:
-            proposals.append(Ladder((SetValues(tuple(pairs)),)))
+            proposals.append(listed(SetValues(tuple(pairs))))
     seeded = [(name, _suiting(i, value)) for i, (name, value) in enumerate(tensors.items())]
     atoms = tuple((name, filling) for name, filling in seeded if filling)
-    return [*proposals, Choice(SetValues, atoms)] if atoms else proposals
+    return [*proposals, Subset(SetValues, atoms)] if atoms else proposals
 
 
 def _changeable(case: Case) -> dict[str, torch.Tensor]:
@@ -47,4 +47,4 @@ def _suiting(index: int, value: torch.Tensor) -> str | None:
     return next((filling for filling in (seeded, "arange") if is_possible(value, filling)), None)
 
 
-STEP = Step("values", propose)
+STEP = Step("simplify_values", propose)

@@ -1,0 +1,146 @@
+"""Look into a sub-graph as if it were the whole case: any step works there, its edits are lifted.
+
+A `Focus` names a sub-graph by the targets that lead to it. Inside it stands a case of its own, with
+the operands of an eager run for inputs, so that a step for whole cases needs to know nothing:
+
+    outer:  y = cond(p, true_0, false_0, [x])         Focus(("true_0",)) sees
+    true_0: relu(neg(x))                              relu(neg(x)), x being what cond passes
+    edit:   Bypass((("neg", "x"),))                   Inside(focus, edit) gives the whole case back
+
+What calls a sub-graph fixes what it takes and returns, so an edit that needs another input, or
+drops a result, makes no sense there; an input that nothing uses any more stays.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch.fx import Graph, GraphModule, Node
+
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.analysis import (
+    Facts,
+    by_name,
+    facts_of,
+    output_leaves,
+    placeholders,
+)
+from ctk.toolkit.reduce.eager_values import values_before
+from ctk.toolkit.reduce.edits import Edit
+from ctk.toolkit.reduce.proposal import Monotone, Proposal, Step, Subset
+from ctk.toolkit.reduce.rebuild import Change, fetch, rebuild
+from ctk.toolkit.reduce.subgraphs import Subgraph, operands_of, subgraphs
+
+
+@dataclass(frozen=True, slots=True)
+class Focus:
+    """A sub-graph of a case: the targets of `get_attr` that lead to it, from the outside in."""
+
+    path: tuple[str, ...]
+
+    def inner(self, case: Case) -> Case | None:
+        """Return the sub-graph as a case of its own; None if it is gone."""
+        inner: Case | None = case
+        for target in self.path:
+            found = inner and next((s for s in subgraphs(inner.graph) if s.target == target), None)
+            inner = _inner_case(inner, found) if inner and found else None
+        return inner
+
+    def replace(self, case: Case, graph: GraphModule) -> Case | None:
+        """Return the case with another graph in this place; None if the place is gone."""
+        whole = _replaced(case.graph, self.path, graph)
+        return dataclasses.replace(case, graph=whole) if whole else None
+
+
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """Apply an edit inside a sub-graph, and put the result back in its place."""
+
+    focus: Focus
+    edit: Edit
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        inner = self.focus.inner(case)
+        changed = self.edit.apply(inner, facts_of(inner)) if inner else None
+        if inner is None or changed is None:
+            return None
+        graph = _with_inputs_of(inner.graph, changed.graph)
+        return self.focus.replace(case, graph) if graph else None
+
+
+def inner_cases(case: Case, path: tuple[str, ...] = ()) -> Iterator[tuple[Focus, Case]]:
+    """Yield each sub-graph at any depth as a case of its own, outer ones first.
+
+    Left out: sub-graphs that do not run on their operands as they are (a map over slices).
+    """
+    for subgraph in subgraphs(case.graph):
+        inner = _inner_case(case, subgraph)
+        if inner is not None:
+            inner_path = (*path, subgraph.target)
+            yield Focus(inner_path), inner
+            yield from inner_cases(inner, inner_path)
+
+
+def lifted(step: Step, case: Case) -> Iterator[Proposal]:
+    """Yield what a step proposes for each sub-graph of a case, as proposals for the whole case."""
+    for focus, inner in inner_cases(case):
+        for proposal in step.propose(inner, facts_of(inner)):
+            if isinstance(proposal, Monotone):
+                yield Monotone(_inside(focus, proposal.make), proposal.count)
+            else:
+                yield Subset(_inside(focus, proposal.make), proposal.atoms)
+
+
+def _inside(focus: Focus, make: Callable[[Any], Edit]) -> Callable[[Any], Inside]:
+    return lambda chosen: Inside(focus, make(chosen))
+
+
+def _inner_case(case: Case, subgraph: Subgraph) -> Case | None:
+    """Return a case of the sub-graph alone, with its operands of an eager run."""
+    call = by_name(case.graph)[subgraph.call]
+    operands = operands_of(call, len(placeholders(subgraph.graph)))
+    if operands is None:
+        return None
+    wanted = {operand.name: call.name for operand in operands if isinstance(operand, Node)}
+    values = values_before(case, wanted)
+    inputs = tuple(values[o.name] if isinstance(o, Node) else o for o in operands)
+    modes = dataclasses.replace(case.modes, backward=False)
+    return dataclasses.replace(
+        case, graph=subgraph.graph, inputs=inputs, modes=modes, dynamic={}, synthetic=()
+    )
+
+
+def _with_inputs_of(old: GraphModule, new: GraphModule) -> GraphModule | None:
+    """Return a changed sub-graph with the inputs that it had; None if its caller would notice."""
+    names = [node.name for node in placeholders(old)]
+    kept = by_name(new)
+    is_fed = all(node.name in names for node in placeholders(new))
+    if not is_fed or len(output_leaves(old)) != len(output_leaves(new)):
+        return None
+    graph, copies = Graph(), dict[Node, Node]()
+    for node in placeholders(old):
+        copies[kept.get(node.name, node)] = _copied(graph, node, copies)
+    for node in new.graph.nodes:
+        if node.op != "placeholder":
+            copies[node] = _copied(graph, node, copies)
+    result = GraphModule(new, graph, type(old).__name__)
+    result.meta.update(old.meta)
+    return result
+
+
+def _copied(graph: Graph, node: Node, copies: dict[Node, Node]) -> Node:
+    new = graph.node_copy(node, copies.__getitem__)
+    if new.name != node.name:  # FX renames what it would have named otherwise (`input`)
+        new.name = node.name
+    return new
+
+
+def _replaced(gm: GraphModule, path: Sequence[str], graph: GraphModule) -> GraphModule | None:
+    if not path:
+        return graph
+    inner = fetch(gm, path[0])
+    new = _replaced(inner, path[1:], graph) if isinstance(inner, GraphModule) else None
+    change = Change(modules={path[0]: new}, keep_inputs=True)
+    built = rebuild(gm, change) if new else None
+    return built.graph if built else None
