@@ -116,7 +116,9 @@ def _with_inputs_of(old: GraphModule, new: GraphModule) -> GraphModule | None:
     names = [node.name for node in placeholders(old)]
     kept = by_name(new)
     is_fed = all(node.name in names for node in placeholders(new))
-    if not is_fed or len(output_leaves(old)) != len(output_leaves(new)):
+    are_all_back = len(kept) + len(names) - len(placeholders(new)) == len(old.graph.nodes)
+    is_same = are_all_back and len(placeholders(new)) < len(names)  # only inputs went
+    if not is_fed or is_same or len(output_leaves(old)) != len(output_leaves(new)):
         return None
     graph, copies = Graph(), dict[Node, Node]()
     for node in placeholders(old):
