@@ -15,7 +15,12 @@ from pathlib import Path
 
 def main(address: str) -> None:
     """Run `sys.argv[1:]` in the warm server; exit with its status, or die of its signal."""
-    request = {"argv": sys.argv[1:], "cwd": str(Path.cwd()), "environ": dict(os.environ)}
+    request = {
+        "argv": sys.argv[1:],
+        "cwd": str(Path.cwd()),
+        "environ": dict(os.environ),
+        "client": str(Path(sys.argv[0]).with_name("python")),
+    }
     server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     server.connect(address)
     streams = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", (0, 1, 2)))]

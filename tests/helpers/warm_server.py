@@ -128,6 +128,8 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
     sys.path_importer_cache.clear()
     sys.dont_write_bytecode = bool(os.environ.get("PYTHONDONTWRITEBYTECODE"))
     sys.argv[:] = request["argv"]
+    if os.environ.get("WARM_CHILDREN"):  # what the program starts itself need not be clean either
+        sys.executable = request["client"]
 
 
 def run_program() -> None:

@@ -1,49 +1,126 @@
-"""A wheel holds what users need and nothing else."""
+"""What is installed is one package, and it works inside a project with folders called like ours."""
 
+import os
 import subprocess
 import sys
+import sysconfig
+import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from tests.helpers.cli import BROKEN_PASS, GOOD
 from tests.helpers.project import PACKAGES, ROOT, copy_project, name_of, project_files
+
+BUILD = "import sys, setuptools.build_meta as b; getattr(b, sys.argv[1])(sys.argv[2])"
+
+
+def build(kind: str, source: Path, out: Path) -> Path:
+    """Build a wheel of a copy of the project (`build_wheel`, `build_editable`)."""
+    command = [sys.executable, "-c", BUILD, kind, str(out)]
+    subprocess.run(command, cwd=source, capture_output=True, check=True)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+def install(wheel: Path, folder: Path) -> Path:
+    """Install a wheel into a new virtual environment that borrows torch from this one."""
+    venv.create(folder, with_pip=False, symlinks=True)
+    python = folder / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check"]
+    options = ["--no-deps", "--no-index", "--no-compile", "--quiet"]
+    subprocess.run([*pip, "install", *options, str(wheel)], capture_output=True, check=True)
+    own = site_packages(folder)
+    (own / "borrowed.pth").write_text(sysconfig.get_path("purelib"))
+    return python
+
+
+def site_packages(folder: Path) -> Path:
+    (found,) = folder.glob("lib/python*/site-packages")
+    return found
+
+
+def run(*command: object, place: Path, code: int = 0) -> str:
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [str(each) for each in command],
+        cwd=place,
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == code, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
-    """Build the wheel from a copy of the tracked files, with the installed setuptools."""
-    copy = tmp_path_factory.mktemp("source")
-    copy_project(copy)
-    build = "from setuptools.build_meta import build_wheel; import sys; build_wheel(sys.argv[1])"
-    subprocess.run(
-        [sys.executable, "-c", build, str(copy / "out")], cwd=copy, capture_output=True, check=True
-    )
-    (built,) = Path(copy / "out").glob("*.whl")
-    return zipfile.ZipFile(built)
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    return build("build_wheel", copy_project(folder / "source"), folder)
 
 
-def test_every_module_and_template_is_in_the_wheel(wheel: zipfile.ZipFile) -> None:
+def test_every_module_and_template_is_in_the_wheel(wheel: Path) -> None:
     packages = [ROOT / name for name in PACKAGES]
     expected = {
         f"ctk/{name_of(path)}"
         for path in project_files()
         if any(path.is_relative_to(package) for package in packages)
     }
-    assert expected | {"ctk/__init__.py", "ctk/py.typed"} <= set(wheel.namelist())
-    assert any(name.endswith(".j2") for name in expected)
+    assert len(expected) > 100
+    names = zipfile.ZipFile(wheel).namelist()
+    assert expected | {"ctk/__init__.py", "ctk/py.typed"} <= set(names)
+    assert not [name for name in names if "__pycache__" in name]
 
 
-def test_nothing_else_is_in_the_wheel(wheel: zipfile.ZipFile) -> None:
-    tops = {name.split("/")[0] for name in wheel.namelist()}
-    info = {top for top in tops if top.endswith(".dist-info")}
-    assert tops - info == {"ctk"}
-    assert not [name for name in wheel.namelist() if "__pycache__" in name]
-
-
-def test_metadata_of_the_wheel(wheel: zipfile.ZipFile) -> None:
-    (entry_points,) = (n for n in wheel.namelist() if n.endswith("dist-info/entry_points.txt"))
-    text = wheel.read(entry_points).decode()
+def test_metadata_of_the_wheel(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    names = archive.namelist()
+    (entry_points,) = (name for name in names if name.endswith("dist-info/entry_points.txt"))
+    text = archive.read(entry_points).decode()
     assert "ctk = ctk.toolkit.cli.main:main" in text
     assert "ctk = ctk.compiler.backend:ctk" in text
-    assert any(name.endswith("licenses/LICENSE") for name in wheel.namelist())
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+TRAIN = """
+import compiler, repro_templates, toolkit
+import runpy, sys, torch
+
+f = torch.compile(lambda x: x.relu() + 1, backend="ctk")
+assert torch.equal(f(torch.ones(3)), torch.full((3,), 2.0))
+assert (compiler.OURS, toolkit.OURS, repro_templates.OURS) == ("their own",) * 3
+assert [name for name in sys.modules if name.startswith("ctk.compiler.")]
+sys.argv = ["ctk", "check", "program.py"]
+runpy.run_path(sys.exec_prefix + "/bin/ctk", run_name="__main__")
+"""
+
+
+def test_it_works_in_a_project_with_folders_of_the_same_names(wheel: Path, tmp_path: Path) -> None:
+    python = install(wheel, tmp_path / "venv")
+    tops = {path.name for path in site_packages(tmp_path / "venv").iterdir()}
+    assert {top for top in tops if ".dist-info" not in top} == {"ctk", "borrowed.pth"}
+    project = tmp_path / "project"
+    for name in PACKAGES:
+        (project / name).mkdir(parents=True)
+        (project / name / "__init__.py").write_text('OURS = "their own"\n')
+    (project / "program.py").write_text(GOOD)
+    (project / "broken.py").write_text(GOOD + BROKEN_PASS)
+    (project / "train.py").write_text(TRAIN)
+    assert run(python, "train.py", place=project).startswith("no failure")
+    said = run(
+        python.with_name("ctk"), "diagnose", "broken.py", "--out", "found", place=project, code=1
+    )
+    assert "joint/negate_relu (confirmed)" in said
+    assert "(reproduced, exit code 1)" in said  # the emitted script, run from its own folder
+    assert not (project / "found" / "minimal" / "compiler").exists()
+
+
+def test_an_editable_install_sees_new_files(tmp_path: Path) -> None:
+    source = copy_project(tmp_path / "source")
+    python = install(build("build_editable", source, tmp_path), tmp_path / "venv")
+    (source / "compiler" / "passes" / "added_later.py").write_text("WORD = 'seen'\n")
+    code = "from ctk.compiler.passes.added_later import WORD; import ctk; print(WORD, ctk.__file__)"
+    said = run(python, "-c", code, place=tmp_path)
+    assert said.split() == ["seen", str(source / "ctk" / "__init__.py")]

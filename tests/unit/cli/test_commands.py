@@ -139,6 +139,13 @@ class TestBisectAndDiagnose:
         assert "is not empty" in said.err
 
 
+class TestDoctor:
+    def test_a_machine_that_is_ready(self) -> None:
+        said = ctk("doctor", "--json")
+        assert said.code == 0, said.out
+        assert said.data["answer"] == "everything is fine"
+
+
 class TestMinify:
     def test_smallest_case(self, case: Path, tmp_path: Path) -> None:
         said = ctk("minify", case, "--out", tmp_path / "small", "--json")
