@@ -2,7 +2,6 @@
 
 from typing import Literal
 
-CodegenName = Literal["eager", "torchscript"]
 OnFailure = Literal["raise", "fallback", "warn"]
 PassSlot = Literal["pre_grad", "joint", "post_grad", "forward", "backward", "frozen"]
 """Where a user's passes run: after the stage's own. `post_grad` means forward and backward."""

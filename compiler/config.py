@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeAlias, cast, get_args
 
-from ctk.compiler.choices import CodegenName, OnFailure, PassSlot
+from ctk.compiler.choices import OnFailure, PassSlot
 from ctk.compiler.errors import ConfigError, nearest
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ class Config:
     """Options of one compile.
 
     Attributes:
-        codegen: Code generator that is asked first.
+        codegen: Code generator that is asked first, by its name in the table CODEGENS (which a
+            compile checks: this module does not know it).
         fallback: Code generators that are asked next, in order, when one cannot take a graph.
         custom_passes: The user's own passes per slot: a `Pass`, a function of a `Rewriter`,
             `GraphModule` or `Graph`, `"module:function"`, `"path/to/file.py:function"`, or the name
@@ -41,8 +42,8 @@ class Config:
             are not seen.
     """
 
-    codegen: CodegenName = "torchscript"
-    fallback: tuple[CodegenName, ...] = ("torchscript", "eager")
+    codegen: str = "torchscript"
+    fallback: tuple[str, ...] = ("torchscript", "eager")
     custom_passes: Mapping[PassSlot, tuple[CustomPass, ...]] = field(
         default_factory=dict[PassSlot, tuple[CustomPass, ...]]
     )
@@ -109,6 +110,12 @@ def _fuel(name: str, value: object) -> object:
     return value
 
 
+def _string(name: str, value: object) -> object:
+    if not isinstance(value, str):
+        raise ConfigError(f"{name}={value!r} is not allowed; allowed: a name")
+    return value
+
+
 def _strings(name: str, value: object) -> tuple[str, ...]:
     items = (value,) if isinstance(value, str) else value
     if not isinstance(items, (list, tuple)):
@@ -117,13 +124,6 @@ def _strings(name: str, value: object) -> tuple[str, ...]:
         if not isinstance(item, str):
             raise ConfigError(f"{name} contains {item!r}; allowed: a list of names (strings)")
     return tuple(cast("tuple[str, ...]", items))
-
-
-def _codegens(name: str, value: object) -> tuple[str, ...]:
-    items = _strings(name, value)
-    for item in items:
-        _one_of(get_args(CodegenName))(name, item)
-    return items
 
 
 def _custom_passes(name: str, value: object) -> object:
@@ -149,8 +149,8 @@ def _custom_passes(name: str, value: object) -> object:
 
 
 _CHECKS: Mapping[str, Callable[[str, object], object]] = {
-    "codegen": _one_of(get_args(CodegenName)),
-    "fallback": _codegens,
+    "codegen": _string,
+    "fallback": _strings,
     "custom_passes": _custom_passes,
     "disable": _strings,
     "fuel": _fuel,

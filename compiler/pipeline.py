@@ -15,7 +15,7 @@ from torch.fx import GraphModule
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from ctk.compiler import torch_compat
-from ctk.compiler.codegen import generate
+from ctk.compiler.codegen.select import generate, generators
 from ctk.compiler.config import Config, resolve
 from ctk.compiler.dispatch import BoxedCallable, Stages, dispatch
 from ctk.compiler.errors import UnsupportedPlatform
@@ -61,6 +61,7 @@ def compile_fx(
     """
     require_supported_platform()
     options = resolve(config)
+    generators(options)  # a name that is not in the table is no failure to fall back from
     passes = select_passes(PASSES, options)
     observer = marking(observer)
     numbering = Numbering(observer, options)
@@ -164,16 +165,7 @@ class Compile:
     def lower(self, graph: GraphModule, inputs: Sequence[object], stage: Stage) -> BoxedCallable:
         """Generate code for a graph."""
         enter_stage(graph, "lowered", self.numbering, inputs)
-        return generate(
-            graph,
-            inputs,
-            stage=stage,
-            name=stage,
-            codegen=self.config.codegen,
-            fallback=self.config.fallback,
-            on_failure=self.config.on_failure,
-            observer=self.observer,
-        )
+        return generate(graph, inputs, stage, self.numbering)
 
     def _transform(self, graph: GraphModule, stage: Stage, inputs: Sequence[object]) -> None:
         """Run a stage's passes; where failures fall back, a failing stage leaves the graph."""

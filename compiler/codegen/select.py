@@ -1,25 +1,25 @@
 """Ask code generators in order until one takes the graph, tell the observer, and log who refused.
 
-It knows no generator but `eager`, which runs vetoed kernels; the table is an argument.
+`generate` is what the pipeline calls. It knows no generator: those are in the table CODEGENS.
 """
 
-import contextlib
 import logging
-import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from torch.fx import GraphModule
 
-from ctk.compiler.codegen.base import BoxedCallable, Codegen, CodegenOptions
-from ctk.compiler.codegen.eager import CODEGEN as EAGER
-from ctk.compiler.codegen.first_call import record_first_call
+from ctk.compiler.codegen import CODEGENS
+from ctk.compiler.codegen.base import BoxedCallable, as_boxed
+from ctk.compiler.codegen.kernels import Codegen, KernelContext
+from ctk.compiler.codegen.watch_calls import CompiledGraph, watch_calls
+from ctk.compiler.config import Config
+from ctk.compiler.error_place import place
 from ctk.compiler.errors import CodegenUnsupported, ConfigError, nearest
 from ctk.compiler.fx.copy import copy_graph_module
-from ctk.compiler.observe import ErrorRecord, KernelId, KernelRecord, Observer, first_line
-from ctk.compiler.torch_compat import dispatch_modes_off
+from ctk.compiler.observe import ErrorRecord, Observer, Stage, first_line, is_observers
+from ctk.compiler.rewriting.numbering import Numbering
 
 log = logging.getLogger("ctk.codegen")
 
@@ -28,14 +28,11 @@ log = logging.getLogger("ctk.codegen")
 class _Request:
     """One graph to compile, and who is to hear of it."""
 
-    gm: GraphModule
+    gm: GraphModule = field(repr=False)
     example_inputs: Sequence[object] = field(repr=False)
-    options: CodegenOptions
-    on_failure: Literal["raise", "fallback", "warn"]
+    stage: Stage
+    config: Config
     observer: Observer | None
-
-    def kernel(self, codegen: str) -> KernelId:
-        return KernelId(codegen, self.options.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,72 +49,78 @@ class _Refusal:
         return f"{self.codegen} failed: {type(self.error).__name__}: {reason}"
 
 
-def compile_with_first(
-    table: Sequence[Codegen],
-    names: Sequence[str],
-    gm: GraphModule,
-    example_inputs: Sequence[object],
-    *,
-    options: CodegenOptions,
-    on_failure: Literal["raise", "fallback", "warn"],
-    observer: Observer | None,
+def generate(
+    gm: GraphModule, example_inputs: Sequence[object], stage: Stage, numbering: Numbering
 ) -> BoxedCallable:
-    """Compile with the first generator of `table` in the order of `names` that takes the graph.
+    """Compile a graph with `Config.codegen`, or with the first of `Config.fallback` that takes it.
 
-    See `codegen.generate` for the arguments and what is raised.
+    Args:
+        gm: Functional aten graph; left unchanged.
+        example_inputs: One value per placeholder, real or fake.
+        stage: Stage whose graph this is; the names of its kernels begin with it.
+        numbering: That of the compile. Its config says which generators are asked, and what an
+            unexpected exception of one does (`on_failure`): `raise` it, `fallback` to the next one,
+            or `warn` and do so. A generator that refuses a graph (`CodegenUnsupported`) is no
+            failure: the next one is asked. Its observer may veto kernels, whose nodes then run in
+            eager, and sees kernels, first calls and errors.
+
+    Returns:
+        A boxed callable. Without an observer it is the generator's own, with nothing around it.
+
+    Raises:
+        ConfigError: A name is not in the table.
+        CodegenUnsupported: No generator takes the graph; lists the reason of each.
     """
-    request = _Request(gm, example_inputs, options, on_failure, observer)
+    config = numbering.config
+    request = _Request(gm, example_inputs, stage, config, numbering.observer)
     refusals: list[_Refusal] = []
-    for codegen in [_lookup(table, name) for name in names]:
-        vetoed = observer is not None and not observer.allow_kernel(request.kernel(codegen.name))
-        start = time.perf_counter()
-        compiled = _compile(request, EAGER if vetoed else codegen)
+    for codegen in generators(config):
+        context = KernelContext(codegen, stage, numbering)
+        compiled = _compile(request, codegen, context)
         if isinstance(compiled, _Refusal):
             refusals.append(compiled)
             continue
         _announce(request, refusals, codegen.name)
-        seconds = time.perf_counter() - start
-        return _observed(request, compiled, refusals, codegen.name, vetoed=vetoed, seconds=seconds)
+        return _observed(request, compiled, context, refusals)
     raise _nobody(request, refusals)
 
 
-def _lookup(table: Sequence[Codegen], name: str) -> Codegen:
-    names = [codegen.name for codegen in table]
-    if name not in names:
-        hint = nearest(name, names)
-        raise ConfigError(f"unknown code generator {name!r}{hint}; there are {', '.join(names)}")
-    return table[names.index(name)]
+def generators(config: Config) -> list[Codegen]:
+    """Return the generators that a compile asks, in order, each once.
+
+    Raises:
+        ConfigError: A name is not in the table.
+    """
+    table = {codegen.name: codegen for codegen in CODEGENS}
+    names = tuple(dict.fromkeys((config.codegen, *config.fallback)))
+    for name in names:
+        if name not in table:
+            raise ConfigError(
+                f"unknown code generator {name!r}{nearest(name, table)}; "
+                f"there are {', '.join(table)}"
+            )
+    return [table[name] for name in names]
 
 
-def _compile(request: _Request, codegen: Codegen) -> BoxedCallable | _Refusal:
+def _compile(
+    request: _Request, codegen: Codegen, context: KernelContext
+) -> BoxedCallable | _Refusal:
     try:
-        return codegen.compile(request.gm, request.example_inputs, request.options)
+        return codegen.compile(request.gm, request.example_inputs, context)
     except CodegenUnsupported as error:
         return _Refusal(codegen.name, error)
     except Exception as error:
-        _add_context(request, codegen.name, error)
-        if request.on_failure == "raise":
+        if is_observers(error):
+            raise
+        record = ErrorRecord(error, "lowered", kernel=context.at_hand(), graph=request.gm)
+        hint = (
+            "Config(on_failure='fallback') or CTK_ON_FAILURE=fallback asks the next generator "
+            "instead"
+        )
+        place(record, request.observer, hint=hint)
+        if request.config.on_failure == "raise":
             raise
         return _Refusal(codegen.name, error)
-
-
-def _add_context(request: _Request, codegen: str, error: Exception) -> None:
-    """Write on an exception where it was raised, and tell the observer."""
-    options = request.options
-    where = f"lowered/{codegen}:{options.name}"
-    nodes = len(request.gm.graph.nodes)
-    error.add_note(
-        f"in {where}: code generation of a graph with {nodes} nodes, stage {options.stage}"
-    )
-    error.add_note(
-        "Config(on_failure='fallback') or CTK_ON_FAILURE=fallback asks the next generator instead"
-    )
-    with contextlib.suppress(AttributeError):  # an exception with slots takes no attribute
-        error.ctk_where = where  # type: ignore[attr-defined]  # read by the pipeline and by oracles
-    if request.observer is not None:
-        graph = copy_graph_module(request.gm)
-        kernel = request.kernel(codegen)
-        request.observer.on_error(ErrorRecord(error, options.stage, kernel=kernel, graph=graph))
 
 
 def _announce(request: _Request, refusals: Sequence[_Refusal], taken_by: str) -> None:
@@ -125,9 +128,9 @@ def _announce(request: _Request, refusals: Sequence[_Refusal], taken_by: str) ->
     if not refusals:
         return
     why = "; ".join(str(refusal) for refusal in refusals)
-    line = f"graph {request.options.name} ({request.options.stage}): {why}; {taken_by} takes it"
+    line = f"graph {request.stage}: {why}; {taken_by} takes it"
     failed = any(not isinstance(refusal.error, CodegenUnsupported) for refusal in refusals)
-    if failed and request.on_failure == "warn":
+    if failed and request.config.on_failure == "warn":
         warnings.warn(f"ctk: {line}", RuntimeWarning, stacklevel=2)
     else:
         log.warning("%s", line)
@@ -140,8 +143,7 @@ def _nobody(request: _Request, refusals: Sequence[_Refusal]) -> Exception:
         return failures[0]
     reasons = "\n".join(f"  {refusal}" for refusal in refusals)
     return CodegenUnsupported(
-        f"no code generator takes graph {request.options.name} ({request.options.stage}):\n"
-        f"{reasons}\n"
+        f"no code generator takes graph {request.stage}:\n{reasons}\n"
         "'eager' takes every graph: add it to Config.fallback"
     )
 
@@ -149,32 +151,17 @@ def _nobody(request: _Request, refusals: Sequence[_Refusal]) -> Exception:
 def _observed(
     request: _Request,
     compiled: BoxedCallable,
+    context: KernelContext,
     refusals: Sequence[_Refusal],
-    codegen: str,
-    *,
-    vetoed: bool,
-    seconds: float,
 ) -> BoxedCallable:
-    """Tell the observer of a kernel; wrap the kernel if the values of its first call are wanted."""
+    """Tell the observer of the kernels, and watch the calls for it."""
     if request.observer is None:
         return compiled
     graph = copy_graph_module(request.gm)
-    record = KernelRecord(
-        request.kernel(codegen),
-        graph,
-        source=_source_of(compiled),
-        reason="; ".join(str(refusal) for refusal in refusals) or None,
-        vetoed=vetoed,
-        seconds=seconds,
-    )
-    request.observer.on_kernel(record)
-    if not request.observer.keep_calls:
-        return compiled
-    stage, kernel = request.options.stage, request.kernel(codegen)
-    return record_first_call(compiled, kernel, stage, graph, request.observer)
-
-
-def _source_of(compiled: BoxedCallable) -> str:
-    """Print the generated code; the fake mode of the compile must not see the constants."""
-    with dispatch_modes_off():
-        return compiled.ctk_source()
+    reason = "; ".join(str(refusal) for refusal in refusals) or None
+    records = context.records(graph, reason)
+    for record in records:
+        request.observer.on_kernel(record)
+    kernels = tuple(record.id for record in records)
+    watched = CompiledGraph(request.observer, request.stage, graph, kernels)
+    return as_boxed(watch_calls(compiled, watched), compiled.ctk_source)

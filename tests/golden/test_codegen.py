@@ -5,7 +5,9 @@ import torch
 from torch import nn
 
 from ctk.compiler.codegen import eager
+from ctk.compiler.codegen.kernels import KernelContext
 from ctk.compiler.codegen.torchscript import codegen as torchscript
+from ctk.compiler.rewriting.numbering import Numbering
 from tests.helpers.codegen_graphs import functional, module_graph
 
 X = torch.ones(2, 3)
@@ -31,6 +33,7 @@ GRAPHS = {
 @pytest.mark.parametrize("codegen", [torchscript, eager], ids=["torchscript", "eager"])
 def test_source(name: str, codegen, golden) -> None:
     gm, inputs = GRAPHS[name]()
-    compiled = codegen.CODEGEN.compile(gm, inputs, torchscript.CodegenOptions())
+    context = KernelContext(codegen.CODEGEN, "forward", Numbering())
+    compiled = codegen.CODEGEN.compile(gm, inputs, context)
     source = "\n".join(line.rstrip() for line in compiled.ctk_source().strip().splitlines())
     golden(f"codegen/{name}.{codegen.CODEGEN.name}.txt", source + "\n")

@@ -8,7 +8,7 @@ from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ctk.compiler.codegen.base import BoxedCallable
-from ctk.compiler.codegen.eager import eager_compile
+from ctk.compiler.codegen.in_eager import eager_compile
 from ctk.compiler.codegen.torchscript.codegen import ts_compile
 from ctk.compiler.fx.clone import clone_values, layout
 

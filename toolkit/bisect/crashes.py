@@ -3,17 +3,18 @@
 A child notes each pass and kernel before it runs, so its last note is the first suspect. When the
 case fails without that one too (a pass may lay the trap for a later stage), the guilty rewrite is
 found by fuel. Its name is read off a compile in this process with one rewrite less, which is known
-to live: a vetoed rewrite is announced all the same.
+to live: a vetoed rewrite is announced all the same. A kernel that kills when it is called, among
+many, is found by running half of them in eager, and so on.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import cast
 
 from ctk.compiler.observe import Stage
 from ctk.toolkit.bisect.culprit import Culprit, Search
-from ctk.toolkit.bisect.rewrites import smallest_failing
-from ctk.toolkit.bisect.suspects import of_rewrite
+from ctk.toolkit.bisect.search import guilty_kernel, smallest_failing
+from ctk.toolkit.bisect.suspects import in_eager, of_kernel, of_rewrite
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.recorder import EVERY_KERNEL, Recorder, Veto
 from ctk.toolkit.oracle.executors import Executor
@@ -74,7 +75,7 @@ class _Deadly:
         stage, _, name = where.partition("/")
         evidence = f"{self._first.signature}"
         if ":" in name:  # a kernel is called codegen:name
-            return Culprit("lowered", name, Veto(kernels=frozenset({where})), evidence=evidence)
+            return of_kernel(where, evidence=evidence)
         return Culprit(
             cast("Stage", stage), name, Veto(passes=frozenset({where})), evidence=evidence
         )
@@ -87,12 +88,27 @@ class _Deadly:
         return fuel
 
     def _without_rewrites(self) -> Search:
-        kernels = Veto(kernels=frozenset({EVERY_KERNEL}))
-        confirmed = self._passes(kernels, "with every kernel in eager")
-        culprit = Culprit("lowered", "kernels", kernels, evidence=str(self._first.signature))
-        if not confirmed:
-            culprit = Culprit("captured", "autograd_dispatch", Veto())
-        return Search(self._first, culprit, confirmed, "elimination", self._compiles)
+        every = Veto(kernels=frozenset({EVERY_KERNEL}))
+        if not self._passes(every, "with every kernel in eager"):
+            dispatch = Culprit("captured", "autograd_dispatch", Veto())
+            return Search(self._first, dispatch, False, "elimination", self._compiles)
+        evidence = str(self._first.signature)
+        nodes = self._kernels(every)
+        kernel = guilty_kernel(self._passes_in_eager, list(nodes))
+        culprit = Culprit("lowered", "kernels", every, evidence=evidence)
+        if kernel is not None:
+            culprit = of_kernel(kernel, nodes[kernel], evidence)
+        return Search(self._first, culprit, True, "elimination", self._compiles)
+
+    def _kernels(self, every: Veto) -> dict[str, tuple[str, ...]]:
+        """Return the nodes of each kernel, read off a compile with all in eager, which lives."""
+        recorder = Recorder(every)
+        self._compiles += 1
+        judge(self._case, observer=recorder)
+        return {str(kernel.id): kernel.nodes for kernel in recorder.log.kernels()}
+
+    def _passes_in_eager(self, kernels: Sequence[str]) -> bool:
+        return self._passes(Veto(kernels=frozenset(kernels)), in_eager(kernels))
 
     def _named(self, number: int) -> Culprit | None:
         recorder = Recorder(Veto(fuel=number - 1))

@@ -8,15 +8,21 @@
    functionalization).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ctk.toolkit.bisect.crashes import find_deadly, is_deadly
 from ctk.toolkit.bisect.culprit import Culprit, FoundBy, Search
-from ctk.toolkit.bisect.kernels import guilty_kernel
 from ctk.toolkit.bisect.provenance import traced
-from ctk.toolkit.bisect.rewrites import smallest_failing
-from ctk.toolkit.bisect.suspects import from_check, from_errors, of_rewrite, whole_pass
+from ctk.toolkit.bisect.search import guilty_kernel, smallest_failing
+from ctk.toolkit.bisect.suspects import (
+    from_check,
+    from_errors,
+    in_eager,
+    of_kernel,
+    of_rewrite,
+    whole_pass,
+)
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder, Veto
 from ctk.toolkit.oracle.executors import Executor
@@ -24,7 +30,7 @@ from ctk.toolkit.oracle.judge import judge
 from ctk.toolkit.oracle.judgement import Judgement, Verdict
 
 MAX_SUSPECTS = 4
-MAX_CULPRITS = 4
+MAX_ROUNDS = 4
 
 Progress = Callable[[str], None]
 
@@ -68,7 +74,7 @@ class _Finder:
             return Search(judgement, compiles=self._compiles, reason=judgement.detail)
         self._case = replace(self._case, signature=judgement.signature)
         for found_by, culprit in self._candidates(log):
-            confirmed, also = self._confirm(culprit)
+            confirmed, also = self._confirm(culprit, log)
             if confirmed is not None:
                 confirmed = traced(confirmed, log, self._case.graph)
                 return Search(judgement, confirmed, True, found_by, self._compiles, also)
@@ -84,16 +90,22 @@ class _Finder:
         if by_kernel is not None:
             yield ("elimination", by_kernel)
 
-    def _confirm(self, culprit: Culprit) -> tuple[Culprit | None, tuple[Culprit, ...]]:
+    def _confirm(
+        self, culprit: Culprit, log: CompileLog
+    ) -> tuple[Culprit | None, tuple[Culprit, ...]]:
         """Return the culprit if the case passes without it, and what else had to go; or None.
 
-        1. Without the rewrite. 2. Without the pass. 3. Without it and the next one that then shows,
-           and so on.
+        1. Without the rewrite or kernel; of the kernels of a graph, without one of them.
+        2. Without the pass.
+        3. Without it and the next ones that then show, and so on.
         """
         if culprit.veto == Veto():
             return None, ()
         if self._passes(culprit.veto, f"without {culprit}"):
-            return culprit, ()
+            return self._narrowed(culprit, log), ()
+        if culprit.is_kernel:
+            others = self._others(culprit)
+            return (culprit, others) if others is not None else (None, ())
         if culprit.rewrite is not None:
             whole = whole_pass(culprit)
             if self._passes(whole.veto, f"without pass {whole.where}"):
@@ -101,20 +113,32 @@ class _Finder:
                 return (culprit, others) if others is not None else (whole, ())
         return None, ()
 
+    def _narrowed(self, culprit: Culprit, log: CompileLog) -> Culprit:
+        """Return the one kernel that is guilty, where a graph with many is."""
+        among = culprit.veto.kernels
+        one = self._by_kernel(log, among) if len(among) > 1 else None
+        return replace(one, evidence=culprit.evidence) if one is not None else culprit
+
     def _others(self, culprit: Culprit) -> tuple[Culprit, ...] | None:
-        """Return the further rewrites that must go before the case passes, when a few do."""
+        """Return the further culprits that must go before the case passes, when a few rounds do.
+
+        One rewrite a round, because it may explain all later ones. Kernels are compared by
+        themselves: all that are wrong go at once.
+        """
         found: list[Culprit] = [culprit]
-        while len(found) < MAX_CULPRITS:
-            veto = Veto(rewrites=frozenset(c.rewrite for c in found if c.rewrite is not None))
-            judgement, log = self._observe(veto)
+        for _ in range(MAX_ROUNDS):
+            judgement, log = self._observe(_together(found))
             if judgement.verdict is Verdict.PASSES:
                 return tuple(found[1:])
-            suspects = (c for c in from_check(self._case, log) if c.rewrite is not None)
-            known = {c.rewrite for c in found}
-            following = next((c for c in suspects if c.rewrite not in known), None)
-            if following is None:
+            suspects = [*from_errors(log), *from_check(self._case, log)]
+            alike = [c for c in suspects if c.is_kernel == culprit.is_kernel]
+            if not culprit.is_kernel:
+                alike = [c for c in alike if c.rewrite is not None][:1]
+            known = {c.veto for c in found}
+            following = [c for c in alike if c.veto not in known]
+            if not following:
                 return None
-            found.append(following)
+            found += following
         return None
 
     def _by_fuel(self, log: CompileLog) -> Culprit | None:
@@ -130,17 +154,16 @@ class _Finder:
         rewrite, record = records[number]
         return of_rewrite(rewrite, len(record.rewrites), "the case fails from this rewrite on")
 
-    def _by_kernel(self, log: CompileLog) -> Culprit | None:
-        kernels = list(dict.fromkeys(str(k.id) for k in log.kernels()))
+    def _by_kernel(self, log: CompileLog, among: Collection[str] = ()) -> Culprit | None:
+        """Return the one kernel that must be left out; `among` some, or all of the compile."""
+        nodes = {str(kernel.id): kernel.nodes for kernel in log.kernels()}
+        nodes = {kernel: nodes[kernel] for kernel in nodes if not among or kernel in among}
 
-        def passes_without(names: Iterable[str]) -> bool:
-            return self._passes(Veto(kernels=frozenset(names)), f"with {', '.join(names)} in eager")
+        def passes_without(names: Sequence[str]) -> bool:
+            return self._passes(Veto(kernels=frozenset(names)), in_eager(names))
 
-        kernel = guilty_kernel(passes_without, kernels)
-        if kernel is None:
-            return None
-        name = kernel.partition("/")[2]
-        return Culprit("lowered", name, Veto(kernels=frozenset({kernel})))
+        kernel = guilty_kernel(passes_without, list(nodes))
+        return of_kernel(kernel, nodes[kernel]) if kernel is not None else None
 
     def _unconfirmed(self, judgement: Judgement, log: CompileLog) -> Search:
         """Nothing that can be left out makes the case pass."""
@@ -184,6 +207,12 @@ class _Finder:
     def _fails(self, veto: Veto) -> bool:
         what = f"with fuel {veto.fuel}" if veto.fuel is not None else "without passes and kernels"
         return self._ask(veto, what).verdict is Verdict.REPRODUCES
+
+
+def _together(culprits: Iterable[Culprit]) -> Veto:
+    vetoes = [culprit.veto for culprit in culprits]
+    rewrites = frozenset[int]().union(*(veto.rewrites for veto in vetoes))
+    return Veto(rewrites=rewrites, kernels=frozenset[str]().union(*(v.kernels for v in vetoes)))
 
 
 def _labelled(found_by: FoundBy, culprits: Iterable[Culprit]) -> Iterator[tuple[FoundBy, Culprit]]:

@@ -1,6 +1,6 @@
 """Read suspects off one observed compile: from the exception, or from the first wrong step."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ctk.compiler.observe import ErrorRecord, RewriteRecord, first_line
@@ -23,9 +23,7 @@ def _from_error(record: ErrorRecord) -> Culprit | None:
     evidence = f"{type(record.error).__name__}: {first_line(record.error)}"
     nodes = (record.node,) if record.node else ()
     if record.kernel is not None:
-        veto = Veto(kernels=frozenset({str(record.kernel)}))
-        name = str(record.kernel).partition("/")[2]
-        return Culprit("lowered", name, veto, nodes=nodes, evidence=evidence)
+        return of_kernel(str(record.kernel), nodes, evidence)
     if record.pass_id is None:
         return None
     name = str(record.pass_id).partition("/")[2]
@@ -57,9 +55,10 @@ def _from_finding(checker: Checker, finding: Finding) -> Culprit:
     evidence = str(finding.mismatch.detail) if finding.mismatch else ""
     node = (finding.node,) if finding.node else ()
     if step.kind == "kernel":
-        veto = Veto(kernels=frozenset({step.where}))
+        veto = Veto(kernels=frozenset(str(kernel) for kernel in step.kernels))
         name = step.where.partition("/")[2]
-        return Culprit("lowered", name, veto, evidence=evidence)  # it hides its nodes
+        is_part = step.inputs is not None  # a kernel that is the whole graph hides its nodes
+        return Culprit("lowered", name, veto, nodes=node if is_part else (), evidence=evidence)
     name = step.where.partition("/")[2]
     if step.record is None:
         return Culprit("joint", name, Veto(), nodes=node, evidence=evidence)
@@ -75,6 +74,19 @@ def _from_finding(checker: Checker, finding: Finding) -> Culprit:
             evidence=evidence,
         )
     return of_rewrite(rewrite, len(made), evidence)
+
+
+def of_kernel(kernel: str, nodes: tuple[str, ...] = (), evidence: str = "") -> Culprit:
+    """Return the culprit that a kernel is, from the `str` of its id."""
+    veto = Veto(kernels=frozenset({kernel}))
+    name = kernel.partition("/")[2]
+    return Culprit("lowered", name, veto, nodes=nodes, evidence=evidence)
+
+
+def in_eager(kernels: Sequence[str]) -> str:
+    """Return a line for people: which kernels a question leaves out."""
+    more = f" and {len(kernels) - 3} more kernels" if len(kernels) > 3 else ""
+    return f"with {', '.join(kernels[:3])}{more} in eager"
 
 
 def of_rewrite(rewrite: RewriteRecord, rewrites_in_pass: int, evidence: str = "") -> Culprit:

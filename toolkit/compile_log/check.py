@@ -1,14 +1,15 @@
 """Check: compare every value that survives a step of the compile, step by step, in one compile.
 
 For each step the graph before it runs in float64 (the reference) and in its own dtype (eager's own
-error), the graph after it in its own dtype. Nodes are matched by name. A kernel is
-compared with its own graph run in eager. So the first wrong step is found however many layers later
-the error would show, or hide.
+error), the graph after it in its own dtype. Nodes are matched by name. A kernel is compared with
+its own nodes run in eager. So the first wrong step is found however many layers later the error
+would show, or hide.
 
 What it does not do: it vetoes nothing, so it proves nothing; bisect does that with a
 counterfactual.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -17,7 +18,7 @@ import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.fx.properties import is_random
-from ctk.compiler.observe import RewriteRecord, Stage, first_line
+from ctk.compiler.observe import KernelId, RewriteRecord, Stage, first_line
 from ctk.repro_templates.compare import compare_values
 from ctk.repro_templates.errors import Mismatch, identical
 from ctk.toolkit.case.case import Case
@@ -27,6 +28,8 @@ from ctk.toolkit.run.modes import applied
 from ctk.toolkit.run.node_values import graph_values
 
 Values = Mapping[str, object]
+Inputs = tuple[object, ...] | None
+"""Given values for a graph's placeholders; None for those that its stage got."""
 _SHAPE_KINDS = ("dtype", "shape", "structure")
 
 
@@ -80,11 +83,7 @@ def guilty_rewrite(checker: "Checker", finding: Finding) -> RewriteRecord | None
 
     if not kept or not is_wrong(len(kept)):
         return None
-    low, high = 0, len(kept)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if is_wrong(middle) else (middle, high)
-    return kept[high - 1]
+    return kept[bisect_left(range(1, len(kept)), True, key=is_wrong)]
 
 
 def _through(step: CompileStep, after: GraphModule) -> CompileStep:
@@ -100,6 +99,7 @@ class Checker:
         self._case = case
         self._stage_values: StageValues = stage_values(case, log)
         self._cache: dict[tuple[int, bool], tuple[GraphModule, Values]] = {}
+        self._wrong_kernels: set[KernelId] = set()
 
     def check(self, step: CompileStep) -> Finding:
         """Return the finding on one step; a graph that cannot run makes it unknown."""
@@ -110,24 +110,26 @@ class Checker:
 
     def _check(self, step: CompileStep) -> Finding:
         before_stage: Stage = "joint" if step.kind == "partition" else step.stage
-        before = self._values(step.before, before_stage)
+        self._refuse_if_explained(step)
+        before = self._values(step.before, before_stage, step.inputs)
         after, names = self._after(step, before)
         compared = 0
         for name in names:
             compared += 1
             if identical(before[name], after[name]):
                 continue  # most values: the reference is computed only when one differs
-            reference = self._reference(step.before, before_stage).get(name)
+            reference = self._reference(step.before, before_stage, step.inputs).get(name)
             mismatch = compare_values(name, before[name], after[name], reference, step.numerics)
             if mismatch is not None and not self._excused(step, name, mismatch, before, after):
                 node = _node_of(step, name)
+                self._wrong_kernels.update(step.kernels)
                 return Finding(step, "wrong", mismatch, node, compared)
         return Finding(step, "ok", compared=compared)
 
     def _after(self, step: CompileStep, before: Values) -> tuple[Values, Sequence[str]]:
         """Return the values after the step, and the names to compare in order."""
-        if step.call is not None:
-            after = _call_values(step)
+        if step.values is not None:
+            after = step.values
         elif step.after is not None:
             after = self._values(step.after, step.stage)
         else:
@@ -141,36 +143,45 @@ class Checker:
         self, step: CompileStep, name: str, mismatch: Mismatch, before: Values, after: Values
     ) -> bool:
         """A pass may give an inner node another type, or draw random numbers in another order."""
-        if mismatch.kind in _SHAPE_KINDS and "." not in name:
+        if step.kind != "kernel" and mismatch.kind in _SHAPE_KINDS and "." not in name:
             return True
         return _draws_differ(step, before, after)
 
-    def _values(self, graph: GraphModule, stage: Stage) -> Values:
-        return self._run(graph, stage, high_precision=False)
+    def _refuse_if_explained(self, step: CompileStep) -> None:
+        """When a kernel is wrong its graph is too: that says nothing of what is between kernels."""
+        wrong = [kernel for kernel in step.kernels if kernel in self._wrong_kernels]
+        if wrong and len(step.kernels) > 1:
+            raise _Unknown(f"its kernel {wrong[0]} is wrong")
 
-    def _reference(self, graph: GraphModule, stage: Stage) -> Values:
+    def _values(self, graph: GraphModule, stage: Stage, given: Inputs = None) -> Values:
+        return self._run(graph, stage, given, high_precision=False)
+
+    def _reference(self, graph: GraphModule, stage: Stage, given: Inputs = None) -> Values:
         """Values in float64; none where an operator refuses it (eager's are the reference then)."""
-        return self._run(graph, stage, high_precision=True)
+        return self._run(graph, stage, given, high_precision=True)
 
-    def _run(self, graph: GraphModule, stage: Stage, *, high_precision: bool) -> Values:
+    def _run(
+        self, graph: GraphModule, stage: Stage, given: Inputs, *, high_precision: bool
+    ) -> Values:
         key = (id(graph), high_precision)
         if key not in self._cache:
-            values = self._try(graph, stage) if high_precision else self._compute(graph, stage)
+            compute = self._try if high_precision else self._compute
+            values = compute(graph, stage, given)
             while len(self._cache) >= self._KEPT:
                 del self._cache[next(iter(self._cache))]
             self._cache[key] = (graph, values)
         return self._cache[key][1]
 
-    def _try(self, graph: GraphModule, stage: Stage) -> Values:
+    def _try(self, graph: GraphModule, stage: Stage, given: Inputs) -> Values:
         try:
-            return self._compute(graph, stage, dtype=torch.float64)
+            return self._compute(graph, stage, given, dtype=torch.float64)
         except _Unknown:
             return {}
 
     def _compute(
-        self, graph: GraphModule, stage: Stage, *, dtype: torch.dtype | None = None
+        self, graph: GraphModule, stage: Stage, given: Inputs, *, dtype: torch.dtype | None = None
     ) -> Values:
-        inputs = self._stage_values.inputs_of(stage, graph)
+        inputs = self._stage_values.inputs_of(stage, graph) if given is None else given
         if inputs is None:
             raise _Unknown("its inputs are not known: the compiled graph was not called")
         is_traced = stage in ("captured", "pre_grad")
@@ -184,14 +195,6 @@ class Checker:
 
 class _Unknown(Exception):
     """A graph cannot be run here."""
-
-
-def _call_values(step: CompileStep) -> Values:
-    call = step.call
-    assert call is not None
-    values = {f"output.{i}": value for i, value in enumerate(call.outputs)}
-    values.update({f"input.{i}": value for i, value in enumerate(call.inputs_after)})
-    return values
 
 
 def _node_of(step: CompileStep, name: str) -> str | None:

@@ -1,11 +1,13 @@
 """What a compile log says happened to the graph, as steps that can be run and compared.
 
-A step leads from one whole graph to the next: a pass, the partition into forward and backward, or a
-kernel (a graph and what its compiled form returned). This module finds the graphs
-and the values to feed them; it compares nothing.
+A step leads from one graph to the next: a pass, the partition into forward and backward, or a
+kernel (some nodes of a graph, or all of it, and what their compiled form returned). A kernel of
+many is looked at by itself: its nodes get the values that the other kernels returned in that call,
+so that an error of another kernel is not taken for its own. This module finds the graphs and the
+values to feed them; it compares nothing.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -13,9 +15,19 @@ import torch
 from torch.fx import GraphModule, Node
 
 from ctk.compiler.errors import CaseError
+from ctk.compiler.fx.extract import extract
 from ctk.compiler.fx.same import same_graph
 from ctk.compiler.fx.types import tensor_of
-from ctk.compiler.observe import CallRecord, Numerics, PassRecord, Stage, StageRecord
+from ctk.compiler.fx.walk import input_names
+from ctk.compiler.observe import (
+    CallRecord,
+    KernelCall,
+    KernelId,
+    Numerics,
+    PassRecord,
+    Stage,
+    StageRecord,
+)
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.recorder import CompileLog
 from ctk.toolkit.graphs.value_types import size_hint
@@ -28,11 +40,15 @@ class CompileStep:
     Attributes:
         kind: What kind of step it is.
         where: `stage/pass`, `joint/partition`, or `lowered/codegen:name`.
-        before: The graph before it; its values are what must survive.
-        after: The graph after it; None for a kernel, whose values are in `call`.
+        before: The graph before it; its values are what must survive. For one kernel of many: its
+            nodes.
+        after: The graph after it; None for a kernel, which has `values`.
         numerics: What the step declares to do to values.
         record: The pass that made it.
-        call: The compiled graph's first call, for a kernel.
+        kernels: For a kernel: its id; for the call of a graph with many kernels: all of theirs.
+        inputs: Values for the placeholders of `before`; None: those of the stage.
+        values: What a kernel returned, by the name of the node; for a whole graph its results as
+            `output.0` and its inputs after the call as `input.0`.
     """
 
     kind: Literal["pass", "partition", "kernel"]
@@ -42,7 +58,9 @@ class CompileStep:
     after: GraphModule | None
     numerics: Numerics
     record: PassRecord | None = None
-    call: CallRecord | None = None
+    kernels: tuple[KernelId, ...] = ()
+    inputs: tuple[object, ...] | None = field(default=None, repr=False)
+    values: Mapping[str, object] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +120,7 @@ def stage_values(case: Case, log: CompileLog) -> StageValues:
     """Collect the run-time inputs of the compiled graphs of one compile."""
     dispatched: dict[Stage, dict[str, object]] = {}
     for call in log.calls():
-        names = [n.name for n in call.graph.graph.nodes if n.op == "placeholder"]
-        values = dict(zip(names, call.inputs, strict=False))
+        values = dict(zip(input_names(call.graph), call.inputs, strict=False))
         dispatched.setdefault(call.stage, {}).update(values)
         if call.stage == "frozen":
             dispatched.setdefault("forward", {}).update(_thawed(log, call))
@@ -139,7 +156,7 @@ def _in_event_order(log: CompileLog) -> Iterator[CompileStep]:
             if event.changed:
                 yield _pass(event)
         if isinstance(event, CallRecord):
-            yield _kernel(event)
+            yield from _kernels(event, log)
 
 
 def _partition(joint: GraphModule, event: StageRecord) -> Iterator[CompileStep]:
@@ -160,9 +177,54 @@ def _pass(record: PassRecord) -> CompileStep:
     )
 
 
-def _kernel(call: CallRecord) -> CompileStep:
-    where = str(call.kernels[0].id) if call.kernels else f"{call.stage}/kernel"
-    return CompileStep("kernel", call.stage, where, call.graph, None, "reassociates", call=call)
+def _kernels(call: CallRecord, log: CompileLog) -> Iterator[CompileStep]:
+    """Yield each kernel that told its values, then the whole graph: what is between them."""
+    nodes = {record.id: record.nodes for record in log.kernels()}
+    known = dict(zip(input_names(call.graph), call.inputs, strict=False))
+    for kernel in call.kernels:
+        known.update(kernel.values)
+    for kernel in call.kernels:
+        if kernel.values:
+            yield _one_of_many(call, kernel, nodes[kernel.id], known)
+    values = {f"output.{i}": value for i, value in enumerate(call.outputs)}
+    values |= {f"input.{i}": value for i, value in enumerate(call.inputs_after)}
+    yield _kernel(call, call.graph, tuple(each.id for each in call.kernels), values)
+
+
+def _one_of_many(
+    call: CallRecord, kernel: KernelCall, nodes: Iterable[str], known: Mapping[str, object]
+) -> CompileStep:
+    """Nodes outside of all kernels, whose values nobody told, are run along with the kernel's."""
+    wanted = set(nodes)
+    for node in reversed(call.graph.graph.nodes):
+        if node.name in wanted:
+            wanted |= {each.name for each in node.all_input_nodes if each.name not in known}
+    part = extract(call.graph, wanted)
+    inputs = tuple(known[name] for name in part.operands)
+    return _kernel(call, part.module, (kernel.id,), kernel.values, inputs)
+
+
+def _kernel(
+    call: CallRecord,
+    graph: GraphModule,
+    kernels: tuple[KernelId, ...],
+    values: Mapping[str, object],
+    inputs: tuple[object, ...] | None = None,
+) -> CompileStep:
+    where = str(kernels[0]) if kernels else f"{call.stage}/kernel"
+    if len(kernels) > 1:
+        where = f"lowered/{kernels[0].codegen}:{call.stage}"
+    return CompileStep(
+        kind="kernel",
+        stage=call.stage,
+        where=where,
+        before=graph,
+        after=None,
+        numerics="reassociates",
+        kernels=kernels,
+        inputs=inputs,
+        values=values,
+    )
 
 
 def _thawed(log: CompileLog, call: CallRecord) -> dict[str, object]:
@@ -173,7 +235,7 @@ def _thawed(log: CompileLog, call: CallRecord) -> dict[str, object]:
     graphs = [s.graph for s in log.stages() if s.stage == "forward"]
     if not graphs:
         return {}
-    names = [n.name for n in graphs[-1].graph.nodes if n.op == "placeholder"]
+    names = input_names(graphs[-1])
     frozen = next((s.graph for s in log.stages() if s.stage == "frozen"), call.graph)
     values = ((name, getattr(frozen, f"_frozen_{i}", None)) for i, name in enumerate(names))
     return {name: value for name, value in values if value is not None}

@@ -11,9 +11,10 @@ from typing import Any
 from torch.fx import GraphModule
 
 from ctk.compiler import torch_compat
+from ctk.compiler.codegen.watch_calls import CompiledGraph, watch_calls
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import KernelId, KernelRecord, Observer, Stage, StageRecord
-from ctk.toolkit.targets.first_call import Job, interpreted, report, watched
+from ctk.toolkit.targets.reporting import interpreted, report
 
 DISPATCH = "captured/autograd_dispatch"
 """Where an exception comes from that AOTAutograd raises itself, between the captured graph and
@@ -73,5 +74,5 @@ class AotEvents:
             raise
         seconds = time.perf_counter() - started
         self.observer.on_kernel(KernelRecord(kernel, graph, vetoed=vetoed, seconds=seconds))
-        job = Job(self.observer, stage, graph, kernel, donated)
-        return torch_compat.wrap_compiled(compiled, lambda call: watched(call, job))
+        made = CompiledGraph(self.observer, stage, graph, (kernel,), donated)
+        return torch_compat.wrap_compiled(compiled, lambda call: watch_calls(call, made))

@@ -22,10 +22,14 @@ def _compile(
 
 
 def _check_config(config: Mapping[str, object]) -> None:
-    """Raise `ConfigError` for an option that `Config` does not take, or a lost pass."""
+    """Raise `ConfigError` for an option that `Config` does not take, an unknown generator, or a
+    lost pass."""
+    from ctk.compiler.codegen.select import generators
     from ctk.compiler.rewriting.user_passes import resolve_pass
 
-    for entries in resolve(config).custom_passes.values():
+    options = resolve(config)
+    generators(options)
+    for entries in options.custom_passes.values():
         for entry in entries:
             resolve_pass(entry)
 

@@ -17,6 +17,7 @@ from typing import Any, cast
 from torch.fx import GraphModule
 
 from ctk.compiler import torch_compat
+from ctk.compiler.codegen.watch_calls import CompiledGraph, watch_calls
 from ctk.compiler.errors import ConfigError, TargetError
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import KernelRecord, Observer, StageRecord, first_line
@@ -24,7 +25,7 @@ from ctk.compiler.references import load
 from ctk.toolkit.case.raise_site import root_error
 from ctk.toolkit.targets.aot_events import DISPATCH, AotEvents
 from ctk.toolkit.targets.base import Compiled, Target
-from ctk.toolkit.targets.first_call import Job, report, watched
+from ctk.toolkit.targets.reporting import report
 
 Backend = Callable[..., Any]
 
@@ -157,8 +158,8 @@ def _one_kernel(
     kernel = events.kernel_id("captured")
     seconds = time.perf_counter() - started
     events.observer.on_kernel(KernelRecord(kernel, captured, seconds=seconds))
-    job = Job(events.observer, "captured", captured, kernel)
-    run = watched(lambda args: compiled(*args), job)
+    made = CompiledGraph(events.observer, "captured", captured, (kernel,))
+    run = watch_calls(lambda args: compiled(*args), made)
     return lambda *args: run(list(args))
 
 

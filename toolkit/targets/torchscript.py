@@ -30,7 +30,7 @@ def _compile(
     from ctk.compiler.dispatch import Stages, dispatch  # these two load torch's compiler parts
     from ctk.compiler.fx.copy import copy_graph_module
     from ctk.toolkit.targets.aot_events import DISPATCH, AotEvents
-    from ctk.toolkit.targets.first_call import report
+    from ctk.toolkit.targets.reporting import report
 
     _check_config(config)
     if observer is None:

@@ -30,8 +30,9 @@ import torch
 from torch.fx import GraphModule
 
 from ctk.compiler import torch_compat
-from ctk.compiler.codegen.base import BoxedCallable, Codegen, CodegenOptions, as_boxed, check_count
-from ctk.compiler.codegen.eager import eager_compile
+from ctk.compiler.codegen.base import BoxedCallable, as_boxed, check_count
+from ctk.compiler.codegen.in_eager import eager_compile
+from ctk.compiler.codegen.kernels import Codegen, one_kernel
 from ctk.compiler.codegen.torchscript.addmm import UNIT
 from ctk.compiler.codegen.torchscript.overloads import check_overloads
 from ctk.compiler.codegen.torchscript.rewrite import Program, rewrite_for_torchscript
@@ -45,16 +46,13 @@ _NOTICES = (
 )
 
 
-def ts_compile(
-    gm: GraphModule, example_inputs: Sequence[object], options: CodegenOptions | None = None
-) -> BoxedCallable:
+def ts_compile(gm: GraphModule, example_inputs: Sequence[object]) -> BoxedCallable:
     """Compile an aten-level graph with TorchScript; `gm` is left unchanged.
 
     Args:
         gm: Functional graph of aten overloads; `aten.copy_` to inputs at its end is allowed.
         example_inputs: One value per placeholder. If all are real, a warm-up call runs on copies of
             them.
-        options: Label of the graph.
 
     Raises:
         CodegenUnsupported: TorchScript cannot take the graph; says which node and why.
@@ -199,4 +197,4 @@ def _compiling() -> Generator[None]:
         yield
 
 
-CODEGEN = Codegen("torchscript", ts_compile)
+CODEGEN = Codegen("torchscript", one_kernel(ts_compile))

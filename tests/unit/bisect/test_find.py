@@ -3,8 +3,7 @@
 import pytest
 
 from ctk.toolkit.bisect import find_culprit
-from ctk.toolkit.bisect.kernels import guilty_kernel
-from ctk.toolkit.bisect.rewrites import smallest_failing
+from ctk.toolkit.bisect.search import guilty_kernel, smallest_failing
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.oracle.executors import ChildProcess

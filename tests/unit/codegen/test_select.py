@@ -6,11 +6,15 @@ import pytest
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.codegen import CODEGENS, generate
-from ctk.compiler.codegen.base import Codegen, CodegenOptions, as_boxed
-from ctk.compiler.codegen.select import compile_with_first
+from ctk.compiler.codegen import CODEGENS
+from ctk.compiler.codegen.base import as_boxed
+from ctk.compiler.codegen.kernels import Codegen, one_kernel
+from ctk.compiler.codegen.select import generate, generators
+from ctk.compiler.config import Config
 from ctk.compiler.errors import CodegenUnsupported, ConfigError
 from ctk.compiler.observe import CallRecord, ErrorRecord
+from ctk.compiler.pipeline import compile_fx
+from ctk.compiler.rewriting.numbering import Numbering
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from tests.helpers.codegen_graphs import functional
 
@@ -26,26 +30,19 @@ def refused_by_torchscript() -> GraphModule:
 
 
 def make(gm: GraphModule, **changes):
-    options = {
-        "stage": "forward",
-        "name": "forward",
-        "codegen": "torchscript",
-        "fallback": ("torchscript", "eager"),
-        "on_failure": "raise",
-        "observer": None,
-    }
-    return generate(gm, [X], **{**options, **changes})
+    observer = changes.pop("observer", None)
+    return generate(gm, [X], "forward", Numbering(observer, Config(**changes)))
 
 
-def failing(gm, example_inputs, options):
+def failing(gm, example_inputs):
     raise ArithmeticError("a bug\nwith details")
 
 
-def refusing(gm, example_inputs, options):
+def refusing(gm, example_inputs):
     raise CodegenUnsupported("not mine")
 
 
-def working(gm, example_inputs, options):
+def working(gm, example_inputs):
     def run(args):
         args.clear()
         return ("mine",)
@@ -54,17 +51,22 @@ def working(gm, example_inputs, options):
 
 
 TABLE = (
-    Codegen("failing", failing),
-    Codegen("refusing", refusing),
-    Codegen("working", working),
+    Codegen("failing", one_kernel(failing)),
+    Codegen("refusing", one_kernel(refusing)),
+    Codegen("working", one_kernel(working)),
 )
 
 
-def choose(*names: str, on_failure="raise", observer=None):
-    options = CodegenOptions("backward", "graph7")
-    return compile_with_first(
-        TABLE, names, plain(), [X], options=options, on_failure=on_failure, observer=observer
-    )
+@pytest.fixture
+def choose(monkeypatch):
+    """Compile a backward graph with generators of `TABLE`."""
+    monkeypatch.setattr("ctk.compiler.codegen.select.CODEGENS", TABLE)
+
+    def choose(*names: str, on_failure="raise", observer=None):
+        config = Config(codegen=names[0], fallback=names, on_failure=on_failure)
+        return generate(plain(), [X], "backward", Numbering(observer, config))
+
+    return choose
 
 
 def test_table() -> None:
@@ -82,7 +84,7 @@ def test_without_observer_nothing_is_wrapped(monkeypatch) -> None:
         raise AssertionError("extra work without an observer")
 
     monkeypatch.setattr("ctk.compiler.codegen.select.copy_graph_module", forbidden)
-    monkeypatch.setattr("ctk.compiler.codegen.select.record_first_call", forbidden)
+    monkeypatch.setattr("ctk.compiler.codegen.select.watch_calls", forbidden)
     assert make(plain()).__qualname__.startswith("_bind.")
 
 
@@ -93,7 +95,7 @@ def test_refused_graph_goes_to_the_next_with_one_log_line(caplog) -> None:
     (record,) = [r for r in caplog.records if r.name == "ctk.codegen"]
     assert record.levelno == logging.WARNING
     text = record.getMessage()
-    assert text.startswith("graph forward (forward): torchscript refuses it: TorchScript cannot")
+    assert text.startswith("graph forward: torchscript refuses it: TorchScript cannot")
     assert "convert_element_type" in text
     assert text.endswith("; eager takes it")
     assert "\n" not in text
@@ -108,28 +110,34 @@ def test_nobody_takes_it() -> None:
     with pytest.raises(CodegenUnsupported) as caught:
         make(refused_by_torchscript(), fallback=("torchscript",))
     message = str(caught.value)
-    assert message.startswith("no code generator takes graph forward (forward):\n  torchscript ref")
+    assert message.startswith("no code generator takes graph forward:\n  torchscript ref")
     assert "add it to Config.fallback" in message
 
 
 def test_unknown_generator() -> None:
-    with pytest.raises(ConfigError, match="'torchscrpt'; did you mean 'torchscript'"):
-        make(plain(), codegen="torchscrpt")
+    for config in (Config(codegen="torchscrpt"), Config(fallback=("eager", "torchscrpt"))):
+        with pytest.raises(ConfigError, match="'torchscrpt'; did you mean 'torchscript'"):
+            generators(config)
 
 
-def test_failure_is_raised_with_its_place() -> None:
+def test_unknown_generator_is_no_failure_to_fall_back_from() -> None:
+    with pytest.raises(ConfigError, match="'torchscrpt'"):
+        compile_fx(plain(), [X], {"codegen": "torchscrpt", "on_failure": "fallback"})
+
+
+def test_failure_is_raised_with_its_place(choose) -> None:
     recorder = Recorder()
     with pytest.raises(ArithmeticError) as caught:
         choose("failing", "working", observer=recorder)
-    assert caught.value.ctk_where == "lowered/failing:graph7"
-    assert "lowered/failing:graph7" in caught.value.__notes__[0]
+    assert caught.value.ctk_where == "lowered/failing:backward"
+    assert "lowered/failing:backward" in caught.value.__notes__[0]
     (event,) = recorder.log.errors()
     assert event.error is caught.value
-    assert (event.stage, str(event.kernel)) == ("backward", "lowered/failing:graph7")
+    assert (event.stage, str(event.kernel)) == ("lowered", "lowered/failing:backward")
     assert event.graph is not None
 
 
-def test_failure_falls_back_with_a_log_line(caplog) -> None:
+def test_failure_falls_back_with_a_log_line(choose, caplog) -> None:
     recorder = Recorder()
     compiled = choose("failing", "refusing", "working", on_failure="fallback", observer=recorder)
     assert compiled([X]) == ("mine",)
@@ -139,19 +147,19 @@ def test_failure_falls_back_with_a_log_line(caplog) -> None:
         in (record.getMessage())
     )
     (kernel,) = recorder.log.kernels()
-    assert str(kernel.id) == "lowered/working:graph7"
+    assert str(kernel.id) == "lowered/working:backward"
     assert kernel.reason == "failing failed: ArithmeticError: a bug; refusing refuses it: not mine"
     assert isinstance(recorder.log.events[0], ErrorRecord)
 
 
-def test_failure_warns() -> None:
+def test_failure_warns(choose) -> None:
     with pytest.warns(
         RuntimeWarning, match="failing failed: ArithmeticError: a bug; working takes"
     ):
         choose("failing", "working", on_failure="warn")
 
 
-def test_failure_of_the_last_is_raised_whatever_the_mode() -> None:
+def test_failure_of_the_last_is_raised_whatever_the_mode(choose) -> None:
     with pytest.raises(ArithmeticError):
         choose("refusing", "failing", on_failure="fallback")
 

@@ -18,13 +18,13 @@ def test_patch_returns_a_changed_copy():
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"codegen": "eagre"}, "did you mean 'eager'"),
+        ({"codegen": 3}, "allowed: a name"),
         ({"codegn": "eager"}, "did you mean 'codegen'"),
         ({"on_failure": "explode"}, "allowed: raise, fallback, warn"),
         ({"fuel": -1}, "a count of rewrites from 0"),
         ({"fuel": True}, "a count of rewrites from 0"),
         ({"verify": "yes"}, "allowed: True, False"),
-        ({"fallback": ("eager", "c++")}, "allowed: eager, torchscript"),
+        ({"fallback": ("eager", 3)}, "a list of names (strings)"),
         ({"disable": 3}, "a list of names"),
         ({"custom_passes": {"jiont": []}}, "did you mean 'joint'"),
         ({"custom_passes": {"joint": [3]}}, "a Pass, a function"),

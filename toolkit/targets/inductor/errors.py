@@ -13,10 +13,10 @@ from torch.fx import Node
 
 from ctk.compiler.observe import PassId, RewriteId
 from ctk.toolkit.case.raise_site import root_error
-from ctk.toolkit.targets.first_call import report
 from ctk.toolkit.targets.inductor.frames import Frame
 from ctk.toolkit.targets.inductor.session import Session
 from ctk.toolkit.targets.inductor.snapshot import snapshot
+from ctk.toolkit.targets.reporting import report
 
 
 def reraise(error: BaseException) -> NoReturn:

@@ -12,12 +12,13 @@ from typing import Any
 from torch.fx import GraphModule
 
 from ctk.compiler import torch_compat
+from ctk.compiler.codegen.watch_calls import CompiledGraph, watch_calls
 from ctk.compiler.observe import KernelRecord, Stage
-from ctk.toolkit.targets.first_call import Job, interpreted, report, watched
 from ctk.toolkit.targets.inductor.errors import fail_pass, lowered_node, reraise
 from ctk.toolkit.targets.inductor.frames import Frame, KernelVetoed
 from ctk.toolkit.targets.inductor.hooks import installed
 from ctk.toolkit.targets.inductor.session import Session
+from ctk.toolkit.targets.reporting import interpreted, report
 
 
 def observed_inner_compile(session: Session) -> torch_compat.InnerCompile:
@@ -69,8 +70,9 @@ def _compile(session: Session, frame: Frame, compile_graph: Callable[[], Any]) -
         session.observer.on_kernel(
             KernelRecord(frame.kernel, frame.last, source=source, vetoed=vetoed, seconds=seconds)
         )
-    job = Job(session.observer, frame.stage, frame.last, frame.kernel, donated)
-    return torch_compat.wrap_compiled(compiled, lambda call: watched(call, job))
+    kernels = (frame.kernel,) if frame.kernel is not None else ()
+    made = CompiledGraph(session.observer, frame.stage, frame.last, kernels, donated)
+    return torch_compat.wrap_compiled(compiled, lambda call: watch_calls(call, made))
 
 
 def _fail(session: Session, frame: Frame, error: Exception) -> None:

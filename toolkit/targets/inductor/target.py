@@ -38,13 +38,13 @@ from ctk.compiler import torch_compat
 from ctk.compiler.observe import Observer, StageRecord
 from ctk.toolkit.targets.aot_events import DISPATCH
 from ctk.toolkit.targets.base import Compiled, Target
-from ctk.toolkit.targets.first_call import report
 from ctk.toolkit.targets.inductor.errors import reraise
 from ctk.toolkit.targets.inductor.hooks import installed
 from ctk.toolkit.targets.inductor.kernels import observed_inner_compile, plain_inner_compile
 from ctk.toolkit.targets.inductor.options import check_options, config_patches
 from ctk.toolkit.targets.inductor.session import Session
 from ctk.toolkit.targets.inductor.snapshot import snapshot
+from ctk.toolkit.targets.reporting import report
 
 
 def compile_inductor(

@@ -1,0 +1,171 @@
+"""What a code generator is, and how it makes kernels that can be vetoed, logged and checked.
+
+A generator that compiles a whole graph at once is `one_kernel` of its function. One that makes many
+kernels asks its `KernelContext` for each, in the same order in every compile:
+
+    def compile_graph(gm, example_inputs, context):
+        for node in ...:
+            kernel = context.kernel(node.name, nodes=(node.name,))      # forward.add
+            part = extract(gm, kernel.nodes)
+            run = part.module if kernel.vetoed else my_function(node)
+            run = kernel.made(run, source=lambda: my_text(node), results=part.results)
+        return as_boxed(...)                                            # calls them in order
+
+With no observer `kernel` allows everything, and `made` returns `run` itself.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch.fx import GraphModule
+
+from ctk.compiler.codegen.base import BoxedCallable
+from ctk.compiler.codegen.in_eager import eager_compile
+from ctk.compiler.codegen.watch_calls import watch_kernel
+from ctk.compiler.observe import KernelId, KernelRecord, Observer, Stage
+from ctk.compiler.rewriting.numbering import Numbering
+from ctk.compiler.torch_compat import dispatch_modes_off
+
+Run = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Codegen:
+    """A code generator.
+
+    Attributes:
+        name: What `Config.codegen` and `Config.fallback` call it.
+        compile: Compiles an aten-level graph and leaves it unchanged. The example inputs are one
+            value per placeholder, real or fake. Raises `CodegenUnsupported` when it cannot take the
+            graph: then the kernels that it made so far are forgotten.
+        suffix: How a file with its code is called.
+    """
+
+    name: str
+    compile: Callable[[GraphModule, Sequence[object], "KernelContext"], BoxedCallable]
+    suffix: str = ".py"
+
+
+@dataclass(slots=True)
+class Kernel:
+    """One kernel: what its context said of it, and what the generator made.
+
+    Attributes:
+        id: Unique in the compile.
+        nodes: Names of the nodes that it computes; empty for the whole graph.
+        vetoed: The generator must run these nodes in eager.
+        seconds: How long it took to make; None until it is made.
+        source: Prints its code.
+    """
+
+    id: KernelId
+    nodes: tuple[str, ...] = ()
+    vetoed: bool = False
+    seconds: float | None = None
+    source: Callable[[], str] | None = None
+    _observer: Observer | None = field(default=None, repr=False)
+    _started: float = field(default_factory=time.perf_counter, repr=False)
+
+    def made(
+        self, run: Run, *, source: Callable[[], str] | None = None, results: Sequence[str] = ()
+    ) -> Run:
+        """Say that the kernel is made (or, vetoed, how its nodes run), and return what to call.
+
+        Args:
+            run: What computes the nodes. It returns one value per name in `results`.
+            source: Prints the code; called only when somebody watches.
+            results: Names of the nodes whose values `run` returns; empty for a kernel that is the
+                whole graph.
+
+        Returns:
+            `run`; when somebody watches, with what notes its values and its exceptions around it.
+        """
+        self.seconds = time.perf_counter() - self._started
+        self.source = source
+        if self._observer is None or not results:
+            return run
+        return watch_kernel(run, self.id, tuple(results), self._observer)
+
+
+class KernelContext:
+    """What a code generator is told besides the graph: the stage, and which kernels it may make.
+
+    There is one for each graph and generator.
+    """
+
+    def __init__(self, codegen: Codegen, stage: Stage, numbering: Numbering) -> None:
+        self.stage: Stage = stage
+        self.kernels: list[Kernel] = []
+        self._codegen = codegen
+        self._numbering = numbering
+
+    def kernel(self, name: str = "", nodes: Sequence[str] = ()) -> Kernel:
+        """Return the next kernel, which the observer may have vetoed.
+
+        The order of the calls numbers kernels of one name, so it must not depend on vetoes.
+
+        Args:
+            name: What to call it, within the graph; empty for a kernel that is the whole graph.
+            nodes: Names of the nodes that it computes; empty for all.
+        """
+        full = f"{self.stage}.{name}" if name else self.stage
+        kernel_id = self._numbering.kernel_id(self._codegen.name, full)
+        vetoed = not self._numbering.allow_kernel(kernel_id)
+        kernel = Kernel(kernel_id, tuple(nodes), vetoed, _observer=self._numbering.observer)
+        self.kernels.append(kernel)
+        return kernel
+
+    def at_hand(self) -> KernelId:
+        """Return the kernel that is being made; with none, an id for the graph as a whole."""
+        last = self.kernels[-1] if self.kernels else None
+        if last is not None and last.seconds is None:
+            return last.id
+        return KernelId(self._codegen.name, self.stage)
+
+    def records(self, graph: GraphModule, reason: str | None) -> list[KernelRecord]:
+        """Return what was made, for an observer.
+
+        Args:
+            graph: A copy of the graph, for the observer to keep.
+            reason: Why generators that were asked earlier did not take it.
+        """
+        return [
+            KernelRecord(
+                kernel.id,
+                graph,
+                kernel.nodes,
+                source=_text(kernel.source),
+                suffix=self._codegen.suffix,
+                reason=reason,
+                vetoed=kernel.vetoed,
+                seconds=kernel.seconds,
+            )
+            for kernel in self.kernels
+            if kernel.seconds is not None
+        ]
+
+
+def one_kernel(
+    compile_graph: Callable[[GraphModule, Sequence[object]], BoxedCallable],
+) -> Callable[[GraphModule, Sequence[object], KernelContext], BoxedCallable]:
+    """Return the `Codegen.compile` of a generator that makes one kernel of a whole graph."""
+
+    def compile_whole(
+        gm: GraphModule, example_inputs: Sequence[object], context: KernelContext
+    ) -> BoxedCallable:
+        kernel = context.kernel()
+        compiled = eager_compile(gm) if kernel.vetoed else compile_graph(gm, example_inputs)
+        kernel.made(compiled, source=compiled.ctk_source)
+        return compiled
+
+    return compile_whole
+
+
+def _text(source: Callable[[], str] | None) -> str | None:
+    """Print generated code; the fake mode of the compile must not see the constants."""
+    if source is None:
+        return None
+    with dispatch_modes_off():
+        return source()

@@ -1,0 +1,141 @@
+"""Watch the calls of compiled graphs and kernels: values of the first call, place of exceptions.
+
+Used only when somebody watches; used by our own code generators and by the adapters of others.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch.fx import GraphModule
+
+from ctk.compiler.error_place import place
+from ctk.compiler.fx.clone import clone_values
+from ctk.compiler.observe import CallRecord, ErrorRecord, KernelCall, KernelId, Observer, Stage
+
+Boxed = Callable[[list[Any]], Any]
+"""Takes one list of inputs, and may clear it."""
+
+_returned: ContextVar[list[KernelCall] | None] = ContextVar("ctk_kernels_returned", default=None)
+"""While a call is recorded: what its kernels returned so far, on this thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledGraph:
+    """A graph that was compiled, and who is to hear of its calls.
+
+    Attributes:
+        observer: Gets exceptions, and the values of the first call if it keeps calls.
+        stage: Stage of the graph.
+        graph: A copy, for the observer.
+        kernels: The kernels that a call runs.
+        donated: Positions of inputs whose memory the compiled code may reuse, so that their
+            contents after a call mean nothing; the record shows them unchanged.
+    """
+
+    observer: Observer = field(repr=False)
+    stage: Stage
+    graph: GraphModule = field(repr=False)
+    kernels: tuple[KernelId, ...] = ()
+    donated: frozenset[int] = frozenset()
+
+
+def watch_calls(call: Boxed, compiled: CompiledGraph) -> Boxed:
+    """Return `call`, reporting each exception and, if wanted, the values of its first call.
+
+    A first call that raises is not recorded; the next one is. Inputs are cloned before the call and
+    again after it; they live until it has returned, in this call only.
+    """
+    pending = [True] if compiled.observer.keep_calls else []
+    lock = threading.Lock()
+
+    def is_first() -> bool:
+        with lock:
+            return bool(pending) and pending.pop()
+
+    def run(args: list[Any]) -> Any:
+        if not is_first():
+            return _placed(call, compiled, args)
+        held, before = tuple(args), clone_values(args)
+        returned: list[KernelCall] = []
+        token = _returned.set(returned)
+        try:
+            outputs = _placed(call, compiled, args)
+        except BaseException:
+            pending.append(True)
+            raise
+        finally:
+            _returned.reset(token)
+        _record(compiled, (before, held), outputs, returned)
+        return outputs
+
+    return run
+
+
+def _placed(call: Boxed, compiled: CompiledGraph, args: list[Any]) -> Any:
+    try:
+        return call(args)
+    except Exception as error:
+        only = compiled.kernels[0] if len(compiled.kernels) == 1 else None
+        stage: Stage = "lowered" if compiled.kernels else compiled.stage
+        where = None
+        if len(compiled.kernels) > 1:  # raised between its kernels: each names itself
+            where = f"lowered/{compiled.kernels[0].codegen}:{compiled.stage}"
+        record = ErrorRecord(error, stage, kernel=only, graph=compiled.graph)
+        place(record, compiled.observer, where=where)
+        raise
+
+
+def _record(
+    compiled: CompiledGraph,
+    inputs: tuple[tuple[object, ...], tuple[object, ...]],
+    outputs: object,
+    returned: Sequence[KernelCall],
+) -> None:
+    before, held = inputs
+    results = outputs if isinstance(outputs, (list, tuple)) else (outputs,)
+    after = [before[i] if i in compiled.donated else value for i, value in enumerate(held)]
+    told = {kernel.id for kernel in returned}
+    kernels = [*returned, *(KernelCall(each) for each in compiled.kernels if each not in told)]
+    record = CallRecord(
+        compiled.stage,
+        compiled.graph,
+        before,
+        clone_values(results),
+        clone_values(after),
+        tuple(kernels),
+    )
+    compiled.observer.on_call(record)
+
+
+def watch_kernel(
+    run: Callable[..., Sequence[object]],
+    kernel: KernelId,
+    names: tuple[str, ...],
+    observer: Observer,
+) -> Callable[..., Sequence[object]]:
+    """Return `run`, noting what it returns while a call is recorded, and placing its exceptions.
+
+    Args:
+        run: A kernel; returns one value per name.
+        kernel: Its id.
+        names: The nodes whose values it returns.
+        observer: Hears of exceptions.
+    """
+
+    def watched(*args: object) -> Sequence[object]:
+        try:
+            values = run(*args)
+        except Exception as error:
+            node = names[0] if len(names) == 1 else None
+            place(ErrorRecord(error, "lowered", kernel=kernel, node=node), observer)
+            raise
+        returned = _returned.get()
+        if returned is not None:
+            cloned = clone_values(values)
+            returned.append(KernelCall(kernel, dict(zip(names, cloned, strict=True))))
+        return values
+
+    return watched

@@ -1,0 +1,45 @@
+"""Binary searches over the rewrites and the kernels of a compile. A question costs a compile.
+
+For failures that the values of the steps do not show: a pass that leaves right values with wrong
+types, a code generator that stumbles over what a pass left, a kernel that hides its values.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+
+
+def smallest_failing(fails: Callable[[int], bool], total: int) -> int | None:
+    """Return the smallest fuel in 1..total for which `fails`, which holds for `total`, not for 0.
+
+    One less does not fail: the answer is a true boundary even where `fails` is not monotone.
+
+    Args:
+        fails: Compiles with so much fuel and says whether the case fails in the same way.
+        total: Rewrites of the whole compile.
+
+    Returns:
+        The boundary, or None when there is none: it fails without any rewrite, or not with all of
+            them.
+    """
+    if total <= 0 or fails(0) or not fails(total):
+        return None
+    return 1 + bisect_left(range(1, total), True, key=fails)
+
+
+def guilty_kernel(
+    passes_without: Callable[[Sequence[str]], bool], kernels: Sequence[str]
+) -> str | None:
+    """Return the kernel without which alone the case passes; None when there is no such one.
+
+    Args:
+        passes_without: Compiles with these kernels run in eager, and says whether the case passes.
+        kernels: Ids of all kernels of the compile, in order.
+    """
+    if not kernels or not passes_without(kernels):
+        return None
+
+    def passes_without_first(count: int) -> bool:
+        return passes_without(kernels[:count])
+
+    suspect = kernels[bisect_left(range(1, len(kernels)), True, key=passes_without_first)]
+    return suspect if passes_without([suspect]) else None
