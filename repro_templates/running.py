@@ -20,8 +20,7 @@ from torch import Tensor
 from ctk.compiler.fx.clone import clone_value
 
 Modes = Mapping[str, Any]
-"""The fields of a case's `Modes`: grad, inference, backward, autocast, deterministic, seed,
-default_dtype."""
+"""The fields of a case's `Modes`, by name."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -105,13 +105,13 @@ def test_import_compiler_leaves_inductor_alone() -> None:
 def test_import_toolkit_is_light() -> None:
     loaded = modules_after("import ctk, ctk.toolkit")
     assert "ctk.toolkit" in loaded
-    assert not loaded & {"torch", "torch._inductor", "torch._dynamo", "typer", "rich", "jinja2"}
+    assert not loaded & {"torch", "torch._inductor", "torch._dynamo", "typer", "rich"}
 
 
 def test_command_line_starts_without_torch() -> None:
     loaded = modules_after("from ctk.toolkit.cli.main import build_app; build_app()")
     assert "ctk.toolkit.cli.main" in loaded
-    assert not loaded & {"torch", "numpy", "jinja2", "safetensors"}
+    assert not loaded & {"torch", "numpy", "safetensors"}
 
 
 def test_every_package_folder_has_an_init() -> None:

@@ -21,7 +21,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from ctk.compiler.torch_compat import preload_compiler
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.compile_log.recorder import Recorder
@@ -40,6 +39,7 @@ from ctk.toolkit.oracle.protocol import (
     write_line,
 )
 from ctk.toolkit.run.execute import run_eager
+from ctk.toolkit.targets import traits_of
 
 _POLL_SECONDS = 0.5
 """How often a child that says nothing is looked at."""
@@ -72,7 +72,7 @@ def main() -> None:
     try:
         while (data := read_line(questions)) is not None:
             question = question_from_json(data)
-            preload_compiler(inductor=question.target == "inductor")
+            traits_of(question.target).preload()
             child, answer = _answer(child, question, questions)
             write_line(answers, answer_to_json(answer))
     except (ParentGone, BrokenPipeError):

@@ -1,9 +1,11 @@
-"""Render the text of `repro.py` from a case: the pure part, which touches no file.
+"""Write the text of `repro.py` from a case: the pure part, which touches no file.
 
-The templates are in `repro_templates/`; they hold everything that is the same in all scripts,
-this module what differs.
+The program, its inputs and how it is compiled come first, written here; below a line follows what
+runs and judges it: the functions of `repro_templates/` by which the toolkit itself judges, carried
+as source (carry.py).
 """
 
+import dataclasses
 import json
 import platform
 import re
@@ -13,24 +15,37 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-import jinja2
 import torch
 
-from ctk.repro_templates.errors import FACTOR
-from ctk.repro_templates.tolerance import tolerance_for
-from ctk.toolkit.case.case import Case, Modes
+from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.sources import FOLDER, SourcePlan
 from ctk.toolkit.formats.buildable import RECIPE_SEEDS
+from ctk.toolkit.repro.carry import carry
 from ctk.toolkit.repro.inputs import inputs_body, named_inputs, plan_marks
 from ctk.toolkit.repro.module import module_text
 from ctk.toolkit.repro.tensor_source import Sources, scalar_source
-from ctk.toolkit.targets.inductor.options import COMPARABLE
+from ctk.toolkit.targets import traits_of
+from ctk.toolkit.targets.base import Traits
 
 DATA_FILE = "repro.safetensors"
 TIMEOUT_SECONDS = 120
+CARRIED = tuple(f"ctk.repro_templates.{name}" for name in ("values", "loading", "verdict"))
+"""Where the names are defined that a script itself uses."""
+
 _NOT_RUN = "not run"
-_DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 _PATH = re.compile(r"(?<![\w~.:/])/(?:[\w.+@-]+/)+([\w.+@-]+/[\w.+@-]+)")
+_IS_TORCH = re.compile(r"(from|import) torch\b")
+_LINE = f"# {'-' * 98}\n# From here on: how the program is run and judged, the toolkit's own code."
+_CACHES = (
+    "# A cached graph would hide the passes that are under test.",
+    'os.environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "0")',
+    'os.environ.setdefault("TORCHINDUCTOR_AUTOGRAD_CACHE", "0")',
+)
+_MODULE = '''def module():
+    """Build the program with its constants."""
+    return Repro({})'''
+_INPUTS = '''def inputs():
+    """Build the inputs of the program, by the names of its placeholders."""'''
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,97 +100,105 @@ def render_script(
     marks = plan_marks(case, module.arguments)
     body = inputs_body(case, sources, marks)
     versions = versions or current_versions()
-    context: dict[str, object] = {
-        **_target_context(plan, has_data=bool(sources.data)),
-        "docstring": _docstring(case, plan, culprit_pass, clean_run, versions),
-        "modes": literal(_modes(case.modes)),
-        "expected": literal(_expected(case)),
-        "classes": module.classes,
-        "imports": module.imports,
-        "constants": textwrap.indent(module.constants, "    ").strip(),
-        "sizes": literal([name for name in named_inputs(case) if name not in module.arguments]),
-        "inputs_body": body,
-        "helpers": sources.helpers,
-        "data_file": DATA_FILE if sources.data else "",
-        "needs_math": _names_of_math(f"{module.constants}\n{body}"),
-        "in_child": case.signature is not None and case.signature.kind in ("signal", "timeout"),
-        "timeout_seconds": TIMEOUT_SECONDS,
-        "dynamic_ints": marks.free,
-        "backward": case.modes.backward,
-        "has_reference": not sources.helpers & {"shared"},
-        "tolerance_lines": _tolerance_lines(),
-        "factor": FACTOR,
-        "torch_version": versions.torch,
-    }
-    text = _environment().get_template("repro.py.j2").render(context)
-    return Script(text.rstrip("\n") + "\n", sources.data)
-
-
-def _target_context(plan: SourcePlan, *, has_data: bool) -> dict[str, object]:
-    """Return what the template asks of the target, its config and the files beside the script."""
-    kind = _target_kind(plan.target)
-    functions = _functions(plan)
-    is_inductor = plan.target == "inductor"
-    loads = kind in ("module", "file") or bool(functions and is_inductor)
-    return {
-        "target": {"spec": plan.target, "source": literal(plan.target), "kind": kind},
-        "config": literal(plan.config),
-        "needs_here": bool(has_data or plan.copies or loads),
-        "has_sources": bool(plan.copies),
-        "functions": literal(functions),
-        "resolves": bool(functions),
-        "loads_functions": loads,
-        "defaults": literal(dict(COMPARABLE)) if is_inductor else "",
-    }
-
-
-def _names_of_math(source: str) -> str:
-    """Return which of `inf` and `nan` a source uses, as an import lists them."""
-    return ", ".join(name for name in ("inf", "nan") if re.search(rf"\b{name}\b", source))
-
-
-def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
-        loader=jinja2.PackageLoader("ctk.repro_templates", ""),
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-        keep_trailing_newline=True,
+    traits = traits_of(plan.target)
+    own = "\n\n\n".join(
+        (
+            _settings(case, plan, traits, has_data=bool(sources.data)),
+            module.classes,
+            _MODULE.format(textwrap.indent(module.constants, "    ").strip()),
+            f"{_INPUTS}\n{body}",
+            _compiled(plan, traits, is_dynamic=marks.free),
+        )
     )
+    ending = _ending(case, module.arguments, shares_memory="shared" in sources.helpers)
+    backend = traits.repro_backend
+    carried = carry(f"{own}\n{ending}", CARRIED, [(backend.__module__, backend.__name__)])
+    beginning = _beginning(carried.imports, module.imports, own, versions)
+    docstring = _docstring(case, plan, traits, culprit_pass, clean_run, versions)
+    parts = (f"{docstring}\n\n{beginning}\n\n{own}", _LINE, carried.source, ending)
+    return Script("\n\n\n".join(parts) + "\n", sources.data)
 
 
-def _target_kind(target: str) -> str:
-    if target in ("ctk", "torchscript"):
-        return target
-    if target.startswith(f"{FOLDER}/"):
-        return "file"
-    return "module" if ":" in target else "dynamo"
+def _beginning(carried: Sequence[str], program: Sequence[str], own: str, versions: Versions) -> str:
+    """Return the import statements: the standard library, then torch and what the program needs."""
+    plain = {line for line in carried if not _IS_TORCH.match(line)}
+    plain |= {"import os", "import sys", *(["from pathlib import Path"] * ("Path(" in own))}
+    math = [name for name in ("inf", "nan") if re.search(rf"\b{name}\b", own)]
+    plain |= {f"from math import {', '.join(math)}"} if math else set()
+    torch_lines = {line for line in carried if _IS_TORCH.match(line)} | {"import torch", *program}
+    lines = [*sorted(plain, key=_import_order), "", *_CACHES, "", "try:"]
+    lines += [f"    {line}" for line in sorted(torch_lines, key=_import_order)]
+    lines += ["except ImportError as error:"]
+    said = f"; this script was written with torch {versions.torch}"
+    lines += [f'    print(f"CANNOT TELL: {{error}}{said}")', "    sys.exit(125)"]
+    return "\n".join(lines)
 
 
-def _functions(plan: SourcePlan) -> list[str]:
+def _import_order(line: str) -> tuple[bool, str]:
+    return line.startswith("from "), line
+
+
+def _settings(case: Case, plan: SourcePlan, traits: Traits, *, has_data: bool) -> str:
+    """Return the constants of the script: target, options, modes, the failure, folders."""
+    lines = [f"TARGET = {literal(plan.target)}", f"CONFIG = {literal(plan.config)}"]
+    if traits.defaults:
+        lines.append(f"DEFAULTS = {literal(dict(traits.defaults))}")
+    if functions := _functions(plan, traits):
+        note = "  # what CONFIG names that is found from this folder"
+        lines.append(f"FUNCTIONS = {literal(functions)}{note}")
+    lines.append(f"MODES = {literal(dataclasses.asdict(case.modes))}")
+    lines.append(f"EXPECTED = {literal(_expected(case))}")
+    lines.append("HERE = Path(__file__).resolve().parent")
+    if has_data:
+        lines.append(f'DATA = HERE / "{DATA_FILE}"')
+    return "\n".join(lines)
+
+
+def _compiled(plan: SourcePlan, traits: Traits, *, is_dynamic: bool) -> str:
+    """Return the function that compiles the program."""
+    options = "CONFIG"
+    if _functions(plan, traits):
+        value = "loaded_function(name, HERE)" if traits.takes_functions else "str(HERE / name)"
+        options = f"replaced(CONFIG, {{name: {value} for name in FUNCTIONS}})"
+    options = f"DEFAULTS | {options}" if traits.defaults else f"{options} or None"
+    lines = ["def compiled():", '    """Return the module compiled by the target."""']
+    if plan.copies:
+        lines.append(f'    sys.path.append(str(HERE / "{FOLDER}"))')
+    lines.append("    torch.compiler.reset()")
+    lines.append(f"    options = {options}")
+    lines.append(f"    backend = {traits.repro_backend.__name__}(TARGET, HERE)")
+    arguments = "module(), backend=backend, fullgraph=True, options=options"
+    if is_dynamic:
+        lines.append("    # Some int is symbolic; inputs() marks the sizes that are not.")
+        arguments += ", dynamic=True"
+    lines.append(f"    return torch.compile({arguments})")
+    return "\n".join(lines)
+
+
+def _ending(case: Case, arguments: Sequence[str], *, shares_memory: bool) -> str:
+    sizes = [name for name in named_inputs(case) if name not in arguments]
+    lines = ["module,", "inputs,", "compiled,", "MODES,", "EXPECTED,"]
+    if sizes:
+        lines += ["# inputs that the program reads off the shapes of others"]
+        lines += [f"sizes={literal(sizes)},"]
+    if shares_memory:
+        lines += ["shares_memory=True,"]
+    if case.signature is not None and case.signature.kind in ("signal", "timeout"):
+        lines += [f"timeout_seconds={TIMEOUT_SECONDS},"]
+    inner = textwrap.indent("\n".join(lines), " " * 8)
+    program = f"    program = Program(\n{inner}\n    )"
+    return f'if __name__ == "__main__":\n{program}\n    sys.exit(main(program))'
+
+
+def _functions(plan: SourcePlan, traits: Traits) -> list[str]:
     """Return the references of the config that the script must resolve.
 
-    The pipeline takes references itself, and needs to be told only where a file is; Inductor takes
-    functions.
+    Either the target takes functions; or it loads references itself, and needs to be told only
+    where a file is.
     """
-    is_ours = plan.target == "inductor"
-    return [text for text in plan.references if is_ours or text.startswith(f"{FOLDER}/")]
-
-
-def _modes(modes: Modes) -> dict[str, object]:
-    regions = [
-        {"device_type": r.device_type, "dtype": r.dtype, "cache_enabled": r.cache_enabled}
-        for r in modes.autocast
+    return [
+        text for text in plan.references if traits.takes_functions or text.startswith(f"{FOLDER}/")
     ]
-    return {
-        "grad": modes.grad,
-        "inference": modes.inference,
-        "backward": modes.backward,
-        "autocast": regions,
-        "deterministic": modes.deterministic,
-        "seed": modes.seed,
-        "default_dtype": modes.default_dtype,
-    }
 
 
 def _expected(case: Case) -> dict[str, object]:
@@ -207,16 +230,6 @@ def literal(value: object, room: int = 80) -> str:
     return f"{opening}\n{inner}{closing}"
 
 
-def _tolerance_lines() -> list[str]:
-    rows = [(dtype, tolerance_for(dtype, "reassociates")) for dtype in _DTYPES]
-    lines = [
-        line
-        for dtype, row in rows
-        for line in (f"    # {row.source}", f"    {dtype}: ({row.rtol!r}, {row.atol!r}),")
-    ]
-    return ["TOLERANCES = {", *lines, "}"]
-
-
 def shorten_paths(text: str) -> str:
     """Return a text with paths of this machine cut to their last two parts."""
     text = text.replace(str(Path.home()), "~")
@@ -224,21 +237,22 @@ def shorten_paths(text: str) -> str:
 
 
 def _docstring(
-    case: Case, plan: SourcePlan, culprit_pass: str | None, clean_run: str, versions: Versions
+    case: Case,
+    plan: SourcePlan,
+    traits: Traits,
+    culprit_pass: str | None,
+    clean_run: str,
+    versions: Versions,
 ) -> str:
     signature = case.signature
     headline = f"{signature.kind} of {case.name}" if signature else f"{case.name}, not judged yet"
-    needs = {
-        "ctk": "torch and the package ctk",
-        "torchscript": "torch and the package ctk",
-        "module": f"torch and the module {plan.target.partition(':')[0]}",
-    }.get(_target_kind(plan.target), "torch only")
+    needs = f"torch and {traits.needs}" if traits.needs else "torch only"
     run = f"python repro.py  (needs {needs})"
     fields = {
         "Failure": str(signature) if signature else "not judged",
         "Target": plan.target,
         "Culprit": culprit_pass,
-        "Proof": _proof(plan.target, culprit_pass),
+        "Proof": _proof(traits, culprit_pass),
         "Versions": f"torch {versions.torch}, Python {versions.python}, {versions.platform}",
         "Run": run,
         "Exit codes": "0 no failure, 1 failure, 125 cannot tell",
@@ -262,10 +276,10 @@ def _field(key: str, text: str) -> str:
     )
 
 
-def _proof(target: str, culprit_pass: str | None) -> str | None:
-    if culprit_pass is None or target != "ctk":
+def _proof(traits: Traits, culprit_pass: str | None) -> str | None:
+    if culprit_pass is None or not traits.disable_variable:
         return None
-    return f"CTK_DISABLE={culprit_pass} python repro.py  (leaves that pass out)"
+    return f"{traits.disable_variable}={culprit_pass} python repro.py  (leaves that pass out)"
 
 
 def _inputs_note(case: Case) -> str | None:

@@ -176,7 +176,7 @@ def _values(tensor: torch.Tensor, name: str, sources: Sources) -> str:
             return source
     sources.helpers.add("stored")
     sources.data[name] = tensor
-    return f'stored("{name}", {tuple(tensor.shape)}, {tensor.dtype})'
+    return f'stored(DATA, "{name}", {tuple(tensor.shape)}, {tensor.dtype})'
 
 
 def _fill(tensor: torch.Tensor, sources: Sources) -> str | None:

@@ -6,7 +6,7 @@ loads no compiler.
 
 from ctk.compiler.errors import TargetError, nearest
 from ctk.toolkit.targets import ctk, torchscript
-from ctk.toolkit.targets.base import Target
+from ctk.toolkit.targets.base import Target, Traits
 from ctk.toolkit.targets.inductor import target as inductor
 
 TARGETS: tuple[Target, ...] = (ctk.TARGET, inductor.TARGET, torchscript.TARGET)
@@ -36,6 +36,14 @@ def resolve_target(spec: str) -> Target:
         f"unknown target {spec!r}{nearest(spec, names)}\n"
         f"known: {', '.join(names)}; or MODULE:CALLABLE, or path/to/file.py:callable"
     )
+
+
+def traits_of(spec: str) -> Traits:
+    """Return what is known of the target that a spec names; loads nothing, asks no registry."""
+    from ctk.toolkit.targets import dynamo
+
+    known = {target.name: target.traits for target in TARGETS}
+    return known.get(spec) or dynamo.traits_of_backend(spec)
 
 
 def target_names() -> tuple[str, ...]:

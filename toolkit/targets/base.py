@@ -1,12 +1,15 @@
 """The contract of a target: anything that compiles an FX graph and can be put under test."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
 
 from torch.fx import GraphModule
 
 from ctk.compiler.observe import Observer
+from ctk.compiler.torch_compat import preload_compiler
+from ctk.repro_templates.loading import CannotTell
 
 Compiled = Callable[..., object]
 """What a compile returns: called with the graph's inputs as positional arguments, returns the
@@ -27,6 +30,59 @@ class CompileFn(Protocol):
     ) -> Compiled: ...
 
 
+def toolkit_backend(target: str, folder: Path) -> Callable[..., Any]:
+    """Return the compiler under test: a target of ctk's toolkit, as a Dynamo backend."""
+    try:
+        from ctk.toolkit.targets import resolve_target
+    except ImportError as error:
+        raise CannotTell(f"the target {target} is missing (pip install ctk): {error}") from error
+    found = resolve_target(target)
+
+    def backend(gm: Any, example_inputs: Any, *, options: Any = None) -> Any:
+        return found.compile(gm, example_inputs, config=options or {}, observer=None)
+
+    return backend
+
+
+def preload_captured() -> None:
+    """Import what any compile of a captured graph imports."""
+    preload_compiler(inductor=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What the toolkit must know of a target beside how it compiles; known without loading it.
+
+    Attributes:
+        repro_backend: Called in a repro with the target's spec and the script's folder; returns
+            what `torch.compile(backend=...)` takes. The script carries its source, so what it
+            needs of ctk it imports inside. The default asks the toolkit for the target.
+        needs: What a repro needs installed besides torch, for people; empty for nothing.
+        preload: Imports what a compile imports, and runs no op: a process that is forked for each
+            question calls it first.
+        mode_options: Returns the options that a `mode` of torch.compile stands for; None: the
+            target has no modes.
+        takes_functions: Whether options that name a function must hold the function itself; else
+            the target loads `place:function` on its own.
+        effective: Returns the options that a compile with a config really has (variables of the
+            environment may add some).
+        defaults: Options that this toolkit sets unless the config does; a repro shows them.
+        forced: Options that this toolkit sets whatever the config says, because a compile without
+            them hides its failures; cases are saved without them.
+        disable_variable: The environment variable that leaves passes out, if there is one.
+    """
+
+    repro_backend: Callable[[str, Path], object] = toolkit_backend
+    needs: str = "the package ctk"
+    preload: Callable[[], None] = preload_captured
+    mode_options: Callable[[str], Mapping[str, object]] | None = None
+    takes_functions: bool = False
+    effective: Callable[[Mapping[str, object]], Mapping[str, object]] = dict[str, object]
+    defaults: Mapping[str, object] = field(default_factory=dict[str, object])
+    forced: Mapping[str, object] = field(default_factory=dict[str, object])
+    disable_variable: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Target:
     """A compiler under test.
@@ -35,11 +91,10 @@ class Target:
         name: The spec that users write and manifests store: `inductor`, `my_backends:fancy`.
         compile: Compiles one captured graph. May change `gm` in place: callers hand it a copy.
         check_config: Raises `ConfigError` for a key or value that the target does not know.
-        needs: Modules that a repro must import besides torch (empty for targets that ship with
-            torch).
+        traits: What else the toolkit must know of it.
     """
 
     name: str
     compile: CompileFn
     check_config: Callable[[Mapping[str, object]], None]
-    needs: tuple[str, ...] = ()
+    traits: Traits = Traits()

@@ -1,12 +1,15 @@
 """The target `ctk`: our own pipeline, observed without any adapter."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 from torch.fx import GraphModule
 
 from ctk.compiler.config import resolve
 from ctk.compiler.observe import Observer
-from ctk.toolkit.targets.base import Target
+from ctk.repro_templates.loading import CannotTell
+from ctk.toolkit.targets.base import Target, Traits
 
 
 def _compile(
@@ -34,4 +37,24 @@ def _check_config(config: Mapping[str, object]) -> None:
             resolve_pass(entry)
 
 
-TARGET = Target("ctk", _compile, _check_config, needs=("compiler",))
+def ctk_backend(target: str, folder: Path) -> Callable[..., Any]:
+    """Return the compiler under test."""
+    try:
+        from ctk.compiler.backend import ctk
+    except ImportError as error:
+        raise CannotTell(f"the target {target} is missing (pip install ctk): {error}") from error
+    return ctk
+
+
+TARGET = Target(
+    "ctk",
+    _compile,
+    _check_config,
+    Traits(
+        repro_backend=ctk_backend,
+        effective=lambda config: resolve(config).differences(),
+        # its own fallback would hide what is looked for
+        forced={"on_failure": "raise"},
+        disable_variable="CTK_DISABLE",
+    ),
+)

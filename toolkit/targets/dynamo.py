@@ -22,9 +22,10 @@ from ctk.compiler.errors import ConfigError, TargetError
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import KernelRecord, Observer, StageRecord, first_line
 from ctk.compiler.references import load
+from ctk.repro_templates.loading import loaded_function, registered_backend
 from ctk.toolkit.case.raise_site import root_error
 from ctk.toolkit.targets.aot_events import DISPATCH, AotEvents
-from ctk.toolkit.targets.base import Compiled, Target
+from ctk.toolkit.targets.base import Compiled, Target, Traits
 from ctk.toolkit.targets.reporting import report
 
 Backend = Callable[..., Any]
@@ -58,15 +59,22 @@ def callable_target(spec: str) -> Target:
             f"target {spec!r} is a {type(backend).__name__}, which cannot be called\n"
             "next: name a function of (gm, example_inputs) that returns a callable"
         )
-    location = spec.rpartition(":")[0]
-    needs = () if location.endswith(".py") else (location,)
-    return backend_target(spec, backend, needs=needs)
+    return backend_target(spec, backend)
 
 
-def backend_target(name: str, backend: Backend, *, needs: tuple[str, ...] = ()) -> Target:
+def backend_target(name: str, backend: Backend) -> Target:
     """Return a target that calls `backend(gm, example_inputs)`, a config going in as `options`."""
     check = partial(_check_config, name, backend)
-    return Target(name, partial(_compile, name, backend), check, needs)
+    return Target(name, partial(_compile, name, backend), check, traits_of_backend(name))
+
+
+def traits_of_backend(spec: str) -> Traits:
+    """Return what is known of a registered backend, or of `place:function`."""
+    place = spec.rpartition(":")[0]
+    if not place:
+        return Traits(repro_backend=registered_backend, needs="")
+    needs = "" if place.endswith(".py") else f"the module {place}"
+    return Traits(repro_backend=loaded_function, needs=needs)
 
 
 def _check_config(name: str, backend: Backend, config: Mapping[str, object]) -> None:

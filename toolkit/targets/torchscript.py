@@ -57,4 +57,4 @@ def _check_config(config: Mapping[str, object]) -> None:
         )
 
 
-TARGET = Target("torchscript", _compile, _check_config, needs=("compiler",))
+TARGET = Target("torchscript", _compile, _check_config)

@@ -21,10 +21,9 @@ from torch.fx import GraphModule
 
 from ctk.compiler import torch_compat
 from ctk.compiler.choices import Check, InputsMode, OnFailure
-from ctk.compiler.config import resolve
 from ctk.compiler.environment import read_environment
 from ctk.compiler.errors import ConfigError
-from ctk.toolkit.targets import resolve_target
+from ctk.toolkit.targets import TARGETS, resolve_target
 from ctk.toolkit.targets.base import Compiled, Target
 from ctk.toolkit.targets.dynamo import backend_target
 from ctk.toolkit.usercode.references import json_options, reference_to, script_file
@@ -212,12 +211,12 @@ def make_subject(
 ) -> Subject:
     """Return what is compiled and how, with the options as a case can keep them.
 
-    The `ctk` target gets `on_failure="raise"`: its own fallback would hide what is looked for.
+    Options that the target's traits force (`on_failure="raise"` for `ctk`) are not saved.
     """
-    effective: Mapping[str, object] = config
-    if target.name == "ctk":
-        effective = {**resolve(config).differences(), "on_failure": "raise"}
-    kept = {key: value for key, value in effective.items() if key != "on_failure"}
+    forced = target.traits.forced
+    options = target.traits.effective(config)
+    effective = {**options, **forced}
+    kept = {key: value for key, value in options.items() if key not in forced}
     saved, lost = json_options(kept)
     if lost:
         logger.warning(
@@ -237,9 +236,7 @@ def named_target(backend: DynamoBackend) -> tuple[Target, bool]:
     if reference is None:
         name = getattr(backend, "__qualname__", type(backend).__qualname__)
         return backend_target(f"local:{name.replace('<locals>', 'locals')}", backend), False
-    module = reference.rpartition(":")[0]
-    needs = () if module.endswith(".py") else (module.partition(".")[0],)
-    return backend_target(reference, backend, needs=needs), True
+    return backend_target(reference, backend), True
 
 
 def _watched_backend_of(
@@ -260,9 +257,10 @@ def _watched_backend_of(
 def _mode_options(target: Target, mode: str | None) -> Mapping[str, object]:
     if mode in (None, "default"):
         return {}
-    if target.name == "inductor":
-        return torch_compat.inductor_mode_options(str(mode))
+    if target.traits.mode_options is not None:
+        return target.traits.mode_options(str(mode))
+    able = [each.name for each in TARGETS if each.traits.mode_options is not None]
     raise ConfigError(
-        f"mode={mode!r} is not allowed with target {target.name!r}: only inductor has modes; "
-        "pass options= instead"
+        f"mode={mode!r} is not allowed with target {target.name!r}: only {', '.join(able)} has "
+        "modes; pass options= instead"
     )

@@ -30,7 +30,8 @@ def test_custom_passes_move_with_the_script(backends: Path, folder: Path, tmp_pa
     assert 'FUNCTIONS = ["sources/my_passes.py:fold"]' in text
     assert (folder / "sources/my_passes.py").read_text() == passes.read_text()
     namespace = runpy.run_path(str(folder / "repro.py"), run_name="repro")
-    joint = namespace["resolved"](namespace["CONFIG"])["custom_passes"]["joint"]
+    found = {name: str(folder / name) for name in namespace["FUNCTIONS"]}
+    joint = namespace["replaced"](namespace["CONFIG"], found)["custom_passes"]["joint"]
     assert joint == [f"{folder}/sources/my_passes.py:fold", "json:loads"]
 
 

@@ -1,5 +1,6 @@
 """Targets: the table, how a spec is resolved, and the events of backends that are not Inductor."""
 
+import ast
 import importlib
 import pkgutil
 from pathlib import Path
@@ -14,8 +15,9 @@ from ctk.compiler import torch_compat
 from ctk.compiler.errors import ConfigError, TargetError
 from ctk.compiler.observe import Observer
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
-from ctk.toolkit.targets import TARGETS, resolve_target, target_names
+from ctk.toolkit.targets import TARGETS, resolve_target, target_names, traits_of
 from ctk.toolkit.targets.base import Compiled, Target
+from tests.helpers.project import ROOT, name_of, python_files, tree_of
 
 
 def net(x: Tensor, w: Tensor) -> tuple[Tensor]:
@@ -213,10 +215,25 @@ def test_options_go_to_backends_that_take_them(backends: str):
             resolve_target(name).check_config(options)
 
 
-def test_what_a_repro_must_import():
-    assert resolve_target("inductor").needs == ()
-    assert resolve_target("aot_eager").needs == ()
-    assert resolve_target("ctk.toolkit.targets:resolve_target").needs == ("ctk.toolkit.targets",)
+def test_what_a_repro_needs_is_known_without_loading_the_target():
+    assert [traits_of(name).needs for name in ("inductor", "aot_eager", "x.py:f")] == ["", "", ""]
+    assert traits_of("no_such_module:backend").needs == "the module no_such_module"
+    assert traits_of("ctk").needs == traits_of("torchscript").needs == "the package ctk"
+    assert all(traits_of(target.name) is target.traits for target in TARGETS)
+
+
+def test_no_name_of_a_target_is_compared():
+    """What differs between targets stands in their files, as traits."""
+    names = {target.name for target in TARGETS}
+    found: list[str] = []
+    for path in python_files("toolkit", "repro_templates"):
+        if path.is_relative_to(ROOT / "toolkit" / "targets"):
+            continue
+        for node in ast.walk(tree_of(path)):
+            parts = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
+            texts = {n.value for p in parts for n in ast.walk(p) if isinstance(n, ast.Constant)}
+            found += [f"{name_of(path)}:{node.lineno}"] if texts & names else []
+    assert not found, "give Traits (toolkit/targets/base.py) a field instead"
 
 
 @pytest.mark.parametrize("name", ["inductor", "torchscript", "aot_eager"])

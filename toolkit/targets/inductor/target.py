@@ -36,12 +36,13 @@ from torch.fx import GraphModule
 
 from ctk.compiler import torch_compat
 from ctk.compiler.observe import Observer, StageRecord
+from ctk.repro_templates.loading import registered_backend
 from ctk.toolkit.targets.aot_events import DISPATCH
-from ctk.toolkit.targets.base import Compiled, Target
+from ctk.toolkit.targets.base import Compiled, Target, Traits
 from ctk.toolkit.targets.inductor.errors import reraise
 from ctk.toolkit.targets.inductor.hooks import installed
 from ctk.toolkit.targets.inductor.kernels import observed_inner_compile, plain_inner_compile
-from ctk.toolkit.targets.inductor.options import check_options, config_patches
+from ctk.toolkit.targets.inductor.options import COMPARABLE, check_options, config_patches
 from ctk.toolkit.targets.inductor.session import Session
 from ctk.toolkit.targets.inductor.snapshot import snapshot
 from ctk.toolkit.targets.reporting import report
@@ -99,4 +100,20 @@ def _unobserved(
         reraise(error)
 
 
-TARGET = Target("inductor", compile_inductor, check_options)
+def _preload() -> None:
+    torch_compat.preload_compiler(inductor=True)
+
+
+TARGET = Target(
+    "inductor",
+    compile_inductor,
+    check_options,
+    Traits(
+        repro_backend=registered_backend,
+        needs="",
+        preload=_preload,
+        mode_options=torch_compat.inductor_mode_options,
+        takes_functions=True,
+        defaults=COMPARABLE,
+    ),
+)

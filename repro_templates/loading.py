@@ -1,0 +1,44 @@
+"""Get the compiler under test, and functions that options name, in a repro's own process."""
+
+import importlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from ctk.compiler.python_files import load_file
+
+
+class CannotTell(Exception):
+    """The question has no answer here."""
+
+
+def registered_backend(target: str, folder: Path) -> str:
+    """Return the name under which Dynamo knows the compiler under test."""
+    if target not in torch.compiler.list_backends(exclude_tags=()):
+        raise CannotTell(f"Dynamo knows no backend {target}; install the package that has it")
+    return target
+
+
+def loaded_function(reference: str, folder: Path) -> Any:
+    """Return what `module:function` or `sources/file.py:function` (in `folder`) names."""
+    place, _, name = reference.rpartition(":")
+    try:
+        is_file = place.endswith(".py")
+        found: Any = load_file(folder / place) if is_file else importlib.import_module(place)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, OSError) as error:
+        raise CannotTell(f"{reference} is missing: {error}") from error
+    return found
+
+
+def replaced(value: object, found: Mapping[str, object]) -> Any:
+    """Return options with each reference in them replaced by what was found for it."""
+    if isinstance(value, dict):
+        items = cast("Mapping[str, object]", value).items()
+        return {key: replaced(item, found) for key, item in items}
+    if isinstance(value, list):
+        return [replaced(item, found) for item in cast("Sequence[object]", value)]
+    return found.get(value, value) if isinstance(value, str) else value

@@ -1,0 +1,186 @@
+"""The main program of a repro: run the program in eager and compiled, and print the verdict.
+
+Exit code 0: no failure; 1: a failure, the expected one or another; 125: cannot tell.
+"""
+
+import contextlib
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from ctk.compiler.observe import first_line
+from ctk.repro_templates.float64 import InFloat64, widened, wider
+from ctk.repro_templates.judging import judge_runs
+from ctk.repro_templates.loading import CannotTell
+from ctk.repro_templates.running import Modes, Run, called, in_float64, under
+
+ERRORS = ("compile-error", "runtime-error")
+CHILD = "--child"
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What differs from repro to repro.
+
+    Attributes:
+        module: Builds the program with its constants.
+        inputs: Builds its inputs, by the names of its placeholders.
+        compiled: Returns the module compiled by the target.
+        modes: The state in which the program ran.
+        expected: The failure that the script was written for: kind, exception, signal.
+        sizes: Inputs that the program reads off the shapes of others.
+        shares_memory: Whether inputs share memory, which float64 copies would not.
+        timeout_seconds: Run the compiled program in a child process first, for at most so long;
+            None: only here.
+    """
+
+    module: Callable[[], torch.nn.Module]
+    inputs: Callable[[], dict[str, object]]
+    compiled: Callable[[], Callable[..., object]]
+    modes: Modes
+    expected: Mapping[str, Any]
+    sizes: tuple[str, ...] = ()
+    shares_memory: bool = False
+    timeout_seconds: float | None = None
+
+
+def main(program: Program) -> int:
+    """Print the verdict; return the exit code."""
+    torch.set_default_dtype(getattr(torch, program.modes["default_dtype"]))
+    if CHILD in sys.argv:
+        run(program, program.compiled())
+        return 0
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            failure = find_failure(program)
+    except CannotTell as reason:
+        print(f"CANNOT TELL: {reason}")
+        return 125
+    except Exception as error:
+        traceback.print_exc()
+        print(f"CANNOT TELL: something else fails: {said(error)}")
+        return 125
+    if failure is None:
+        print("NO FAILURE: the compiled program agrees with eager")
+        return 0
+    kind, name, detail = failure
+    at = "" if kind in (*ERRORS, "signal", "timeout") else "at "
+    seen = f"{kind} {at}{name}: {detail}"
+    if is_expected(program.expected, kind, name):
+        print(f"FAILURE: {seen}")
+    else:
+        expected = " ".join(str(part) for part in program.expected.values() if part is not None)
+        print(f"FAILURE: another failure: {seen}; expected {expected}")
+    return 1
+
+
+def find_failure(program: Program) -> tuple[str, str, str] | None:
+    """Run the program in eager and compiled; return (kind, name, detail) of a failure."""
+    try:
+        eager = run(program, program.module())
+    except Exception as error:
+        raise CannotTell(f"eager itself fails: {said(error)}") from error
+    if program.timeout_seconds and (crash := crash_of_child(program.timeout_seconds)):
+        return crash
+    try:
+        compiled = run(program, program.compiled())
+    except Exception as error:
+        return describe(error, program.expected)
+    finding = judge_runs(
+        eager,
+        compiled,
+        eager_again=lambda more: run(program, program.module(), more=more),
+        reference=partial(reference, program, eager),
+        strides=program.expected["kind"] == "stride",
+    )
+    if finding.answer == "flaky":
+        raise CannotTell(f"flaky: {finding.detail}")
+    wanted = [each for each in finding.mismatches if each.kind == program.expected["kind"]]
+    found = next(iter(wanted or finding.mismatches), None)
+    return (found.kind, found.name, found.detail) if found else None
+
+
+def run(program: Program, call: Callable[..., object], *, more: int = 0, wide: bool = False) -> Run:
+    """Run the program once on fresh inputs, the seed raised by `more`; `wide` in float64."""
+    values = program.inputs()
+    inputs = [widened(value) if wide else value for value in values.values()]
+    modes = {**program.modes, "seed": program.modes["seed"] + more}
+
+    def flat(*given: object) -> object:
+        pairs = zip(values, given, strict=True)
+        with InFloat64() if wide else contextlib.nullcontext():
+            return call(*(value for name, value in pairs if name not in program.sizes))
+
+    modes = in_float64(modes) if wide else modes
+    with under(modes):
+        return called(flat, inputs, modes)
+
+
+def reference(program: Program, eager: Run) -> tuple[Mapping[str, object] | None, str]:
+    """Return the results of the program in float64, or None and why there are none."""
+    if eager.drew_random:
+        return None, "the program draws random numbers"
+    if program.shares_memory:
+        return None, "inputs share memory, which float64 copies would not"
+    try:
+        module = program.module()
+        for tensor in (*module.parameters(), *module.buffers()):
+            tensor.data = tensor.data.to(wider(tensor.dtype))
+        return run(program, module, wide=True).values, ""
+    except Exception as error:
+        print(f"no float64 reference, compared with eager itself: {said(error)}")
+        return None, said(error)
+
+
+def describe(error: BaseException, expected: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return (kind, name, detail) for an exception of the compiler or of the compiled program."""
+    if isinstance(error, CannotTell):
+        raise error
+    is_backend = "BackendCompilerFailed" in kinds_of(error)
+    while isinstance(inner := getattr(error, "inner_exception", None), BaseException):
+        error = inner
+    name = type(error).__name__
+    is_dynamo = "TorchDynamoException" in kinds_of(error) and not is_backend
+    if is_dynamo and name != expected["exception"]:
+        raise CannotTell(f"Dynamo cannot capture the program again: {said(error)}")
+    if isinstance(error, ImportError) and name != expected["exception"]:
+        raise CannotTell(f"something is not installed: {said(error)}")
+    kind = "compile-error" if is_backend else "runtime-error"
+    if expected["kind"] in ERRORS:
+        kind = expected["kind"]  # torch.compile compiles at the first call: they look alike
+    return kind, name, first_line(error)
+
+
+def kinds_of(error: BaseException) -> set[str]:
+    """Return the names of an exception's classes."""
+    return {kind.__name__ for kind in type(error).__mro__}
+
+
+def said(error: BaseException) -> str:
+    """Return an exception in one line."""
+    return f"{type(error).__name__}: {first_line(error)}"
+
+
+def crash_of_child(timeout_seconds: float) -> tuple[str, str, str] | None:
+    """Run the compiled program in a child process; return its failure when it dies or hangs."""
+    command = [sys.executable, __file__, CHILD]
+    try:
+        done = subprocess.run(command, timeout=timeout_seconds, stdout=sys.stderr, check=False)
+    except subprocess.TimeoutExpired:
+        return "timeout", "the compiled program", f"not done after {timeout_seconds:g} s"
+    code = done.returncode
+    return ("signal", str(-code), "the compiled program was killed") if code < 0 else None
+
+
+def is_expected(expected: Mapping[str, Any], kind: str, name: str) -> bool:
+    """Return whether this is the failure that the script was written for."""
+    if expected["kind"] is None:
+        return True
+    wanted = {"signal": str(expected["signal"])} | dict.fromkeys(ERRORS, expected["exception"])
+    return kind == expected["kind"] and name == wanted.get(kind, name)

@@ -1,0 +1,55 @@
+"""What a script carries of ours: all that it uses, no more, and nothing that needs ctk."""
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+from ctk.toolkit.repro.carry import carry, names_in
+from ctk.toolkit.repro.script import CARRIED
+from ctk.toolkit.targets import TARGETS, traits_of
+
+
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "carry_low.py").write_text(
+        'LIMIT = 3\n"""The most.\n\nMore."""\nUNUSED = 4\n\ndef other():\n    pass\n'
+    )
+    (tmp_path / "carry_high.py").write_text(
+        "import math\nfrom functools import cache\nfrom carry_low import LIMIT, UNUSED\n\n\n"
+        '@cache\ndef check(x):\n    """Say it.\n\n    Args:\n        x: It.\n    """\n'
+        "    return helper(x) < LIMIT\n\n\ndef helper(x):\n    return math.floor(x)\n"
+    )
+    monkeypatch.setattr("ctk.toolkit.repro.carry.OURS", "carry_")
+    return ["carry_high"]
+
+
+def test_what_is_used_is_carried_and_no_more(modules: list[str]) -> None:
+    found = carry("print(check(1))", modules)
+    assert found.imports == ("import math", "from functools import cache")
+    assert found.source == (
+        'LIMIT = 3\n"""The most."""\n\n\n@cache\ndef check(x):\n    """Say it."""\n'
+        "    return helper(x) < LIMIT\n\n\ndef helper(x):\n    return math.floor(x)"
+    )
+    assert carry("print(1)", modules).source == ""
+
+
+def test_one_name_for_two_things_is_refused(modules: list[str], tmp_path: Path) -> None:
+    (tmp_path / "carry_same.py").write_text("def helper():\n    pass\n")
+    with pytest.raises(ValueError, match="helper is defined in carry_high and in carry_same"):
+        carry("check(1)", [*modules, "carry_same"], [("carry_same", "helper")])
+
+
+@pytest.mark.parametrize("spec", [*(target.name for target in TARGETS), "eager", "mine.py:f"])
+def test_what_is_carried_needs_torch_and_the_standard_library_only(spec: str) -> None:
+    backend = traits_of(spec).repro_backend
+    text = "main(Program()); randn; strided; inference; stored; replaced; loaded_function"
+    found = carry(text, CARRIED, [(backend.__module__, backend.__name__)])
+    packages = {line.split()[1].partition(".")[0] for line in found.imports}
+    assert packages - set(sys.stdlib_module_names) == {"torch"}
+    outside = [node for node in ast.parse(found.source).body if isinstance(node, ast.ImportFrom)]
+    assert not outside, "what needs ctk is imported inside of a target's backend"
+    defined = names_in(ast.parse(found.source))
+    assert {"judge_runs", "compare_runs", "under"} <= defined

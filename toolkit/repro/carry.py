@@ -1,0 +1,183 @@
+"""Carry functions of ours into a script, as source: what it uses, what that uses, and no more.
+
+A script that says `main(Program(...))` gets `main` and `Program` from `repro_templates/`, the
+functions that these call, and so on; constants, classes and import statements likewise. A name is
+looked up as Python does: in the module that uses it, else where that module imports it from. So
+the script has the toolkit's own code, to the letter, but for docstrings: of these it has the first
+line.
+
+    script:  check(1)                           carried:  LIMIT = 3
+    a.py:    from ctk.b import LIMIT
+             def check(x): return x < LIMIT               def check(x): return x < LIMIT
+             def unused(): ...
+
+What it does not do: modules as values (`b.LIMIT`), or star imports. Two modules must not give
+different things one name.
+"""
+
+import ast
+import graphlib
+import importlib.util
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+OURS = "ctk."
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """What a script must have besides its own text.
+
+    Attributes:
+        imports: Import statements of other people's modules, sorted.
+        source: The definitions, what is used standing before what uses it.
+    """
+
+    imports: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Module:
+    """A module's text, by name: definitions, and (module, attribute) of what it imports."""
+
+    definitions: Mapping[str, tuple[ast.stmt, str]]
+    imports: Mapping[str, tuple[str, str]]
+
+
+@dataclass(slots=True)
+class _Closure:
+    """The names that were reached, by module."""
+
+    wanted: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
+    imports: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+
+    def add(self, module: str, name: str) -> None:
+        """Take what `name` means in `module`, and what that needs; a builtin needs nothing."""
+        parsed = _parsed(module)
+        if name in parsed.definitions:
+            if name not in self.wanted.setdefault(module, set()):
+                self.wanted[module].add(name)
+                for used in names_in(parsed.definitions[name][0]):
+                    self.add(module, used)
+        elif name in parsed.imports:
+            source, attribute = parsed.imports[name]
+            if not source.startswith(OURS):
+                self.imports[name] = source, attribute
+            elif attribute != name or not attribute:
+                raise ValueError(f"{module} names {source} differently: import {name} as it is")
+            else:
+                self.add(source, attribute)
+
+
+def carry(text: str, modules: Iterable[str], extra: Iterable[tuple[str, str]] = ()) -> Carried:
+    """Return what a script needs of some modules.
+
+    Args:
+        text: The script's own source.
+        modules: Where the names that it uses may be defined.
+        extra: More (module, name) to carry.
+
+    Raises:
+        ValueError: Two modules give one name to different things.
+    """
+    closure = _Closure()
+    used = names_in(ast.parse(text))
+    for module in modules:
+        for name in _parsed(module).definitions:
+            if name in used:
+                closure.add(module, name)
+    for module, name in extra:
+        closure.add(module, name)
+    _check_unique(closure.wanted)
+    source = "\n\n\n".join(_texts(closure.wanted))
+    return Carried(tuple(_statements(closure.imports)), source)
+
+
+def names_in(tree: ast.AST) -> set[str]:
+    """Return the plain names that a piece of source uses."""
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+def _check_unique(wanted: Mapping[str, set[str]]) -> None:
+    owners: dict[str, str] = {}
+    for module, names in wanted.items():
+        for name in names:
+            if owners.setdefault(name, module) != module:
+                raise ValueError(f"{name} is defined in {owners[name]} and in {module}")
+
+
+def _texts(wanted: Mapping[str, set[str]]) -> Iterable[str]:
+    """Yield the wanted definitions, modules in the order in which they import each other."""
+    needs = {
+        module: sorted({each for each, _ in _parsed(module).imports.values()} & set(wanted))
+        for module in sorted(wanted)
+    }
+    for module in graphlib.TopologicalSorter(needs).static_order():
+        for name, (_, text) in _parsed(module).definitions.items():
+            if name in wanted[module]:
+                yield text
+
+
+@cache
+def _parsed(module: str) -> _Module:
+    spec = importlib.util.find_spec(module)
+    if spec is None or spec.origin is None:
+        raise ValueError(f"{module} has no source that could be carried")
+    text = Path(spec.origin).read_text(encoding="utf-8")
+    lines, body = text.splitlines(), ast.parse(text).body
+    definitions: dict[str, tuple[ast.stmt, str]] = {}
+    imports: dict[str, tuple[str, str]] = {}
+    for node, following in zip(body, [*body[1:], None], strict=True):
+        for name in _defined(node):
+            definitions[name] = node, _source(lines, node, following)
+        if isinstance(node, ast.Import):
+            imports |= {alias.asname or alias.name: (alias.name, "") for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            source = node.module or ""
+            imports |= {alias.asname or alias.name: (source, alias.name) for alias in node.names}
+    return _Module(definitions, imports)
+
+
+def _defined(node: ast.stmt) -> list[str]:
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        return [node.name]
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def _source(lines: Sequence[str], node: ast.stmt, following: ast.stmt | None) -> str:
+    """Return the lines of a definition, with decorators; of a docstring only the first line."""
+    start = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
+    kept = list(lines[: node.end_lineno])
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and (text := _docstring(node.body[0])):
+        first, last = text.lineno, text.end_lineno or text.lineno
+        kept[first - 1 : last] = _first_line(lines[first - 1], is_whole=first == last)
+    elif not isinstance(node, (ast.FunctionDef, ast.ClassDef)) and (text := _docstring(following)):
+        kept += _first_line(lines[text.lineno - 1], is_whole=text.lineno == text.end_lineno)
+    return "\n".join(kept[start - 1 :])
+
+
+def _docstring(node: ast.stmt | None) -> ast.Expr | None:
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return node
+    return None
+
+
+def _first_line(line: str, *, is_whole: bool) -> list[str]:
+    return [line if is_whole else f'{line}"""']
+
+
+def _statements(imports: Mapping[str, tuple[str, str]]) -> Iterable[str]:
+    """Yield an import statement for each module, sorted."""
+    names: dict[str, set[str]] = {}
+    for name, (source, attribute) in imports.items():
+        if attribute:
+            as_name = attribute if attribute == name else f"{attribute} as {name}"
+            names.setdefault(source, set()).add(as_name)
+    yield from sorted(f"import {source}" for source, attribute in imports.values() if not attribute)
+    for source in sorted(names):
+        yield f"from {source} import {', '.join(sorted(names[source]))}"
