@@ -1,29 +1,35 @@
-"""Copy tensors with their memory layout, and describe layouts. Nothing here looks at a graph."""
+"""Clone values exactly: strides, offsets, shared storage, identity, leaves, parameters.
 
-from collections.abc import Sequence
+`Tensor.clone` gives up expanded and overlapping strides and separates tensors that share storage; a
+program that writes into one of its inputs then means something else. Also what a memory layout is
+(`extent`, `overlaps`, `layout`). Nothing here looks at a graph.
+"""
+
+from collections.abc import Callable, Sequence
 
 import torch
+from torch import Tensor
+from torch.nn import Parameter
+
+Convert = Callable[[torch.dtype], torch.dtype]
+"""Says which dtype a clone has, for the dtype of the original."""
 
 
 def clone_value(value: object) -> object:
-    """Return a detached copy of a tensor with its strides, overlapping ones too.
+    """Return a detached clone of a tensor with its strides, overlapping ones too.
 
-    `Tensor.clone` would make an expanded tensor contiguous. The copy has memory of its own: tensors
-    that shared memory no longer do. Lists and tuples are copied element by element;
-    other values are returned as they are.
+    The clone has memory of its own: tensors that shared memory no longer do. Lists and tuples are
+    cloned element by element; other values are returned as they are.
     """
     if isinstance(value, (list, tuple)):
         return type(value)(clone_value(each) for each in value)
-    if not isinstance(value, torch.Tensor):
+    if not isinstance(value, Tensor):
         return value
     source = value.detach()
     copied = source.clone()
     if source.layout != torch.strided or not source.numel() or copied.stride() == source.stride():
         return copied
-    span = 1 + sum(
-        (size - 1) * stride for size, stride in zip(value.size(), value.stride(), strict=True)
-    )
-    memory = source.as_strided((span,), (1,)).clone()
+    memory = source.as_strided((extent(value.size(), value.stride()),), (1,)).clone()
     return memory.as_strided(value.size(), value.stride())
 
 
@@ -36,7 +42,118 @@ def layout(value: object) -> tuple[object, ...]:
     """Return what a result must keep besides its numbers: type, dtype, shape, strides, device."""
     if isinstance(value, (list, tuple)):
         return tuple(layout(each) for each in value)
-    if not isinstance(value, torch.Tensor):
+    if not isinstance(value, Tensor):
         return (type(value),)
     strides = tuple(value.stride()) if value.layout == torch.strided else None
-    return (torch.Tensor, value.dtype, tuple(value.size()), strides, value.device, value.layout)
+    return (Tensor, value.dtype, tuple(value.size()), strides, value.device, value.layout)
+
+
+def extent(shape: Sequence[int], stride: Sequence[int]) -> int:
+    """Return the number of elements of memory from the first to the last that a view touches."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
+
+
+def overlaps(shape: Sequence[int], stride: Sequence[int]) -> bool:
+    """Return whether two indices may share an element, as in an expanded tensor (stride 0).
+
+    Sound, not exact: interleaved strides such as (2, 3) count as overlapping.
+    """
+    reach = 0
+    for step, size in sorted(zip(stride, shape, strict=True)):
+        if size > 1 and step <= reach:
+            return True
+        reach += (size - 1) * step
+    return False
+
+
+def clone_inputs(inputs: Sequence[object], *, convert: Convert | None = None) -> tuple[object, ...]:
+    """Return clones of a program's inputs, as new leaves.
+
+    1. Shape, stride and storage offset stay, expanded and overlapping ones too.
+    2. The same object twice gives the same clone twice; tensors on one storage share one again.
+    3. `requires_grad` stays, an `nn.Parameter` stays one, gradients are left behind.
+    4. Values that are no tensors are passed on.
+
+    Args:
+        inputs: One value per placeholder; only read.
+        convert: Gives the clones other dtypes; what it raises is passed on. None: keep.
+    """
+    tensors = {id(value): value for value in inputs if isinstance(value, Tensor)}
+    with torch.inference_mode(False), torch.no_grad():
+        clones = _clone_all(tensors, convert)
+    return tuple(clones[id(v)] if isinstance(v, Tensor) else v for v in inputs)
+
+
+def _clone_all(tensors: dict[int, Tensor], convert: Convert | None) -> dict[int, Tensor]:
+    groups: dict[object, list[tuple[int, Tensor]]] = {}
+    for key, tensor in tensors.items():
+        storage = _storage_key(key, tensor, by_dtype=convert is not None)
+        groups.setdefault(storage, []).append((key, tensor))
+    clones: dict[int, Tensor] = {}
+    for members in groups.values():
+        plain = _is_plain(members[0][1])
+        group = [tensor for _, tensor in members]
+        to = convert or _own
+        made = _clone_group(group, to) if plain else [_clone_odd(group[0], to)]
+        for (key, tensor), new in zip(members, made, strict=True):
+            clones[key] = _as_leaf(new, tensor)
+    return clones
+
+
+def _own(dtype: torch.dtype) -> torch.dtype:
+    return dtype
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Return whether the tensor is ordinary memory: shape, stride and offset over one storage."""
+    ordinary = type(tensor) in (Tensor, Parameter) and tensor.layout is torch.strided
+    lazy = ordinary and (tensor.is_conj() or tensor.is_neg() or tensor.is_quantized)
+    return ordinary and not lazy and tensor.device.type != "meta"
+
+
+def _storage_key(key: int, tensor: Tensor, *, by_dtype: bool) -> object:
+    if not _is_plain(tensor) or not tensor.untyped_storage().data_ptr():
+        return key
+    shared = (tensor.device, tensor.untyped_storage().data_ptr())
+    # Views of one storage in two dtypes cannot stay views when each gets another item size.
+    return (*shared, tensor.dtype) if by_dtype else shared
+
+
+def _clone_group(tensors: Sequence[Tensor], convert: Convert) -> list[Tensor]:
+    """Clone tensors on one storage onto a new one; only the bytes that they cover are read."""
+    spans = [_span(tensor) for tensor in tensors]
+    low, high = min(span[0] for span in spans), max(span[1] for span in spans)
+    dtypes = {tensor.dtype for tensor in tensors}
+    unit = dtypes.pop() if len(dtypes) == 1 else torch.uint8
+    start, stop = low // unit.itemsize, high // unit.itemsize
+    device, storage = tensors[0].device, tensors[0].untyped_storage()
+    source = torch.empty(0, dtype=unit, device=device).set_(storage, start, (stop - start,), (1,))
+    room = torch.empty(stop, dtype=convert(unit), device=device)
+    room[start:].copy_(source)
+    return [_view(room, tensor, convert(tensor.dtype)) for tensor in tensors]
+
+
+def _span(tensor: Tensor) -> tuple[int, int]:
+    """Return the first byte of the tensor in its storage, and the one after its last."""
+    first, size = int(tensor.storage_offset()), tensor.dtype.itemsize
+    elements = extent(tensor.shape, tensor.stride())
+    return (first * size, (first + elements) * size) if elements else (0, 0)
+
+
+def _view(room: Tensor, like: Tensor, dtype: torch.dtype) -> Tensor:
+    storage, empty = room.untyped_storage(), torch.empty(0, dtype=dtype, device=room.device)
+    offset = like.storage_offset() if like.numel() else 0
+    return empty.set_(storage, offset, like.size(), like.stride())
+
+
+def _clone_odd(tensor: Tensor, convert: Convert) -> Tensor:
+    """Clone what is not ordinary memory (sparse, quantized, lazily conjugated, a subclass)."""
+    return tensor.detach().clone().to(convert(tensor.dtype))
+
+
+def _as_leaf(new: Tensor, like: Tensor) -> Tensor:
+    if isinstance(like, Parameter):
+        return Parameter(new, requires_grad=like.requires_grad)
+    return new.requires_grad_(like.requires_grad)

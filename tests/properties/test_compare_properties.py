@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ctk.compiler.fx.clone import clone_inputs
 from ctk.repro_templates.compare import compare_values
-from ctk.toolkit.run.clone import clone_inputs
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 DTYPES = [*FLOATS, torch.complex64, torch.int8, torch.uint8, torch.int64, torch.bool]

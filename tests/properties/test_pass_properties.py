@@ -13,13 +13,13 @@ from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
 from torch import Tensor, fx
 
+from ctk.compiler.fx.clone import clone_inputs
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import Numerics, PassRecord
 from ctk.compiler.passes import PASSES
 from ctk.compiler.passes.pre_grad import remove_inference_dropout
 from ctk.repro_templates.tolerance import tolerance_for
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
-from ctk.toolkit.run.clone import clone_inputs
 from tests.helpers.pass_programs import Program, programs
 from tests.helpers.passes import run_pass, text_of
 

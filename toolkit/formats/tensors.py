@@ -22,6 +22,7 @@ from torch import Tensor
 
 from ctk.compiler import torch_compat
 from ctk.compiler.errors import CaseError, nearest
+from ctk.compiler.fx.clone import extent, overlaps
 from ctk.toolkit.formats.safetensors_file import from_array, to_array
 from ctk.toolkit.formats.strict_json import Json, items, member, optional
 from ctk.toolkit.formats.synthetic import default_recipe, measure_recipe, synthesize
@@ -183,15 +184,8 @@ def _entry(tensor: Tensor, key: str) -> Json:
     }
 
 
-def _extent(shape: Sequence[int], stride: Sequence[int]) -> int:
-    """Number of elements from the first to the last that a view touches."""
-    if 0 in shape:
-        return 0
-    return 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
-
-
 def _end(tensor: Tensor) -> int:
-    return size_hint(tensor.storage_offset()) + _extent(*_sizes(tensor))
+    return size_hint(tensor.storage_offset()) + extent(*_sizes(tensor))
 
 
 def _sizes(tensor: Tensor) -> tuple[list[int], list[int]]:
@@ -200,14 +194,9 @@ def _sizes(tensor: Tensor) -> tuple[list[int], list[int]]:
 
 
 def _overlaps(tensor: Tensor) -> bool:
-    """Return whether two elements share memory, other than in expanded dimensions."""
-    reach = 0
-    dims = sorted((step, size) for size, step in zip(*_sizes(tensor), strict=True))
-    for step, size in (dim for dim in dims if dim[0] > 0 and dim[1] > 1):
-        if step <= reach:
-            return True
-        reach += (size - 1) * step
-    return False
+    """Return whether elements share memory, other than those of an expanded dimension."""
+    dims = [(size, step) for size, step in zip(*_sizes(tensor), strict=True) if step]
+    return overlaps([size for size, _ in dims], [step for _, step in dims])
 
 
 def _logical(tensor: Tensor) -> Tensor:
@@ -295,7 +284,7 @@ def _fill(storage: Json, array: Tensor | None, where: str) -> Tensor:
         values = from_array(array, dtype, numel, where)
     else:
         raise CaseError(f"{where}: its values are {origin!r}, but no file holds them")
-    flat = torch.zeros(first + _extent(shape, stride), dtype=dtype)
+    flat = torch.zeros(first + extent(shape, stride), dtype=dtype)
     flat.as_strided(shape, stride, first).copy_(values.reshape(shape))
     return flat
 
@@ -313,7 +302,7 @@ def _view(flat: Tensor, entry: Json, where: str) -> Tensor:
     shape, stride, offset = _read_geometry(entry, "offset", where)
     dtype = dtype_from_name(member(entry, "dtype", str, where), where)
     storage = flat.untyped_storage()
-    end = offset + _extent(shape, stride)
+    end = offset + extent(shape, stride)
     if 0 not in shape and end * dtype.itemsize > storage.nbytes():
         raise CaseError(f"{where}: shape {shape} with stride {stride} leaves its storage")
     return torch.empty(0, dtype=dtype, device=flat.device).set_(storage, offset, shape, stride)

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
 from ctk.compiler.errors import CaseError, nearest
+from ctk.compiler.fx.walk import attribute_targets, fetch
 from ctk.toolkit.formats.strict_json import Json, expect, items, member, optional
 from ctk.toolkit.formats.tensors import Keep, keep_all, pack_tensors, unpack_tensors
 from ctk.toolkit.graphs.allow_list import check_attribute, check_method
@@ -35,7 +36,6 @@ __all__ = [
     "describe_dynamic",
     "graph_from_json",
     "graph_to_json",
-    "subgraphs_of",
     "target_names",
 ]
 
@@ -87,12 +87,6 @@ def constants_of(gm: GraphModule) -> dict[str, Tensor]:
     return found
 
 
-def subgraphs_of(gm: GraphModule) -> dict[str, GraphModule]:
-    """Return the sub-graphs that a graph uses, by attribute name, in order of first use."""
-    found = _attributes(gm)
-    return {path: value for path, value in found if isinstance(value, GraphModule)}
-
-
 def target_names(data: object) -> Iterator[str]:
     """Yield the names of the functions in JSON of `graph_to_json`, sub-graphs included."""
     if isinstance(data, list):
@@ -108,23 +102,13 @@ def target_names(data: object) -> Iterator[str]:
 
 def _attributes(gm: GraphModule) -> Iterator[tuple[str, object]]:
     """Yield each attribute that a node reads or calls, once, in order."""
-    for target in _attribute_targets(gm.graph):
-        yield target, _read_attribute(gm, target)
-
-
-def _attribute_targets(graph: Graph) -> dict[str, None]:
-    """Return the attributes that nodes read or call, each once, in order."""
-    nodes = (node for node in graph.nodes if node.op in ("get_attr", "call_module"))
-    return dict.fromkeys(str(node.target) for node in nodes)
-
-
-def _read_attribute(gm: GraphModule, target: str) -> object:
-    value: object = gm
-    for part in target.split("."):
-        if not hasattr(value, part):
-            raise CaseError(f"the graph reads attribute {target!r}, which its module does not have")
-        value = getattr(value, part)
-    return value
+    for target in attribute_targets(gm.graph):
+        try:
+            yield target, fetch(gm, target)
+        except AttributeError as error:
+            raise CaseError(
+                f"the graph reads attribute {target!r}, which its module does not have"
+            ) from error
 
 
 def _write_graph(gm: GraphModule, where: str) -> Json:
@@ -231,7 +215,7 @@ class _Reader:
         for path, value in member(data, "values", dict, where).items():
             root[path] = decoder.decode(value, f"{where}: attribute {path}")
         graph = self.nodes(data, where)
-        for target in _attribute_targets(graph):
+        for target in attribute_targets(graph):
             if target not in root:
                 root[target] = _known(self.constants, prefix + target, where)
         name = _check_identifier(member(data, "class", str, where), where)

@@ -5,30 +5,16 @@ compile differ only where a pass changed them. It cannot be loaded back; graph_j
 """
 
 import difflib
-from collections.abc import Iterator
 
-import torch
 from torch.fx import GraphModule, Node
 
-SHORT_DTYPES = {
-    "float64": "f64",
-    "float32": "f32",
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "int64": "i64",
-    "int32": "i32",
-    "int16": "i16",
-    "int8": "i8",
-    "uint8": "u8",
-    "complex64": "c64",
-    "complex128": "c128",
-    "bool": "b8",
-}
+from ctk.compiler.fx.types import type_text, value_of
+from ctk.compiler.fx.walk import graphs_by_path
 
 
 def graph_lines(gm: GraphModule) -> list[str]:
     """Return one line per node; sub-graphs follow, each under a line with its name."""
-    return [line for name, module in _graphs(gm) for line in _section(name, module)]
+    return [line for name, module in graphs_by_path(gm).items() for line in _section(name, module)]
 
 
 def graph_diff(
@@ -42,7 +28,7 @@ def graph_diff(
 
 
 def node_line(node: Node) -> str:
-    """Return a node as `name: f32[2, 3] = target(args)`."""
+    """Return a node as `name: float32[2, 3] = target(args)`."""
     if node.op == "output":
         return f"return {node.args[0]!r}"
     arguments = [repr(argument) for argument in node.args]
@@ -65,28 +51,9 @@ def target_name(node: Node) -> str:
     return ".".join(str(part) for part in (module, name or type(node.target).__name__) if part)
 
 
-def describe_value(value: object) -> str:
-    """Return dtype and shape of a tensor (`f32[2, s0]`), or the type of anything else."""
-    if isinstance(value, torch.Tensor):
-        dtype = str(value.dtype).removeprefix("torch.")
-        sizes = ", ".join(str(size) for size in value.shape)
-        return f"{SHORT_DTYPES.get(dtype, dtype)}[{sizes}]"
-    if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
-        return f"{type(value).__name__}({value})"
-    if isinstance(value, tuple | list):
-        return f"({', '.join(describe_value(item) for item in value)})"
-    return type(value).__name__
-
-
 def _typed(node: Node) -> str:
-    value = node.meta.get("val", node.meta.get("example_value"))
-    return node.name if value is None else f"{node.name}: {describe_value(value)}"
-
-
-def _graphs(gm: GraphModule) -> Iterator[tuple[str, GraphModule]]:
-    for name, module in gm.named_modules():
-        if isinstance(module, GraphModule):
-            yield name, module
+    value = value_of(node)
+    return node.name if value is None else f"{node.name}: {type_text(value)}"
 
 
 def _section(name: str, gm: GraphModule) -> list[str]:

@@ -21,7 +21,6 @@ What it does not do: it prints no source lines or comments of the user's program
 """
 
 import keyword
-import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -29,8 +28,8 @@ import torch
 from torch.fx import GraphModule, Node
 
 from ctk.compiler.errors import CaseError
+from ctk.compiler.fx.walk import attribute_targets, children, fetch
 from ctk.toolkit.graphs.callables import target_to_name
-from ctk.toolkit.graphs.graph_json import subgraphs_of
 from ctk.toolkit.graphs.python_expressions import Names, call_text, expression, function_text
 from ctk.toolkit.graphs.value_types import symbol_of, value_comment
 
@@ -109,7 +108,7 @@ def _computed_sizes(gm: GraphModule, dynamic: Dynamic) -> dict[Node, tuple[str, 
 def _add_class(
     program: _Program, gm: GraphModule, class_name: str, *, prefix: str, dynamic: Dynamic
 ) -> None:
-    fields = {path: path.replace(".", "_") for path in _attribute_paths(gm)}
+    fields = {path: path.replace(".", "_") for path in attribute_targets(gm.graph)}
     if len(set(fields.values())) < len(fields):
         raise CaseError(f"attributes {sorted(fields)} of {class_name} cannot be told apart")
     init = ["def __init__(self, constants):", "    super().__init__()"]
@@ -143,9 +142,9 @@ def _add_builder(program: _Program, gm: GraphModule, name: str, *, prefix: str) 
 
 def _attribute_texts(program: _Program, gm: GraphModule, owner: str, prefix: str) -> dict[str, str]:
     """Return each attribute as an expression; sub-graphs are added to the program first."""
-    subgraphs, modules = subgraphs_of(gm), _called_only(gm)
+    subgraphs, modules = children(gm), _called_only(gm)
     found: dict[str, str] = {}
-    for path in _attribute_paths(gm):
+    for path in attribute_targets(gm.graph):
         if path not in subgraphs:
             found[path] = _constant_text(gm, path, prefix, program.imports)
             continue
@@ -169,17 +168,12 @@ def _called_only(gm: GraphModule) -> set[str]:
     return found
 
 
-def _attribute_paths(gm: GraphModule) -> dict[str, None]:
-    nodes = (node for node in gm.graph.nodes if node.op in ("get_attr", "call_module"))
-    return dict.fromkeys(str(node.target) for node in nodes)
-
-
 def _is_parameter(gm: GraphModule, path: str) -> bool:
-    return isinstance(operator.attrgetter(path)(gm), torch.nn.Parameter)
+    return isinstance(fetch(gm, path), torch.nn.Parameter)
 
 
 def _constant_text(gm: GraphModule, path: str, prefix: str, imports: set[str]) -> str:
-    value = operator.attrgetter(path)(gm)
+    value = fetch(gm, path)
     if isinstance(value, torch.Tensor):
         return f'constants["{prefix}{path}"]'
     return expression(value, Names({}, imports))

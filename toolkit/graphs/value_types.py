@@ -16,6 +16,7 @@ from torch.fx import GraphModule, Node
 
 from ctk.compiler import torch_compat
 from ctk.compiler.errors import CaseError
+from ctk.compiler.fx.types import SYMBOLS, tensor_text, value_of
 from ctk.toolkit.formats.strict_json import Json, expect, items, member
 from ctk.toolkit.graphs.argument_json import (
     dtype_from_name,
@@ -27,7 +28,6 @@ from ctk.toolkit.graphs.argument_json import (
 META_KEY = "ctk"
 """Where a loaded node keeps the JSON of its value."""
 
-_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 _BUFFER_SOURCE = re.compile(r"\._buffers\[|(^|_)buffers_\w")
 
 
@@ -51,7 +51,7 @@ def node_value_json(node: Node) -> object | None:
     Tensors: shape, stride, dtype, device, requires_grad. Symbols: expression and hint. Tuples and
     lists of these. A placeholder also says whether it is a parameter or a buffer.
     """
-    value = node.meta.get("example_value", node.meta.get("val"))
+    value = value_of(node)
     if value is None:
         return node.meta.get(META_KEY)
     described = _describe(value)
@@ -76,7 +76,7 @@ def _is_buffer(node: Node) -> bool:
 def _describe(value: Any) -> object | None:
     if isinstance(value, torch.Tensor):
         return _describe_tensor(value)
-    if isinstance(value, _SYMBOLIC):
+    if isinstance(value, SYMBOLS):
         return _describe_symbol(value)
     if isinstance(value, tuple | list):
         return [_describe(item) for item in cast("tuple[object, ...]", value)]
@@ -151,8 +151,8 @@ def _comment(known: object) -> str:
     symbol, shape = _symbol(known), _member(known, "shape")
     if symbol is not None or not isinstance(shape, list):
         return symbol or ""
-    sizes = ", ".join(_symbol(size) or str(size) for size in cast("list[object]", shape))
-    return f"{_member(known, 'dtype')}[{sizes}]"
+    sizes = (_symbol(size) or size for size in cast("list[object]", shape))
+    return tensor_text(str(_member(known, "dtype")), sizes)
 
 
 def _symbol(known: object) -> str | None:

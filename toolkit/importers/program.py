@@ -16,12 +16,12 @@ from torch.fx import GraphModule
 
 from ctk.compiler import torch_compat
 from ctk.compiler.errors import CaptureError, CtkError, ProgramError
+from ctk.compiler.fx.clone import clone_inputs
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import first_line
 from ctk.compiler.references import user_traceback
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.graphs.value_types import describe_dynamic
-from ctk.toolkit.run.clone import clone_inputs
 from ctk.toolkit.run.modes import current_modes
 from ctk.toolkit.usercode.program import SEED, Program, importable, seeded
 from ctk.toolkit.usercode.sources import source_files

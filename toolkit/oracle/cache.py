@@ -7,13 +7,13 @@ were reached on different ways and are the same program have one fingerprint.
 
 import hashlib
 import json
-import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import torch
 from torch.fx import GraphModule, Node
 
+from ctk.compiler.fx.walk import fetch
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.formats.buildable import raw_bytes
 from ctk.toolkit.oracle.judgement import Judgement
@@ -88,7 +88,7 @@ def _target_text(gm: GraphModule, node: Node) -> str:
     if node.op in ("placeholder", "output"):
         return ""
     if node.op in ("get_attr", "call_module"):
-        return _object_text(operator.attrgetter(str(node.target))(gm))
+        return _object_text(fetch(gm, node.target))
     if isinstance(node.target, str):
         return node.target
     module = getattr(node.target, "__module__", None)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import torch
 
 from ctk.compiler.errors import CaseError
+from ctk.compiler.fx.clone import extent, overlaps
 from ctk.compiler.torch_compat import symbol_and_hint
 from ctk.repro_templates.values import randn
 from ctk.toolkit.formats.buildable import RECIPE_SEEDS, same_bits
@@ -145,24 +146,14 @@ def _laid_out(tensor: torch.Tensor, name: str, sources: Sources) -> str:
         return (
             f"torch.empty_strided({tuple(tensor.shape)}, {tensor.stride()}, dtype={tensor.dtype})"
         )
-    if _overlaps(tensor):
-        span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    if overlaps(tensor.shape, tensor.stride()):
+        span = extent(tensor.shape, tensor.stride())
         flat = tensor.as_strided((span,), (1,)).cpu()
         return (
             f"{_values(flat, name, sources)}.as_strided({tuple(tensor.shape)}, {tensor.stride()})"
         )
     sources.helpers.add("strided")
     return f"strided({_values(tensor.contiguous().cpu(), name, sources)}, {tensor.stride()})"
-
-
-def _overlaps(tensor: torch.Tensor) -> bool:
-    """Return whether two indices may share an element (an expanded tensor)."""
-    reach = 0
-    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
-        if size > 1 and stride <= reach:
-            return True
-        reach += (size - 1) * stride
-    return False
 
 
 def _values(tensor: torch.Tensor, name: str, sources: Sources) -> str:

@@ -13,9 +13,10 @@ from torch.fx import GraphModule, Interpreter, Node
 from torch.nn import Module
 
 from ctk.compiler.errors import PrecisionRefused
+from ctk.compiler.fx.clone import clone_inputs
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import first_line
-from ctk.toolkit.run.clone import clone_inputs
+from ctk.repro_templates.float64 import wider
 from ctk.toolkit.run.float64 import upcast_graph
 
 
@@ -44,7 +45,10 @@ def private_copy(
     private = copy_graph_module(gm, lazy=lazy)
     _own_modules(private)
     held = list(_held_tensors(private))
-    clones = clone_inputs([*inputs, *(tensor for _, _, tensor in held)], dtype=dtype)
+    if dtype not in (None, torch.float64):
+        raise ValueError(f"a program can run in its own dtypes or in float64, not in {dtype}")
+    convert = wider if dtype is not None else None
+    clones = clone_inputs([*inputs, *(tensor for _, _, tensor in held)], convert=convert)
     for (module, name, _), tensor in zip(held, clones[len(inputs) :], strict=True):
         setattr(module, name, tensor)
     if dtype is not None:

@@ -32,6 +32,7 @@ from ctk.compiler.errors import (
     TargetError,
     UnsupportedPlatform,
 )
+from ctk.compiler.fx.clone import clone_inputs
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import ErrorRecord, first_line
 from ctk.toolkit.case.case import Case
@@ -42,7 +43,6 @@ from ctk.toolkit.compile_log.recorder import Event, Recorder
 from ctk.toolkit.graphs.value_types import describe_dynamic
 from ctk.toolkit.importers.program import hinted
 from ctk.toolkit.oracle.judge import error_signature
-from ctk.toolkit.run.clone import clone_inputs
 from ctk.toolkit.run.execute import run_graph
 from ctk.toolkit.run.modes import current_modes
 from ctk.toolkit.run.outcome import Outcome

@@ -1,6 +1,5 @@
 """Collect the constants of a graph under flat names, as attributes of one module."""
 
-import operator
 from collections.abc import Mapping
 
 import torch
@@ -8,6 +7,7 @@ from torch.fx import Graph, GraphModule
 
 from ctk.compiler import torch_compat
 from ctk.compiler.codegen.torchscript.refuse import refusal
+from ctk.compiler.fx.walk import fetch
 
 
 def bind_constants(gm: GraphModule, graph: Graph) -> Mapping[str, object]:
@@ -23,7 +23,7 @@ def bind_constants(gm: GraphModule, graph: Graph) -> Mapping[str, object]:
     values: dict[str, object] = {}
     flat_names: dict[str, str] = {}
     for node in graph.find_nodes(op="get_attr"):
-        value = operator.attrgetter(str(node.target))(gm)
+        value = fetch(gm, node.target)
         if isinstance(value, torch.nn.Module):
             raise refusal(node, "a nested graph")
         if torch_compat.is_fake_tensor(value):

@@ -5,7 +5,6 @@ that are returned as they are (eager returns the very object), None and other li
 returned twice.
 """
 
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -15,6 +14,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from ctk.compiler.codegen.torchscript.refuse import refusal
 from ctk.compiler.codegen.torchscript.symbols import python_type
+from ctk.compiler.fx.walk import fetch
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def _result(
     if item in inputs:
         return Result("input", inputs[item])
     if item.op == "get_attr":
-        return Result("fixed", value=operator.attrgetter(str(item.target))(gm))
+        return Result("fixed", value=fetch(gm, item.target))
     return Result("computed", computed.setdefault(item, len(computed)))
 
 

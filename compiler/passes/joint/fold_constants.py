@@ -6,7 +6,6 @@ pure, not random, one tensor result of at most MAX_NBYTES or no larger than its 
 alone stay: they are cheaper than a stored tensor. Exact: the same operator runs on the same device.
 """
 
-import operator
 from typing import cast
 
 import torch
@@ -17,6 +16,7 @@ from ctk.compiler import torch_compat
 from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.fx.properties import escapes, is_pure
 from ctk.compiler.fx.types import tensor_of
+from ctk.compiler.fx.walk import fetch
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 
@@ -90,7 +90,7 @@ class _Constants:
         return cast("torch.Tensor", clone_value(result))  # with its strides, which users rely on
 
     def _attribute(self, node: Node) -> object:
-        return operator.attrgetter(str(node.target))(self._module)
+        return fetch(self._module, node.target)
 
 
 def _free_name(module: torch.nn.Module) -> str:

@@ -1,5 +1,7 @@
 """Copies of graphs keep names that FX would change, and share tensors but no node."""
 
+import operator
+
 import torch
 from torch import fx
 
@@ -8,6 +10,7 @@ from ctk.compiler.fx.copy import copy_graph_module, copy_node, snapshot_graph
 from ctk.compiler.fx.same import fingerprint, same_graph
 from ctk.compiler.fx.walk import by_name
 from ctk.toolkit.targets.inductor.snapshot import snapshot
+from tests.helpers.executions import cond_graph, trace
 
 
 def named():
@@ -93,3 +96,31 @@ def test_adopt_brings_attributes_back_and_renews_on_demand():
     assert torch.equal(gm(), torch.ones(2))
     assert gm.weight is saved.weight
     assert not set(by_name(gm).values()) & set(old.values())
+
+
+def test_a_copied_graph_keeps_names_and_metadata_and_shares_tensors():
+    gm = trace(lambda x: torch.relu(x + 1) * 2)
+    gm.weight = torch.nn.Parameter(torch.ones(2))
+    first = next(node for node in gm.graph.nodes if node.op == "call_function")
+    first.name = "sum"  # FX itself would never give this name
+    with gm.graph.inserting_before(first):
+        weight = gm.graph.get_attr("weight")
+    first.args = (first.args[0], weight)
+    first.meta["tag"] = 1
+    copied = copy_graph_module(gm)
+    assert [n.name for n in copied.graph.nodes] == [n.name for n in gm.graph.nodes]
+    assert copied.weight is gm.weight
+    twin = next(node for node in copied.graph.nodes if node.name == "sum")
+    twin.meta["tag"] = 2
+    copied.graph.create_node("call_function", operator.add, (1, 1))
+    assert first.meta["tag"] == 1
+    assert len(copied.graph.nodes) == len(gm.graph.nodes) + 1
+
+
+def test_a_copied_graph_has_its_own_branches():
+    gm, _ = cond_graph()
+    copied = copy_graph_module(gm, lazy=True)
+    branch, twin = gm.cond_true_0, copied.cond_true_0
+    assert twin is not branch
+    assert twin.graph is not branch.graph
+    assert str(twin.graph) == str(branch.graph)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch.fx import Graph, GraphModule
 
+from ctk.compiler.fx.types import type_text
 from ctk.compiler.observe import (
     ErrorRecord,
     KernelId,
@@ -22,7 +23,6 @@ from ctk.compiler.observe import (
     StageRecord,
 )
 from ctk.toolkit.graphs.listing import (
-    describe_value,
     graph_diff,
     graph_lines,
     node_line,
@@ -63,8 +63,8 @@ def pass_record(name: str, before: GraphModule, after: GraphModule, index: int =
 
 def test_one_line_per_node():
     assert graph_lines(graph(extra=True)) == [
-        "x: f32[2, 3] = input",
-        "relu_default: bf16[2, 3] = aten.relu.default(x)",
+        "x: float32[2, 3] = input",
+        "relu_default: bfloat16[2, 3] = aten.relu.default(x)",
         "view = .view(relu_default, [6], other=1)",
         "return (view,)",
     ]
@@ -73,7 +73,7 @@ def test_one_line_per_node():
 def test_sub_graphs_follow():
     lines = graph_lines(nested())
     assert lines[1] == "branch = self.branch"
-    assert lines[4:6] == ["sub-graph branch:", "    x: f32[2, 3] = input"]
+    assert lines[4:6] == ["sub-graph branch:", "    x: float32[2, 3] = input"]
 
 
 def test_a_difference_shows_what_changed_only():
@@ -95,8 +95,8 @@ def test_names_of_targets_and_values():
     assert target_name(call) == "torch.nn.functional.relu"
     assert target_name(new.call_module("a.b", ())) == "self.a.b"
     assert node_line(new.call_function(max, (1, 2))) == "max_1 = builtins.max(1, 2)"
-    assert describe_value((torch.empty(2, dtype=torch.int64), None)) == "(i64[2], NoneType)"
-    assert describe_value(torch.empty(1, dtype=torch.float8_e5m2)) == "float8_e5m2[1]"
+    assert type_text((torch.empty(2, dtype=torch.int64), None)) == "(int64[2], NoneType)"
+    assert type_text(torch.empty(1, dtype=torch.float8_e5m2)) == "float8_e5m2[1]"
 
 
 def test_the_home_folder_is_shortened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -210,7 +210,7 @@ def test_a_graph_that_cannot_be_printed_is_written_as_lines(tmp_path: Path):
     DumpWriter(tmp_path).write(StageRecord("captured", broken))
     text = (tmp_path / "stages/00_captured.py").read_text()
     assert text.startswith("# not printable as Python: ZeroDivisionError")
-    assert "# relu_default: bf16[2, 3] = aten.relu.default(x)" in text
+    assert "# relu_default: bfloat16[2, 3] = aten.relu.default(x)" in text
 
 
 def test_guarded_tells_whether_it_worked(caplog: pytest.LogCaptureFixture):

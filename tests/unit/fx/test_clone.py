@@ -1,0 +1,91 @@
+"""Clones with their layout, and what a layout is."""
+
+import pytest
+import torch
+
+from ctk.compiler.fx.clone import clone_inputs, clone_value, extent, layout, overlaps
+
+
+@pytest.mark.parametrize(
+    ("shape", "stride", "elements", "is_overlapping"),
+    [
+        ((2, 3), (3, 1), 6, False),
+        ((3, 2), (1, 3), 6, False),
+        ((2, 3), (8, 2), 13, False),
+        ((4, 3), (0, 1), 3, True),
+        ((1, 3), (0, 1), 3, False),
+        ((1,), (7,), 1, False),
+        ((8, 3), (1, 1), 10, True),
+        ((0, 3), (3, 1), 0, False),
+    ],
+)
+def test_extent_and_overlap(shape, stride, elements, is_overlapping):
+    assert extent(shape, stride) == elements
+    assert overlaps(shape, stride) == is_overlapping
+    indices = torch.arange(100).as_strided(shape, stride).flatten().tolist()
+    assert overlaps(shape, stride) == (len(set(indices)) < len(indices))
+    assert extent(shape, stride) == max(indices, default=-1) + 1
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        torch.randn(3, 1).expand(3, 4),
+        torch.randn(10).unfold(0, 3, 1),
+        torch.randn(4, 3).t(),
+        torch.randn(12)[::2],
+        torch.tensor(2.0),
+    ],
+)
+def test_a_clone_has_the_layout_and_memory_of_its_own(value):
+    cloned = clone_value(value)
+    assert layout(cloned) == layout(value)
+    assert torch.equal(cloned, value)
+    assert cloned.untyped_storage().data_ptr() != value.untyped_storage().data_ptr()
+    (as_input,) = clone_inputs((value,))
+    assert layout(as_input) == layout(value)
+
+
+def test_clones_keep_strides_leaves_parameters_and_identity():
+    expanded = torch.arange(3.0).expand(4, 3)
+    overlapping = torch.arange(12.0).as_strided((4, 4), (2, 1), 1)
+    parameter = torch.nn.Parameter(torch.randn(2, 3).t())
+    inputs = (expanded, overlapping, parameter, parameter, 7, None)
+    clones = clone_inputs(inputs)
+    for old, new in zip(inputs[:4], clones[:4], strict=True):
+        assert new.data_ptr() != old.data_ptr()
+        assert new.stride() == old.stride()
+        assert new.storage_offset() == old.storage_offset()
+        assert torch.equal(new, old)
+    assert isinstance(clones[2], torch.nn.Parameter)
+    assert clones[2].requires_grad and clones[2].is_leaf
+    assert clones[3] is clones[2]
+    assert clones[4:] == (7, None)
+
+
+@pytest.mark.parametrize("convert", [None, lambda _: torch.float64], ids=["as is", "float64"])
+def test_clones_that_shared_storage_share_it_again(convert):
+    base = torch.arange(12.0)
+    first, rest, other = clone_inputs((base[:8], base[4:], torch.zeros(2)), convert=convert)
+    first[4] = 100.0
+    assert rest[0] == 100.0
+    assert base[4] == 4.0
+    assert other.untyped_storage().data_ptr() != first.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.randn(3, dtype=torch.complex64).conj(),
+        torch.eye(3).to_sparse(),
+        torch.empty(0, 3),
+        torch.tensor(1.5),
+        torch.tensor([1, 2], dtype=torch.int8),
+    ],
+    ids=["conj", "sparse", "empty", "0-d", "int8"],
+)
+def test_unusual_tensors_are_cloned(tensor):
+    (clone,) = clone_inputs((tensor,))
+    assert clone is not tensor
+    assert clone.dtype == tensor.dtype and clone.shape == tensor.shape
+    torch.testing.assert_close(clone, tensor)
