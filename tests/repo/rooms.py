@@ -13,6 +13,7 @@ What this does not do: judge imports within a room, or imports of other people's
 
 import ast
 import graphlib
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -243,8 +244,18 @@ def table() -> Iterator[str]:
     yield f"{'total':26}{files:6}{lines:7}{len(pairs):6} arrows between rooms"
 
 
+def drawing() -> Iterator[str]:
+    """Yield one line per room, top to bottom, as docs/architecture.md shows them."""
+    for room in reversed(ROOMS):
+        if not room.path.endswith("__init__.py") or room.path.startswith("ctk"):
+            yield f"{room.path:24} {room.purpose}"
+
+
 def main() -> None:
-    """Print the house."""
+    """Print the house; `--drawing` prints what docs/architecture.md shows."""
+    if "--drawing" in sys.argv:
+        print("\n".join(drawing()))
+        return
     print("\n".join(table()))
     upward = [arrow for arrow in arrows() if is_upward(arrow)]
     print(f"\ncircles: {' -> '.join(circle(arrows())) or 'none'}")
