@@ -1,0 +1,238 @@
+"""A stranger adds one of each thing to a copy of the project: one new file, one line in a table.
+
+`Stranger.add` does the adding and holds it to that: a file that was not there, and in the table's
+file one entry and the import that it needs. Then the thing is used from end to end, by commands in
+processes of their own that import the copy.
+"""
+
+import difflib
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.helpers.project import copy_project
+from tests.helpers.warm_python import warm_python
+
+PROGRAM = """
+import torch
+
+def model():
+    return lambda x: ((x + 1).relu() * 2).tanh().sum(-1)
+
+def inputs():
+    return (torch.linspace(-3, 3, 12).reshape(3, 4),)
+"""
+
+
+class Stranger:
+    """Somebody who works in a copy of the project.
+
+    Attributes:
+        project: The root of the copy.
+        place: An empty folder beside it, where the commands run.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.project = copy_project(folder / "project")
+        self.place = folder / "place"
+        self.place.mkdir()
+        self.write("program.py", PROGRAM)
+
+    def write(self, name: str, text: str) -> None:
+        (self.place / name).write_text(text)
+
+    def add(self, file: str, text: str, *, table: str, name: str, entry: str) -> None:
+        """Add a file of the project and its entry to the table `name` in the file `table`."""
+        path = self.project / file
+        assert not path.exists()
+        path.write_text(text)
+        module = "ctk." + file.removesuffix(".py").replace("/", ".")
+        package, _, own = module.rpartition(".")
+        before = (self.project / table).read_text()
+        after = with_entry(before, name, f"{own}.{entry}", f"from {package} import {own}")
+        (self.project / table).write_text(after)
+        assert len(added_lines(before, after)) == 2, "one import and one entry"
+
+    def ctk(self, *arguments: object, code: int) -> dict[str, Any]:
+        """Run a command with `--json`; return what it says after checking its exit code."""
+        done = self.run(warm_python().with_name("ctk"), *arguments, "--json")
+        assert done.returncode == code, f"{arguments}\n{done.stdout}\n{done.stderr}"
+        return json.loads(done.stdout)
+
+    def run(self, *command: object) -> "subprocess.CompletedProcess[str]":
+        environ = os.environ | {"PYTHONPATH": str(self.project), "WARM_CHILDREN": "1"}
+        return subprocess.run(
+            [str(each) for each in command],
+            cwd=self.place,
+            env=environ,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def diagnose(self, *arguments: object) -> dict[str, Any]:
+        """Diagnose a program that fails; check that its repro was seen to fail, and fails again."""
+        said = self.ctk("diagnose", *arguments, "--out", "found", code=1)
+        assert said["repro"]["clean_run"] == "reproduced", said
+        shown = self.run(warm_python(), "found/minimal/repro.py")
+        assert shown.returncode == 1, shown.stdout + shown.stderr
+        return said
+
+
+def with_entry(text: str, name: str, entry: str, statement: str) -> str:
+    """Return a module with one more import, and one more entry at the head of the table `name`."""
+    head = re.compile(rf"^{name}\b[^\n]*= \w*\(", re.MULTILINE)
+    assert len(head.findall(text)) == 1, f"no table {name}"
+    text = head.sub(lambda match: f"{match[0]}{entry}, ", text)
+    first = re.search(r"^(from|import) ", text, re.MULTILINE)
+    assert first
+    return f"{text[: first.start()]}{statement}\n{text[first.start() :]}"
+
+
+def added_lines(before: str, after: str) -> list[str]:
+    lines = difflib.ndiff(before.splitlines(), after.splitlines())
+    return [line for line in lines if line.startswith("+ ")]
+
+
+def test_an_entry_is_one_line() -> None:
+    text = '"""Doc."""\n\nfrom a import b\n\nTABLE: tuple[int, ...] = (b.X,)\n'
+    changed = with_entry(text, "TABLE", "c.X", "from a import c")
+    assert added_lines(text, changed) == [
+        "+ from a import c",
+        "+ TABLE: tuple[int, ...] = (c.X, b.X,)",
+    ]
+
+
+@pytest.fixture
+def stranger(tmp_path: Path) -> Stranger:
+    return Stranger(tmp_path)
+
+
+STEP = '''
+"""Turn float64 inputs into float32, all at once."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.analysis import Facts
+from ctk.toolkit.reduce.proposal import Proposal, Step, listed
+
+
+@dataclass(frozen=True, slots=True)
+class AsFloat32:
+    """Give every float64 input in float32."""
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        """Return the case with other inputs."""
+        inputs = tuple(x.float() if is_double(x) else x for x in case.inputs)
+        return dataclasses.replace(case, inputs=inputs)
+
+
+def is_double(value: object) -> bool:
+    """Return whether a value is a float64 tensor."""
+    return isinstance(value, torch.Tensor) and value.dtype == torch.float64
+
+
+def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+    """Propose float32 where there is something else."""
+    return [listed(AsFloat32())] if any(map(is_double, case.inputs)) else []
+
+
+STEP = Step("as_float32", propose)
+'''
+
+WRONG = """
+import torch
+
+def compile(gm, example_inputs, options=None):
+    has_relu = any("relu" in str(node.target) for node in gm.graph.nodes)
+    def run(*args):
+        results = gm(*args)
+        return tuple(value + 1 if has_relu else value for value in results)
+    return run
+"""
+
+
+def test_a_step_that_changes_a_dtype(stranger: Stranger) -> None:
+    stranger.add(
+        "toolkit/reduce/steps/as_float32.py",
+        STEP,
+        table="toolkit/reduce/steps/__init__.py",
+        name="STEPS",
+        entry="STEP",
+    )
+    stranger.write("wrong.py", WRONG)
+    double = PROGRAM.replace("12).reshape(3, 4)", "12, dtype=torch.float64).reshape(3, 4)")
+    stranger.write("program.py", double)
+    stranger.diagnose("program.py", "--target", "wrong.py:compile")
+    inputs = (stranger.place / "found" / "minimal" / "inputs.json").read_text()
+    assert "float32" in inputs and "float64" not in inputs
+
+
+CODEGEN = '''
+"""The code generator `each_node`: one kernel per node, and that of relu is wrong."""
+
+from collections.abc import Sequence
+
+import torch
+from torch.fx import GraphModule
+
+from ctk.compiler.codegen.base import BoxedCallable, as_boxed
+from ctk.compiler.codegen.kernels import Codegen, KernelContext
+
+
+def compile_each(
+    gm: GraphModule, example_inputs: Sequence[object], context: KernelContext
+) -> BoxedCallable:
+    """Compile every call of a graph to a kernel of its own."""
+    calls = [node for node in gm.graph.nodes if node.op == "call_function"]
+    kernels = {}
+    for node in calls:
+        kernel = context.kernel(node.name, nodes=(node.name,))
+        is_wrong = node.target is torch.ops.aten.relu.default and not kernel.vetoed
+
+        def run(args, kwargs, node=node, is_wrong=is_wrong):
+            value = node.target(*args, **kwargs)
+            return (value + 1 if is_wrong else value,)
+
+        kernels[node.name] = kernel.made(run, source=node.format_node, results=(node.name,))
+
+    class Each(torch.fx.Interpreter):
+        def run_node(self, n):
+            if n.op != "call_function":
+                return super().run_node(n)
+            return kernels[n.name](*self.fetch_args_kwargs_from_env(n))[0]
+
+    def run_all(args):
+        values = list(args)
+        args.clear()
+        return Each(gm).run(*values)
+
+    return as_boxed(run_all, lambda: "each node on its own")
+
+
+CODEGEN = Codegen("each_node", compile_each)
+'''
+
+
+def test_a_code_generator(stranger: Stranger) -> None:
+    stranger.add(
+        "compiler/codegen/each_node.py",
+        CODEGEN,
+        table="compiler/codegen/__init__.py",
+        name="CODEGENS",
+        entry="CODEGEN",
+    )
+    said = stranger.diagnose("program.py", "--config", "codegen=each_node")
+    assert said["culprit"]["pass"].endswith("each_node:forward.relu"), said["culprit"]
+    assert said["culprit"]["kind"] == "kernel"
+    assert said["confirmed"] is True
