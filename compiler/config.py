@@ -7,19 +7,22 @@ module state besides the context variable.
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeAlias, cast, get_args
+from typing import Any, Protocol, TypeAlias, cast, get_args
 
 from ctk.compiler.choices import OnFailure, PassSlot
 from ctk.compiler.errors import ConfigError, nearest
 
-if TYPE_CHECKING:
-    from ctk.compiler.rewriting.base import Pass
 
-CustomPass: TypeAlias = "Pass | Callable[..., object] | str"
+class PassLike(Protocol):
+    """What is asked here of a `Pass` (rewriting/base.py), which this module does not know."""
+
+    def run(self, rewriter: Any, /) -> object: ...
+
+
+CustomPass: TypeAlias = PassLike | Callable[..., object] | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,9 @@ class Config:
         codegen: Code generator that is asked first, by its name in the table CODEGENS (which a
             compile checks: this module does not know it).
         fallback: Code generators that are asked next, in order, when one cannot take a graph.
+        passes: Options of passes by name, ours and the user's: `{"fold_constants": {"max_nbytes":
+            1024}}`, and for one stage `{"frozen/fold_constants": {...}}`. In a patch also by dotted
+            keys: `{"fold_constants.max_nbytes": 1024}`. Checked when a compile starts.
         custom_passes: The user's own passes per slot: a `Pass`, a function of a `Rewriter`,
             `GraphModule` or `Graph`, `"module:function"`, `"path/to/file.py:function"`, or the name
             of an entry point of the group `ctk.passes`.
@@ -44,6 +50,9 @@ class Config:
 
     codegen: str = "torchscript"
     fallback: tuple[str, ...] = ("torchscript", "eager")
+    passes: Mapping[str, Mapping[str, object]] = field(
+        default_factory=dict[str, Mapping[str, object]]
+    )
     custom_passes: Mapping[PassSlot, tuple[CustomPass, ...]] = field(
         default_factory=dict[PassSlot, tuple[CustomPass, ...]]
     )
@@ -60,18 +69,28 @@ class Config:
     def patch(self, changes: Mapping[str, object] | None = None, **more: object) -> "Config":
         """Return a copy with some options changed.
 
+        Args:
+            changes: New values by the name of the option. A dotted key `PASS.OPTION` sets one
+                option of a pass and leaves the others of `passes` alone.
+            more: The same, for names without dots.
+
         Raises:
             ConfigError: An option is unknown or its value is not allowed; says what is.
         """
         merged = {**(changes or {}), **more}
+        dotted = {name: merged.pop(name) for name in list(merged) if _is_dotted(name)}
         names = [f.name for f in dataclasses.fields(self)]
         for name in merged:
             if name not in names:
                 raise ConfigError(
                     f"unknown option {name!r}{nearest(name, names)}; "
-                    f"the options of ctk are {', '.join(names)}"
+                    f"the options of ctk are {', '.join(names)}, "
+                    "and PASS.OPTION for an option of a pass"
                 )
-        return dataclasses.replace(self, **cast("dict[str, object]", merged))  # type: ignore[arg-type]  # checked above
+        changed = dataclasses.replace(self, **cast("dict[str, object]", merged))  # type: ignore[arg-type]  # checked above
+        if not dotted:
+            return changed
+        return dataclasses.replace(changed, passes=_with_dotted(changed.passes, dotted))
 
     def differences(self) -> dict[str, object]:
         """Return the options that differ from the defaults."""
@@ -126,6 +145,43 @@ def _strings(name: str, value: object) -> tuple[str, ...]:
     return tuple(cast("tuple[str, ...]", items))
 
 
+def _is_dotted(name: str) -> bool:
+    pass_name, _, option = name.rpartition(".")
+    return bool(pass_name and option)
+
+
+def _with_dotted(
+    passes: Mapping[str, Mapping[str, object]], dotted: Mapping[str, object]
+) -> dict[str, Mapping[str, object]]:
+    """Return options by pass with those of dotted keys added."""
+    changed = dict(passes)
+    for name, value in dotted.items():
+        pass_name, _, option = name.rpartition(".")
+        changed[pass_name] = {**changed.get(pass_name, {}), option: value}
+    return changed
+
+
+def _pass_options(name: str, value: object) -> object:
+    """Return options by pass, with tuples for lists: what JSON made of them is equal then."""
+    allowed = 'allowed: a mapping such as {"fold_constants": {"max_nbytes": 1024}}'
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{name}={value!r} is not allowed; {allowed}")
+    for step, options in cast("Mapping[object, object]", value).items():
+        if not isinstance(step, str) or not isinstance(options, Mapping):
+            raise ConfigError(f"{name} contains {step!r}: {options!r}; {allowed}")
+    given = cast("Mapping[str, Mapping[str, object]]", value)
+    return {
+        step: {option: _frozen(each) for option, each in options.items()}
+        for step, options in given.items()
+    }
+
+
+def _frozen(value: object) -> object:
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_frozen, cast("Iterable[object]", value)))
+    return value
+
+
 def _custom_passes(name: str, value: object) -> object:
     if not isinstance(value, Mapping):
         raise ConfigError(
@@ -151,6 +207,7 @@ def _custom_passes(name: str, value: object) -> object:
 _CHECKS: Mapping[str, Callable[[str, object], object]] = {
     "codegen": _string,
     "fallback": _strings,
+    "passes": _pass_options,
     "custom_passes": _custom_passes,
     "disable": _strings,
     "fuel": _fuel,
@@ -159,19 +216,23 @@ _CHECKS: Mapping[str, Callable[[str, object], object]] = {
     "freezing": _boolean,
 }
 
-_NOTHING: Mapping[str, object] = MappingProxyType({})
-_ambient: ContextVar[Mapping[str, object]] = ContextVar("ctk_config", default=_NOTHING)
+_ambient: ContextVar[tuple[Mapping[str, object], ...]] = ContextVar("ctk_config", default=())
 
 
 @contextlib.contextmanager
-def patch(**changes: object) -> Generator[None]:
+def patch(changes: Mapping[str, object] | None = None, **more: object) -> Generator[None]:
     """Change options for the compiles that start inside the `with` block.
+
+    Args:
+        changes: New values by option, as `Config.patch` takes them.
+        more: The same, for names without dots.
 
     Raises:
         ConfigError: An option is unknown or its value is not allowed.
     """
-    Config().patch(changes)
-    token = _ambient.set({**_ambient.get(), **changes})
+    merged = {**(changes or {}), **more}
+    Config().patch(merged)
+    token = _ambient.set((*_ambient.get(), merged))
     try:
         yield
     finally:
@@ -184,4 +245,7 @@ def resolve(config: "Config | Mapping[str, object] | None") -> Config:
         return config
     from ctk.compiler.environment import read_environment
 
-    return Config().patch(read_environment().config_changes()).patch(_ambient.get()).patch(config)
+    resolved = Config()
+    for changes in (read_environment().config_changes(), *_ambient.get(), config):
+        resolved = resolved.patch(changes)
+    return resolved

@@ -1,6 +1,6 @@
 """The passes of each stage, in the order in which they run and are bisected.
 
-To add a pass: one file in the stage's folder with `PASS = Pass(...)`, and one line here.
+To add a pass: one file in the stage's folder with `PASS = ...`, and one line here.
 """
 
 from collections.abc import Mapping

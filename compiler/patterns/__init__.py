@@ -1,1 +1,1 @@
-"""A matcher over ATen graphs, and rules by family."""
+"""Rules as data: a matcher over ATen graphs. The rules themselves stand in the files of passes."""

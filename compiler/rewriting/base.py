@@ -1,23 +1,57 @@
-"""The pass contract: Pass, and the Rewriter through which every change to a graph goes."""
+"""The pass contract: what a pass is. The page to read before writing one.
 
-from collections.abc import Callable
+A pass is a frozen dataclass; its fields are its options, and it changes graphs through a
+`Rewriter`:
+
+    @dataclass(frozen=True)
+    class PadProducts(Pass):
+        '''Pad matrix products to sizes that their kernels like.
+
+        Attributes:
+            min_gain: Leave a product alone where padding saves a smaller part of its time.
+        '''
+
+        name = "pad_products"
+        numerics = "reassociates"
+        min_gain: float = 0.1
+
+        def run(self, rewriter: Rewriter) -> None:
+            for node in rewriter.nodes():
+                if node.target is aten.mm.default and _gain(node) >= self.min_gain:
+                    edit = partial(_pad, rewriter, node)
+                    rewriter.rewrite("mm(a, b) -> padded mm", [node], edit)
+
+    PASS = PadProducts()
+
+Users set the option with `Config(passes={"pad_products": {"min_gain": 0.2}})`, with
+`--config pad_products.min_gain=0.2`, or for one stage with `joint/pad_products.min_gain`
+(`options.py`). A pass without options has no fields and needs no decorator.
+"""
+
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ctk.compiler.observe import Numerics
 from ctk.compiler.rewriting.rewriter import Rewriter
 
 
-@dataclass(frozen=True, slots=True)
-class Pass:
-    """A named graph transformation of one stage.
+@dataclass(frozen=True)
+class Pass(ABC):
+    """A named graph transformation; the fields of a subclass are its options.
 
     Attributes:
         name: Unique within its stage's table.
-        run: Applies the pass to one graph through its rewriter. Called once for each nested
-            sub-graph too, innermost first.
         numerics: What it does to values: `exact`, `reassociates` or `lowers_precision`.
     """
 
-    name: str
-    run: Callable[[Rewriter], None]
-    numerics: Numerics = "exact"
+    name: ClassVar[str]
+    numerics: ClassVar[Numerics] = "exact"
+
+    @abstractmethod
+    def run(self, rewriter: Rewriter) -> None:
+        """Apply the pass to one graph through its rewriter.
+
+        Called once for each nested sub-graph too, innermost first. A second run right after the
+        first changes nothing.
+        """

@@ -21,7 +21,7 @@ def record_type(run: PassRun, module: GraphModule, node: Node) -> None:
     Raises:
         VerifyError: The node cannot run on the types of its operands.
     """
-    mode = fake_mode_of(module)
+    mode = torch_compat.fake_mode_of([*map(value_of, node.all_input_nodes)]) or fake_mode_of(module)
     value = compute_type(run, module, node, mode) if mode is not None else UNKNOWN
     if value is not UNKNOWN:
         node.meta["val"] = value

@@ -20,12 +20,12 @@ from ctk.compiler.rewriting.effect_split import (
     with_changes,
 )
 from ctk.compiler.rewriting.numbering import PassRun
-from ctk.compiler.rewriting.user_passes import OpaquePass
+from ctk.compiler.rewriting.user_passes import FunctionPass
 from ctk.compiler.rewriting.verify import lint
 from ctk.compiler.torch_compat import recorded_replacements
 
 
-def run_opaque(run: PassRun, step: OpaquePass, snapshot: GraphModule) -> None:
+def run_opaque(run: PassRun, step: FunctionPass, snapshot: GraphModule) -> None:
     """Apply a plain function to `run.root`; number its rewrites, and undo those not allowed.
 
     Args:
@@ -55,7 +55,7 @@ def run_opaque(run: PassRun, step: OpaquePass, snapshot: GraphModule) -> None:
         _count(run, before, {path: made[m] for path, m in paths if m in made})
 
 
-def _call(run: PassRun, step: OpaquePass, module: GraphModule) -> list[Pair]:
+def _call(run: PassRun, step: FunctionPass, module: GraphModule) -> list[Pair]:
     """Call the function on one graph; return the replacements that it made meanwhile."""
     names = copy_graph_module(module, lazy=True)
     with recorded_replacements(module) as replacements:

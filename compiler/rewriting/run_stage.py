@@ -12,14 +12,14 @@ from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.numbering import Numbering, PassRun
 from ctk.compiler.rewriting.rewriter import Rewriter, report
 from ctk.compiler.rewriting.run_opaque import run_opaque
-from ctk.compiler.rewriting.user_passes import OpaquePass
+from ctk.compiler.rewriting.user_passes import FunctionPass
 from ctk.compiler.rewriting.verify import verify
 
 
 def run_stage(
     root: GraphModule,
     stage: Stage,
-    passes: Sequence[Pass | OpaquePass],
+    passes: Sequence[Pass | FunctionPass],
     numbering: Numbering,
     *,
     inputs: Sequence[object] = (),
@@ -58,7 +58,7 @@ def enter_stage(
 
 
 def _run_pass(
-    run: PassRun, step: Pass | OpaquePass, snapshot: GraphModule
+    run: PassRun, step: Pass | FunctionPass, snapshot: GraphModule
 ) -> tuple[GraphModule, bool]:
     """Run one pass, if it may run.
 
@@ -82,12 +82,13 @@ def _run_pass(
     return after, vetoed
 
 
-def _apply(step: Pass | OpaquePass, run: PassRun, snapshot: GraphModule) -> None:
-    if isinstance(step, OpaquePass):
+def _apply(step: Pass | FunctionPass, run: PassRun, snapshot: GraphModule) -> None:
+    if isinstance(step, FunctionPass) and step.takes != "rewriter":
         run_opaque(run, step, snapshot)
         return
+    function = step.function if isinstance(step, FunctionPass) else step.run
     for module in distinct_graphs(run.root):
-        step.run(Rewriter(run, module))
+        function(Rewriter(run, module))
 
 
 def _guarded(run: PassRun, action: Callable[[], None]) -> None:

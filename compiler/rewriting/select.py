@@ -1,17 +1,21 @@
-"""Which passes a compile runs: the stage's own, then the user's, as its `Config` says."""
+"""Which passes a compile runs: the stage's own, then the user's, with the options of its `Config`.
+
+`Config` holds options by the names of passes, which it does not know; here both come together.
+"""
 
 import logging
 from collections.abc import Mapping, Sequence
 
 from ctk.compiler.choices import PassSlot
 from ctk.compiler.config import Config
-from ctk.compiler.errors import nearest
+from ctk.compiler.errors import ConfigError, nearest
 from ctk.compiler.observe import Stage
 from ctk.compiler.rewriting.base import Pass
-from ctk.compiler.rewriting.user_passes import OpaquePass, resolve_pass
+from ctk.compiler.rewriting.options import option_types, set_options
+from ctk.compiler.rewriting.user_passes import FunctionPass, resolve_pass
 
 log = logging.getLogger("ctk.pipeline")
-Step = Pass | OpaquePass
+Step = Pass | FunctionPass
 
 SLOTS: Mapping[Stage, tuple[PassSlot, ...]] = {
     "pre_grad": ("pre_grad",),
@@ -30,16 +34,23 @@ def select_passes(
 
     Args:
         tables: Our own passes by stage.
-        config: Options of the compile: which passes the user adds.
+        config: Options of the compile: which passes the user adds, and the options of passes.
 
     Raises:
-        ConfigError: A pass of the user cannot be found.
+        ConfigError: A pass of the user cannot be found; or an option is set of a pass that does
+            not exist or has no such option, or to a value that is not allowed.
     """
     passes: dict[Stage, tuple[Step, ...]] = {
         stage: (*table, *_users(stage, config)) for stage, table in tables.items()
     }
-    _warn_of_unknown(config, passes)
-    return passes
+    everything = [(stage, step) for stage, steps in passes.items() for step in steps]
+    known = {name for stage, step in everything for name in _names(stage, step)}
+    _require_known(config, known, [step for _, step in everything])
+    _warn_of_unknown(config, known)
+    return {
+        stage: tuple(_with_options(stage, step, config) for step in steps)
+        for stage, steps in passes.items()
+    }
 
 
 def _users(stage: Stage, config: Config) -> list[Step]:
@@ -47,10 +58,31 @@ def _users(stage: Stage, config: Config) -> list[Step]:
     return [resolve_pass(entry) for entry in entries]
 
 
-def _warn_of_unknown(config: Config, passes: Mapping[Stage, Sequence[Step]]) -> None:
+def _names(stage: str, step: Step) -> tuple[str, str]:
+    """Return how users name a pass: in every stage, or in one."""
+    return step.name, f"{stage}/{step.name}"
+
+
+def _with_options(stage: Stage, step: Step, config: Config) -> Step:
+    """Return a pass with its options; those for its stage win over those for every stage."""
+    for name in _names(stage, step):
+        step = set_options(step, name, config.passes.get(name, {}))
+    return step
+
+
+def _require_known(config: Config, known: set[str], steps: Sequence[Step]) -> None:
+    """Raise where an option is set of a pass that does not exist."""
+    having = sorted({step.name for step in steps if option_types(step)})
+    for name in config.passes:
+        if name not in known:
+            raise ConfigError(
+                f"options of an unknown pass {name!r}{nearest(name, known)}; "
+                f"passes with options: {', '.join(having)}"
+            )
+
+
+def _warn_of_unknown(config: Config, known: set[str]) -> None:
     """Say so when `disable` names a pass that does not exist: it would be ignored."""
-    known = {name for steps in passes.values() for name in (step.name for step in steps)}
-    known |= {f"{stage}/{step.name}" for stage, steps in passes.items() for step in steps}
     for name in config.disable:
         if name.partition("#")[0] not in known:
             log.warning("ctk: disable=%r names no pass%s", name, nearest(name, known))

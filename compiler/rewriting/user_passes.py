@@ -1,59 +1,85 @@
 """Resolve the user's own passes: `Config.custom_passes` entries to runnable passes with names."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Literal, cast
+from typing import Literal
 
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.compiler.observe import Numerics
 from ctk.compiler.references import load
 from ctk.compiler.rewriting.base import Pass
-from ctk.compiler.rewriting.rewriter import Rewriter
 
 ENTRY_POINT_GROUP = "ctk.passes"
 
 
+Takes = Literal["rewriter", "module", "graph"]
+
+
 @dataclass(frozen=True, slots=True)
-class OpaquePass:
-    """A plain function of a whole GraphModule or Graph. Its rewrites are read off its effect."""
+class FunctionPass:
+    """A user's plain function as a pass.
+
+    Attributes:
+        name: That of the function.
+        function: Changes a graph.
+        takes: What its argument is. A function of a `Rewriter` makes rewrites; those of a function
+            of a whole `GraphModule` or `Graph` are read off its effect (`effect_split.py`).
+        numerics: What it does to values; unknown, so it may reassociate.
+    """
 
     name: str
     function: Callable[..., object]
-    takes: Literal["module", "graph"] = "module"
+    takes: Takes = "module"
     numerics: Numerics = "reassociates"
 
 
-def resolve_pass(entry: object) -> Pass | OpaquePass:
+def resolve_pass(entry: object) -> Pass | FunctionPass:
     """Return the pass that an entry of `Config.custom_passes` stands for.
 
-    Cases: 1. a Pass; 2. a function of a `Rewriter` (annotated so or called `rewriter`); 3. a
-    function of a `Graph` (annotated so or called `graph`) ; 4. any other function: of a
-    GraphModule; 5. a string: `module:function`, `path/to/file.py:function` or an entry point of
-    group `ctk.passes`.
+    Cases: 1. a Pass, or a subclass of Pass; 2. a function of a `Rewriter` (annotated so or called
+    `rewriter`); 3. a function of a `Graph` (annotated so or called `graph`); 4. any other function:
+    of a GraphModule; 5. a string: `module:name`, `path/to/file.py:name` or an entry point of group
+    `ctk.passes`, which names one of these.
 
     Raises:
-        ConfigError: The string cannot be resolved; says what was tried.
+        ConfigError: The entry is no pass, or the string cannot be resolved; says what was tried.
     """
     if isinstance(entry, str):
         return resolve_pass(load(entry) if ":" in entry else _load_entry_point(entry))
-    if isinstance(entry, (Pass, OpaquePass)):
+    if isinstance(entry, type) and issubclass(entry, Pass):
+        entry = _made(entry)
+    if isinstance(entry, Pass) and not hasattr(entry, "name"):
+        raise ConfigError(
+            f'custom pass {entry!r} has no name; write in its class: name = "my_pass"'
+        )
+    if isinstance(entry, (Pass, FunctionPass)):
         return entry
     if not callable(entry):
         raise ConfigError(f"custom pass {entry!r} is neither a Pass nor callable")
     name = getattr(entry, "__name__", type(entry).__name__)
-    takes = _first_parameter(entry)
-    if takes == "rewriter":
-        return Pass(name, cast("Callable[[Rewriter], None]", entry), numerics="reassociates")
-    return OpaquePass(name, entry, "graph" if takes == "graph" else "module")
+    return FunctionPass(name, entry, _first_parameter(entry))
 
 
-_KINDS = {"Rewriter": "rewriter", "Graph": "graph", "GraphModule": "module"}
+def _made(kind: type[Pass]) -> Pass:
+    """Return a pass of a class, with the defaults of its options."""
+    try:
+        return kind()
+    except Exception as error:
+        raise ConfigError(
+            f"custom pass {kind.__name__} cannot be made: {type(error).__name__}: {error}\n"
+            "  a pass has a method run(self, rewriter), and each of its options has a default"
+        ) from error
+
+
+_KINDS: Mapping[str, Takes] = {"Rewriter": "rewriter", "Graph": "graph", "GraphModule": "module"}
 """What a parameter's annotation says that the pass takes; it wins over the parameter's name."""
 
+_NAMES: Mapping[str, Takes] = {"rewriter": "rewriter", "graph": "graph", "g": "graph"}
 
-def _first_parameter(function: Callable[..., object]) -> str:
+
+def _first_parameter(function: Callable[..., object]) -> Takes:
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -65,7 +91,7 @@ def _first_parameter(function: Callable[..., object]) -> str:
         annotation = first.annotation
         text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
         return _KINDS.get(text.strip("'\"").rpartition(".")[2], "module")
-    return {"rewriter": "rewriter", "graph": "graph", "g": "graph"}.get(first.name, "module")
+    return _NAMES.get(first.name, "module")
 
 
 def _load_entry_point(name: str) -> object:

@@ -25,16 +25,14 @@ def _compile(
 
 
 def _check_config(config: Mapping[str, object]) -> None:
-    """Raise `ConfigError` for an option that `Config` does not take, an unknown generator, or a
-    lost pass."""
+    """Raise `ConfigError` for an option that nobody takes, or an unknown generator or pass."""
     from ctk.compiler.codegen.select import generators
-    from ctk.compiler.rewriting.user_passes import resolve_pass
+    from ctk.compiler.passes import PASSES
+    from ctk.compiler.rewriting.select import select_passes
 
     options = resolve(config)
     generators(options)
-    for entries in options.custom_passes.values():
-        for entry in entries:
-            resolve_pass(entry)
+    select_passes(PASSES, options)
 
 
 def ctk_backend(target: str, folder: Path) -> Callable[..., Any]:

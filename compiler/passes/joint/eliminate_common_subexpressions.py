@@ -14,17 +14,22 @@ from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 
 
-def _run(rewriter: Rewriter) -> None:
-    seen: dict[Hashable, Node] = {}
-    for node in rewriter.nodes():
-        if is_mutating(node):
-            seen.clear()
-        if node.op not in ("call_function", "get_attr") or not is_pure(node):
-            continue
-        earlier = seen.setdefault(_key(node), node)
-        if earlier is node or (escapes(earlier) and escapes(node)):
-            continue
-        rewriter.replace(node, earlier, rule=f"second {node.target} -> first")
+class EliminateCommonSubexpressions(Pass):
+    """Compute equal expressions once."""
+
+    name = "eliminate_common_subexpressions"
+
+    def run(self, rewriter: Rewriter) -> None:
+        seen: dict[Hashable, Node] = {}
+        for node in rewriter.nodes():
+            if is_mutating(node):
+                seen.clear()
+            if node.op not in ("call_function", "get_attr") or not is_pure(node):
+                continue
+            earlier = seen.setdefault(_key(node), node)
+            if earlier is node or (escapes(earlier) and escapes(node)):
+                continue
+            rewriter.replace(node, earlier, rule=f"second {node.target} -> first")
 
 
 def _key(node: Node) -> Hashable:
@@ -44,4 +49,4 @@ def _freeze(value: object) -> Hashable:
     return (type(value).__name__, repr(value))
 
 
-PASS = Pass("eliminate_common_subexpressions", _run)
+PASS = EliminateCommonSubexpressions()

@@ -10,10 +10,15 @@ from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 
 
-def _run(rewriter: Rewriter) -> None:
-    for node in reversed(list(rewriter.nodes())):
-        if not node.users and is_pure(node):
-            rewriter.erase(node, rule=f"unused {node.target} -> nothing")
+class EliminateDeadCode(Pass):
+    """Erase nodes that nobody uses."""
+
+    name = "eliminate_dead_code"
+
+    def run(self, rewriter: Rewriter) -> None:
+        for node in reversed(list(rewriter.nodes())):
+            if not node.users and is_pure(node):
+                rewriter.erase(node, rule=f"unused {node.target} -> nothing")
 
 
-PASS = Pass("eliminate_dead_code", _run)
+PASS = EliminateDeadCode()

@@ -2,10 +2,12 @@
 
 Rule: `op(constants...) -> constant`, a constant being a tensor attribute of the graph, or the
 result of a factory with fixed arguments (`full`, `arange`, `scalar_tensor`...). Preconditions:
-pure, not random, one tensor result of at most MAX_NBYTES or no larger than its operands. Factories
-alone stay: they are cheaper than a stored tensor. Exact: the same operator runs on the same device.
+pure, not random, one tensor result of at most `max_nbytes` or no larger than its operands.
+Factories alone stay: they are cheaper than a stored tensor. Exact: the same operator runs on the
+same device.
 """
 
+from dataclasses import dataclass
 from typing import cast
 
 import torch
@@ -20,14 +22,28 @@ from ctk.compiler.fx.walk import fetch
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 
-MAX_NBYTES = 1 << 20
 
+@dataclass(frozen=True)
+class FoldConstants(Pass):
+    """Compute at compile time what depends on constants only.
 
-def _run(rewriter: Rewriter) -> None:
-    constants = _Constants(rewriter)
-    for node in rewriter.nodes():
-        if constants.is_foldable(node):
-            _fold(rewriter, node, constants)
+    Attributes:
+        max_nbytes: Size of the largest result that is stored; a result that is no larger than its
+            operands is stored in any case.
+    """
+
+    name = "fold_constants"
+    max_nbytes: int = 1 << 20
+
+    def __post_init__(self) -> None:
+        if self.max_nbytes < 0:
+            raise ValueError("max_nbytes is a number of bytes from 0")
+
+    def run(self, rewriter: Rewriter) -> None:
+        constants = _Constants(rewriter)
+        for node in rewriter.nodes():
+            if constants.is_foldable(node, self.max_nbytes):
+                _fold(rewriter, node, constants)
 
 
 def _fold(rewriter: Rewriter, node: Node, constants: "_Constants") -> None:
@@ -67,13 +83,13 @@ class _Constants:
             return False
         return all(self._known.get(operand, False) for operand in node.all_input_nodes)
 
-    def is_foldable(self, node: Node) -> bool:
+    def is_foldable(self, node: Node, max_nbytes: int) -> bool:
         """A constant with operands, of bearable size, that is no output: callers write to those."""
         tensor = tensor_of(node)
         if not self._known.get(node, False) or tensor is None or not node.all_input_nodes:
             return False
         before = sum(t.nbytes for n in node.all_input_nodes if (t := tensor_of(n)) is not None)
-        return tensor.nbytes <= max(MAX_NBYTES, before) and not escapes(node)
+        return tensor.nbytes <= max(max_nbytes, before) and not escapes(node)
 
     def value(self, node: Node) -> torch.Tensor:
         if node not in self._values:
@@ -100,4 +116,4 @@ def _free_name(module: torch.nn.Module) -> str:
     return f"_folded_{index}"
 
 
-PASS = Pass("fold_constants", _run)
+PASS = FoldConstants()

@@ -45,15 +45,20 @@ _NEUTRAL: Mapping[object, int] = {
 }
 
 
-def _run(rewriter: Rewriter) -> None:
-    mutated = mutated_bases(rewriter.graph)
-    for node in rewriter.nodes():
-        source = node.args[0] if node.op == "call_function" and node.args else None
-        if not isinstance(source, Node) or not _is_noop(node) or not _same_layout(node, source):
-            continue
-        if node.target not in _VIEWS and (escapes(node) or base_of(source) in mutated):
-            continue
-        rewriter.replace(node, source, rule=f"{node.target}(x) -> x")
+class RemoveNoops(Pass):
+    """Remove operations that return their operand unchanged."""
+
+    name = "remove_noops"
+
+    def run(self, rewriter: Rewriter) -> None:
+        mutated = mutated_bases(rewriter.graph)
+        for node in rewriter.nodes():
+            source = node.args[0] if node.op == "call_function" and node.args else None
+            if not isinstance(source, Node) or not _is_noop(node) or not _same_layout(node, source):
+                continue
+            if node.target not in _VIEWS and (escapes(node) or base_of(source) in mutated):
+                continue
+            rewriter.replace(node, source, rule=f"{node.target}(x) -> x")
 
 
 def _is_noop(node: Node) -> bool:
@@ -86,4 +91,4 @@ def _same_layout(node: Node, source: Node) -> bool:
     return same_sizes(mine.stride(), others.stride())
 
 
-PASS = Pass("remove_noops", _run)
+PASS = RemoveNoops()

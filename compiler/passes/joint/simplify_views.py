@@ -1,13 +1,86 @@
-"""Collapse chains of views and involutions: the rules of `patterns/views.py`. Exact."""
+"""Collapse chains of views and involutions. All exact.
 
-from ctk.compiler.patterns.matcher import apply_rules
-from ctk.compiler.patterns.views import RULES
+Rules:
+    t(t(x)) -> x                              transpose(transpose(x, a, b), a, b) -> x
+    view(view(x, s), r) -> view(x, r)         neg(neg(x)) -> x
+Preconditions: `x` is a tensor. `neg` makes a new tensor, which must not be told from `x`: it stays
+in the graph, has the strides of `x`, and nothing writes to `x`.
+"""
+
+from typing import cast
+
+import torch
+from torch.fx import Node
+from torch.fx.node import Argument
+
+from ctk.compiler.fx.properties import base_of, escapes, mutated_bases
+from ctk.compiler.fx.types import same_sizes, tensor_of
+from ctk.compiler.patterns.matcher import Match, Op, Rule, RuleTable, Var, apply_rules
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 
+aten = torch.ops.aten
+X = Var("x")
 
-def _run(rewriter: Rewriter) -> None:
-    apply_rules(rewriter, RULES)
+
+def _x(_: Rewriter, match: Match) -> Node:
+    return match.node("x")
 
 
-PASS = Pass("simplify_views", _run)
+def _view(rewriter: Rewriter, match: Match) -> Node:
+    sizes = cast("Argument", match.bound["r"])
+    return rewriter.insert(aten.view.default, (match.node("x"), sizes), before=match.root)
+
+
+def _is_tensor(match: Match) -> str | None:
+    return None if isinstance(match.bound["x"], Node) else f"{match.bound['x']} is no node"
+
+
+def _may_share(match: Match) -> str | None:
+    """`neg` makes a new tensor, `x` is an old one: only where nobody can tell them apart."""
+    source, root = match.bound["x"], match.root
+    if not isinstance(source, Node):
+        return f"{source} is no node"
+    if escapes(root):
+        return f"{root} leaves the graph: its caller could tell it from {source}"
+    mine, others = tensor_of(root), tensor_of(source)
+    if mine is None or others is None:
+        return f"the type of {root} or {source} is unknown"
+    if not same_sizes(mine.stride(), others.stride()):
+        return f"{root} has the strides {tuple(mine.stride())}, {source} {tuple(others.stride())}"
+    if base_of(source) in mutated_bases(root.graph):
+        return f"something writes to {base_of(source)}, which {source} shares memory with"
+    return None
+
+
+RULES = RuleTable(
+    Rule("t(t(x)) -> x", Op(aten.t.default, (Op(aten.t.default, (X,)),)), _x, _is_tensor),
+    Rule(
+        "transpose(transpose(x, a, b), a, b) -> x",
+        Op(
+            aten.transpose.int,
+            (Op(aten.transpose.int, (X, Var("a"), Var("b"))), Var("a"), Var("b")),
+        ),
+        _x,
+        _is_tensor,
+    ),
+    Rule(
+        "view(view(x, s), r) -> view(x, r)",
+        Op(aten.view.default, (Op(aten.view.default, (X, Var("s"))), Var("r"))),
+        _view,
+        _is_tensor,
+    ),
+    Rule("neg(neg(x)) -> x", Op(aten.neg.default, (Op(aten.neg.default, (X,)),)), _x, _may_share),
+)
+
+
+class SimplifyViews(Pass):
+    """Collapse chains of views and involutions."""
+
+    name = "simplify_views"
+
+    def run(self, rewriter: Rewriter) -> None:
+        apply_rules(rewriter, RULES)
+
+
+PASS = SimplifyViews()

@@ -1,13 +1,69 @@
-"""Fuse a matrix product with the addition behind it: `patterns/linear.py`. Reassociates."""
+"""Fuse a matrix product with the addition behind it.
 
-from ctk.compiler.patterns.linear import RULES
-from ctk.compiler.patterns.matcher import apply_rules
+Rule: `add(mm(a, b), c) -> addmm(c, a, b)`, in either order of the operands of `add`. Preconditions:
+`c` is a row or has the product's shape, its dtype and device; the product has no other user; the
+sum has its layout. Reassociates: the bias is added inside the product's accumulation.
+"""
+
+import torch
+from torch.fx import Node
+
+from ctk.compiler.fx.types import same_sizes, tensor_of, type_text
+from ctk.compiler.patterns.matcher import Match, Op, Rule, RuleTable, Var, apply_rules
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 
-
-def _run(rewriter: Rewriter) -> None:
-    apply_rules(rewriter, RULES)
+aten = torch.ops.aten
 
 
-PASS = Pass("fuse_addmm", _run, numerics="reassociates")
+def _is_bias(match: Match) -> str | None:
+    """Return why `c` cannot be the bias of an `addmm`, which is dense and as large as the product.
+
+    The sum is not so where the bias broadcasts the product, nor where its first operand is a
+    transposed bias: that one chooses the strides.
+    """
+    result, bias = tensor_of(match.root), tensor_of(match.bound["c"])
+    product = tensor_of(match.inner[0])
+    if result is None or bias is None or product is None:
+        return "a type is unknown, or the bias is no tensor"
+    if len(match.inner[0].users) != 1:
+        return f"the product {match.inner[0]} has other users"
+    if not result.is_floating_point():
+        return f"{match.root} is {type_text(result)}, not of a floating point type"
+    if bias.device != product.device or bias.dtype != product.dtype:
+        return f"the bias is {type_text(bias)}, the product {type_text(product)}"
+    is_row = bias.dim() == 1 and same_sizes(bias.shape, product.shape[-1:])
+    if not is_row and not same_sizes(bias.shape, product.shape):
+        return f"the bias {type_text(bias)} is neither a row nor of the product's shape"
+    same_shape = same_sizes(result.shape, product.shape)
+    if not same_shape or not same_sizes(result.stride(), product.stride()):
+        return f"the sum {type_text(result)} has another layout than {type_text(product)}"
+    return None
+
+
+def _addmm(rewriter: Rewriter, match: Match) -> Node:
+    operands = (match.node("c"), match.node("a"), match.node("b"))
+    return rewriter.insert(aten.addmm.default, operands, before=match.root)
+
+
+RULES = RuleTable(
+    Rule(
+        "add(mm(a, b), c) -> addmm(c, a, b)",
+        Op(aten.add.Tensor, (Op(aten.mm.default, (Var("a"), Var("b"))), Var("c"))),
+        _addmm,
+        _is_bias,
+    ),
+)
+
+
+class FuseAddmm(Pass):
+    """Fuse a matrix product with the addition behind it."""
+
+    name = "fuse_addmm"
+    numerics = "reassociates"
+
+    def run(self, rewriter: Rewriter) -> None:
+        apply_rules(rewriter, RULES)
+
+
+PASS = FuseAddmm()

@@ -13,12 +13,17 @@ from ctk.compiler.rewriting.rewriter import Rewriter
 _DROPOUTS = (torch.nn.functional.dropout, torch.dropout)
 
 
-def _run(rewriter: Rewriter) -> None:
-    for node in rewriter.nodes():
-        if node.op == "call_function" and node.target in _DROPOUTS and _is_idle(node):
-            source = node.args[0] if node.args else None
-            if isinstance(source, Node):
-                rewriter.replace(node, source, rule="dropout(x) -> x")
+class RemoveInferenceDropout(Pass):
+    """Remove dropout that does nothing."""
+
+    name = "remove_inference_dropout"
+
+    def run(self, rewriter: Rewriter) -> None:
+        for node in rewriter.nodes():
+            if node.op == "call_function" and node.target in _DROPOUTS and _is_idle(node):
+                source = node.args[0] if node.args else None
+                if isinstance(source, Node):
+                    rewriter.replace(node, source, rule="dropout(x) -> x")
 
 
 def _is_idle(node: Node) -> bool:
@@ -30,4 +35,4 @@ def _is_idle(node: Node) -> bool:
     return is_idle and given.get("inplace", False) is False
 
 
-PASS = Pass("remove_inference_dropout", _run)
+PASS = RemoveInferenceDropout()

@@ -16,18 +16,21 @@ EXPECT = {
 }
 
 
-def run(rewriter: Rewriter) -> None:
-    sums = {}
-    for node in rewriter.nodes():
-        if node.target is not aten.sum.dim_IntList:
-            continue
-        key = (node.args[0], node.meta["val"].shape)
-        earlier = sums.setdefault(key, node)
-        if earlier is not node:
-            rewriter.replace(node, earlier, rule="sum(x, d) twice -> once")
+class MergeSums(Pass):
+    name = "merge_sums"
+
+    def run(self, rewriter: Rewriter) -> None:
+        sums = {}
+        for node in rewriter.nodes():
+            if node.target is not aten.sum.dim_IntList:
+                continue
+            key = (node.args[0], node.meta["val"].shape)
+            earlier = sums.setdefault(key, node)
+            if earlier is not node:
+                rewriter.replace(node, earlier, rule="sum(x, d) twice -> once")
 
 
-MERGE = Pass("merge_sums", run)
+MERGE = MergeSums()
 
 
 def model():

@@ -1,7 +1,9 @@
 """compile_fx and the backend: right results in every stage, vetoes, fuel, failures, fallbacks."""
 
 import logging
+import re
 import sys
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -320,13 +322,54 @@ def test_a_custom_pass_that_cannot_be_found(reference, expected):
         )
 
 
-def test_a_pass_object_runs_with_its_name():
+@dataclass(frozen=True)
+class Mine(Pass):
+    name = "mine"
+
+    def run(self, rewriter: Rewriter) -> None:
+        boomless(rewriter)
+
+
+def test_a_pass_object_or_class_runs_with_its_name():
     recorder = Recorder()
-    mine = Pass("mine", boomless, numerics="exact")
-    compile_fx(
-        fx.symbolic_trace(sums), [torch.zeros(2)], {"custom_passes": {"joint": [mine]}}, recorder
-    )
-    assert "mine" in {p.id.name for p in recorder.log.passes()}
+    config = {"custom_passes": {"joint": [Mine()], "forward": [Mine]}}
+    compile_fx(fx.symbolic_trace(sums), [torch.zeros(2)], config, recorder)
+    mine = [p for p in recorder.log.passes() if p.id.name == "mine"]
+    assert [(str(p.id), p.numerics) for p in mine] == [
+        ("joint/mine", "exact"),
+        ("forward/mine", "exact"),
+    ]
+
+
+class Nameless(Pass):
+    def run(self, rewriter: Rewriter) -> None:
+        raise AssertionError("not reached")
+
+
+@dataclass(frozen=True)
+class Needy(Mine):
+    size: int
+
+
+class Unfinished(Pass):
+    name = "unfinished"
+
+
+@pytest.mark.parametrize(
+    ("entry", "expected"),
+    [
+        (Nameless(), "has no name; write in its class: name ="),
+        (Needy, "each of its options has a default"),
+        (Unfinished, "a pass has a method run(self, rewriter)"),
+    ],
+)
+def test_a_class_that_is_no_whole_pass_says_what_is_missing(entry, expected):
+    with pytest.raises(ConfigError, match=re.escape(expected)):
+        run_with({"custom_passes": {"joint": [entry]}})
+
+
+def run_with(config):
+    return compile_fx(fx.symbolic_trace(sums), [torch.zeros(2)], config)
 
 
 def test_windows_gets_a_clear_error(monkeypatch):

@@ -5,10 +5,10 @@ import torch
 
 from ctk.compiler.config import Config
 from ctk.compiler.errors import VerifyError
-from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.rewriting.run_stage import run_stage
+from ctk.compiler.rewriting.user_passes import FunctionPass
 from ctk.toolkit.compile_log.recorder import Recorder
 from tests.helpers.passes import aten_graph, run_pass
 
@@ -30,7 +30,7 @@ def on_relu(edit):
         (relu,) = rewriter.graph.find_nodes(op="call_function", target=aten.relu.default)
         rewriter.rewrite("relu(x) -> edited", [relu], lambda _: edit(rewriter, relu))
 
-    return Pass("edits", run)
+    return FunctionPass("edits", run, "rewriter")
 
 
 def test_an_inserted_node_has_its_type_at_once():
@@ -61,7 +61,7 @@ def test_a_graph_without_types_gets_a_node_without_one():
 
         rewriter.rewrite("relu -> abs", [relu], edit)
 
-    run_pass(gm, Pass("edits", run), stage="pre_grad")
+    run_pass(gm, FunctionPass("edits", run, "rewriter"), stage="pre_grad")
     assert "val" not in seen[0].meta
 
 
@@ -88,15 +88,15 @@ def test_insert_belongs_inside_an_edit():
                 rewriter.insert(aten.abs.default, (node.args[0],), before=node)
 
     with pytest.raises(RuntimeError, match=r"outside an edit: call it in the function that"):
-        run_pass(graph(), Pass("careless", run))
+        run_pass(graph(), FunctionPass("careless", run, "rewriter"))
 
 
 def test_a_broken_promise_names_the_passes_that_ran_before():
     def edit(rewriter, relu):
         relu.replace_all_uses_with(relu.args[0].args[0])
 
-    idle = Pass("idle", lambda rewriter: None)
-    disabled = Pass("disabled", lambda rewriter: None)
+    idle = FunctionPass("idle", lambda rewriter: None, "rewriter")
+    disabled = FunctionPass("disabled", lambda rewriter: None, "rewriter")
     numbering = Numbering(config=Config(disable=("disabled",)))
     with pytest.raises(VerifyError) as caught:
         run_stage(graph(), "joint", [idle, disabled, idle, on_relu(edit)], numbering)

@@ -1,0 +1,140 @@
+"""Set the options of a pass: the fields of its dataclass, checked by their types.
+
+Values come from `Config.passes`, from a command line or from JSON: so a list is taken for a tuple,
+and an int for a float. Types that a field may have: bool, int, float, str, None, `Literal`, tuples
+of these, and unions of these.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+from ctk.compiler.errors import ConfigError, nearest
+from ctk.compiler.rewriting.base import Pass
+
+T = TypeVar("T")
+
+
+def set_options(step: T, name: str, options: Mapping[str, object]) -> T:
+    """Return a pass with some of its options changed.
+
+    Args:
+        step: The pass; an instance of a frozen dataclass.
+        name: How the user names the pass, for messages: `pad_mm` or `joint/pad_mm`.
+        options: New values by field.
+
+    Raises:
+        ConfigError: The pass has no such option, a value has the wrong type, or the pass refused
+            it in its `__post_init__`; says what is allowed.
+    """
+    if not options:
+        return step
+    types = option_types(step)
+    values: dict[str, object] = {}
+    for option, value in options.items():
+        if option not in types:
+            raise _unknown(step, name, option)
+        try:
+            values[option] = _converted(types[option], value)
+        except ValueError:
+            raise ConfigError(
+                f"{name}.{option}={value!r} is not allowed; allowed: {_spelt(types[option])}"
+            ) from None
+    try:
+        return cast("T", dataclasses.replace(cast(Any, step), **values))
+    except Exception as error:
+        said = ", ".join(f"{name}.{option}={value!r}" for option, value in options.items())
+        raise ConfigError(
+            f"{said} is not allowed: {error}\n  its options are {_listed(step)}"
+        ) from error
+
+
+def option_types(step: object) -> dict[str, object]:
+    """Return the types of a pass's options by their names; empty for a function."""
+    if not isinstance(step, Pass):
+        return {}
+    hints = get_type_hints(type(step))
+    return {field.name: hints[field.name] for field in dataclasses.fields(step)}
+
+
+def _unknown(step: object, name: str, option: str) -> ConfigError:
+    types = option_types(step)
+    if types:
+        return ConfigError(
+            f"pass {name} has no option {option!r}{nearest(option, types)}; "
+            f"its options are {_listed(step)}"
+        )
+    hint = (
+        "the options of a pass are the fields of a class of its own: "
+        "@dataclass(frozen=True), class MyPass(Pass), my_option: int = 3"
+    )
+    return ConfigError(f"pass {name} has no options, so none called {option!r}\n  {hint}")
+
+
+def _listed(step: object) -> str:
+    """Return `max_nbytes: int = 1024, ...`, with the values that the pass has now."""
+    return ", ".join(
+        f"{option}: {_spelt(kind)} = {getattr(step, option)!r}"
+        for option, kind in option_types(step).items()
+    )
+
+
+def _spelt(kind: object) -> str:
+    """Return a type as a user reads it: `int`, `'a' or 'b'`, `a list of int`, `float or None`."""
+    arguments = get_args(kind)
+    if get_origin(kind) is Literal:
+        return " or ".join(map(repr, arguments))
+    if get_origin(kind) in (Union, UnionType):
+        return " or ".join(map(_spelt, arguments))
+    if get_origin(kind) is tuple:
+        items = ", ".join(_spelt(each) for each in arguments if each is not Ellipsis)
+        return f"a list of {items}"
+    if kind in (None, NoneType):
+        return "None"
+    return {tuple: "a list", bool: "True or False"}.get(
+        cast(Any, kind), getattr(kind, "__name__", str(kind))
+    )
+
+
+def _converted(kind: object, value: object) -> object:
+    """Return a value as an option of that type.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if get_origin(kind) in (Union, UnionType):
+        return _first_of(get_args(kind), value)
+    if get_origin(kind) is Literal:
+        same = [each for each in get_args(kind) if type(each) is type(value) and each == value]
+        if same:
+            return value
+    elif kind is tuple or get_origin(kind) is tuple:
+        if isinstance(value, (list, tuple)):
+            return _items(get_args(kind), tuple(cast("tuple[object, ...]", value)))
+    elif kind in (None, NoneType):
+        if value is None:
+            return None
+    elif kind is float:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+    elif kind is type(value) and isinstance(value, (bool, int, str)):
+        return value
+    raise ValueError(value)
+
+
+def _first_of(kinds: tuple[object, ...], value: object) -> object:
+    for kind in sorted(kinds, key=lambda kind: kind is float):  # 3 stays an int where it may
+        try:
+            return _converted(kind, value)
+        except ValueError:
+            continue
+    raise ValueError(value)
+
+
+def _items(kinds: tuple[object, ...], values: tuple[object, ...]) -> tuple[object, ...]:
+    if kinds and kinds[-1] is Ellipsis:
+        kinds = kinds[:1] * len(values)
+    if kinds and len(kinds) != len(values):
+        raise ValueError(values)
+    return tuple(map(_converted, kinds, values)) if kinds else values

@@ -1,0 +1,106 @@
+"""Rules: found by their root, commutative in either order, and a reason where one does not fire."""
+
+import logging
+
+import pytest
+import torch
+
+from ctk.compiler.passes.joint import simplify_views
+from ctk.compiler.passes.post_grad import fuse_addmm
+from ctk.compiler.patterns.matcher import Match, Op, Rule, RuleTable, Var, explain, find, orders
+from tests.helpers.passes import aten_graph, rules_of, run_pass
+
+aten = torch.ops.aten
+X, Y, B = torch.randn(4, 4), torch.randn(4, 4), torch.randn(4)
+(ADDMM,) = fuse_addmm.RULES.rules
+RULES = {rule.name: rule for rule in (*simplify_views.RULES.rules, ADDMM)}
+
+
+def last(function, *inputs):
+    """Return the node whose value a function returns."""
+    output = next(n for n in aten_graph(function, *inputs).graph.nodes if n.op == "output")
+    return output.all_input_nodes[-1]
+
+
+@pytest.mark.parametrize(
+    "function", [lambda x, y, b: torch.mm(x, y) + b, lambda x, y, b: b + torch.mm(x, y)]
+)
+def test_one_rule_covers_both_orders_of_a_commutative_operator(function):
+    gm = aten_graph(lambda *values: function(*values).relu(), X, Y, B)
+    record = run_pass(gm, fuse_addmm.PASS, stage="forward")
+    assert rules_of(record) == ["add(mm(a, b), c) -> addmm(c, a, b)"]
+    addmm = next(n for n in gm.graph.nodes if n.target is aten.addmm.default)
+    assert [n.name for n in addmm.args] == ["arg2_1", "arg0_1", "arg1_1"]
+    assert addmm.meta["val"].shape == (4, 4)
+
+
+def test_orders_of_a_pattern():
+    add, sub = aten.add.Tensor, aten.sub.Tensor
+    a, b, c = Var("a"), Var("b"), Var("c")
+    assert orders(Op(add, (a, a))) == [Op(add, (a, a))]
+    assert orders(Op(sub, (a, b))) == [Op(sub, (a, b))]
+    inner, swapped = Op(add, (a, b)), Op(add, (b, a))
+    assert orders(Op(sub, (inner, c))) == [Op(sub, (inner, c)), Op(sub, (swapped, c))]
+    assert len(orders(Op(add, (inner, c)))) == 4
+
+
+def test_rules_are_found_by_the_operator_of_their_root():
+    node = last(lambda x: x.t().t(), X)
+    assert [rule.name for rule, _ in simplify_views.RULES.at(node)] == ["t(t(x)) -> x"]
+    assert simplify_views.RULES.at(node.args[0].args[0]) == ()  # a placeholder
+
+
+def test_a_variable_stands_for_the_same_thing_everywhere():
+    pattern = Op(aten.mul.Tensor, (Var("x"), Var("x")))
+    assert isinstance(find(pattern, last(lambda x: x * x, X)), Match)
+    mismatch = find(pattern, last(lambda x, y: x * y, X, Y))
+    assert str(mismatch) == "an operand is y_1, not what 'x' stands for"
+
+
+@pytest.mark.parametrize(
+    ("rule", "function", "inputs", "expected"),
+    [
+        ("t(t(x)) -> x", lambda x: x.t().t(), (X,), None),
+        (
+            "t(t(x)) -> x",
+            lambda x: x.sin(),
+            (X,),
+            "sin is a aten.sin.default, not a aten.t.default",
+        ),
+        ("t(t(x)) -> x", lambda x: x.exp().t(), (X,), "exp is a aten.exp.default, not a aten.t"),
+        ("neg(neg(x)) -> x", lambda x: x.neg().neg(), (X,), "neg_1 leaves the graph: its caller"),
+        (ADDMM.name, lambda x, y, b: torch.add(b, x @ y, alpha=2), (X, Y, B), "with other argu"),
+        (ADDMM.name, lambda x, y, b: b + x @ y, (X, Y, B.double()), "the bias is float64[4]"),
+        (ADDMM.name, lambda x, y, b: b + x @ y, (X, Y, torch.randn(4, 1)), "neither a row nor"),
+        (ADDMM.name, lambda x, y, b: b.t() + x @ y, (X, Y, Y), "has another layout"),
+    ],
+)
+def test_a_rule_says_why_it_does_not_fire(rule, function, inputs, expected):
+    reason = explain(RULES[rule], last(function, *inputs))
+    if expected is None:
+        assert reason is None
+    else:
+        assert expected in reason
+
+
+def test_the_part_of_the_pattern_that_got_furthest_is_the_reason():
+    rule = Rule("r", Op(aten.add.Tensor, (Op(aten.mm.default, (Var("a"), 3)), Var("c"))), None)
+    node = last(lambda x, y, b: b + torch.mm(x, y), X, Y, B)
+    assert explain(rule, node) == "an operand is y_1, not 3"
+
+
+def test_a_refusal_is_logged(caplog):
+    caplog.set_level(logging.DEBUG, "ctk.patterns")
+    gm = aten_graph(lambda x, y, b: (torch.mm(x, y) + b, b + torch.mm(x, y)), X, Y, B.double())
+    run_pass(gm, fuse_addmm.PASS, stage="forward")
+    messages = [r.getMessage() for r in caplog.records if r.name == "ctk.patterns"]
+    assert len(messages) == 2
+    assert "does not fire at add: the bias is" in messages[0]
+
+
+def test_the_first_rule_in_table_order_wins():
+    table = RuleTable(
+        Rule("first", Op(aten.sin.default, (Var("x"),)), lambda _, match: match.node("x")),
+        Rule("second", Op(aten.sin.default, (Var("x"),)), lambda _, match: match.node("x")),
+    )
+    assert [rule.name for rule, _ in table.at(last(torch.sin, X))] == ["first", "second"]
