@@ -31,7 +31,8 @@ def _is_bias(match: Match) -> str | None:
     if not result.is_floating_point():
         return f"{match.root} is {type_text(result)}, not of a floating point type"
     if bias.device != product.device or bias.dtype != product.dtype:
-        return f"the bias is {type_text(bias)}, the product {type_text(product)}"
+        both = type_text(bias, device=True), type_text(product, device=True)
+        return "the bias is {}, the product {}".format(*both)
     is_row = bias.dim() == 1 and same_sizes(bias.shape, product.shape[-1:])
     if not is_row and not same_sizes(bias.shape, product.shape):
         return f"the bias {type_text(bias)} is neither a row nor of the product's shape"
