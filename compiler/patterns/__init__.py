@@ -1,1 +1,1 @@
-"""Rules as data: a matcher over ATen graphs. The rules themselves stand in the files of passes."""
+"""Rules as data, and a matcher over ATen graphs that applies them."""

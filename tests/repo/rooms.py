@@ -55,7 +55,7 @@ ROOMS = (
         "compiler/rewriting",
         "The pass contract: Pass, Rewriter, numbering, fuel, running and verifying.",
     ),
-    Room("compiler/patterns", "A matcher over ATen graphs, and rules by family."),
+    Room("compiler/patterns", "Rules as data, and a matcher over ATen graphs that applies them."),
     Room(
         "compiler/passes",
         "The passes of each stage, in the order in which they run and are bisected.",
