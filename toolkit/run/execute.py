@@ -17,7 +17,7 @@ from torch.fx import GraphModule
 
 from ctk.compiler.errors import CaseError, PrecisionRefused
 from ctk.compiler.fx.clone import clone_inputs
-from ctk.compiler.observe import Observer, first_line
+from ctk.compiler.observe import Observer, first_line, is_observers, marking
 from ctk.compiler.torch_compat import dynamo_control_flow
 from ctk.repro_templates.running import called, in_float64, under
 from ctk.toolkit.case.case import Case, Modes
@@ -138,8 +138,9 @@ def run_compiled(case: Case, *, observer: Observer | None = None) -> Outcome:
         TargetError: The target is unknown or cannot be imported.
         ConfigError: The target does not take `case.config`.
         CaseError: `case.dynamic` does not fit the inputs.
+        Exception: What the observer raises; it says nothing of the case.
     """
-    target = resolve_target(case.target)
+    target, observer = resolve_target(case.target), marking(observer)
     target.check_config(case.config)
     private, owned = private_copy(case.graph, case.inputs, lazy=False)
     examples = clone_inputs(case.inputs)
@@ -151,6 +152,8 @@ def run_compiled(case: Case, *, observer: Observer | None = None) -> Outcome:
                     private, example_inputs, config=case.config, observer=observer
                 )
             except Exception as error:
+                if is_observers(error):
+                    raise
                 if isinstance(error, dynamo_control_flow()):
                     raise CaseError(
                         f"{case.name} cannot be compiled without Dynamo, which would trace again "
@@ -160,4 +163,6 @@ def run_compiled(case: Case, *, observer: Observer | None = None) -> Outcome:
         try:
             return outcome_of(called(call, owned, state))
         except Exception as error:
+            if is_observers(error):
+                raise
             return Outcome(None, error)
