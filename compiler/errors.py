@@ -2,6 +2,10 @@
 
 import difflib
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch.fx import GraphModule
 
 
 class CtkError(Exception):
@@ -54,6 +58,14 @@ class PrecisionRefused(CtkError):
 
 class DoesNotReproduce(CtkError):
     """A case does not show the failure that is to be bisected or reduced."""
+
+
+class PredicateError(CtkError):
+    """A user's predicate raised; `graph` and `inputs` are the smallest ones so far."""
+
+    def __init__(self, message: str, graph: "GraphModule", inputs: tuple[object, ...]) -> None:
+        super().__init__(message)
+        self.graph, self.inputs = graph, inputs
 
 
 def nearest(name: str, allowed: Iterable[str], *, cutoff: float = 0.6) -> str:

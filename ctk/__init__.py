@@ -1,6 +1,22 @@
 """ctk: name the guilty pass, rewrite, kernel and node of a wrong compile, with a small repro.
 
 The public face. Importing it costs nothing: torch and the rest load when a name is first used.
+
+What is wrong with a compile of mine?
+    check           compare every step of the compile with eager
+    bisect          the guilty pass, rewrite or kernel, and the proof
+    minify          the smallest graph that fails for the same reason, with its repro
+    diagnose        all of it, in one folder
+    repro           does it still fail?
+What do I have?
+    load_case       a case folder that somebody gave me
+    minimize        any graph, any predicate: the smallest graph for which it says yes
+While a program runs
+    debug_compile   a Dynamo backend that watches another one
+    install         watch every torch.compile from now on
+The pipeline
+    compile_fx      compile a graph with the `ctk` backend
+    Config, patch   its options
 """
 
 from importlib import import_module
@@ -10,17 +26,55 @@ if TYPE_CHECKING:
     from ctk.compiler.config import Config, patch
     from ctk.compiler.errors import CtkError
     from ctk.compiler.pipeline import compile_fx
+    from ctk.toolkit.bisect_case import bisect
+    from ctk.toolkit.case.case import Case
+    from ctk.toolkit.case.store import load_case, save_case
+    from ctk.toolkit.check_case import CheckReport, check
+    from ctk.toolkit.diagnose import diagnose
+    from ctk.toolkit.minify import minify
+    from ctk.toolkit.minimize import minimize
+    from ctk.toolkit.oracle.judgement import Verdict
+    from ctk.toolkit.repro_case import repro
     from ctk.toolkit.watch.hooks import debug_compile, install
 
-__all__ = ["Config", "CtkError", "compile_fx", "debug_compile", "install", "patch"]
+__all__ = [
+    "Case",
+    "CheckReport",
+    "Config",
+    "CtkError",
+    "Verdict",
+    "bisect",
+    "check",
+    "compile_fx",
+    "debug_compile",
+    "diagnose",
+    "install",
+    "load_case",
+    "minify",
+    "minimize",
+    "patch",
+    "repro",
+    "save_case",
+]
 
 _PLACES = {
+    "Case": "ctk.toolkit.case.case",
+    "CheckReport": "ctk.toolkit.check_case",
     "Config": "ctk.compiler.config",
     "CtkError": "ctk.compiler.errors",
+    "Verdict": "ctk.toolkit.oracle.judgement",
+    "bisect": "ctk.toolkit.bisect_case",
+    "check": "ctk.toolkit.check_case",
     "compile_fx": "ctk.compiler.pipeline",
     "debug_compile": "ctk.toolkit.watch.hooks",
+    "diagnose": "ctk.toolkit.diagnose",
     "install": "ctk.toolkit.watch.hooks",
+    "load_case": "ctk.toolkit.case.store",
+    "minify": "ctk.toolkit.minify",
+    "minimize": "ctk.toolkit.minimize",
     "patch": "ctk.compiler.config",
+    "repro": "ctk.toolkit.repro_case",
+    "save_case": "ctk.toolkit.case.store",
 }
 
 

@@ -1,165 +1,139 @@
-"""diagnose: check, bisect, minimize and emit a repro; one folder at the end.
+"""diagnose: bisect, minimize and emit a repro; one folder at the end.
 
-OUT/diagnosis.json    what was found
+OUT/diagnosis.json    what is known so far: written with the proof, and after each step since
 OUT/case/             the failing case as captured
-OUT/minimal/          the smallest case, with repro.py
+OUT/minimal/          the smallest case so far, at the end with its repro.py
 """
 
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Unpack
 
-from ctk.toolkit.bisect import Culprit, Search, find_culprit
-from ctk.toolkit.bisect.crashes import is_deadly
+from ctk.compiler.choices import InputsMode
+from ctk.toolkit.bisect import Search
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.store import load_case, save_case
-from ctk.toolkit.compile_log.recorder import Recorder, Veto
-from ctk.toolkit.oracle.executors import Executor
-from ctk.toolkit.oracle.judge import judge
-from ctk.toolkit.oracle.judgement import Judgement, Verdict
-from ctk.toolkit.reduce.driver import Reduction, minimize
-from ctk.toolkit.reduce.hint import hint_step
+from ctk.toolkit.case.folders import output_folder
+from ctk.toolkit.case.store import save_case
+from ctk.toolkit.importers import Inputs, Subject, name_of
+from ctk.toolkit.minify import (
+    OnProgress,
+    bisect_first_failing,
+    reduce_case,
+    uninterrupted,
+    write_result,
+)
+from ctk.toolkit.oracle.executors.base import Executor
+from ctk.toolkit.oracle.judgement import Verdict
+from ctk.toolkit.oracle.progress import Say, silent
+from ctk.toolkit.oracle.several import AskOptions, opened
+from ctk.toolkit.reduce.best_case import BestCase
 from ctk.toolkit.reduce.probe import first_wrong_node
-from ctk.toolkit.reduce.problem import Budget, Problem, Progress
-from ctk.toolkit.reduce.steps import STEPS
+from ctk.toolkit.reduce.problem import Budget
 from ctk.toolkit.report.as_json import write_json
 from ctk.toolkit.report.diagnosis import Diagnosis
-from ctk.toolkit.repro.run import write_verified_repro
-
-Say = Callable[[str], None]
-InputsMode = Literal["full", "recipe", "none"]
-
-NO_LIMIT = Budget()
-
-
-def bisect_case(
-    case: Case, out: Path, *, executor: Executor | None = None, say: Say = lambda _: None
-) -> Diagnosis:
-    """Find the culprit of a case and write `diagnosis.json`; the case is not made smaller.
-
-    Args:
-        case: The case in question.
-        out: An existing folder.
-        executor: A child process for failures that kill or stop this one; None: none is feared.
-        say: Called with a line per step.
-    """
-    started = time.monotonic()
-    search = find_culprit(case, executor=executor, on_progress=say)
-    diagnosis = Diagnosis(case, search, time.monotonic() - started)
-    write_json(diagnosis, out)
-    return diagnosis
 
 
 def diagnose(
-    cases: Sequence[Case],
-    out: Path,
+    subject: Subject,
+    inputs: Inputs | None = None,
     *,
-    budget: Budget = NO_LIMIT,
-    inputs: InputsMode = "full",
-    executor: Executor | None = None,
-    say: Say = lambda _: None,
-    on_progress: Callable[[Progress], None] | None = None,
+    out: str | Path | None = None,
+    keep: InputsMode = "full",
+    max_questions: int | None = None,
+    max_seconds: float | None = None,
+    say: Say = silent,
+    on_progress: OnProgress | None = None,
+    **options: Unpack[AskOptions],
 ) -> Diagnosis:
-    """Diagnose the first case that fails, and write everything into a folder.
+    """Find the culprit of the first failing graph and the smallest repro, and write a folder.
+
+    >>> import ctk
+    >>> found = ctk.diagnose("examples/broken_pass.py", out="broken")
+    >>> found.search.culprit.where, found.reduction.nodes_after
+    ('joint/fold_scale_into_add', 2)
 
     Args:
-        cases: The graphs of one program, in order. Not empty.
-        out: An existing empty folder.
-        budget: What the reduction may use.
-        inputs: How much of the input values the saved cases hold.
-        executor: A child process for failures that kill or stop this one; None: none is feared.
-        say: Called with a line per step.
+        subject: A program or case by name, a `Case`, a `GraphModule`, or a callable.
+        inputs: Those of one call, for a graph or a callable.
+        out: Folder to write to; None makes `diagnosis_<name>` here.
+        keep: What written cases keep of their inputs: values, a recipe for similar ones, nothing.
+        max_questions: Stop reducing after so many questions.
+        max_seconds: Stop reducing after so long.
+        say: Told what happens.
         on_progress: Called after each question of the reduction.
+        options: `target`, `config`, `backward`, `dynamic`, `graph`, `allow_imports`, `isolate`,
+            `timeout_seconds`.
 
     Returns:
-        The diagnosis; of the last case when none fails.
+        The diagnosis; of the graph that tells most when none fails. Ctrl-C ends the reduction
+        early and keeps the best so far.
     """
     started = time.monotonic()
-    case, search = _first_failing(cases, executor, say)
-    if search.judgement.verdict is not Verdict.REPRODUCES:
-        diagnosis = Diagnosis(case, search, time.monotonic() - started)
-        write_json(diagnosis, out)
-        return diagnosis
-    case = replace(case, signature=search.judgement.signature)
-    save_case(case, out / "case", inputs=inputs)
-    search = _with_wrong_node(case, search, say)
-    hints = search.culprit.captured if search.culprit else ()
-    deadly = executor if is_deadly(search.judgement) else None
-    reduction = _reduce(case, budget, on_progress, hints=hints, executor=deadly)
-    minimal_search = find_culprit(reduction.best, executor=executor, on_progress=say)
-    if _slipped(search, minimal_search):
-        say("the smallest case fails for another reason: reduce again, holding on to the culprit")
-        assert search.culprit is not None
-        reduction = _reduce(case, budget, on_progress, culprit=search.culprit, executor=deadly)
-        minimal_search = find_culprit(reduction.best, executor=executor, on_progress=say)
-    folder = save_case(reduction.best, out / "minimal", inputs=inputs)
-    say("run the repro in a clean process")
-    shown = reduction.best if inputs == "full" else _as_saved(reduction.best, folder)
-    repro, run = write_verified_repro(shown, folder, _guilty_pass(minimal_search, search))
-    diagnosis = Diagnosis(
-        case,
-        search,
-        time.monotonic() - started,
-        reduction=reduction,
-        minimal_search=minimal_search,
-        repro=repro,
-        repro_run=run,
-    )
-    write_json(diagnosis, out)
-    return diagnosis
+    with opened(subject, inputs, options) as (cases, executor):
+        folder = output_folder(out, f"diagnosis_{name_of(subject)}")
+        case, search = bisect_first_failing(cases, executor, say)
+        if search.judgement.verdict is not Verdict.REPRODUCES:
+            found = Diagnosis(case, search, time.monotonic() - started, folder=folder)
+            write_json(found, folder)
+            return found
+        proof = _Proof(case, search, folder, keep, started)
+        return proof.reduced(
+            executor, Budget(max_questions, max_seconds), say=say, on_progress=on_progress
+        )
 
 
-def _first_failing(
-    cases: Sequence[Case], executor: Executor | None, say: Say
-) -> tuple[Case, Search]:
-    found: list[tuple[Case, Search]] = []
-    for case in cases:
-        say(f"bisect {case.name}")
-        found.append((case, find_culprit(case, executor=executor, on_progress=say)))
-        if found[-1][1].judgement.verdict is Verdict.REPRODUCES:
-            return found[-1]
-    unclear = [f for f in found if f[1].judgement.verdict is not Verdict.PASSES]
-    return (unclear or found)[-1]
+class _Proof:
+    """A failure with its culprit, on disk from the start; each further step is written as well."""
+
+    def __init__(
+        self, case: Case, search: Search, folder: Path, keep: InputsMode, started: float
+    ) -> None:
+        self._started, self._folder = started, folder
+        self._case = replace(case, signature=search.judgement.signature)
+        self._found = Diagnosis(self._case, search, 0.0, folder=folder, state="bisected")
+        self._write(search=search)
+        save_case(self._case, folder / "case", inputs=keep)
+        self._best = BestCase(folder / "minimal", keep, self._improved)
+
+    def reduced(
+        self, executor: Executor, budget: Budget, *, say: Say, on_progress: OnProgress | None
+    ) -> Diagnosis:
+        """Make the case smaller, emit its repro, and return the whole diagnosis."""
+        with self._best.kept(f"ctk diagnose {self._folder / 'minimal'}"):
+            search = with_wrong_node(self._case, self._found.search, say)
+            self._write(search=search)
+            reduction, minimal = reduce_case(
+                self._case,
+                search,
+                executor,
+                best=self._best,
+                budget=budget,
+                say=say,
+                on_progress=on_progress,
+            )
+            with uninterrupted():
+                say("run the repro in a clean process")
+                repro, run = write_result(reduction, self._best, minimal, search)
+                return self._write(
+                    state="finished",
+                    reduction=reduction,
+                    minimal_search=minimal,
+                    repro=repro,
+                    repro_run=run,
+                )
+
+    def _improved(self, best: Case) -> None:
+        self._write(state="reducing", best=best)
+
+    def _write(self, **changes: object) -> Diagnosis:
+        seconds = time.monotonic() - self._started
+        self._found = replace(self._found, seconds=seconds, **changes)
+        write_json(self._found, self._folder)
+        return self._found
 
 
-def _reduce(
-    case: Case,
-    budget: Budget,
-    on_progress: Callable[[Progress], None] | None,
-    *,
-    hints: Sequence[str] = (),
-    culprit: Culprit | None = None,
-    executor: Executor | None = None,
-) -> Reduction:
-    """Reduce a case, `hints` first; with a culprit, only to cases that pass once it is left out."""
-
-    def ask(candidate: Case, veto: Veto | None = None) -> Judgement:
-        if executor is not None:
-            return executor.ask(candidate, case.signature, veto)
-        watcher = Recorder(veto) if veto is not None else observer()
-        return judge(candidate, expected=case.signature, observer=watcher)
-
-    def oracle(candidate: Case) -> Judgement:
-        judgement = ask(candidate)
-        if culprit is None or judgement.verdict is not Verdict.REPRODUCES:
-            return judgement
-        without = Veto(passes=frozenset({culprit.where}))
-        if ask(candidate, without).verdict is Verdict.PASSES:
-            return judgement
-        return replace(judgement, verdict=Verdict.DIFFERENT)
-
-    def observer() -> Recorder | None:
-        """An exception is the same only from the same pass, which takes an observer to know."""
-        is_error = case.signature is not None and case.signature.exception is not None
-        return Recorder() if is_error else None
-
-    problem = Problem(case, oracle, budget=budget, on_progress=on_progress)
-    return minimize(problem, (hint_step(hints), *STEPS))
-
-
-def _with_wrong_node(case: Case, search: Search, say: Say) -> Search:
+def with_wrong_node(case: Case, search: Search, say: Say) -> Search:
     """A guilty kernel names no node by itself: look which value it gets wrong first."""
     culprit, signature = search.culprit, search.judgement.signature
     if culprit is None or not culprit.is_kernel or culprit.captured or signature is None:
@@ -170,29 +144,3 @@ def _with_wrong_node(case: Case, search: Search, say: Say) -> Search:
     names = first_wrong_node(case)
     found = replace(culprit, captured=names)
     return replace(search, culprit=found, compiles=search.compiles + 1)
-
-
-def _as_saved(case: Case, folder: Path) -> Case:
-    """Return the case with the values that its folder holds: a repro must not tell more."""
-    return replace(case, inputs=load_case(folder).inputs, synthetic=load_case(folder).synthetic)
-
-
-def _slipped(search: Search, minimal: Search) -> bool:
-    """Return whether the smallest case has another culprit than the whole, whose is proved."""
-    before, after = search.culprit, minimal.culprit
-    if not search.confirmed or before is None or before.is_kernel:
-        return False
-    return after is None or _base(after.where) != _base(before.where)
-
-
-def _base(where: str) -> str:
-    return where.partition("#")[0]
-
-
-def _guilty_pass(*searches: Search) -> str | None:
-    """Return the guilty pass as `CTK_DISABLE` takes it; None for a kernel."""
-    for search in searches:
-        culprit = search.culprit
-        if culprit is not None and not culprit.is_kernel and search.confirmed:
-            return culprit.where
-    return None

@@ -21,8 +21,7 @@ BUG = "cpp.inject_relu_bug_TESTING_ONLY"
 @pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
 def test_a_real_bug_is_named_confirmed_and_reduced(path, tmp_path):
     expect = load(path).EXPECT
-    cases = capture_cases(load_program(str(path)), target="inductor")
-    diagnosis = diagnose(cases, tmp_path)
+    diagnosis = diagnose(path, target="inductor", out=tmp_path)
     search = diagnosis.search
     assert expect["pass"] in search.culprit.name
     assert search.confirmed
@@ -35,8 +34,7 @@ def test_a_real_bug_is_named_confirmed_and_reduced(path, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["compile_error", "runtime_error", "accuracy"])
 def test_the_planted_relu_bug_is_reduced_to_relu(mode, tmp_path):
-    cases = capture_cases(load_program(str(EXAMPLE)), target="inductor", config={BUG: mode})
-    diagnosis = diagnose(cases, tmp_path)
+    diagnosis = diagnose(EXAMPLE, target="inductor", config={BUG: mode}, out=tmp_path)
     assert diagnosis.reduction.nodes_before >= 150
     assert called(diagnosis.reduction.best) == ["relu"]
     assert diagnosis.search.culprit.is_kernel

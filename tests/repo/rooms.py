@@ -100,8 +100,11 @@ ROOMS = (
     ),
     Room("toolkit/report", "What a diagnosis looks like, as JSON and as text."),
     Room("toolkit/check_case.py", "The operation `check` of the library."),
-    Room("toolkit/minify.py", "The operation `minimize` of the library."),
-    Room("toolkit/diagnose.py", "The operation `diagnose`: check, bisect, minimize, emit a repro."),
+    Room("toolkit/repro_case.py", "The operation `repro` of the library: does it still fail?"),
+    Room("toolkit/minimize.py", "The operation `minimize`: any graph, any predicate."),
+    Room("toolkit/minify.py", "The operation `minify`: a failing compile, made small."),
+    Room("toolkit/bisect_case.py", "The operation `bisect`: who causes the failure."),
+    Room("toolkit/diagnose.py", "The operation `diagnose`: bisect, minify, emit a repro."),
     Room("toolkit/doctor.py", "The operation `doctor`: is this machine ready?"),
     Room(
         "ctk/__init__.py", "The public face: every name that users import, loaded when first used."

@@ -32,6 +32,8 @@ FOLDERS = (
     Folder("compiler/codegen", "CODEGEN", "ctk.compiler.codegen", "CODEGENS"),
     Folder("toolkit/reduce/steps", "STEP", "ctk.toolkit.reduce.steps", "STEPS"),
     Folder("toolkit/targets", "TARGET", "ctk.toolkit.targets", "TARGETS"),
+    Folder("toolkit/importers", "IMPORTER", "ctk.toolkit.importers", "IMPORTERS"),
+    Folder("toolkit/oracle/executors", "EXECUTOR", "ctk.toolkit.oracle.executors", "EXECUTORS"),
     Folder("toolkit/cli", "COMMAND", "ctk.toolkit.cli.main", "COMMANDS"),
 )
 

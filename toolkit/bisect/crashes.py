@@ -17,7 +17,7 @@ from ctk.toolkit.bisect.search import guilty_kernel, smallest_failing
 from ctk.toolkit.bisect.suspects import in_eager, of_kernel, of_rewrite
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.recorder import EVERY_KERNEL, Recorder, Veto
-from ctk.toolkit.oracle.executors import Executor
+from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.judge import judge
 from ctk.toolkit.oracle.judgement import Judgement, Verdict
 

@@ -25,7 +25,7 @@ from ctk.toolkit.bisect.suspects import (
 )
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder, Veto
-from ctk.toolkit.oracle.executors import Executor
+from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.judge import judge
 from ctk.toolkit.oracle.judgement import Judgement, Verdict
 

@@ -58,7 +58,7 @@ _NEXT = "copy the folder again, or capture again with CTK_DUMP=DIR"
 
 def save_case(
     case: Case,
-    folder: Path,
+    folder: str | Path,
     *,
     inputs: str = "recipe",
     overwrite: bool = False,
@@ -193,9 +193,15 @@ def _text(case: Case, manifest: Manifest) -> str:
 
 
 def load_case(
-    folder: Path, *, allow_imports: Collection[str] = (), device: str | None = None
+    folder: str | Path, *, allow_imports: Collection[str] = (), device: str | None = None
 ) -> Case:
     """Read a case; nobody's code runs, except imports that the user allows.
+
+    >>> import ctk, torch
+    >>> (graph,) = ctk.repro(torch.relu, torch.ones(2)).graphs
+    >>> folder = ctk.save_case(graph.case, "relu")
+    >>> ctk.load_case(folder).target
+    'ctk'
 
     Args:
         folder: A case folder.

@@ -4,101 +4,50 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from ctk.toolkit.cli.answer import Answer, ExitCode, table
-from ctk.toolkit.cli.exit_codes import exit_code_of, judgement_data, worst
-from ctk.toolkit.cli.options import (
-    AllowImport,
-    Backward,
-    ConfigPairs,
-    Dynamic,
-    GraphNumber,
-    JsonOutput,
-    Subject,
-    TargetSpec,
-)
+from ctk.toolkit.cli.exit_codes import exit_code_of, judgement_data
+from ctk.toolkit.cli.options import SubjectOptions
 from ctk.toolkit.cli.progress import progress
 from ctk.toolkit.cli.shell import Command
-from ctk.toolkit.cli.subjects import Request, load_cases
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ctk.toolkit.case.case import Case
-    from ctk.toolkit.check_case import CheckReport
-    from ctk.toolkit.compile_log.check import Finding
+    from ctk.toolkit.check_case import CheckReport, GraphCheck
 
 
-def check(
-    subject: Subject,
-    target: TargetSpec = None,
-    config: ConfigPairs = None,
-    backward: Backward = False,
-    dynamic: Dynamic = False,
-    graph: GraphNumber = None,
-    allow_import: AllowImport = None,
-    json_output: JsonOutput = False,
-) -> Answer:
+def check(subject: SubjectOptions) -> Answer:
     """Compare every step of the compile with eager.
 
     One compile: each pass, the partition and each kernel, every value that survives it.
     """
-    from ctk.toolkit.check_case import check_case
+    from ctk.toolkit.check_case import check as check_program
 
-    request = Request(subject, target, config, backward, dynamic, graph, allow_import)
-    cases = load_cases(request)
-    reports: list[tuple[Case, CheckReport]] = []
-    with progress() as report:
-        for number, case in enumerate(cases):
-            report(f"checking {case.name}", number, len(cases))
-            reports.append((case, check_case(case)))
-    return answer_of_reports(reports)
+    with progress() as say:
+        report = check_program(subject.subject, say=say, **subject.keywords())
+    return answer_of_report(report)
 
 
-def answer_of_reports(reports: "list[tuple[Case, CheckReport]]") -> Answer:
+def answer_of_report(report: "CheckReport") -> Answer:
     """Return the answer: a failure if a step or a result is wrong, in any graph."""
-    wrong = [(case, finding) for case, found in reports for finding in found.wrong]
-    code = worst([exit_code_of(found.judgement) for _, found in reports])
-    if wrong and code is not ExitCode.CANNOT_TELL:
+    code = exit_code_of(report.judgement)
+    if report.wrong and code is not ExitCode.CANNOT_TELL:
         code = ExitCode.FAILURE
-    data = {"graphs": [report_data(case, found) for case, found in reports]}
-    return Answer(code, headline(reports, wrong), data, (findings_table(reports),))
+    data = {"graphs": [graph_data(graph) for graph in report.graphs]}
+    return Answer(code, str(report), data, (findings_table(report),))
 
 
-def headline(reports: "list[tuple[Case, CheckReport]]", wrong: "list[tuple[Case, Finding]]") -> str:
-    """Return the first line: the first wrong step, else the first failing result, else none."""
-    if wrong:
-        case, finding = wrong[0]
-        more = f" (and {len(wrong) - 1} more wrong steps)" if len(wrong) > 1 else ""
-        return f"wrong: {case.name}: {finding.where} at {what_of(finding)}{more}"
-    failing = [(case, found.judgement) for case, found in reports if exit_code_of(found.judgement)]
-    if failing:
-        case, judgement = failing[0]
-        what = judgement.signature or judgement.detail
-        is_error = judgement.signature is not None and judgement.signature.exception is not None
-        why = "" if is_error else "; no single step is wrong"
-        return f"{judgement.verdict.value}: {case.name}: {what}{why}"
-    steps = sum(len(found.findings) for _, found in reports)
-    values = sum(finding.compared for _, found in reports for finding in found.findings)
-    return f"no failure: {len(reports)} graph(s), {steps} steps, {values} values compared"
-
-
-def findings_table(reports: "list[tuple[Case, CheckReport]]") -> "Table":
+def findings_table(report: "CheckReport") -> "Table":
     """Return one row per step."""
     rows = table("graph", "step", "status", "values", "what")
-    for case, found in reports:
-        for finding in found.findings:
-            cells = (finding.where, finding.status, str(finding.compared), what_of(finding))
-            rows.add_row(case.name, *cells)
+    for graph in report.graphs:
+        for finding in graph.findings:
+            cells = (finding.where, finding.status, str(finding.compared), finding.what)
+            rows.add_row(graph.case.name, *cells)
     return rows
 
 
-def what_of(finding: "Finding") -> str:
-    """Return the wrong node and what is wrong with it, or why a step is unknown."""
-    mismatch = finding.mismatch
-    return f"{finding.node}: {mismatch.kind}: {mismatch.detail}" if mismatch else finding.reason
-
-
-def report_data(case: "Case", found: "CheckReport") -> dict[str, object]:
-    """Return the JSON form of one graph's report."""
+def graph_data(graph: "GraphCheck") -> dict[str, object]:
+    """Return the JSON form of one graph's findings."""
     findings = [
         {
             "step": finding.where,
@@ -109,9 +58,10 @@ def report_data(case: "Case", found: "CheckReport") -> dict[str, object]:
             "mismatch": asdict(finding.mismatch) if finding.mismatch else None,
             "reason": finding.reason,
         }
-        for finding in found.findings
+        for finding in graph.findings
     ]
-    return {"graph": case.name, "judgement": judgement_data(found.judgement), "findings": findings}
+    judgement = judgement_data(graph.judgement)
+    return {"graph": graph.case.name, "judgement": judgement, "findings": findings}
 
 
 COMMAND = Command("check", check)

@@ -1,11 +1,10 @@
 """`ctk doctor`: is this machine ready? 0 fine, 1 a problem was found."""
 
 from ctk.toolkit.cli.answer import Answer, ExitCode, table
-from ctk.toolkit.cli.options import JsonOutput
 from ctk.toolkit.cli.shell import Command
 
 
-def doctor(json_output: JsonOutput = False) -> Answer:
+def doctor() -> Answer:
     """Say whether this machine is ready.
 
     Looks at versions, the C++ compiler, the backend, the CTK_ variables and the dump folder.

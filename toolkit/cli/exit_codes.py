@@ -1,15 +1,12 @@
 """How an oracle's verdict becomes an exit code, a line and JSON; the same for every command."""
 
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from ctk.toolkit.cli.answer import ExitCode
 
 if TYPE_CHECKING:
     from ctk.toolkit.oracle.judgement import Judgement
-
-T = TypeVar("T")
 
 EXIT_CODES = {
     "passes": ExitCode.NO_FAILURE,
@@ -30,23 +27,10 @@ EXPLANATIONS = {
     "timeout": "cannot tell: the time limit ran out",
 }
 
-ORDER = (ExitCode.NO_FAILURE, ExitCode.CANNOT_TELL, ExitCode.FAILURE)
-"""From least to most telling: one failing graph makes the program fail, whatever the others are."""
-
 
 def exit_code_of(judgement: "Judgement") -> ExitCode:
     """Return the exit code of one judgement."""
     return EXIT_CODES[judgement.verdict.value]
-
-
-def worst(codes: Iterable[ExitCode]) -> ExitCode:
-    """Return the exit code for several graphs: a failure, else a doubt, else none."""
-    return max(codes, key=ORDER.index, default=ExitCode.NO_FAILURE)
-
-
-def most_telling(items: Sequence[T], code_of: Callable[[T], ExitCode]) -> T:
-    """Return the first item with the most telling exit code; there is at least one item."""
-    return max(items, key=lambda item: ORDER.index(code_of(item)))
 
 
 def line_of(judgement: "Judgement") -> str:

@@ -2,16 +2,17 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.cli.answer import Answer, ExitCode, table
-from ctk.toolkit.cli.listing import Entry, find_entries, spoken_age
-from ctk.toolkit.cli.options import JsonOutput
 from ctk.toolkit.cli.shell import Command
+
+if TYPE_CHECKING:
+    from ctk.toolkit.case.listing import Entry
 
 
 def ls(
@@ -23,9 +24,10 @@ def ls(
             show_default=False,
         ),
     ] = None,
-    json_output: JsonOutput = False,
 ) -> Answer:
     """List the cases in a dump folder."""
+    from ctk.toolkit.case.listing import find_entries
+
     root = folder or default_folder()
     if not root.is_dir():
         if folder is None:
@@ -47,7 +49,7 @@ def default_folder() -> Path:
     return Path(os.environ.get("CTK_DUMP") or DEFAULT_FOLDER).expanduser()
 
 
-def headline(root: Path, entries: list[Entry]) -> str:
+def headline(root: Path, entries: "list[Entry]") -> str:
     """Return how many cases there are, how many fail and how many cannot be used."""
     failing = sum(entry.failure is not None for entry in entries)
     broken = sum(entry.problem is not None for entry in entries)
@@ -55,7 +57,7 @@ def headline(root: Path, entries: list[Entry]) -> str:
     return f"{len(entries)} case(s) in {root}, {failing} failing{unusable}"
 
 
-def rows_of(root: Path, entries: list[Entry]) -> Table:
+def rows_of(root: Path, entries: "list[Entry]") -> Table:
     """Return one row per case."""
     rows = table("case", "target", "calls", "age", "state")
     for entry in entries:
@@ -66,7 +68,7 @@ def rows_of(root: Path, entries: list[Entry]) -> Table:
     return rows
 
 
-def as_data(entry: Entry) -> dict[str, object]:
+def as_data(entry: "Entry") -> dict[str, object]:
     """Return the JSON form of an entry."""
     return {
         "path": str(entry.path),
@@ -77,6 +79,14 @@ def as_data(entry: Entry) -> dict[str, object]:
         "age_seconds": round(entry.age_seconds),
         "problem": entry.problem,
     }
+
+
+def spoken_age(seconds: float) -> str:
+    """Return an age in its largest unit: `42 s`, `3 min`, `5 h`, `12 d`."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 COMMAND = Command("ls", ls)

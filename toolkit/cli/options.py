@@ -1,157 +1,208 @@
-"""The options that commands share, each defined once, and the parsing of `--config KEY=VALUE`.
+"""The options of the commands, each declared once, in the groups that commands take.
 
-Only annotations and parsing: what an option means to a compile is decided in the toolkit.
+Only declarations and the parsing of `--config KEY=VALUE`: what an option means to a compile is
+decided in the library, which takes the same words as keywords.
 """
 
 import ast
 import json
 from collections.abc import Iterable
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ctk.compiler.choices import InputsMode
 from ctk.compiler.errors import ConfigError
+
+if TYPE_CHECKING:
+    from ctk.toolkit.importers.base import CaseOptions
+    from ctk.toolkit.oracle.several import IsolationKeywords
 
 WHAT = "What to work on"
 HOW = "How to compile it"
 RUN = "How to run it"
 
 
-class InputsPolicy(StrEnum):
-    """How much of the inputs a case keeps."""
+@dataclass(frozen=True, slots=True)
+class SubjectOptions:
+    """What to work on, and how to compile it."""
 
-    FULL = "full"
-    RECIPE = "recipe"
-    NONE = "none"
+    subject: Annotated[
+        str,
+        typer.Argument(
+            metavar="CASE",
+            help="A case folder, or FILE.py with functions model() and inputs() "
+            "(FILE.py:build,example for other names).",
+            show_default=False,
+        ),
+    ]
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            "-t",
+            metavar="TARGET",
+            help="ctk, inductor, aot_eager, torchscript, MODULE:CALLABLE, or a Dynamo "
+            "backend's name (default: the case's own; ctk for FILE.py).",
+            show_default=False,
+            rich_help_panel=HOW,
+        ),
+    ] = None
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config",
+            "-c",
+            metavar="KEY=VALUE",
+            help="An option of the target (repeatable). VALUE: JSON, a Python literal, else a "
+            "string.",
+            show_default=False,
+            rich_help_panel=HOW,
+        ),
+    ] = None
+    backward: Annotated[
+        bool,
+        typer.Option(
+            "--backward",
+            help="Run the backward pass too, and compare gradients.",
+            rich_help_panel=HOW,
+        ),
+    ] = False
+    dynamic: Annotated[
+        bool,
+        typer.Option("--dynamic", help="Capture FILE.py with symbolic sizes.", rich_help_panel=HOW),
+    ] = False
+    graph: Annotated[
+        int | None,
+        typer.Option(
+            "--graph",
+            metavar="N",
+            min=0,
+            help="Which graph of several, from 0 (default: each; the one that fails is reported).",
+            show_default=False,
+            rich_help_panel=WHAT,
+        ),
+    ] = None
+    allow_import: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-import",
+            metavar="MODULE",
+            help="A module that loading the case may import (repeatable; default: torch only).",
+            show_default=False,
+            rich_help_panel=WHAT,
+        ),
+    ] = None
+
+    def keywords(self) -> "CaseOptions":
+        """Return the options as the library takes them.
+
+        Raises:
+            ConfigError: A `--config` that is not `KEY=VALUE`.
+        """
+        return {
+            "target": self.target,
+            "config": parse_config(self.config),
+            "backward": self.backward,
+            "dynamic": self.dynamic,
+            "graph": self.graph,
+            "allow_imports": tuple(self.allow_import or ()),
+        }
 
 
-Subject = Annotated[
-    str,
-    typer.Argument(
-        metavar="CASE",
-        help="A case folder, or FILE.py with functions model() and inputs() "
-        "(FILE.py:build,example for other names).",
-        show_default=False,
-    ),
-]
-GraphNumber = Annotated[
-    int | None,
-    typer.Option(
-        "--graph",
-        metavar="N",
-        min=0,
-        help="Which graph of several, from 0 (default: each; the one that fails is reported).",
-        show_default=False,
-        rich_help_panel=WHAT,
-    ),
-]
-AllowImport = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--allow-import",
-        metavar="MODULE",
-        help="A module that loading the case may import (repeatable; default: torch only).",
-        show_default=False,
-        rich_help_panel=WHAT,
-    ),
-]
-TargetSpec = Annotated[
-    str | None,
-    typer.Option(
-        "--target",
-        "-t",
-        metavar="TARGET",
-        help="ctk, inductor, aot_eager, torchscript, MODULE:CALLABLE, or a Dynamo backend's name "
-        "(default: the case's own; ctk for FILE.py).",
-        show_default=False,
-        rich_help_panel=HOW,
-    ),
-]
-ConfigPairs = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--config",
-        "-c",
-        metavar="KEY=VALUE",
-        help="An option of the target (repeatable). VALUE: JSON, a Python literal, else a string.",
-        show_default=False,
-        rich_help_panel=HOW,
-    ),
-]
-Backward = Annotated[
-    bool,
-    typer.Option(
-        "--backward", help="Run the backward pass too, and compare gradients.", rich_help_panel=HOW
-    ),
-]
-Dynamic = Annotated[
-    bool,
-    typer.Option("--dynamic", help="Capture FILE.py with symbolic sizes.", rich_help_panel=HOW),
-]
-Timeout = Annotated[
-    float | None,
-    typer.Option(
-        "--timeout",
-        metavar="SECONDS",
-        min=0.1,
-        help="Longest that one question (compile and run) may take; needs --isolate.",
-        show_default=False,
-        rich_help_panel=RUN,
-    ),
-]
-Isolate = Annotated[
-    bool | None,
-    typer.Option(
-        "--isolate/--no-isolate",
-        help="Ask each question in a child process, which survives crashes and hangs "
-        "(default: with --timeout, and for cases that crash or hang).",
-        show_default=False,
-        rich_help_panel=RUN,
-    ),
-]
-OutFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--out",
-        "-o",
-        metavar="DIR",
-        help="Folder to write to.",
-        show_default=False,
-        rich_help_panel=RUN,
-    ),
-]
-Inputs = Annotated[
-    InputsPolicy,
-    typer.Option(
-        "--inputs",
-        help="What a written case keeps of its inputs: values, a recipe for similar ones, nothing.",
-        rich_help_panel=RUN,
-    ),
-]
-MaxQuestions = Annotated[
-    int | None,
-    typer.Option(
-        "--max-questions",
-        metavar="N",
-        min=1,
-        help="Stop reducing after so many questions to the oracle.",
-        show_default=False,
-        rich_help_panel=RUN,
-    ),
-]
-MaxSeconds = Annotated[
-    float | None,
-    typer.Option(
-        "--max-seconds",
-        metavar="SECONDS",
-        min=0.1,
-        help="Stop reducing after so long.",
-        show_default=False,
-        rich_help_panel=RUN,
-    ),
-]
+@dataclass(frozen=True, slots=True)
+class OutOption:
+    """Where to write to."""
+
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="DIR",
+            help="Folder to write to.",
+            show_default=False,
+            rich_help_panel=RUN,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class KeptInputs:
+    """What of the inputs is written."""
+
+    inputs: Annotated[
+        InputsMode,
+        typer.Option(
+            "--inputs",
+            help="What a written case keeps of its inputs: a recipe for similar ones, values, "
+            "nothing.",
+            rich_help_panel=RUN,
+        ),
+    ] = "full"
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetOptions:
+    """How much a reduction may use."""
+
+    max_questions: Annotated[
+        int | None,
+        typer.Option(
+            "--max-questions",
+            metavar="N",
+            min=1,
+            help="Stop reducing after so many questions to the oracle.",
+            show_default=False,
+            rich_help_panel=RUN,
+        ),
+    ] = None
+    max_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--max-seconds",
+            metavar="SECONDS",
+            min=0.1,
+            help="Stop reducing after so long.",
+            show_default=False,
+            rich_help_panel=RUN,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class IsolationOptions:
+    """Who runs the questions."""
+
+    isolate: Annotated[
+        bool | None,
+        typer.Option(
+            "--isolate/--no-isolate",
+            help="Ask each question in a child process, which survives crashes and hangs "
+            "(default: with --timeout, and for cases that crash or hang).",
+            show_default=False,
+            rich_help_panel=RUN,
+        ),
+    ] = None
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            min=0.1,
+            help="Longest that one question (compile and run) may take; needs --isolate.",
+            show_default=False,
+            rich_help_panel=RUN,
+        ),
+    ] = None
+
+    def keywords(self) -> "IsolationKeywords":
+        """Return the options as the library takes them."""
+        return {"isolate": self.isolate, "timeout_seconds": self.timeout}
+
+
 JsonOutput = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else.")
 ]

@@ -1,36 +1,56 @@
 """`ctk run`: run a script with every `torch.compile` in it watched, without changing the script."""
 
 import traceback
-from enum import StrEnum
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ctk.compiler.choices import Check, InputsMode, OnFailure
 from ctk.toolkit.cli.answer import Answer, ExitCode
-from ctk.toolkit.cli.options import RUN, InputsPolicy, JsonOutput, OutFolder
+from ctk.toolkit.cli.options import RUN, OutOption
 from ctk.toolkit.cli.shell import Command
 
 if TYPE_CHECKING:
     from ctk.toolkit.watch.script import RunSummary
 
 
-class CheckPolicy(StrEnum):
-    """What is compared at a compiled graph's first call."""
+@dataclass(frozen=True, slots=True)
+class WatchingOptions:
+    """What is done with each compile."""
 
-    OFF = "off"
-    OUTPUT = "output"
-    PASS = "pass"
-
-
-class FailurePolicy(StrEnum):
-    """What a failure does to the running script."""
-
-    RAISE = "raise"
-    FALLBACK = "fallback"
-    WARN = "warn"
+    check: Annotated[
+        Check | None,
+        typer.Option(
+            "--check",
+            help="What to compare with eager (default: CTK_CHECK, else output).",
+            show_default=False,
+            rich_help_panel=RUN,
+        ),
+    ] = None
+    on_failure: Annotated[
+        OnFailure | None,
+        typer.Option(
+            "--on-failure",
+            help="What a failure does to the script (default: CTK_ON_FAILURE, else raise).",
+            show_default=False,
+            rich_help_panel=RUN,
+        ),
+    ] = None
+    inputs: Annotated[
+        InputsMode | None,
+        typer.Option(
+            "--inputs",
+            help="What cases keep of inputs and weights (default: CTK_INPUTS, else recipe).",
+            show_default=False,
+            rich_help_panel=RUN,
+        ),
+    ] = None
 
 
 def run(
+    out: OutOption,
+    watching: WatchingOptions,
     script: Annotated[
         str, typer.Argument(metavar="SCRIPT", help="A Python script.", show_default=False)
     ],
@@ -38,35 +58,6 @@ def run(
         list[str] | None,
         typer.Argument(metavar="ARGS", help="Its arguments.", show_default=False),
     ] = None,
-    out: OutFolder = None,
-    check: Annotated[
-        CheckPolicy | None,
-        typer.Option(
-            "--check",
-            help="What to compare with eager (default: CTK_CHECK, else output).",
-            show_default=False,
-            rich_help_panel=RUN,
-        ),
-    ] = None,
-    on_failure: Annotated[
-        FailurePolicy | None,
-        typer.Option(
-            "--on-failure",
-            help="What a failure does to the script (default: CTK_ON_FAILURE, else raise).",
-            show_default=False,
-            rich_help_panel=RUN,
-        ),
-    ] = None,
-    inputs: Annotated[
-        InputsPolicy | None,
-        typer.Option(
-            "--inputs",
-            help="What cases keep of inputs and weights (default: CTK_INPUTS, else recipe).",
-            show_default=False,
-            rich_help_panel=RUN,
-        ),
-    ] = None,
-    json_output: JsonOutput = False,
 ) -> Answer:
     """Run a script, watching each torch.compile.
 
@@ -79,10 +70,10 @@ def run(
     summary = run_script(
         script,
         arguments or (),
-        dump=out,
-        check=check.value if check else read_environment().check or "output",
-        on_failure=on_failure.value if on_failure else None,
-        inputs=inputs.value if inputs else None,
+        dump=out.out,
+        check=watching.check or read_environment().check or "output",
+        on_failure=watching.on_failure,
+        inputs=watching.inputs,
     )
     return answer_of_summary(script, summary)
 

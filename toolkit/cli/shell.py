@@ -1,4 +1,4 @@
-"""The one door between commands and the shell: answers, errors, Ctrl-C, who may write to stdout.
+"""Between commands and the shell: answers, errors, Ctrl-C, who may write to stdout.
 
 While a command runs, whatever the user's program, its compiler or a child process prints goes to
 stderr, so that stdout starts with the answer and holds nothing but JSON under `--json`.
@@ -6,6 +6,7 @@ stderr, so that stdout starts with the answer and holds nothing but JSON under `
 
 import contextlib
 import functools
+import inspect
 import os
 import signal
 import sys
@@ -27,6 +28,8 @@ from ctk.compiler.errors import (
     VerifyError,
 )
 from ctk.toolkit.cli.answer import Answer, ExitCode, emit
+from ctk.toolkit.cli.flatten import flattened, with_parameters
+from ctk.toolkit.cli.options import JsonOutput
 
 CANNOT_TELL_ERRORS = (
     UnsupportedPlatform,
@@ -41,9 +44,18 @@ BUG_MESSAGE = """The traceback is in {path}
 Please report it with that file, the command line and the output of `ctk doctor`."""
 
 
+JSON = inspect.Parameter(
+    "json_output", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=JsonOutput
+)
+"""The option that every command has."""
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command: its name, and the function whose parameters and docstring make its help."""
+    """One command: its name, and the function whose parameters and docstring make its help.
+
+    A parameter that is a dataclass of options stands for the fields of that class (`options.py`).
+    """
 
     name: str
     run: Callable[..., Answer]
@@ -53,14 +65,17 @@ class Command:
 def guarded(command: Command) -> Callable[..., None]:
     """Return the function that Typer calls: it runs the command, prints its answer and exits."""
 
-    @functools.wraps(command.run)
-    def run(*args: object, **kwargs: object) -> None:
+    flat = flattened(command.run)
+
+    @functools.wraps(flat)
+    def run(*, json_output: bool = False, **options: object) -> None:
         with terminate_as_interrupt(), stdout_to_stderr():
-            answer = answer_of(lambda: command.run(*args, **kwargs))
-        emit(command.name, answer, as_json=bool(kwargs.get("json_output")))
+            answer = answer_of(lambda: flat(**options))
+        emit(command.name, answer, as_json=json_output)
         raise typer.Exit(int(answer.exit_code))
 
-    return run
+    own = inspect.signature(flat).parameters.values()
+    return with_parameters(run, [*own, JSON])
 
 
 def answer_of(run: Callable[[], Answer]) -> Answer:

@@ -1,6 +1,7 @@
 """`ctk show`: what is in a case or a diagnosis; `--pass N` shows what one pass changed."""
 
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -11,8 +12,6 @@ from rich.table import Table
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.cli.answer import Answer, ExitCode, table
-from ctk.toolkit.cli.listing import count_calls, find_entries
-from ctk.toolkit.cli.options import JsonOutput
 from ctk.toolkit.cli.shell import Command
 
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ def show(
             show_default=False,
         ),
     ] = None,
-    json_output: JsonOutput = False,
 ) -> Answer:
     """Show a case, a pass of it, or a diagnosis."""
     if (case / DIAGNOSIS).is_file():
@@ -55,6 +53,7 @@ def show(
 
 def show_case(folder: Path) -> Answer:
     """Return the answer for a case folder."""
+    from ctk.toolkit.case.listing import count_calls
     from ctk.toolkit.case.manifest import MANIFEST, read_manifest
 
     if not (folder / MANIFEST).exists():
@@ -76,6 +75,8 @@ def show_case(folder: Path) -> Answer:
 
 def refuse_no_case(folder: Path) -> None:
     """Raise the error for a folder without a manifest; it names the cases below it."""
+    from ctk.toolkit.case.listing import find_entries
+
     found = [entry for entry in find_entries(folder) if entry.problem is None]
     hint = f"; there are cases in it: ctk show {found[0].path}" if found else ""
     raise CaseError(f"{folder} is no case: it has no manifest.json{hint}\n  ctk ls {folder}")
@@ -159,6 +160,7 @@ def show_diagnosis(folder: Path) -> Answer:
     Raises:
         CaseError: Its diagnosis.json cannot be read.
     """
+    from ctk.toolkit.case.listing import find_entries
     from ctk.toolkit.formats.schema import encode
     from ctk.toolkit.report.as_json import read_json
     from ctk.toolkit.report.as_text import summary
@@ -167,6 +169,8 @@ def show_diagnosis(folder: Path) -> Answer:
     headline, *lines = summary(record, folder)
     cases = [str(entry.path) for entry in find_entries(folder) if entry.problem is None]
     lines += [f"look at it: ctk show {path}" for path in cases]
+    if record.state != "finished" and cases:
+        lines.append(f"to go on: ctk diagnose {shlex.quote(cases[-1])}")
     found = {"folder": str(folder), "diagnosis": encode(record)}
     return Answer(ExitCode.NO_FAILURE, headline, found, tuple(lines))
 

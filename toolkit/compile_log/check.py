@@ -57,6 +57,12 @@ class Finding:
     def where(self) -> str:
         return self.step.where
 
+    @property
+    def what(self) -> str:
+        """The wrong node and what is wrong with it, or why a step is unknown."""
+        mismatch = self.mismatch
+        return f"{self.node}: {mismatch.kind}: {mismatch.detail}" if mismatch else self.reason
+
 
 def check_log(case: Case, log: CompileLog) -> Iterator[Finding]:
     """Yield one finding per step of a finished compile, in order. The log must hold its calls."""

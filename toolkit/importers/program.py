@@ -1,4 +1,4 @@
-"""Capture a program as cases: one per graph that Dynamo hands to its backend.
+"""Import `FILE.py`: capture a program as cases, one per graph that Dynamo hands to its backend.
 
 The program runs once, under a backend that records the graph and gives Dynamo the eager graph back,
 so that later graphs get inputs which no compiler has touched. Nothing is compiled or judged here.
@@ -22,8 +22,10 @@ from ctk.compiler.observe import first_line
 from ctk.compiler.references import user_traceback
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.graphs.value_types import describe_dynamic
+from ctk.toolkit.importers.base import Importer, Request
 from ctk.toolkit.run.modes import current_modes
-from ctk.toolkit.usercode.program import SEED, Program, importable, seeded
+from ctk.toolkit.targets import resolve_target
+from ctk.toolkit.usercode.program import SEED, Program, importable, load_program, seeded
 from ctk.toolkit.usercode.sources import source_files
 
 
@@ -230,3 +232,25 @@ def _eager_error(
     except Exception as error:
         return error
     return None
+
+
+def accepts(spec: str) -> bool:
+    """Return whether `spec` names a Python file, with or without functions, and no folder."""
+    file, _, _ = spec.rpartition(":")
+    return not Path(spec).is_dir() and (spec.endswith(".py") or file.endswith(".py"))
+
+
+def load(spec: str, request: Request) -> list[Case]:
+    """Load a program and capture each of its graphs."""
+    target = request.target or "ctk"
+    resolve_target(target)  # an unknown name is told before the model is built
+    return capture_cases(
+        load_program(spec),
+        target=target,
+        config=request.config,
+        backward=request.backward,
+        dynamic=request.dynamic,
+    )
+
+
+IMPORTER = Importer("FILE.py or FILE.py:BUILD,EXAMPLE", accepts, load)

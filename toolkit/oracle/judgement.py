@@ -24,3 +24,14 @@ class Judgement:
     verdict: Verdict
     signature: Signature | None = None
     detail: str = ""
+
+    @property
+    def fails(self) -> bool:
+        """Whether a failure was seen: the one that is looked for, or another."""
+        return self.verdict in (Verdict.REPRODUCES, Verdict.DIFFERENT)
+
+    @property
+    def telling(self) -> int:
+        """How much it says of a program of several graphs: one failing graph makes it fail."""
+        order = {Verdict.PASSES: 0, Verdict.DIFFERENT: 2, Verdict.REPRODUCES: 3}
+        return order.get(self.verdict, 1)

@@ -1,4 +1,4 @@
-"""The warm process: `python -m ctk.toolkit.oracle.worker`, started by `executors.ChildProcess`.
+"""The warm process: `python -m ctk.toolkit.oracle.worker`, started by `executors/child.py`.
 
 It imports torch and the toolkit once, runs no op (so that it stays safe to fork), and forks a child
 that answers questions until it crashes or takes too long; then the next child is forked from the

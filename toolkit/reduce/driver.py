@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from torch.fx import GraphModule
+
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.problem import OutOfBudget, Problem, StepStatistics
 from ctk.toolkit.reduce.proposal import Monotone, Proposal, Step, Subset, single_edits
@@ -55,6 +57,16 @@ class Reduction:
     statistics: Mapping[str, StepStatistics]
     nodes_before: int
     nodes_after: int
+
+    @property
+    def graph(self) -> GraphModule:
+        """The smallest graph."""
+        return self.best.graph
+
+    @property
+    def inputs(self) -> tuple[object, ...]:
+        """One value per placeholder of the smallest graph."""
+        return self.best.inputs
 
 
 def minimize(problem: Problem, steps: Sequence[Step] = STEPS) -> Reduction:

@@ -50,6 +50,11 @@ def debug_compile(
 ) -> DynamoBackend:
     """Return a Dynamo backend that watches `target`: saves, dumps, checks, says what to do next.
 
+    >>> import ctk, torch
+    >>> backend = ctk.debug_compile("inductor", check="output", dump="dumps")
+    >>> torch.compile(torch.relu, backend=backend)(torch.ones(2))
+    tensor([1., 1.])
+
     An option that is None takes its environment variable, then its default.
 
     Args:

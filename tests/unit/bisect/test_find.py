@@ -6,7 +6,7 @@ from ctk.toolkit.bisect import find_culprit
 from ctk.toolkit.bisect.search import guilty_kernel, smallest_failing
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.importers.program import capture_cases
-from ctk.toolkit.oracle.executors import ChildProcess
+from ctk.toolkit.oracle.executors.child import ChildProcess
 from ctk.toolkit.oracle.judgement import Verdict
 from ctk.toolkit.usercode.program import load_program
 

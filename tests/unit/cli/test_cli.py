@@ -15,7 +15,7 @@ from ctk.compiler.errors import CaptureError, ConfigError, TargetError, Unsuppor
 from ctk.toolkit.cli import shell
 from ctk.toolkit.cli.answer import Answer, ExitCode, as_json_text, as_text, table
 from ctk.toolkit.cli.main import build_app
-from ctk.toolkit.cli.options import JsonOutput, parse_config, parse_value
+from ctk.toolkit.cli.options import parse_config, parse_value
 from ctk.toolkit.cli.progress import LogReporter, progress
 from ctk.toolkit.cli.shell import Command, answer_of, guarded
 
@@ -93,7 +93,7 @@ class TestAnswer:
 def run_command(body: object, *arguments: str) -> tuple[int, str, str]:
     """Run a command made of one function through the shell; return exit code, stdout and stderr."""
 
-    def command(json_output: JsonOutput = False) -> Answer:
+    def command() -> Answer:
         assert callable(body)
         result = body()
         assert isinstance(result, Answer)

@@ -165,10 +165,10 @@ class TestMinify:
     ) -> None:
         seen = ReproRun(1, "", "reproduced")  # the script itself is run by test_smallest_case
 
-        def write_only(case: Case, folder: Path) -> tuple[Path, ReproRun]:
-            return write_repro(case, folder), seen
+        def write_only(case: Case, folder: Path, culprit: str | None) -> tuple[Path, ReproRun]:
+            return write_repro(case, folder, culprit), seen
 
-        monkeypatch.setattr("ctk.toolkit.repro.run.write_verified_repro", write_only)
+        monkeypatch.setattr("ctk.toolkit.minify.write_verified_repro", write_only)
         said = ctk("minify", case, "--out", tmp_path / "small", "--max-questions", 1)
         assert said.code == 1
         assert f"to go on: ctk minify {tmp_path / 'small' / 'case'}" in said.out

@@ -18,7 +18,8 @@ import torch
 from ctk.compiler.errors import ConfigError, TargetError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.oracle.executors import ChildProcess, InProcess
+from ctk.toolkit.oracle.executors.child import ChildProcess
+from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.oracle.judgement import Verdict
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
@@ -169,7 +170,7 @@ class TestProcesses:
         script = tmp_path / "parent.py"
         script.write_text(
             "from tests.unit.oracle.test_executors import BACKENDS, case_for\n"
-            "from ctk.toolkit.oracle.executors import ChildProcess\n"
+            "from ctk.toolkit.oracle.executors.child import ChildProcess\n"
             "ChildProcess(600, allow_imports=(BACKENDS,)).ask(case_for('hang'))\n"
         )
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ctk.compiler.errors import CaseError
+from ctk.toolkit.case.manifest import MANIFEST, read_manifest
+from ctk.toolkit.formats.files import is_partial
 
 HALF_WRITTEN = "half-written: the process died or is still writing"
 GRAPH = "graph.json"
@@ -49,7 +51,7 @@ def _case_folders(root: Path) -> Iterator[Path]:
     for folder, subfolders, files in os.walk(root):
         subfolders.sort()
         path = Path(folder)
-        is_case = "manifest.json" in files or GRAPH in files
+        is_case = MANIFEST in files or GRAPH in files
         if is_case or path.name.endswith(".partial"):
             subfolders.clear()
             yield path
@@ -57,9 +59,6 @@ def _case_folders(root: Path) -> Iterator[Path]:
 
 def describe(folder: Path) -> Entry:
     """Return one case's entry; what is wrong with it becomes its `problem`."""
-    from ctk.toolkit.case.manifest import MANIFEST, read_manifest
-    from ctk.toolkit.formats.files import is_partial
-
     if is_partial(folder) or not (folder / MANIFEST).exists():
         return Entry(folder, age_seconds=_age_of_file(folder), problem=HALF_WRITTEN)
     try:
@@ -118,11 +117,3 @@ def _age(created: object, manifest: Path) -> float:
 
 def _age_of_file(path: Path) -> float:
     return max(0.0, datetime.now(UTC).timestamp() - path.stat().st_mtime)
-
-
-def spoken_age(seconds: float) -> str:
-    """Return an age in its largest unit: `42 s`, `3 min`, `5 h`, `12 d`."""
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= length:
-            return f"{seconds // length:.0f} {unit}"
-    return f"{seconds:.0f} s"

@@ -1,8 +1,7 @@
-"""Executors: who runs a question. In this process, or in a child that may crash or hang.
+"""Run questions in a child process, which may crash or hang.
 
-Both have the same interface: a context manager with `ask(case, expected)`. Use the child for
-failures that kill or stop the process, and whenever a time limit is wanted; it costs one save and
-load of the case per question.
+For failures that kill or stop the process, and whenever a time limit is wanted. It costs one save
+and load of the case per question.
 """
 
 import contextlib
@@ -15,14 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Protocol, Self, cast
+from typing import BinaryIO, Self, cast
 
 from ctk.compiler.errors import CtkError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.store import save_case
-from ctk.toolkit.compile_log.recorder import Recorder, Veto
-from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.compile_log.recorder import Veto
+from ctk.toolkit.oracle.executors.base import ExecutorKind, Needs
 from ctk.toolkit.oracle.judgement import Judgement
 from ctk.toolkit.oracle.protocol import (
     Failure,
@@ -39,53 +38,6 @@ _END_SECONDS = 5.0
 
 _LOG_LINES = 30
 """How many of a child's last lines a crash's detail holds."""
-
-
-class Executor(Protocol):
-    """Runs questions."""
-
-    def ask(
-        self, case: Case, expected: Signature | None = None, veto: Veto | None = None
-    ) -> Judgement:
-        """Judge a case, compiled without what a veto names."""
-        ...
-
-    def close(self) -> None:
-        """End every process that the executor started."""
-        ...
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
-
-
-class InProcess:
-    """Judges in this process: fastest, but a crash of the compiled program is ours."""
-
-    def ask(
-        self, case: Case, expected: Signature | None = None, veto: Veto | None = None
-    ) -> Judgement:
-        """Judge a case here."""
-        return judge(case, expected=expected, observer=Recorder(veto) if veto else None)
-
-    def close(self) -> None:
-        """Do nothing: there is nothing to end."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +66,8 @@ class ChildProcess:
         timeout_seconds: Time limit of one question, the time to compile included; None: no limit.
         allow_imports: Modules that loading the case may import: what the user allowed.
     """
+
+    isolates = True
 
     def __init__(
         self, timeout_seconds: float | None = None, *, allow_imports: Sequence[str] = ()
@@ -236,3 +190,16 @@ def _end(worker: _Worker) -> None:
         worker.process.wait()
     worker.answers.close()
     worker.log.close()
+
+
+def _serves(needs: Needs) -> bool:
+    if needs.isolate is not None:
+        return needs.isolate
+    return needs.timeout_seconds is not None or needs.is_deadly
+
+
+def _start_for(needs: Needs) -> ChildProcess:
+    return ChildProcess(needs.timeout_seconds, allow_imports=needs.allow_imports)
+
+
+EXECUTOR = ExecutorKind("child", _serves, _start_for)

@@ -1,0 +1,47 @@
+"""Case folders and dumps as an importer."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import ctk
+from ctk.compiler.errors import CaseError
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.importers import load_cases
+from ctk.toolkit.importers.base import Request
+from ctk.toolkit.importers.case_folder import accepts, load
+from tests.helpers.cli import write
+
+
+@pytest.fixture(scope="module")
+def case() -> Case:
+    (found,) = load_cases(torch.relu, torch.ones(2))
+    return found
+
+
+def test_one_case_and_every_case_of_a_dump(case: Case, tmp_path: Path) -> None:
+    first = ctk.save_case(case, tmp_path / "dump" / "graph0", inputs="full")
+    ctk.save_case(case, tmp_path / "dump" / "graph1", inputs="full")
+    assert len(load(str(first), Request())) == 1
+    assert len(load(str(first.parent), Request())) == 2
+
+
+def test_the_request_wins(case: Case, tmp_path: Path) -> None:
+    folder = ctk.save_case(case, tmp_path / "graph0", inputs="full")
+    (found,) = load(str(folder), Request(target="aot_eager", backward=True))
+    assert (found.target, found.modes.backward) == ("aot_eager", True)
+
+
+def test_what_it_takes_for_its_own(tmp_path: Path) -> None:
+    assert accepts(str(tmp_path))
+    assert accepts(str(tmp_path / "missing"))
+    assert accepts(str(write(tmp_path, "manifest.json", "{}")))
+    assert not accepts(str(write(tmp_path, "model.bin", "")))
+
+
+def test_what_is_missing_is_said_with_the_next_command(tmp_path: Path) -> None:
+    with pytest.raises(CaseError, match=f"ctk ls {tmp_path}"):
+        load(str(tmp_path / "missing"), Request())
+    with pytest.raises(CaseError, match="no case in"):
+        load(str(tmp_path), Request())

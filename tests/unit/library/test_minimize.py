@@ -1,0 +1,152 @@
+"""ctk.minimize: any graph, any predicate."""
+
+import itertools
+import operator
+
+import pytest
+import torch
+from torch.fx import GraphModule, symbolic_trace
+
+import ctk
+from ctk.compiler.errors import ConfigError, DoesNotReproduce, PredicateError
+from ctk.toolkit.minimize import Predicate
+
+
+def program(x: torch.Tensor) -> torch.Tensor:
+    return torch.relu(torch.sin(x) * 2 + 1)
+
+
+def long_graph() -> GraphModule:
+    def chain(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(12):
+            x = torch.cos(x)
+        return x
+
+    return symbolic_trace(chain)
+
+
+def graph() -> GraphModule:
+    return symbolic_trace(program)
+
+
+def names(gm: GraphModule) -> list[str]:
+    return [node.name for node in gm.graph.nodes]
+
+
+def has(function: object) -> Predicate:
+    return lambda gm, inputs: any(node.target is function for node in gm.graph.nodes)
+
+
+X = [torch.linspace(-1, 1, 6).reshape(2, 3)]
+
+
+def test_smallest_graph_its_inputs_and_what_it_cost() -> None:
+    found = ctk.minimize(graph(), X, has(operator.mul))
+    assert [n.op for n in found.graph.graph.nodes] == ["placeholder", "call_function", "output"]
+    assert (found.finished, found.reason) == (True, "minimal")
+    assert (found.nodes_before, found.nodes_after) == (4, 1)
+    assert sum(counts.questions for counts in found.statistics.values()) == found.questions
+    found.graph(*found.inputs)
+
+
+def test_values_may_be_what_fails() -> None:
+    def negative(gm: GraphModule, inputs: tuple[object, ...]) -> bool:
+        (x,) = inputs
+        assert isinstance(x, torch.Tensor)
+        return bool((x < 0).any()) and has(torch.sin)(gm, inputs) is True
+
+    found = ctk.minimize(graph(), X, negative)
+    assert names(found.graph) == ["x", "sin", "output"]
+    (x,) = found.inputs
+    assert isinstance(x, torch.Tensor)
+    assert (x < 0).any()
+
+
+def test_a_verdict_is_understood() -> None:
+    def judge(gm: GraphModule, inputs: tuple[object, ...]) -> ctk.Verdict:
+        return ctk.Verdict.REPRODUCES if has(torch.sin)(gm, inputs) else ctk.Verdict.DIFFERENT
+
+    assert names(ctk.minimize(graph(), X, judge).graph) == ["x", "sin", "output"]
+
+
+def test_a_graph_with_leaf_modules() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Tanh(), torch.nn.Linear(3, 2))
+
+    def has_tanh(gm: GraphModule, inputs: tuple[object, ...]) -> bool:
+        gm(*inputs)
+        calls = [node.target for node in gm.graph.nodes if node.op == "call_module"]
+        return any(isinstance(gm.get_submodule(str(t)), torch.nn.Tanh) for t in calls)
+
+    found = ctk.minimize(symbolic_trace(model), X, has_tanh)
+    assert found.nodes_after == 1
+
+
+def test_what_was_given_stays_as_it_is_whatever_the_predicate_does() -> None:
+    gm, x = graph(), torch.ones(3)
+    before = gm.code
+
+    def vandal(candidate: GraphModule, inputs: tuple[object, ...]) -> bool:
+        (mine,) = inputs
+        assert isinstance(mine, torch.Tensor)
+        fails = has(torch.sin)(candidate, inputs) is True and bool((mine == 1).all())
+        mine.zero_()
+        for node in list(candidate.graph.nodes):
+            if node.target is torch.sin:
+                node.target = torch.cos
+        return fails
+
+    found = ctk.minimize(gm, [x], vandal)
+    assert names(found.graph) == ["x", "sin", "output"]
+    assert gm.code == before
+    assert torch.equal(x, torch.ones(3))
+
+
+def test_an_exception_names_the_candidate_and_keeps_the_smallest_so_far() -> None:
+    def fails(gm: GraphModule, inputs: tuple[object, ...]) -> bool:
+        if len(gm.graph.nodes) < 5:
+            raise ValueError("too small for me")
+        return True
+
+    with pytest.raises(PredicateError, match="ValueError: too small for me") as caught:
+        ctk.minimize(long_graph(), X, fails)
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert "cos = " in str(caught.value)
+    assert 5 <= len(caught.value.graph.graph.nodes) < 14
+    caught.value.graph(*caught.value.inputs)
+
+
+def test_a_predicate_that_changes_its_mind_is_refused_at_the_start() -> None:
+    coin = itertools.cycle([True, False])
+    with pytest.raises(DoesNotReproduce, match="flaky"):
+        ctk.minimize(graph(), X, lambda gm, inputs: next(coin))
+
+
+def test_a_predicate_that_says_no_is_refused() -> None:
+    with pytest.raises(DoesNotReproduce, match="nothing to reduce"):
+        ctk.minimize(graph(), X, lambda gm, inputs: False)
+
+
+def test_a_forgotten_return_is_noticed() -> None:
+    with pytest.raises(ConfigError, match="returned None"):
+        ctk.minimize(graph(), X, lambda gm, inputs: None)
+
+
+def test_ctrl_c_keeps_the_smallest_so_far() -> None:
+    def fails(gm: GraphModule, inputs: tuple[object, ...]) -> bool:
+        if len(gm.graph.nodes) < 5:
+            raise KeyboardInterrupt
+        return True
+
+    found = ctk.minimize(long_graph(), X, fails)
+    assert (found.finished, found.reason) == (False, "interrupted")
+    assert 5 <= len(found.graph.graph.nodes) < 14
+
+
+def test_a_budget_ends_the_search() -> None:
+    found = ctk.minimize(graph(), X, has(torch.sin), max_questions=2)
+    assert (found.finished, found.reason, found.questions) == (False, "questions", 2)
+
+
+def test_inputs_that_are_not_those_of_the_graph() -> None:
+    with pytest.raises(ctk.CtkError, match="takes 1 inputs"):
+        ctk.minimize(graph(), [], has(torch.sin))

@@ -1,0 +1,32 @@
+"""The folder that an operation writes to: the one that was named, or a new one here."""
+
+from pathlib import Path
+
+from ctk.compiler.errors import CaseError
+
+
+def output_folder(out: str | Path | None, default: str) -> Path:
+    """Make and return an empty folder: `out`, else the first free `<default>[_N]` here.
+
+    Raises:
+        CaseError: `out` holds something already, or cannot be made.
+    """
+    folder = Path(out).expanduser() if out is not None else free_path(Path(default))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        is_empty = not any(folder.iterdir())
+    except OSError as error:
+        what = f"cannot write to {folder}: {error.strerror}"
+        raise CaseError(f"{what}; name another folder") from error
+    if not is_empty:
+        raise CaseError(f"{folder} is not empty; name a new folder, or remove it first")
+    return folder
+
+
+def free_path(path: Path) -> Path:
+    """Return `path`, or the first of `path_2`, `path_3`, … that does not exist."""
+    number, candidate = 1, path
+    while candidate.exists():
+        number += 1
+        candidate = path.with_name(f"{path.stem}_{number}{path.suffix}")
+    return candidate

@@ -1,0 +1,98 @@
+"""The contract of an importer: from something that users have to cases.
+
+An importer reads one kind of thing that can be named on a command line. It loads and captures; it
+judges nothing.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypedDict, get_type_hints
+
+from ctk.compiler.errors import nearest
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.targets import resolve_target
+
+
+class CaseOptions(TypedDict, total=False):
+    """The keywords of every operation that takes a program or a case; see `Request`."""
+
+    target: str | None
+    config: Mapping[str, object] | None
+    backward: bool
+    dynamic: bool
+    graph: int | None
+    allow_imports: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """How the cases are to be compiled; what is given here wins over what a case or program says.
+
+    Attributes:
+        target: Target spec; None for the case's own, and `ctk` for a program.
+        config: Options of the target.
+        backward: Run the backward pass too, and compare gradients.
+        dynamic: Capture a program with symbolic sizes.
+        graph: Which graph of several, from 0; None for all.
+        allow_imports: Modules that loading a case may import.
+    """
+
+    target: str | None = None
+    config: Mapping[str, object] | None = None
+    backward: bool = False
+    dynamic: bool = False
+    graph: int | None = None
+    allow_imports: Sequence[str] = ()
+
+
+def request_of(options: CaseOptions, known: type[CaseOptions] = CaseOptions) -> Request:
+    """Return the request that some keywords make.
+
+    Args:
+        options: The keywords; those that `Request` does not have are left to the operation.
+        known: Every keyword that the operation takes.
+
+    Raises:
+        TypeError: A keyword is unknown.
+    """
+    allowed = get_type_hints(known)
+    for name in options:
+        if name not in allowed:
+            raise TypeError(f"unexpected keyword argument {name!r}{nearest(name, allowed)}")
+    own = {field.name for field in dataclasses.fields(Request)}
+    chosen: dict[str, Any] = {name: value for name, value in options.items() if name in own}
+    return Request(**chosen)
+
+
+@dataclass(frozen=True, slots=True)
+class Importer:
+    """One kind of thing that cases are made of.
+
+    Attributes:
+        form: How a user names it (`FILE.py`); shown when no importer accepts a name.
+        accepts: Whether a name is of this kind. Looks at the name and at the disk, loads nothing.
+        load: Returns the cases, in the order of the program's graphs; at least one, or it raises
+            a `CtkError` that says what is missing.
+    """
+
+    form: str
+    accepts: Callable[[str], bool]
+    load: Callable[[str, Request], list[Case]]
+
+
+def overridden(case: Case, request: Request) -> Case:
+    """Return the case as the request wants it; a case that is changed has no signature.
+
+    Raises:
+        TargetError: The requested target is unknown.
+    """
+    changes: dict[str, object] = {}
+    config = dict(request.config or {})
+    if request.target and request.target != case.target:
+        changes = {"target": resolve_target(request.target).name, "config": config}
+    elif config:
+        changes = {"config": {**case.config, **config}}
+    if request.backward and not case.modes.backward:
+        changes["modes"] = dataclasses.replace(case.modes, backward=True)
+    return dataclasses.replace(case, **changes, signature=None) if changes else case

@@ -1,0 +1,53 @@
+"""Import case folders: one case, or every case of a dump.
+
+Opening a case runs and imports nothing that it names, except the modules that the request allows.
+"""
+
+from pathlib import Path
+
+from ctk.compiler.errors import CaseError
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.listing import find_entries
+from ctk.toolkit.case.manifest import MANIFEST
+from ctk.toolkit.case.store import load_case
+from ctk.toolkit.importers.base import Importer, Request, overridden
+
+
+def accepts(spec: str) -> bool:
+    """Return whether `spec` can only be a folder: it is one, or there is no such file."""
+    path = Path(spec).expanduser()
+    return not path.is_file() or path.name == MANIFEST
+
+
+def load(spec: str, request: Request) -> list[Case]:
+    """Load the case of a folder, or each case of a dump."""
+    path = Path(spec).expanduser()
+    folders = case_folders(path.parent if path.is_file() else path)
+    allowed = tuple(request.allow_imports)
+    return [overridden(load_case(folder, allow_imports=allowed), request) for folder in folders]
+
+
+def case_folders(folder: Path) -> list[Path]:
+    """Return `folder` itself if it is a case, else the cases below it.
+
+    Raises:
+        CaseError: No such folder, or there is no finished case in it.
+    """
+    if not folder.is_dir():
+        raise CaseError(
+            f"no such folder: {folder}\n  see what there is: ctk ls {nearest_parent(folder)}"
+        )
+    if (folder / MANIFEST).exists():
+        return [folder]
+    found = [entry.path for entry in find_entries(folder) if entry.problem is None]
+    if not found:
+        raise CaseError(f"no case in {folder}: it has no {MANIFEST}\n  look at it: ctk ls {folder}")
+    return found
+
+
+def nearest_parent(path: Path) -> Path:
+    """Return the nearest folder above `path` that exists."""
+    return next((parent for parent in path.parents if parent.is_dir()), Path())
+
+
+IMPORTER = Importer("a case folder or dump", accepts, load)

@@ -1,0 +1,120 @@
+"""Cases of what a Python program holds: a callable with example inputs, a graph, a case.
+
+What it does not do: names on a command line; those go through the table of importers.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch.fx import GraphModule
+
+from ctk.compiler.errors import ProgramError
+from ctk.compiler.fx.clone import clone_inputs
+from ctk.compiler.fx.copy import copy_graph_module
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.graphs.value_types import describe_dynamic
+from ctk.toolkit.importers.base import Request, overridden
+from ctk.toolkit.importers.program import capture_cases, hinted
+from ctk.toolkit.run.modes import current_modes
+from ctk.toolkit.targets import resolve_target
+from ctk.toolkit.usercode.program import SEED, Program
+from ctk.toolkit.usercode.sources import source_files
+
+Value = Case | Callable[..., object]
+Inputs = Sequence[object] | Mapping[str, object] | torch.Tensor
+"""The arguments of one call: positional ones, keywords, or a single tensor."""
+
+
+def cases_of(value: Value, inputs: Inputs | None, request: Request) -> list[Case]:
+    """Return the cases of a value, in the order of its graphs.
+
+    Cases: 1. a `Case` is taken as it is; 2. a `GraphModule` without leaf modules is one graph, and
+    is taken as it is, on copies; 3. any other callable is captured by Dynamo with `inputs`.
+
+    Raises:
+        ProgramError: Inputs are missing, or are not those of the graph.
+    """
+    if isinstance(value, Case):
+        return [overridden(value, request)]
+    if not callable(value):
+        raise ProgramError(
+            f"{type(value).__name__} is no program: pass a callable, a GraphModule, a Case, "
+            "or the path of a program or a case folder"
+        )
+    if inputs is None:
+        raise ProgramError(
+            f"example inputs are missing: pass those of one call of {function_name(value)}"
+        )
+    if request.target is not None:
+        resolve_target(request.target)  # an unknown name is told before anything is captured
+    if isinstance(value, GraphModule) and not has_leaf_modules(value):
+        return [case_of_graph(value, inputs, request)]
+    return capture_cases(
+        program_of(value, inputs),
+        target=request.target or "ctk",
+        config=request.config,
+        backward=request.backward,
+        dynamic=request.dynamic,
+    )
+
+
+def case_of_graph(gm: GraphModule, inputs: Inputs, request: Request) -> Case:
+    """Return the case of one graph with values for its placeholders, under the current modes."""
+    values = hinted(_positional(inputs))
+    wanted = [node.name for node in gm.graph.nodes if node.op == "placeholder"]
+    if len(values) != len(wanted):
+        raise ProgramError(
+            f"the graph takes {len(wanted)} inputs ({', '.join(wanted)}), but {len(values)} "
+            "were given"
+        )
+    target, config = request.target or "ctk", dict(request.config or {})
+    modes = dataclasses.replace(current_modes(seed=SEED), backward=request.backward)
+    return Case(
+        graph=copy_graph_module(gm),
+        inputs=clone_inputs(values),
+        target=target,
+        config=config,
+        modes=modes,
+        sources=source_files(target, config, Path.cwd()),
+        dynamic=describe_dynamic(gm),
+    )
+
+
+def has_leaf_modules(gm: GraphModule) -> bool:
+    """Return whether a graph calls modules that are no graphs (`torch.fx.symbolic_trace` does)."""
+    return any(
+        node.op == "call_module" and not isinstance(gm.get_submodule(str(node.target)), GraphModule)
+        for node in gm.graph.nodes
+    )
+
+
+def program_of(function: Callable[..., object], inputs: Inputs) -> Program:
+    """Return a callable and its inputs as a program; its file is the one that defines it."""
+    kwargs: Mapping[str, object] = {}
+    if isinstance(inputs, Mapping):
+        kwargs, inputs = inputs, ()
+    return Program(
+        function, _positional(inputs), {}, function_name(function), _file(function), kwargs
+    )
+
+
+def _positional(inputs: Inputs) -> tuple[object, ...]:
+    if isinstance(inputs, Mapping):
+        raise ProgramError("a graph takes its inputs by position, not by keyword")
+    return (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
+
+
+def function_name(function: Callable[..., object]) -> str:
+    """Return the name of a function, or of the class of a module."""
+    return str(getattr(function, "__name__", type(function).__name__))
+
+
+def _file(function: Callable[..., object]) -> Path:
+    defined = function if inspect.isroutine(function) else type(function)
+    try:
+        return Path(inspect.getsourcefile(defined) or "program").resolve()
+    except TypeError:  # a built-in
+        return Path("program").resolve()

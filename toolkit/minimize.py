@@ -1,0 +1,147 @@
+"""minimize: the smallest graph for which a predicate of the user still says yes.
+
+For whoever has a graph and a question of their own: a pass that crashes, a verifier that complains,
+a number that is off. What it does not do: compile or compare anything itself (`minify` does).
+
+The predicate is asked three times about the given graph: one that changes its mind is refused, for
+nothing that it says later could be believed.
+"""
+
+from collections.abc import Callable, Sequence
+
+from torch.fx import GraphModule
+
+from ctk.compiler.errors import ConfigError, CtkError, DoesNotReproduce, PredicateError
+from ctk.compiler.observe import first_line
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.graphs.listing import graph_lines
+from ctk.toolkit.importers.base import Request
+from ctk.toolkit.importers.in_memory import case_of_graph
+from ctk.toolkit.oracle.judgement import Judgement, Verdict
+from ctk.toolkit.reduce.driver import Reduction
+from ctk.toolkit.reduce.driver import minimize as minimize_problem
+from ctk.toolkit.reduce.problem import Budget, Problem, Progress
+from ctk.toolkit.reduce.size import call_nodes
+from ctk.toolkit.run.private_copy import private_copy
+
+Predicate = Callable[[GraphModule, tuple[object, ...]], object]
+"""Returns a bool or a `Verdict`."""
+
+ASKED_AT_START = 3
+SHOWN_LINES = 20
+
+
+def minimize(
+    gm: GraphModule,
+    inputs: Sequence[object],
+    fails: Predicate,
+    *,
+    max_questions: int | None = None,
+    max_seconds: float | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Reduction:
+    """Return the smallest graph, with inputs, for which `fails` still says yes.
+
+    >>> import ctk, torch
+    >>> def program(x):
+    ...     return torch.relu(torch.sin(x) * 2 + 1)
+    >>> def has_sin(gm, inputs):
+    ...     return any(node.target is torch.sin for node in gm.graph.nodes)
+    >>> found = ctk.minimize(torch.fx.symbolic_trace(program), [torch.randn(3)], has_sin)
+    >>> found.finished, [node.name for node in found.graph.graph.nodes]
+    (True, ['x', 'sin', 'output'])
+
+    Args:
+        gm: Only read.
+        inputs: One value per placeholder; only read.
+        fails: Called with a graph and inputs of its own, which it may change. True, or the verdict
+            `reproduces`, keeps a candidate; every other verdict drops it.
+        max_questions: Stop after so many calls of `fails`.
+        max_seconds: Stop after so long.
+        on_progress: Called after each call of `fails`.
+
+    Returns:
+        `graph`, `inputs`, `finished`, `reason`, and what each step cost; Ctrl-C ends the
+        search early and keeps the smallest so far.
+
+    Raises:
+        DoesNotReproduce: `fails` says no of the given graph, or once yes and once no.
+        PredicateError: `fails` raised; it names the candidate and holds the smallest graph so far.
+    """
+    start = case_of_graph(gm, inputs, Request(target="predicate"))
+    oracle = _Oracle(fails)
+    _check_steady(oracle, start)
+    problem = Problem(
+        start, oracle.judge, budget=Budget(max_questions, max_seconds), on_progress=on_progress
+    )
+    try:
+        return minimize_problem(problem)
+    except _Raised as raised:
+        raise raised.told(problem.best) from raised.error
+
+
+class _Oracle:
+    """Asks the predicate, each time with a graph and inputs that it may change."""
+
+    def __init__(self, fails: Predicate) -> None:
+        self._fails = fails
+        self._asked = 0
+
+    def judge(self, candidate: Case) -> Judgement:
+        self._asked += 1
+        gm, inputs = private_copy(candidate.graph, candidate.inputs, lazy=False)
+        try:
+            answer = self._fails(gm, inputs)
+        except Exception as error:
+            raise _Raised(error, candidate, self._asked) from error
+        if answer is None:
+            raise ConfigError(
+                "the predicate returned None; it must return True, False or a Verdict"
+            )
+        if isinstance(answer, Verdict):
+            return Judgement(answer)
+        return Judgement(Verdict.REPRODUCES if answer else Verdict.PASSES)
+
+
+def _check_steady(oracle: _Oracle, start: Case) -> None:
+    """Ask about the given graph several times.
+
+    Raises:
+        DoesNotReproduce: The answers differ, or are no.
+    """
+    try:
+        answers = [oracle.judge(start).verdict for _ in range(ASKED_AT_START - 1)]
+    except _Raised as raised:
+        raise raised.told(start) from raised.error
+    if len(set(answers)) > 1:
+        said = ", ".join(answer.value for answer in answers)
+        raise DoesNotReproduce(
+            f"the predicate is flaky: of the same graph it says {said}\n"
+            "Seed what is random in it, or let it try several times and answer for all of them."
+        )
+    if answers[0] is not Verdict.REPRODUCES:
+        raise DoesNotReproduce(
+            f"the predicate says {answers[0].value} of the given graph: there is nothing to reduce"
+        )
+
+
+class _Raised(Exception):
+    """The predicate raised."""
+
+    def __init__(self, error: Exception, candidate: Case, number: int) -> None:
+        super().__init__(str(error))
+        self.error, self._candidate, self._number = error, candidate, number
+
+    def told(self, best: Case) -> CtkError:
+        """Return what the user gets: the candidate, and the smallest graph so far."""
+        lines = graph_lines(self._candidate.graph)
+        shown = [*lines[:SHOWN_LINES], *(["..."] if len(lines) > SHOWN_LINES else [])]
+        return PredicateError(
+            f"the predicate raised {type(self.error).__name__}: {first_line(self.error)}\n"
+            f"on candidate {self._number}:\n"
+            + "".join(f"  {line}\n" for line in shown)
+            + f"The smallest graph so far ({call_nodes(best)} call nodes) is in `graph` and "
+            "`inputs` of this error. If such a candidate is no failure, return False for it.",
+            best.graph,
+            best.inputs,
+        )

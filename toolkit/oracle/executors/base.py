@@ -1,0 +1,71 @@
+"""The contract of an executor: who runs a question, and when it is the right one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Protocol, Self
+
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.compile_log.recorder import Veto
+from ctk.toolkit.oracle.judgement import Judgement
+
+
+class Executor(Protocol):
+    """Runs questions; a context manager that ends what it started."""
+
+    @property
+    def isolates(self) -> bool:
+        """Whether a crash or a hang of the compiled program leaves this process alone."""
+        ...
+
+    def ask(
+        self, case: Case, expected: Signature | None = None, veto: Veto | None = None
+    ) -> Judgement:
+        """Judge a case, compiled without what a veto names; an empty veto only observes."""
+        ...
+
+    def close(self) -> None:
+        """End every process that the executor started."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What the questions of one operation need.
+
+    Attributes:
+        isolate: Whether the user wants children; None leaves the choice to the rest.
+        timeout_seconds: Longest that one question may take.
+        allow_imports: Modules that loading a case may import.
+        is_deadly: A case records a crash or a hang.
+    """
+
+    isolate: bool | None = None
+    timeout_seconds: float | None = None
+    allow_imports: tuple[str, ...] = ()
+    is_deadly: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorKind:
+    """One way to run questions.
+
+    Attributes:
+        name: What it is called.
+        serves: Whether it is the right one for these needs.
+        start: Returns an executor; what it needs to start, it starts with the first question.
+    """
+
+    name: str
+    serves: Callable[[Needs], bool]
+    start: Callable[[Needs], Executor]

@@ -1,0 +1,94 @@
+"""repro: does it still fail? When asked for, each failing graph as a case with its repro.py."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Unpack
+
+from ctk.compiler.choices import InputsMode
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.store import save_case
+from ctk.toolkit.importers import Inputs, Subject
+from ctk.toolkit.oracle.judgement import Judgement
+from ctk.toolkit.oracle.progress import Say, silent
+from ctk.toolkit.oracle.several import AskOptions, most_telling, opened
+from ctk.toolkit.repro.run import ReproRun, write_verified_repro
+
+
+@dataclass(frozen=True, slots=True)
+class GraphRepro:
+    """One graph of a program.
+
+    Attributes:
+        case: The graph as it was asked about.
+        judgement: What it shows.
+        folder: Where it was written as a case; None if it was not.
+        script: Its repro.
+        run: What the script showed in a clean process.
+    """
+
+    case: Case
+    judgement: Judgement
+    folder: Path | None = None
+    script: Path | None = None
+    run: ReproRun | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReproReport:
+    """The graphs of a program, in order; at least one."""
+
+    graphs: tuple[GraphRepro, ...]
+
+    @property
+    def judgement(self) -> Judgement:
+        """The judgement that tells most of the program."""
+        return most_telling(graph.judgement for graph in self.graphs)
+
+    @property
+    def fails(self) -> bool:
+        return self.judgement.fails
+
+
+def repro(
+    subject: Subject,
+    inputs: Inputs | None = None,
+    *,
+    out: str | Path | None = None,
+    keep: InputsMode = "full",
+    say: Say = silent,
+    **options: Unpack[AskOptions],
+) -> ReproReport:
+    """Compile and run each graph of a program, and compare the results with eager.
+
+    >>> import ctk
+    >>> ctk.repro("examples/broken_pass.py").judgement.verdict.value
+    'reproduces'
+
+    Args:
+        subject: A program or case by name, a `Case`, a `GraphModule`, or a callable.
+        inputs: Those of one call, for a graph or a callable.
+        out: Write each failing graph below this folder, with a repro that was run in a clean
+            process; None writes nothing.
+        keep: What written cases keep of their inputs: values, a recipe for similar ones, nothing.
+        say: Told what happens.
+        options: `target`, `config`, `backward`, `dynamic`, `graph`, `allow_imports`, `isolate`,
+            `timeout_seconds`.
+    """
+    graphs: list[GraphRepro] = []
+    with opened(subject, inputs, options) as (cases, executor):
+        for number, case in enumerate(cases):
+            say(f"run {case.name} with {case.target}", number, len(cases))
+            graphs.append(GraphRepro(case, executor.ask(case, case.signature)))
+    if out is not None:
+        say("run the repros in a clean process")
+        graphs = [_written(graph, Path(out), keep) for graph in graphs]
+    return ReproReport(tuple(graphs))
+
+
+def _written(found: GraphRepro, out: Path, keep: InputsMode) -> GraphRepro:
+    if not found.judgement.fails:
+        return found
+    failing = replace(found.case, signature=found.judgement.signature)
+    folder = save_case(failing, out.expanduser() / failing.name, inputs=keep)
+    script, run = write_verified_repro(failing, folder)
+    return replace(found, folder=folder, script=script, run=run)
