@@ -13,7 +13,8 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
-from ctk.toolkit.reduce.size import call_nodes
+from ctk.toolkit.reduce.size import call_nodes, is_smaller
+from ctk.toolkit.reduce.steps import STEPS
 from tests.helpers.reduce_graphs import (
     FakeOracle,
     captured,
@@ -24,6 +25,7 @@ from tests.helpers.reduce_graphs import (
     transformer,
     tree,
 )
+from tests.helpers.reduce_steps import traced
 
 ADJACENT, SPREAD = {200: torch.relu, 201: F.gelu}, {20: torch.relu, 251: F.gelu}
 THREE = {20: torch.relu, 151: F.gelu, 280: F.softplus}
@@ -159,3 +161,78 @@ def test_fewer_questions_than_torchs_minifier_and_no_larger_a_result(name: str):
         gm, _ = torch_minifier()(case.graph, list(case.inputs), fails, lambda gm, inputs: None)
     assert call_nodes(best) <= call_nodes(dataclasses.replace(case, graph=gm))
     assert 1.5 * len(ours.asked) < len(theirs.asked)
+
+
+# --- every step is needed -------------------------------------------------------------------------
+
+X = torch.linspace(-1, 1, 16).reshape(4, 4)
+
+
+def switched(x):
+    with torch.no_grad():
+        return x.relu()
+
+
+def conditional(p, x):
+    return torch.cond(p, lambda a: a.relu().neg(), torch.cos, (x,))
+
+
+def is_connected(case: Case) -> bool:
+    """Return whether the last call is `gelu` and depends on the first, `relu`."""
+    names = op_names(case)
+    nodes = {node.name: node for node in case.graph.graph.nodes}
+    last = next(iter(reversed([n for n in nodes.values() if n.op.startswith("call")])))
+    todo, reached = [last], set()
+    while todo:
+        reached.add(node := todo.pop())
+        todo.extend(node.all_input_nodes)
+    return names[-1] == "gelu" and any(getattr(n.target, "__name__", "") == "relu" for n in reached)
+
+
+def calls_inside(name: str):
+    """Return the predicate that a graph or one of its sub-graphs calls an op."""
+
+    def holds(case: Case) -> bool:
+        modules = [m for m in case.graph.modules() if isinstance(m, torch.fx.GraphModule)]
+        return any(name == str(n.target) for m in modules for n in m.graph.nodes)
+
+    return holds
+
+
+def inside_cond(case: Case) -> bool:
+    return calls_inside("cond")(case) and calls_inside("relu")(case)
+
+
+NEEDED = {
+    "drop_unused": (lambda: traced(lambda x, y: x.relu(), X, X), has_ops("relu"), ["relu"]),
+    "drop_suffix": (lambda: traced(lambda x: x.relu().sum(0), X), has_ops("relu"), ["relu"]),
+    "drop_outputs": (lambda: traced(lambda x: (x.relu(), x), X), has_ops("relu"), ["relu"]),
+    "drop_prefix": (lambda: traced(lambda x: x.sum(0).relu(), X), has_ops("relu"), ["relu"]),
+    "bypass": (
+        lambda: traced(lambda x: F.gelu(torch.relu(x).sin()), X), is_connected, ["relu", "gelu"],
+    ),
+    "remove_middle": (
+        lambda: traced(lambda x: F.gelu(torch.relu(x).sum(0)), X),
+        has_ops("relu", "gelu"), ["relu", "gelu"],
+    ),
+    "drop_effects": (lambda: captured(switched, X), has_ops("relu"), ["relu"]),
+    "inline_subgraph": (
+        lambda: captured(conditional, torch.tensor(True), X), calls_inside("relu"), ["relu"],
+    ),
+    "reduce_subgraphs": (
+        lambda: captured(conditional, torch.tensor(True), X), inside_cond, ["cond"],
+    ),
+    "fold_numbers": (lambda: traced(lambda x, n: x * n, X, 3), has_ops("mul"), ["mul"]),
+    "simplify_values": (lambda: traced(lambda x: x.relu(), X), has_ops("relu"), ["relu"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [step.name for step in STEPS])
+def test_without_one_of_the_steps_the_minimum_is_not_reached(name: str):
+    build, predicate, expected = NEEDED[name]
+    case = build()
+    best = minimize(Problem(case, FakeOracle(predicate))).best
+    others = tuple(step for step in STEPS if step.name != name)
+    without = minimize(Problem(case, FakeOracle(predicate)), others).best
+    assert [op for op in op_names(best) if op != "getitem"] == expected
+    assert is_smaller(best, without)
