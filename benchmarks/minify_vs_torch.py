@@ -15,10 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch.fx import GraphModule
 
+from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.torch_compat import torch_minifier
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.oracle.cache import fingerprint
-from ctk.toolkit.reduce.analysis import placeholders
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.size import call_nodes

@@ -6,11 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch.fx import GraphModule
 
+from ctk.compiler.fx.walk import CALLS
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.graphs.value_types import describe_dynamic, size_hint
 from ctk.toolkit.oracle.judgement import Judgement, Verdict
-from ctk.toolkit.reduce.analysis import CALLS
 
 FAILURE = Signature("accuracy", output="out0")
 

@@ -5,13 +5,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Node
 
+from ctk.compiler.fx.walk import CALLS, output_leaves, placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.eager_values import TensorInfo, node_infos
 from ctk.toolkit.reduce.effects import is_marker, mutated_arguments
-
-CALLS = frozenset({"call_function", "call_method", "call_module"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +50,6 @@ def facts_of(case: Case) -> Facts:
     )
 
 
-def by_name(graph: GraphModule) -> dict[str, Node]:
-    """Return the nodes of a graph by name."""
-    return {node.name: node for node in graph.graph.nodes}
-
-
-def placeholders(graph: GraphModule) -> list[Node]:
-    """Return the inputs of a graph, in order."""
-    return [node for node in graph.graph.nodes if node.op == "placeholder"]
-
-
-def output_leaves(graph: GraphModule) -> list[object]:
-    """Return what a graph returns, flattened: nodes and constants."""
-    (output,) = (node for node in graph.graph.nodes if node.op == "output")
-    return list(_leaves(output.args[0]))
-
-
 def is_number(info: object) -> bool:
     """Return whether a described value is a number, or a tuple of numbers such as a size."""
     if isinstance(info, tuple):
@@ -90,16 +73,6 @@ def has_gradient(case: Case) -> bool:
         if any(argument in reached for argument in node.all_input_nodes):
             reached.add(node)
     return any(leaf in reached for leaf in output_leaves(case.graph))
-
-
-def _leaves(argument: object) -> Iterable[object]:
-    if isinstance(argument, (tuple, list)):
-        for item in argument:
-            yield from _leaves(item)
-    elif isinstance(argument, dict):
-        yield from _leaves(list(argument.values()))
-    else:
-        yield argument
 
 
 def _free_nodes(nodes: Iterable[Node], infos: Mapping[str, object]) -> frozenset[str]:

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 
 from torch.fx import Node
 
+from ctk.compiler.fx.walk import placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.graphs.value_types import describe_dynamic, symbol_of
-from ctk.toolkit.reduce.analysis import has_gradient, placeholders
+from ctk.toolkit.reduce.analysis import has_gradient
 from ctk.toolkit.reduce.rebuild import Change, Rebuilt, rebuild
 
 Sizes = tuple[str | None, ...]

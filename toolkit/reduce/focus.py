@@ -18,18 +18,14 @@ from typing import Any
 
 from torch.fx import Graph, GraphModule, Node
 
+from ctk.compiler.fx.copy import copy_node, graph_module
+from ctk.compiler.fx.walk import attributes, by_name, fetch, output_leaves, placeholders
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.reduce.analysis import (
-    Facts,
-    by_name,
-    facts_of,
-    output_leaves,
-    placeholders,
-)
+from ctk.toolkit.reduce.analysis import Facts, facts_of
 from ctk.toolkit.reduce.eager_values import values_before
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.proposal import Monotone, Proposal, Step, Subset
-from ctk.toolkit.reduce.rebuild import Change, fetch, rebuild
+from ctk.toolkit.reduce.rebuild import Change, rebuild
 from ctk.toolkit.reduce.subgraphs import Subgraph, operands_of, subgraphs
 
 
@@ -122,20 +118,11 @@ def _with_inputs_of(old: GraphModule, new: GraphModule) -> GraphModule | None:
         return None
     graph, copies = Graph(), dict[Node, Node]()
     for node in placeholders(old):
-        copies[kept.get(node.name, node)] = _copied(graph, node, copies)
+        copies[kept.get(node.name, node)] = copy_node(graph, node, copies.__getitem__)
     for node in new.graph.nodes:
         if node.op != "placeholder":
-            copies[node] = _copied(graph, node, copies)
-    result = GraphModule(new, graph, type(old).__name__)
-    result.meta.update(old.meta)
-    return result
-
-
-def _copied(graph: Graph, node: Node, copies: dict[Node, Node]) -> Node:
-    new = graph.node_copy(node, copies.__getitem__)
-    if new.name != node.name:  # FX renames what it would have named otherwise (`input`)
-        new.name = node.name
-    return new
+            copies[node] = copy_node(graph, node, copies.__getitem__)
+    return graph_module(attributes(new), graph, like=old, lazy=False)
 
 
 def _replaced(gm: GraphModule, path: Sequence[str], graph: GraphModule) -> GraphModule | None:

@@ -14,7 +14,7 @@ from typing import Any
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
-from ctk.toolkit.reduce.analysis import CALLS, by_name, output_leaves
+from ctk.compiler.fx.walk import CALLS, by_name, fetch, output_leaves
 from ctk.toolkit.reduce.effects import mutated_arguments
 
 
@@ -261,8 +261,3 @@ class _Copy:
             target = f"{base}_{count}"
         self.objects[target] = found
         return target
-
-
-def fetch(gm: GraphModule, target: str) -> object:
-    """Return the attribute at a dotted target of a graph module."""
-    return operator.attrgetter(target)(gm)

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 import torch
 from torch.fx import GraphModule, Node
 
-from ctk.toolkit.reduce.analysis import CALLS, Facts, output_leaves
+from ctk.compiler.fx.walk import CALLS, output_leaves
+from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.eager_values import TensorInfo
 from ctk.toolkit.reduce.effects import mutated_arguments
 from ctk.toolkit.reduce.rebuild import NewInput, Substitute

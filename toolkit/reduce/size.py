@@ -13,10 +13,9 @@ from typing import cast
 import torch
 from torch.fx import GraphModule, Node
 
+from ctk.compiler.fx.walk import CALLS, fetch, graphs_by_path, output_leaves, placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.formats.buildable import filling_of
-from ctk.toolkit.reduce.analysis import CALLS, output_leaves, placeholders
-from ctk.toolkit.reduce.rebuild import fetch
 
 Size = tuple[int, ...]
 
@@ -33,7 +32,7 @@ def size_of(case: Case) -> Size:
     In order: call nodes (sub-graphs included), sub-graphs, results, inputs, symbolic sizes,
     elements of all inputs, other nodes (constants).
     """
-    graphs = list(_graphs(case.graph))
+    graphs = graphs_by_path(case.graph).values()
     nodes = [node for graph in graphs for node in graph.graph.nodes]
     return (
         sum(node.op in CALLS for node in nodes),
@@ -67,7 +66,7 @@ def layouts_of(case: Case) -> Size:
 
 def arguments_of(case: Case) -> Size:
     """Return how complicated the literal arguments of all calls are."""
-    nodes = (node for graph in _graphs(case.graph) for node in graph.graph.nodes)
+    nodes = (node for graph in graphs_by_path(case.graph).values() for node in graph.graph.nodes)
     each = [_complexity((node.args, node.kwargs)) for node in nodes if node.op in CALLS]
     return (sum(each), *each)
 
@@ -104,7 +103,9 @@ def call_nodes(case: Case) -> int:
 
 def size_of_graph(gm: GraphModule) -> int:
     """Return the number of call nodes of a graph and its sub-graphs."""
-    return sum(node.op in CALLS for graph in _graphs(gm) for node in graph.graph.nodes)
+    return sum(
+        node.op in CALLS for graph in graphs_by_path(gm).values() for node in graph.graph.nodes
+    )
 
 
 def _tensors(case: Case) -> Iterator[torch.Tensor]:
@@ -148,18 +149,3 @@ def _complexity(argument: object) -> int:
     if isinstance(argument, torch.dtype):
         return 1 + (_DTYPES.index(argument) if argument in _DTYPES else len(_DTYPES))
     return 1 + len(str(argument))
-
-
-def _graphs(gm: GraphModule) -> Iterator[GraphModule]:
-    """Yield a graph and its sub-graphs, each once per target."""
-    yield gm
-    for target in dict.fromkeys(_targets(gm)):
-        found = fetch(gm, target)
-        if isinstance(found, GraphModule):
-            yield from _graphs(found)
-
-
-def _targets(gm: GraphModule) -> Iterator[str]:
-    for node in gm.graph.nodes:
-        if isinstance(node, Node) and node.op in ("get_attr", "call_module"):
-            yield str(node.target)

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 from torch.fx import GraphModule, Node
 
-from ctk.toolkit.reduce.analysis import CALLS
-from ctk.toolkit.reduce.rebuild import fetch
+from ctk.compiler.fx.walk import CALLS, fetch
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from ctk.compiler.fx.walk import placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.oracle.cache import fingerprint
-from ctk.toolkit.reduce.analysis import facts_of, placeholders
+from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.edits import (
     Bypass,
     DropEffects,

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch.fx import Graph, GraphModule
 
+from ctk.compiler.fx.walk import placeholders
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.reduce.analysis import Facts, placeholders
+from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.proposal import Proposal, Step, Subset

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from torch.fx import Node
 
+from ctk.compiler.fx.walk import CALLS
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.reduce.analysis import CALLS, Facts
+from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.eager_values import TensorInfo
 from ctk.toolkit.reduce.edits import Bypass
 from ctk.toolkit.reduce.proposal import Proposal, Step, Subset

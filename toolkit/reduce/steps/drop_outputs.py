@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 from torch.fx import Node
 
+from ctk.compiler.fx.walk import output_leaves
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.reduce.analysis import Facts, output_leaves
+from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.edits import DropOutputs
 from ctk.toolkit.reduce.proposal import Proposal, Step, Subset, listed
 

@@ -6,8 +6,9 @@ it.
 
 from collections.abc import Sequence
 
+from ctk.compiler.fx.walk import CALLS
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.reduce.analysis import CALLS, Facts
+from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.apply import size_symbol
 from ctk.toolkit.reduce.edits import DropUnused
 from ctk.toolkit.reduce.proposal import Proposal, Step, Subset

@@ -2,8 +2,9 @@
 
 from collections.abc import Sequence
 
+from ctk.compiler.fx.walk import CALLS
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.reduce.analysis import CALLS, Facts, is_number
+from ctk.toolkit.reduce.analysis import Facts, is_number
 from ctk.toolkit.reduce.edits import FixSizes, FoldNumbers
 from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
 

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 import torch
 
+from ctk.compiler.fx.walk import placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.formats.buildable import RECIPE_SEEDS, filling_of, is_possible
-from ctk.toolkit.reduce.analysis import Facts, placeholders
+from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.edits import SetValues
 from ctk.toolkit.reduce.proposal import Proposal, Step, Subset, listed
 

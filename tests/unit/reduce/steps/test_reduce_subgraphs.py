@@ -2,7 +2,8 @@
 
 import torch
 
-from ctk.toolkit.reduce.analysis import facts_of, placeholders
+from ctk.compiler.fx.walk import placeholders
+from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.edits import Bypass, DropOutputs, RemoveNodes
 from ctk.toolkit.reduce.focus import Focus, Inside, inner_cases
 from ctk.toolkit.reduce.steps.reduce_subgraphs import STEP
