@@ -3,13 +3,20 @@
 import dataclasses
 from collections.abc import Mapping
 
+import torch
 from torch.fx import Node
 
-from ctk.compiler.fx.walk import placeholders
+from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.fx.types import value_of
+from ctk.compiler.fx.walk import input_names, placeholders
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.graphs.value_types import describe_dynamic, symbol_of
+from ctk.toolkit.graphs.value_types import META_KEY, describe_dynamic, symbol_of
 from ctk.toolkit.reduce.analysis import has_gradient
+from ctk.toolkit.reduce.eager_values import describe
 from ctk.toolkit.reduce.rebuild import Change, Rebuilt, rebuild
+
+RECORDED = ("val", "example_value", "tensor_meta", META_KEY)
+"""Where nodes have it on record what their value is."""
 
 Sizes = tuple[str | None, ...]
 
@@ -40,6 +47,26 @@ def changed(
     if result is None or (case.modes.backward and not has_gradient(result)):
         return None
     return result
+
+
+def with_inputs(case: Case, values: Mapping[str, object]) -> Case:
+    """Return a case with other values for some inputs, by name.
+
+    What the graph has on record about its tensors is dropped when a dtype, shape or stride changes:
+    it is true no more. Captures record it anew.
+    """
+    names = input_names(case.graph)
+    inputs = tuple(values.get(n, old) for n, old in zip(names, case.inputs, strict=True))
+    result = dataclasses.replace(case, inputs=inputs)
+    pairs = zip(names, inputs, case.inputs, strict=True)
+    kept = {name for name, new, old in pairs if describe(new) == describe(old)}
+    if len(kept) == len(names):
+        return result
+    graph = copy_graph_module(case.graph)
+    for node in graph.graph.nodes:
+        if node.name not in kept and not isinstance(value_of(node), torch.SymInt):
+            node.meta = {key: item for key, item in node.meta.items() if key not in RECORDED}
+    return dataclasses.replace(result, graph=graph)
 
 
 def size_symbol(node: Node) -> str:

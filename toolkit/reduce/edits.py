@@ -11,11 +11,11 @@ from typing import Protocol
 
 from torch.fx import GraphModule, Node
 
-from ctk.compiler.fx.walk import by_name, fetch, output_leaves, placeholders
+from ctk.compiler.fx.walk import by_name, fetch, input_names, output_leaves, placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.formats.buildable import filled
 from ctk.toolkit.reduce.analysis import Facts, is_cuttable, is_number
-from ctk.toolkit.reduce.apply import changed, size_symbol
+from ctk.toolkit.reduce.apply import changed, size_symbol, with_inputs
 from ctk.toolkit.reduce.eager_values import values_before
 from ctk.toolkit.reduce.effects import mutated_arguments
 from ctk.toolkit.reduce.rebuild import Change, Inline, SameAs, Substitute
@@ -168,10 +168,7 @@ class SetValues:
     pairs: tuple[tuple[str, str], ...]
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
-        fillings = dict(self.pairs)
-        inputs = tuple(
-            filled(value, fillings[node.name]) if node.name in fillings else value
-            for node, value in zip(placeholders(case.graph), case.inputs, strict=True)
-        )
-        synthetic = tuple(dict.fromkeys([*case.synthetic, *fillings]))
-        return dataclasses.replace(case, inputs=inputs, synthetic=synthetic)
+        given = dict(zip(input_names(case.graph), case.inputs, strict=True))
+        case = with_inputs(case, {name: filled(given[name], f) for name, f in self.pairs})
+        synthetic = tuple(dict.fromkeys([*case.synthetic, *(name for name, _ in self.pairs)]))
+        return dataclasses.replace(case, synthetic=synthetic)

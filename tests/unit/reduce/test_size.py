@@ -8,15 +8,17 @@ import pytest
 import torch
 from torch.fx import Graph, GraphModule
 
-from ctk.compiler.fx.walk import placeholders
+from ctk.compiler.fx.walk import input_names, placeholders
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.graphs.python_source import graph_to_python
 from ctk.toolkit.reduce.analysis import Facts
+from ctk.toolkit.reduce.apply import with_inputs
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
 from ctk.toolkit.reduce.size import is_smaller
 from ctk.toolkit.reduce.steps import STEPS
-from tests.helpers.reduce_graphs import FakeOracle, has_ops
+from tests.helpers.reduce_graphs import FakeOracle, captured, has_ops
 from tests.helpers.reduce_steps import X, edits, proposals, traced
 
 
@@ -71,12 +73,9 @@ class ToFloat32:
     names: tuple[str, ...]
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
-        pairs = zip(placeholders(case.graph), case.inputs, strict=True)
-        inputs = tuple(
-            value.float() if node.name in self.names and isinstance(value, torch.Tensor) else value
-            for node, value in pairs
-        )
-        return dataclasses.replace(case, inputs=inputs)
+        given = dict(zip(input_names(case.graph), case.inputs, strict=True))
+        tensors = {name: given[name] for name in self.names}
+        return with_inputs(case, {n: v.float() for n, v in tensors.items()})
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
@@ -98,6 +97,14 @@ def test_a_step_that_changes_a_dtype_is_asked_about():
 
     best = minimize(Problem(case, FakeOracle(needs_double_cosine)), (*STEPS, STRANGE)).best
     assert [value.dtype for value in best.inputs] == [torch.float32, torch.float64]
+
+
+def test_what_the_graph_has_on_record_goes_with_a_changed_dtype():
+    case = captured(lambda x: x.sin(), X.double())
+    assert "float64" in graph_to_python(case.graph)
+    assert "float64" in graph_to_python(with_inputs(case, {"l_x_": X.double() + 1}).graph)
+    assert "float64" not in graph_to_python(with_inputs(case, {"l_x_": X}).graph)
+    assert "float64" in graph_to_python(case.graph)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
