@@ -16,6 +16,9 @@ from ctk.compiler.fx.types import same_sizes, tensor_of
 
 log = logging.getLogger("ctk.pipeline")
 
+_PREFIX = "_frozen_"
+"""How the constants are called, followed by the position of the input; see `frozen_parameters`."""
+
 
 def freeze_parameters(
     graph: GraphModule, captured: GraphModule, example_inputs: Sequence[object]
@@ -46,7 +49,7 @@ def freeze_parameters(
         if not isinstance(value, torch.nn.Parameter) or node in written:
             kept.append(index)
             continue
-        name = f"_frozen_{index}"
+        name = f"{_PREFIX}{index}"
         with torch_compat.real_compute():
             graph.register_buffer(name, value.detach(), persistent=False)
         with graph.graph.inserting_before(body):
@@ -56,6 +59,19 @@ def freeze_parameters(
         graph.graph.erase_node(node)
     graph.recompile()
     return kept
+
+
+def frozen_parameters(graph: GraphModule) -> dict[int, torch.Tensor]:
+    """Return the parameters that freezing made constants of a graph, or of a copy of it.
+
+    Returns:
+        The values by the position of the input that each was.
+    """
+    return {
+        int(name.removeprefix(_PREFIX)): value
+        for name, value in graph.named_buffers(recurse=False)
+        if name.startswith(_PREFIX)
+    }
 
 
 def without_frozen(inner: BoxedCallable, kept: Sequence[int]) -> BoxedCallable:

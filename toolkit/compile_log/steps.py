@@ -15,6 +15,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from ctk.compiler.errors import CaseError
+from ctk.compiler.freezing import frozen_parameters
 from ctk.compiler.fx.extract import extract
 from ctk.compiler.fx.same import same_graph
 from ctk.compiler.fx.types import tensor_of
@@ -228,14 +229,10 @@ def _kernel(
 
 
 def _thawed(log: CompileLog, call: CallRecord) -> dict[str, object]:
-    """Return the frozen parameters by the placeholder that each replaced.
-
-    Freezing names the constant of placeholder `i` `_frozen_i` (compiler/passes/freezing).
-    """
+    """Return the frozen parameters by the placeholder that each replaced."""
     graphs = [s.graph for s in log.stages() if s.stage == "forward"]
     if not graphs:
         return {}
     names = input_names(graphs[-1])
     frozen = next((s.graph for s in log.stages() if s.stage == "frozen"), call.graph)
-    values = ((name, getattr(frozen, f"_frozen_{i}", None)) for i, name in enumerate(names))
-    return {name: value for name, value in values if value is not None}
+    return {names[index]: value for index, value in frozen_parameters(frozen).items()}

@@ -51,6 +51,19 @@ class TestBadInput:
         assert said.code == 2
         assert "did you mean 'fuel'" in said.err
 
+    @pytest.mark.parametrize(
+        ("option", "message"),
+        [
+            ("fold_constant.max_nbytes=1", "did you mean 'fold_constants'"),
+            ("fold_constants.max_nbyte=1", "did you mean 'max_nbytes'"),
+            ("joint/fold_constants.max_nbytes=1M", "joint/fold_constants.max_nbytes='1M' is not"),
+        ],
+    )
+    def test_option_of_a_pass(self, option: str, message: str, good: Path) -> None:
+        said = ctk("check", good, "--config", option)
+        assert said.code == 2
+        assert message in said.err
+
     def test_program_that_raises(self, tmp_path: Path) -> None:
         program = write(tmp_path, "raises.py", "x = 1\nraise RuntimeError('at import')\n")
         said = ctk("check", program)

@@ -12,6 +12,7 @@ from torch import fx, nn
 from ctk import Config, compile_fx
 from ctk.compiler.backend import ctk
 from ctk.compiler.errors import ConfigError, UnsupportedPlatform, VerifyError
+from ctk.compiler.freezing import frozen_parameters
 from ctk.compiler.observe import ErrorRecord
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
@@ -130,6 +131,11 @@ def test_freezing_folds_parameters():
     (call,) = recorder.log.calls()
     assert call.stage == "frozen"
     assert len(call.inputs) == 1
+    (frozen,) = (stage.graph for stage in recorder.log.stages() if stage.stage == "frozen")
+    expected = dict(zip((0, 1, 3, 4), model.parameters(), strict=True))  # 2 is the input
+    assert frozen_parameters(frozen).keys() == expected.keys()
+    for index, value in frozen_parameters(frozen).items():
+        assert torch.equal(value, expected[index])
 
 
 def double_add(gm):

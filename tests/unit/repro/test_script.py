@@ -9,10 +9,12 @@ import pytest
 import torch
 from torch.fx import GraphModule
 
+from ctk.compiler.config import resolve
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.sources import plan_sources
+from ctk.toolkit.case.store import load_case, save_case
 from ctk.toolkit.repro.run import write_repro
 from ctk.toolkit.repro.script import Versions, literal, render_script, shorten_paths
 from tests.helpers.repros import BACKENDS, make_case, verdict_of
@@ -33,6 +35,53 @@ def test_custom_passes_move_with_the_script(backends: Path, folder: Path, tmp_pa
     found = {name: str(folder / name) for name in namespace["FUNCTIONS"]}
     joint = namespace["replaced"](namespace["CONFIG"], found)["custom_passes"]["joint"]
     assert joint == [f"{folder}/sources/my_passes.py:fold", "json:loads"]
+
+
+SCALE = """
+from dataclasses import dataclass
+
+import torch
+
+from ctk.compiler.rewriting.base import Pass
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class Scale(Pass):
+    name = "scale"
+    factors: tuple[float, ...] = (1.0,)
+
+    def run(self, rewriter):
+        for node in rewriter.graph.find_nodes(op="call_function", target=aten.sin.default):
+            def edit(graph, node=node):
+                with graph.inserting_after(node):
+                    new = graph.call_function(aten.mul.Tensor, (node, self.factors[-1]))
+                node.replace_all_uses_with(new, delete_user_cb=lambda user: user is not new)
+
+            if self.factors[-1] != 1:
+                rewriter.rewrite("sin(x) -> sin(x) * factor", [node], edit)
+"""
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"scale.factors": [1, 2.0]}, {"passes": {"joint/scale": {"factors": (2,)}}}],
+    ids=["dotted", "nested"],
+)
+def test_options_of_passes_reach_the_saved_case_and_the_script(
+    options: dict[str, object], folder: Path, tmp_path: Path
+) -> None:
+    passes = tmp_path / "my_passes.py"
+    passes.write_text(SCALE)
+    custom = {"custom_passes": {"joint": [f"{passes}:Scale"]}}
+    wrong = make_case(
+        lambda x: (x.sin(),), torch.ones(2), target="ctk", config={**custom, **options}
+    )
+    loaded = load_case(save_case(wrong, tmp_path / "case"))
+    assert resolve(loaded.config).passes == resolve(wrong.config).passes
+    assert verdict_of(loaded, folder)[0] == 1
+    assert verdict_of(dataclasses.replace(wrong, config=custom), folder / "right")[0] == 0
 
 
 def test_writing_into_the_folder_of_the_case_keeps_its_sources(
