@@ -11,8 +11,9 @@ neighbour that Python finds by itself (its folder is on `sys.path`) is imported 
 the running script and its passes share it. 3. Otherwise the folder is a package of its own, so that
 two folders may each have a `helper.py`.
 
-What it does not do: `importlib.import_module("helper")` finds no neighbour. Emitted repros carry
-the text of this module, so it needs the standard library only.
+What it does not do: `importlib.import_module("helper")` finds no neighbour, and the file sees the
+builtins as they were when it was loaded. Emitted repros carry the text of this module, so it needs
+the standard library only.
 """
 
 import builtins
