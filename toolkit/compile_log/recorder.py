@@ -16,6 +16,7 @@ from ctk.compiler.observe import (
     RewriteId,
     StageRecord,
 )
+from ctk.toolkit.formats.schema import document
 
 Event = StageRecord | PassRecord | KernelRecord | CallRecord | ErrorRecord
 
@@ -23,6 +24,7 @@ Event = StageRecord | PassRecord | KernelRecord | CallRecord | ErrorRecord
 EVERY_KERNEL = "*"
 
 
+@document
 @dataclass(frozen=True, slots=True)
 class Veto:
     """What must not happen: passes and kernels by the `str` of their id, rewrites by number.

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.formats.schema import document
 
 
 class Verdict(Enum):
@@ -17,6 +18,7 @@ class Verdict(Enum):
     TIMEOUT = "timeout"
 
 
+@document
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """An oracle's answer: the verdict, and the failure that was seen, if any."""

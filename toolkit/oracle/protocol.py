@@ -2,16 +2,18 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from ctk.compiler import errors
 from ctk.compiler.errors import CtkError
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.compile_log.recorder import Veto
-from ctk.toolkit.oracle.judgement import Judgement, Verdict
+from ctk.toolkit.formats.schema import convert, document, encode
+from ctk.toolkit.oracle.judgement import Judgement
 
 
+@document
 @dataclass(frozen=True, slots=True)
 class Question:
     """A question to a child.
@@ -35,6 +37,7 @@ class Question:
     veto: Veto | None = None
 
 
+@document
 @dataclass(frozen=True, slots=True)
 class Failure:
     """The oracle raised: a wrong target, config or case. `kind` is the exception's type name."""
@@ -60,42 +63,24 @@ def read_line(file: BinaryIO) -> dict[str, Any] | None:
 
 def question_to_json(question: Question) -> dict[str, object]:
     """Return a question as JSON."""
-    veto = question.veto
-    data = {field.name: getattr(question, field.name) for field in fields(question)}
-    data["expected"] = asdict(question.expected) if question.expected else None
-    data["veto"] = None
-    if veto is not None:
-        sets = {name: sorted(getattr(veto, name)) for name in ("passes", "rewrites", "kernels")}
-        data["veto"] = {**sets, "fuel": veto.fuel}
-    return data
+    return encode(question)
 
 
-def question_from_json(data: Mapping[str, Any]) -> Question:
+def question_from_json(data: Mapping[str, object]) -> Question:
     """Return a question that `question_to_json` wrote."""
-    return Question(
-        target=data["target"],
-        folder=data["folder"],
-        expected=_signature(data["expected"]),
-        allow_imports=tuple(data["allow_imports"]),
-        timeout_seconds=data["timeout_seconds"],
-        is_eager=data["is_eager"],
-        veto=_veto(data["veto"]),
-    )
+    return convert(Question, data, where="question")
 
 
 def answer_to_json(answer: Answer) -> dict[str, object]:
     """Return an answer as JSON."""
-    if isinstance(answer, Failure):
-        return {"failure": asdict(answer)}
-    signature = asdict(answer.signature) if answer.signature else None
-    return {"verdict": answer.verdict.value, "signature": signature, "detail": answer.detail}
+    return encode(answer)
 
 
-def answer_from_json(data: Mapping[str, Any]) -> Answer:
+def answer_from_json(data: Mapping[str, object]) -> Answer:
     """Return an answer that `answer_to_json` wrote."""
-    if "failure" in data:
-        return Failure(**data["failure"])
-    return Judgement(Verdict(data["verdict"]), _signature(data["signature"]), data["detail"])
+    if "verdict" in data:
+        return convert(Judgement, data, where="answer")
+    return convert(Failure, data, where="answer")
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -109,14 +94,3 @@ def error_of(failure: Failure) -> CtkError:
     if isinstance(found, type) and issubclass(found, CtkError):
         return found(failure.message)
     return CtkError(f"the oracle failed in its child process: {failure.kind}: {failure.message}")
-
-
-def _veto(data: Mapping[str, Any] | None) -> Veto | None:
-    if data is None:
-        return None
-    sets = {name: frozenset(data[name]) for name in ("passes", "rewrites", "kernels")}
-    return Veto(**sets, fuel=data["fuel"])
-
-
-def _signature(data: Mapping[str, Any] | None) -> Signature | None:
-    return None if data is None else Signature(**data)
