@@ -9,7 +9,8 @@ from torch.fx import GraphModule
 from ctk.compiler.fx.walk import CALLS
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.graphs.value_types import describe_dynamic, size_hint
+from ctk.toolkit.formats.scalars import size_hint
+from ctk.toolkit.graphs.value_types import describe_dynamic
 from ctk.toolkit.oracle.judgement import Judgement, Verdict
 
 FAILURE = Signature("accuracy", output="out0")

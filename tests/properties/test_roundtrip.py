@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch.fx import Graph, GraphModule, Node
 
+from ctk.toolkit.formats.schema import decode, write_document
 from ctk.toolkit.formats.strict_json import dump_json, parse_json
+from ctk.toolkit.formats.tensor_index import TensorIndex
 from ctk.toolkit.formats.tensors import keep_all, pack_tensors, unpack_tensors
 from ctk.toolkit.graphs.graph_json import constants_of, graph_from_json, graph_to_json
 from ctk.toolkit.graphs.python_source import graph_to_python
@@ -185,9 +187,8 @@ def raw(tensor: torch.Tensor) -> list[int]:
 @SETTINGS
 def test_views_survive_with_bits_strides_and_aliases(named: dict[str, torch.Tensor]) -> None:
     packed = pack_tensors(named, keep=keep_all)
-    text = dump_json({"entries": packed.entries, "storages": packed.storages})
-    data = parse_json(text, where="test")
-    back = unpack_tensors(data["entries"], data["storages"], packed.arrays)
+    index = decode(TensorIndex, write_document(packed.index), where="test")
+    back = unpack_tensors(index, packed.arrays)
     for name, tensor in named.items():
         assert raw(back[name]) == raw(tensor)
         assert back[name].stride() == tensor.stride()

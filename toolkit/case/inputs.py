@@ -5,16 +5,18 @@ What it does not do: files (`store`).
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from ctk.compiler import torch_compat
-from ctk.compiler.errors import CaseError
+from ctk.compiler.errors import CaseError, nearest
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.formats.strict_json import Json, expect, items, member
-from ctk.toolkit.formats.tensors import Keep, Packed, pack_tensors, unpack_tensors
+from ctk.toolkit.formats.schema import document
+from ctk.toolkit.formats.tensor_index import TensorIndex
+from ctk.toolkit.formats.tensors import Keep, pack_tensors, unpack_tensors
 from ctk.toolkit.graphs.argument_json import Decoder, encode_value
 from ctk.toolkit.graphs.graph_json import constants_of
 from ctk.toolkit.graphs.value_types import is_buffer
@@ -47,8 +49,24 @@ def _placeholders(case: Case) -> list[Node]:
     return list(case.graph.graph.find_nodes(op="placeholder"))
 
 
-def inputs_to_json(case: Case, *, keep: Keep, measure: bool) -> tuple[Json, Packed]:
-    """Return the inputs of a case as JSON, and their tensors taken apart.
+@document
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What `inputs.json` holds.
+
+    Attributes:
+        names: The placeholders, in order.
+        values: The inputs that are no tensors, by name, as arguments of a graph are written.
+        tensors: The others.
+    """
+
+    names: tuple[str, ...]
+    values: Mapping[str, object]
+    tensors: TensorIndex
+
+
+def pack_inputs(case: Case, *, keep: Keep, measure: bool) -> tuple[Inputs, dict[str, Tensor]]:
+    """Return the inputs of a case, and the values of their tensors.
 
     Raises:
         CaseError: An input cannot be kept, or there is not one per placeholder.
@@ -62,11 +80,8 @@ def inputs_to_json(case: Case, *, keep: Keep, measure: bool) -> tuple[Json, Pack
     named = {node.name: value for node, value in zip(nodes, case.inputs, strict=True)}
     tensors = {name: value for name, value in named.items() if isinstance(value, Tensor)}
     packed = pack_tensors(tensors, keep=keep, measure=measure)
-    values = [
-        {"name": name} | ({} if name in tensors else {"value": _number(value, name)})
-        for name, value in named.items()
-    ]
-    return {"inputs": values, "tensors": packed.entries, "storages": packed.storages}, packed
+    values = {name: _number(named[name], name) for name in named if name not in tensors}
+    return Inputs(tuple(named), values, packed.index), packed.arrays
 
 
 def _number(value: object, name: str) -> object:
@@ -77,40 +92,35 @@ def _number(value: object, name: str) -> object:
     return encode_value(value, f"input {name}")
 
 
-def inputs_from_json(
-    data: Json, arrays: Mapping[str, Tensor], graph: GraphModule, device: str | None = None
+def unpack_inputs(
+    inputs: Inputs, arrays: Mapping[str, Tensor], graph: GraphModule, device: str | None = None
 ) -> tuple[object, ...]:
     """Return the inputs of a graph.
 
     Args:
-        data: JSON of `inputs_to_json`, perhaps from a stranger.
+        inputs: Of `pack_inputs`, perhaps from a stranger.
         arrays: Stored values.
         graph: The graph whose placeholders they are for.
         device: Put tensors there instead of on the recorded device.
 
     Raises:
-        CaseError: Something is malformed, or the names are not those of the placeholders.
+        CaseError: A value is malformed, or the names are not those of the placeholders.
     """
-    listed = items(data, "inputs", dict, _WHERE)
-    names = [member(each, "name", str, _WHERE) for each in listed]
     wanted = [node.name for node in graph.graph.find_nodes(op="placeholder")]
-    if names != wanted:
-        raise CaseError(f"{_WHERE}: inputs {names[:8]} are not the graph's {wanted[:8]}")
-    entries = member(data, "tensors", dict, _WHERE)
-    tensors = unpack_tensors(
-        {name: expect(entry, dict, f"{_WHERE}: {name}") for name, entry in entries.items()},
-        member(data, "storages", dict, _WHERE),
-        arrays,
-        device=device,
-        where=_WHERE,
-    )
+    if list(inputs.names) != wanted:
+        raise CaseError(
+            f"{_WHERE}: inputs {list(inputs.names[:8])} are not the graph's {wanted[:8]}"
+        )
+    tensors = unpack_tensors(inputs.tensors, arrays, device=device, where=_WHERE)
     decoder = Decoder({}, _no_function, device)
-    return tuple(
-        decoder.decode(each["value"], f"{_WHERE}: {name}")
-        if "value" in each
-        else member(tensors, name, object, _WHERE)
-        for name, each in zip(names, listed, strict=True)
-    )
+    values = {
+        name: decoder.decode(value, f"{_WHERE}: {name}") for name, value in inputs.values.items()
+    }
+    found: Mapping[str, object] = {**tensors, **values}
+    missing = [name for name in wanted if name not in found]
+    if missing:
+        raise CaseError(f"{_WHERE}: {missing[0]!r} has no value{nearest(missing[0], found)}")
+    return tuple(found[name] for name in wanted)
 
 
 def _no_function(name: str) -> object:

@@ -21,7 +21,7 @@ from torch import Tensor
 from ctk.compiler.choices import InputsMode
 from ctk.compiler.errors import CaseError, nearest
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.inputs import inputs_from_json, inputs_to_json, storing
+from ctk.toolkit.case.inputs import Inputs, pack_inputs, storing, unpack_inputs
 from ctk.toolkit.case.manifest import (
     MANIFEST,
     Manifest,
@@ -40,12 +40,14 @@ from ctk.toolkit.case.sources import (
 )
 from ctk.toolkit.formats.files import atomic_folder, is_partial, scratch_folder
 from ctk.toolkit.formats.safetensors_file import load_arrays, save_arrays
+from ctk.toolkit.formats.scalars import size_hint
+from ctk.toolkit.formats.schema import convert, read_document, write_document
 from ctk.toolkit.formats.strict_json import Json, dump_json, read_json
-from ctk.toolkit.formats.tensors import Packed
+from ctk.toolkit.formats.tensor_index import TensorIndex
 from ctk.toolkit.graphs.callables import load_imports, module_of_target
 from ctk.toolkit.graphs.graph_json import graph_from_json, graph_to_json, target_names
 from ctk.toolkit.graphs.python_source import graph_to_python
-from ctk.toolkit.graphs.value_types import size_hint, symbol_hints
+from ctk.toolkit.graphs.value_types import symbol_hints
 
 GRAPH, TEXT, CONSTANTS = "graph.json", "graph.py", "constants.safetensors"
 INPUTS, VALUES = "inputs.json", "inputs.safetensors"
@@ -112,7 +114,7 @@ def _replace_case(case: Case, folder: Path, inputs: str, portable: bool) -> Path
 def _write_case(case: Case, folder: Path, inputs: str, portable: bool) -> None:
     keep, measure = storing(case, inputs), inputs != "none"
     graph, constants = graph_to_json(case.graph, keep=keep, measure=measure)
-    values, packed = inputs_to_json(case, keep=keep, measure=measure)
+    values, arrays = pack_inputs(case, keep=keep, measure=measure)
     plan = plan_sources(case) if portable else SourcePlan(*absolute_references(case), {})
     manifest = Manifest(
         name=case.name,
@@ -123,27 +125,23 @@ def _write_case(case: Case, folder: Path, inputs: str, portable: bool) -> None:
         inputs=cast("InputsMode", inputs),
         dynamic=case.dynamic,
         symbols=_symbols(case),
-        synthetic=_synthetic_names(case, graph, packed),
+        synthetic=_synthetic_names(case, graph, values),
         imports=_imports(graph),
         sources=plan.listed,
         files={},
         provenance=make_provenance(),
     )
     copy_sources(plan, folder)
-    _write_json(folder / GRAPH, graph)
-    _write_json(folder / INPUTS, values)
-    for name, arrays in ((CONSTANTS, constants), (VALUES, packed.arrays)):
-        if arrays:
-            save_arrays(folder / name, arrays)
+    (folder / GRAPH).write_text(dump_json(graph), encoding="utf-8")
+    (folder / INPUTS).write_text(write_document(values), encoding="utf-8")
+    for name, stored in ((CONSTANTS, constants), (VALUES, arrays)):
+        if stored:
+            save_arrays(folder / name, stored)
     (folder / TEXT).write_text(_text(case, manifest), encoding="utf-8")
     written = sorted(path for path in folder.rglob("*") if path.is_file())
     files = {path.relative_to(folder).as_posix(): file_record(path) for path in written}
     manifest = dataclasses.replace(manifest, files=files)
     write_manifest(manifest, folder)
-
-
-def _write_json(path: Path, data: Json) -> None:
-    path.write_text(dump_json(data), encoding="utf-8")
 
 
 def _symbols(case: Case) -> dict[str, object]:
@@ -158,18 +156,10 @@ def _symbols(case: Case) -> dict[str, object]:
     return found
 
 
-def _synthetic_names(case: Case, graph: Json, inputs: Packed) -> tuple[str, ...]:
+def _synthetic_names(case: Case, graph: Json, inputs: Inputs) -> tuple[str, ...]:
     """Return the inputs and constants whose values are not the program's own."""
-    names = dict.fromkeys(case.synthetic)
-    for entries, storages in (
-        (inputs.entries, inputs.storages),
-        (graph["constants"], graph["storages"]),
-    ):
-        for name, entry in entries.items():
-            owner = entries[entry.get("same_as", name)]
-            if storages[owner["storage"]]["values"] == "synthetic":
-                names[name] = None
-    return tuple(names)
+    constants = convert(TensorIndex, graph["constants"], where=GRAPH)
+    return tuple(dict.fromkeys([*case.synthetic, *inputs.tensors.synthetic, *constants.synthetic]))
 
 
 def _imports(graph: Json) -> tuple[str, ...]:
@@ -224,8 +214,8 @@ def load_case(
             allow_imports=allowed,
             device=device,
         )
-        data = read_json(folder / INPUTS, next_step=_NEXT)
-        inputs = inputs_from_json(data, _arrays(folder / VALUES), graph, device)
+        packed = read_document(Inputs, folder / INPUTS, next_step=_NEXT)
+        inputs = unpack_inputs(packed, _arrays(folder / VALUES), graph, device)
     except (CaseError, RecursionError) as error:
         raise CaseError(f"{error}, in {folder}{_import_hint(manifest, allow_imports)}") from error
     target, config = resolve_references(manifest, folder)

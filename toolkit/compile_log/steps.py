@@ -31,7 +31,7 @@ from ctk.compiler.observe import (
 )
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.recorder import CompileLog
-from ctk.toolkit.graphs.value_types import size_hint
+from ctk.toolkit.formats.scalars import size_hint
 
 
 @dataclass(frozen=True, slots=True)

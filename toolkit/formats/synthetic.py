@@ -11,32 +11,74 @@ machines.) What it does not do: correlations between elements or tensors.
 """
 
 import math
-from collections.abc import Callable, Mapping
-from typing import cast
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from ctk.compiler.errors import CaseError
-from ctk.toolkit.formats.strict_json import Json, expect, member
-from ctk.toolkit.graphs.argument_json import float_from_json, float_to_json
+from ctk.toolkit.formats.schema import document
 
 _CHUNK = 1 << 18
 """Elements drawn at a time; part of the format, because it fixes the order of the draws."""
 
 _INT64 = torch.iinfo(torch.int64)
+_LARGEST = torch.finfo(torch.float64).max
 
 
-def default_recipe(dtype: torch.dtype, seed: int) -> Json:
+@document
+@dataclass(frozen=True, slots=True)
+class Normal:
+    """Floats: bell-shaped, within bounds, with some that are not finite."""
+
+    seed: int
+    mean: float = 0.0
+    deviation: float = 1.0
+    min: float = -4.0
+    max: float = 4.0
+    nan: int = 0
+    posinf: int = 0
+    neginf: int = 0
+    kind: Literal["normal"] = "normal"
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class Uniform:
+    """Integers, all of a range equally often."""
+
+    seed: int
+    low: int
+    high: int
+    kind: Literal["uniform"] = "uniform"
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class Bernoulli:
+    """Booleans, with a share of True."""
+
+    seed: int
+    share: float
+    kind: Literal["bernoulli"] = "bernoulli"
+
+
+Recipe = Annotated[Normal | Uniform | Bernoulli, Field(discriminator="kind")]
+
+
+def default_recipe(dtype: torch.dtype, seed: int) -> Recipe:
     """Return the recipe of a tensor whose values are unknown: normal(0, 1), or integers 0 and 1."""
     if dtype == torch.bool:
-        return {"kind": "bernoulli", "seed": seed, "share": 0.5}
+        return Bernoulli(seed, share=0.5)
     if not (dtype.is_floating_point or dtype.is_complex):
-        return {"kind": "uniform", "seed": seed, "low": 0, "high": 1}
-    return _normal(seed, mean=0.0, deviation=1.0, low=-4.0, high=4.0)
+        return Uniform(seed, low=0, high=1)
+    return Normal(seed)
 
 
-def measure_recipe(values: Tensor, seed: int) -> Json:
+def measure_recipe(values: Tensor, seed: int) -> Recipe:
     """Return the recipe that resembles a tensor.
 
     Args:
@@ -46,48 +88,47 @@ def measure_recipe(values: Tensor, seed: int) -> Json:
     if values.numel() == 0:
         return default_recipe(values.dtype, seed)
     if values.dtype == torch.bool:
-        return {"kind": "bernoulli", "seed": seed, "share": values.double().mean().item()}
+        return Bernoulli(seed, share=values.double().mean().item())
     if values.is_complex():
         return _measure_floats(torch.view_as_real(values.resolve_conj()), seed)
     if values.is_floating_point():
         return _measure_floats(values, seed)
     wide = values.to(torch.int64)  # unsigned types have no min and max of their own
-    return {
-        "kind": "uniform",
-        "seed": seed,
-        "low": int(wide.min().item()),
-        "high": int(wide.max().item()),
-    }
+    return Uniform(seed, low=int(wide.min().item()), high=int(wide.max().item()))
 
 
-def _measure_floats(values: Tensor, seed: int) -> Json:
+def _measure_floats(values: Tensor, seed: int) -> Normal:
     values = values if values.dtype == torch.float64 else values.to(torch.float32)
-    counts = {
-        "nan": int(values.isnan().sum()),
-        "posinf": int(values.isposinf().sum()),
-        "neginf": int(values.isneginf().sum()),
-    }
-    finite = values[values.isfinite()] if any(counts.values()) else values
+    special = Normal(
+        seed,
+        nan=int(values.isnan().sum()),
+        posinf=int(values.isposinf().sum()),
+        neginf=int(values.isneginf().sum()),
+    )
+    finite = values[values.isfinite()]
     if finite.numel() == 0:
-        return {**default_recipe(torch.float32, seed), **counts}
-    mean = finite.mean(dtype=torch.float64).item()
+        return special
+    mean = _bounded(finite.mean(dtype=torch.float64).item())
     square = torch.linalg.vector_norm(finite, dtype=torch.float64).item() ** 2 / finite.numel()
-    deviation = math.sqrt(max(0.0, square - mean * mean))
-    low, high = finite.min().item(), finite.max().item()
-    return {**_normal(seed, mean=mean, deviation=deviation, low=low, high=high), **counts}
+    return replace(
+        special,
+        mean=mean,
+        deviation=_bounded(math.sqrt(max(0.0, square - mean * mean))),
+        min=finite.min().item(),
+        max=finite.max().item(),
+    )
 
 
-def _normal(seed: int, *, mean: float, deviation: float, low: float, high: float) -> Json:
-    numbers = {"mean": mean, "deviation": deviation, "min": low, "max": high}
-    encoded = {name: float_to_json(value) for name, value in numbers.items()}
-    return {"kind": "normal", "seed": seed, **encoded, "nan": 0, "posinf": 0, "neginf": 0}
+def _bounded(value: float) -> float:
+    """Return a number that JSON can hold; sums of the largest floats are infinite."""
+    return min(max(value, -_LARGEST), _LARGEST)
 
 
-def synthesize(recipe: Mapping[str, object], numel: int, dtype: torch.dtype, where: str) -> Tensor:
+def synthesize(recipe: Recipe, numel: int, dtype: torch.dtype, where: str) -> Tensor:
     """Return the values of a recipe.
 
     Args:
-        recipe: What `measure_recipe` or `default_recipe` returned, perhaps read from a file.
+        recipe: Of `measure_recipe` or `default_recipe`, perhaps read from a file.
         numel: Number of elements.
         dtype: Their dtype.
         where: Names the tensor in errors.
@@ -96,35 +137,28 @@ def synthesize(recipe: Mapping[str, object], numel: int, dtype: torch.dtype, whe
         A CPU tensor of shape `[numel]`.
 
     Raises:
-        CaseError: The recipe is malformed.
+        CaseError: Its numbers do not fit.
     """
-    kind = member(recipe, "kind", str, where)
-    if kind not in _KINDS:
-        raise CaseError(f"{where}: {kind!r} is no kind of recipe; known: {', '.join(_KINDS)}")
-    generator = torch.Generator().manual_seed(member(recipe, "seed", int, where) & 0xFFFFFFFF)
-    return _KINDS[kind](recipe, numel, dtype, generator, where)
-
-
-_Make = Callable[[Mapping[str, object], int, torch.dtype, torch.Generator, str], Tensor]
+    generator = torch.Generator().manual_seed(recipe.seed & 0xFFFFFFFF)
+    match recipe:
+        case Normal():
+            return _draw_normal(recipe, numel, dtype, generator, where)
+        case Uniform():
+            return _draw_uniform(recipe, numel, dtype, generator, where)
+        case Bernoulli():
+            drawn = torch.rand(numel, dtype=torch.float64, generator=generator)
+            return (drawn < recipe.share).to(dtype)
 
 
 def _draw_normal(
-    recipe: Mapping[str, object],
-    numel: int,
-    dtype: torch.dtype,
-    generator: torch.Generator,
-    where: str,
+    recipe: Normal, numel: int, dtype: torch.dtype, generator: torch.Generator, where: str
 ) -> Tensor:
-    mean, deviation, low, high = (
-        float_from_json(recipe.get(name), f"{where}.{name}")
-        for name in ("mean", "deviation", "min", "max")
-    )
     count = numel * 2 if dtype.is_complex else numel
     values = torch.empty(count, dtype=dtype.to_real() if dtype.is_complex else dtype)
     for start in range(0, count, _CHUNK):
         part = values[start : start + _CHUNK]
-        bell = _bell(part.numel(), generator).mul_(deviation).add_(mean)
-        part.copy_(bell.clamp_(low, high))
+        bell = _bell(part.numel(), generator).mul_(recipe.deviation).add_(recipe.mean)
+        part.copy_(bell.clamp_(recipe.min, recipe.max))
     _plant(values, recipe, where)
     return torch.view_as_complex(values.view(-1, 2)) if dtype.is_complex else values
 
@@ -137,47 +171,30 @@ def _bell(count: int, generator: torch.Generator) -> Tensor:
     return total.sub_(2.0).mul_(math.sqrt(3.0))
 
 
-def _plant(values: Tensor, recipe: Mapping[str, object], where: str) -> None:
+def _plant(values: Tensor, recipe: Normal, where: str) -> None:
     """Put NaN and infinities at evenly spaced places: distinct, and the same on each load."""
-    kinds = {"nan": math.nan, "posinf": math.inf, "neginf": -math.inf}
-    counts = {name: member(recipe, name, int, where) for name in kinds}
+    counts: Mapping[float, int] = {
+        math.nan: recipe.nan,
+        math.inf: recipe.posinf,
+        -math.inf: recipe.neginf,
+    }
     total = sum(counts.values())
     if min(counts.values()) < 0 or total > values.numel():
-        raise CaseError(f"{where}: {counts} special values do not fit {values.numel()} elements")
+        numbers = list(counts.values())
+        raise CaseError(f"{where}: {numbers} special values do not fit {values.numel()} elements")
     if total == 0:
         return
-    special = [kinds[name] for name, count in counts.items() for _ in range(count)]
+    special = [value for value, count in counts.items() for _ in range(count)]
     places = torch.arange(total) * values.numel() // total
     values[places] = torch.tensor(special, dtype=torch.float64).to(values.dtype)
 
 
 def _draw_uniform(
-    recipe: Mapping[str, object],
-    numel: int,
-    dtype: torch.dtype,
-    generator: torch.Generator,
-    where: str,
+    recipe: Uniform, numel: int, dtype: torch.dtype, generator: torch.Generator, where: str
 ) -> Tensor:
-    low, high = (member(recipe, name, int, where) for name in ("low", "high"))
+    low, high = recipe.low, recipe.high
     if not _INT64.min <= low <= high <= _INT64.max:
         raise CaseError(f"{where}: [{low}, {high}] are no bounds of integers")
     above = min(high + 1, _INT64.max)
     values = torch.randint(low, above, (numel,), generator=generator, dtype=torch.int64)
     return values.to(dtype)
-
-
-def _draw_bernoulli(
-    recipe: Mapping[str, object],
-    numel: int,
-    dtype: torch.dtype,
-    generator: torch.Generator,
-    where: str,
-) -> Tensor:
-    share = expect(recipe.get("share"), float, f"{where}.share")
-    return (torch.rand(numel, dtype=torch.float64, generator=generator) < share).to(dtype)
-
-
-_KINDS: Mapping[str, _Make] = cast(
-    "Mapping[str, _Make]",
-    {"normal": _draw_normal, "uniform": _draw_uniform, "bernoulli": _draw_bernoulli},
-)

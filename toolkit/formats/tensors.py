@@ -14,7 +14,7 @@ subclassed tensors (a `CaseError`); autograd history (every tensor comes back as
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from zlib import crc32
 
 import torch
@@ -24,10 +24,15 @@ from ctk.compiler import torch_compat
 from ctk.compiler.errors import CaseError, nearest
 from ctk.compiler.fx.clone import extent, overlaps
 from ctk.toolkit.formats.safetensors_file import from_array, to_array
-from ctk.toolkit.formats.strict_json import Json, items, member, optional
-from ctk.toolkit.formats.synthetic import default_recipe, measure_recipe, synthesize
-from ctk.toolkit.graphs.argument_json import device_from_name, dtype_from_name, dtype_name
-from ctk.toolkit.graphs.value_types import size_hint
+from ctk.toolkit.formats.scalars import device_from_name, dtype_from_name, dtype_name, size_hint
+from ctk.toolkit.formats.synthetic import (
+    Recipe,
+    Uniform,
+    default_recipe,
+    measure_recipe,
+    synthesize,
+)
+from ctk.toolkit.formats.tensor_index import Entry, Storage, TensorIndex
 
 Keep = Callable[[str, Tensor, int], bool]
 """Whether to store the values of a tensor: its name, the tensor, and how many elements that is."""
@@ -38,13 +43,11 @@ class Packed:
     """Tensors taken apart.
 
     Attributes:
-        entries: For each tensor by name: JSON.
-        storages: For each storage by key: JSON.
+        index: How they lie in memory, for JSON.
         arrays: For each stored storage by key: a contiguous CPU tensor, for safetensors.
     """
 
-    entries: dict[str, Json]
-    storages: dict[str, Json]
+    index: TensorIndex
     arrays: dict[str, Tensor]
 
 
@@ -64,7 +67,7 @@ def pack_tensors(named: Mapping[str, Tensor], *, keep: Keep, measure: bool = Tru
     Raises:
         CaseError: A tensor is sparse, quantized, nested, on `meta`, or of a user's class.
     """
-    packed = Packed({}, {}, {})
+    made = _Making({}, {}, {}, {})
     groups: dict[object, dict[str, Tensor]] = {}
     first_name: dict[int, str] = {}
     for name, tensor in named.items():
@@ -73,10 +76,20 @@ def pack_tensors(named: Mapping[str, Tensor], *, keep: Keep, measure: bool = Tru
         if first == name:
             groups.setdefault(_storage_key(name, tensor), {})[name] = tensor
         else:
-            packed.entries[name] = {"same_as": first}
+            made.same[name] = first
     for group in groups.values():
-        _pack_group(group, packed, keep=keep, measure=measure)
-    return Packed({name: packed.entries[name] for name in named}, packed.storages, packed.arrays)
+        _pack_group(group, made, keep=keep, measure=measure)
+    return Packed(TensorIndex(made.entries, made.same, made.storages), made.arrays)
+
+
+@dataclass(frozen=True, slots=True)
+class _Making:
+    """A `Packed` while it is filled."""
+
+    entries: dict[str, Entry]
+    same: dict[str, str]
+    storages: dict[str, Storage]
+    arrays: dict[str, Tensor]
 
 
 def check_supported(name: str, tensor: Tensor) -> None:
@@ -103,60 +116,51 @@ def _storage_key(name: str, tensor: Tensor) -> object:
     return str(tensor.device), tensor.untyped_storage().data_ptr()
 
 
-def _pack_group(group: Mapping[str, Tensor], packed: Packed, *, keep: Keep, measure: bool) -> None:
+def _pack_group(group: Mapping[str, Tensor], made: _Making, *, keep: Keep, measure: bool) -> None:
     """Pack the tensors of one storage."""
     name, tensor = next(iter(group.items()))
     fake = torch_compat.is_fake_tensor(tensor)
     dense = len(group) == 1 and (fake or not _overlaps(tensor))
     key = name if dense else f"{name}:storage"
+    seed = crc32(name.encode())
     for each, value in group.items():
-        packed.entries[each] = _entry(value, key)
+        made.entries[each] = _entry(value, key)
     if fake:
-        packed.storages[key] = _geometry(tensor) | {
-            "values": "synthetic",
-            "recipe": default_recipe(tensor.dtype, crc32(name.encode())),
-        }
+        recipe = default_recipe(tensor.dtype, seed)
+        made.storages[key] = replace(_geometry(tensor), values="synthetic", recipe=recipe)
         return
     storage, values = _dense(tensor) if dense else _raw(list(group.values()))
-    storage["inference"] = tensor.is_inference()
+    storage = replace(storage, inference=tensor.is_inference())
     if all(keep(each, value, values.numel()) for each, value in group.items()):
-        packed.arrays[key] = to_array(values)
-        storage["values"] = "stored"
+        made.arrays[key] = to_array(values)
     else:
-        seed = crc32(name.encode())
-        recipe = measure_recipe if measure else _unmeasured
-        mixed = len({value.dtype for value in group.values()}) > 1
-        storage |= {
-            "values": "synthetic",
-            "recipe": _bytes_recipe(group, seed) if mixed else recipe(values, seed),
-        }
-    packed.storages[key] = storage
+        recipe = _recipe(group, values, seed, measure=measure)
+        storage = replace(storage, values="synthetic", recipe=recipe)
+    made.storages[key] = storage
 
 
-def _unmeasured(values: Tensor, seed: int) -> Json:
-    return default_recipe(values.dtype, seed)
+def _recipe(group: Mapping[str, Tensor], values: Tensor, seed: int, *, measure: bool) -> Recipe:
+    dtypes = {value.dtype for value in group.values()}
+    if len(dtypes) == 1:
+        return measure_recipe(values, seed) if measure else default_recipe(values.dtype, seed)
+    # bytes that are finite in every dtype: exponents of 0x3f are small, and True is 1
+    return Uniform(seed, low=0, high=1 if torch.bool in dtypes else 0x3F)
 
 
-def _bytes_recipe(group: Mapping[str, Tensor], seed: int) -> Json:
-    """Bytes that are finite in every dtype: exponents of 0x3f are small, and True is 1."""
-    high = 1 if any(value.dtype == torch.bool for value in group.values()) else 0x3F
-    return {"kind": "uniform", "seed": seed, "low": 0, "high": high}
-
-
-def _geometry(tensor: Tensor) -> Json:
-    """Return the JSON of a dense storage: where its values lie."""
+def _geometry(tensor: Tensor) -> Storage:
+    """Return a dense storage: where its values lie."""
     shape, stride = _sizes(tensor)
     # an expanded dimension (stride 0) holds one value
     shape = [size if step or size == 0 else 1 for size, step in zip(shape, stride, strict=True)]
     first = size_hint(tensor.storage_offset())
-    return {"dtype": dtype_name(tensor.dtype), "first": first, "shape": shape, "stride": stride}
+    return Storage(dtype_name(tensor.dtype), first, tuple(shape), tuple(stride))
 
 
-def _dense(tensor: Tensor) -> tuple[Json, Tensor]:
+def _dense(tensor: Tensor) -> tuple[Storage, Tensor]:
     return _geometry(tensor), _logical(tensor)
 
 
-def _raw(tensors: Sequence[Tensor]) -> tuple[Json, Tensor]:
+def _raw(tensors: Sequence[Tensor]) -> tuple[Storage, Tensor]:
     """Return the memory that tensors of one storage span, in their dtype or (mixed) as bytes."""
     dtypes = {tensor.dtype for tensor in tensors}
     dtype = dtypes.pop() if len(dtypes) == 1 else torch.uint8
@@ -169,19 +173,19 @@ def _raw(tensors: Sequence[Tensor]) -> tuple[Json, Tensor]:
     return _geometry(flat), flat
 
 
-def _entry(tensor: Tensor, key: str) -> Json:
+def _entry(tensor: Tensor, key: str) -> Entry:
     shape, stride = _sizes(tensor)
-    return {
-        "storage": key,
-        "offset": size_hint(tensor.storage_offset()),
-        "shape": shape,
-        "stride": stride,
-        "dtype": dtype_name(tensor.dtype),
-        "device": str(tensor.device),
-        "requires_grad": tensor.requires_grad,
-        "parameter": isinstance(tensor, torch.nn.Parameter),
-        "conj": tensor.is_conj(),
-    }
+    return Entry(
+        storage=key,
+        offset=size_hint(tensor.storage_offset()),
+        shape=tuple(shape),
+        stride=tuple(stride),
+        dtype=dtype_name(tensor.dtype),
+        device=str(tensor.device),
+        requires_grad=tensor.requires_grad,
+        parameter=isinstance(tensor, torch.nn.Parameter),
+        conj=tensor.is_conj(),
+    )
 
 
 def _end(tensor: Tensor) -> int:
@@ -210,8 +214,7 @@ def _logical(tensor: Tensor) -> Tensor:
 
 
 def unpack_tensors(
-    entries: Mapping[str, Json],
-    storages: Mapping[str, object],
+    index: TensorIndex,
     arrays: Mapping[str, Tensor],
     *,
     device: str | None = None,
@@ -220,96 +223,85 @@ def unpack_tensors(
     """Put tensors together again.
 
     Args:
-        entries: JSON of `Packed.entries`, perhaps from a stranger.
-        storages: JSON of `Packed.storages`.
+        index: Of `Packed`, perhaps from a stranger.
         arrays: Stored values by key.
         device: Put all tensors there instead of on the recorded device.
         where: Names the file in errors.
 
     Raises:
-        CaseError: Something is malformed, missing or does not fit in memory.
+        CaseError: Something is missing, or does not fit in memory.
     """
     memory: dict[str, Tensor] = {}
     tensors: dict[str, Tensor] = {}
-    for name, entry in entries.items():
+    for name, entry in index.entries.items():
         place = f"{where}: {name}"
-        same = optional(entry, "same_as", str, place)
-        if same is not None and same not in tensors:
-            raise CaseError(f"{place}: no tensor {same!r} before it{nearest(same, tensors)}")
         try:
-            tensors[name] = (
-                tensors[same]
-                if same is not None
-                else _unpack_one(entry, storages, arrays, memory, device=device, where=place)
-            )
+            tensors[name] = _unpack_one(entry, index, arrays, memory, device=device, where=place)
         except (RuntimeError, AssertionError, TypeError, ValueError, OverflowError) as error:
             text = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise CaseError(
-                f"{place} cannot be made on this machine: {text} (device {entry.get('device')}; to "
+                f"{place} cannot be made on this machine: {text} (device {entry.device}; to "
                 "load the case elsewhere: load_case(folder, device='cpu'))"
             ) from error
+    for name, same in index.same.items():
+        if same not in tensors:
+            raise CaseError(f"{where}: {name}: no tensor {same!r}{nearest(same, tensors)}")
+        tensors[name] = tensors[same]
     return tensors
 
 
 def _unpack_one(
-    entry: Json,
-    storages: Mapping[str, object],
+    entry: Entry,
+    index: TensorIndex,
     arrays: Mapping[str, Tensor],
     memory: dict[str, Tensor],
     *,
     device: str | None,
     where: str,
 ) -> Tensor:
-    key = member(entry, "storage", str, where)
-    storage = member(storages, key, dict, f"{where}: storages")
-    place = device_from_name(device or member(entry, "device", str, where), where)
-    with torch.inference_mode(bool(optional(storage, "inference", bool, where))), torch.no_grad():
+    key, storages = entry.storage, index.storages
+    if key not in storages:
+        raise CaseError(f"{where}: no storage {key!r}{nearest(key, storages)}")
+    place = device_from_name(device or entry.device, where)
+    with torch.inference_mode(storages[key].inference), torch.no_grad():
         if key not in memory:
-            memory[key] = _fill(storage, arrays.get(key), where).to(place)
+            memory[key] = _fill(storages[key], arrays.get(key), where).to(place)
         tensor = _view(memory[key], entry, where)
-        tensor = tensor.conj() if member(entry, "conj", bool, where) else tensor
-    return _as_leaf(tensor, entry, where)
+        tensor = tensor.conj() if entry.conj else tensor
+    if entry.parameter:
+        return torch.nn.Parameter(tensor, requires_grad=entry.requires_grad)
+    return tensor.requires_grad_() if entry.requires_grad else tensor
 
 
-def _fill(storage: Json, array: Tensor | None, where: str) -> Tensor:
+def _fill(storage: Storage, array: Tensor | None, where: str) -> Tensor:
     """Return the memory of a storage as a flat CPU tensor; what is between its values is zero."""
-    dtype = dtype_from_name(member(storage, "dtype", str, where), where)
-    shape, stride, first = _read_geometry(storage, "first", where)
+    dtype = dtype_from_name(storage.dtype, where)
+    shape, stride, first = storage.shape, storage.stride, storage.first
+    _check_geometry(shape, stride, first, where)
     numel = math.prod(shape)
-    origin = member(storage, "values", str, where)
-    if origin == "synthetic":
-        recipe = member(storage, "recipe", dict, where)
-        values = synthesize(recipe, numel, dtype, f"{where}: recipe")
-    elif origin == "stored" and array is not None:
+    if storage.values == "synthetic" and storage.recipe is not None:
+        values = synthesize(storage.recipe, numel, dtype, f"{where}: recipe")
+    elif storage.values == "stored" and array is not None:
         values = from_array(array, dtype, numel, where)
     else:
-        raise CaseError(f"{where}: its values are {origin!r}, but no file holds them")
+        raise CaseError(f"{where}: its values are {storage.values}, but nothing holds them")
     flat = torch.zeros(first + extent(shape, stride), dtype=dtype)
     flat.as_strided(shape, stride, first).copy_(values.reshape(shape))
     return flat
 
 
-def _read_geometry(data: Json, offset: str, where: str) -> tuple[list[int], list[int], int]:
-    shape, stride = items(data, "shape", int, where), items(data, "stride", int, where)
-    first = member(data, offset, int, where)
+def _check_geometry(shape: Sequence[int], stride: Sequence[int], first: int, where: str) -> None:
     if len(shape) != len(stride) or min([first, *shape, *stride]) < 0:
         raise CaseError(f"{where}: shape {shape}, stride {stride}, offset {first} do not fit")
-    return shape, stride, first
 
 
-def _view(flat: Tensor, entry: Json, where: str) -> Tensor:
+def _view(flat: Tensor, entry: Entry, where: str) -> Tensor:
     """Return the tensor that looks at memory as its entry says."""
-    shape, stride, offset = _read_geometry(entry, "offset", where)
-    dtype = dtype_from_name(member(entry, "dtype", str, where), where)
+    shape, stride, offset = entry.shape, entry.stride, entry.offset
+    _check_geometry(shape, stride, offset, where)
+    dtype = dtype_from_name(entry.dtype, where)
     storage = flat.untyped_storage()
     end = offset + extent(shape, stride)
     if 0 not in shape and end * dtype.itemsize > storage.nbytes():
         raise CaseError(f"{where}: shape {shape} with stride {stride} leaves its storage")
     return torch.empty(0, dtype=dtype, device=flat.device).set_(storage, offset, shape, stride)
-
-
-def _as_leaf(tensor: Tensor, entry: Json, where: str) -> Tensor:
-    requires_grad = member(entry, "requires_grad", bool, where)
-    if member(entry, "parameter", bool, where):
-        return torch.nn.Parameter(tensor, requires_grad=requires_grad)
-    return tensor.requires_grad_() if requires_grad else tensor

@@ -9,7 +9,6 @@ What it does not do: no classes of the user, enums or named tuples. Those are a 
 says where.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -19,7 +18,14 @@ from torch.fx import Node
 
 from ctk.compiler import torch_compat
 from ctk.compiler.errors import CaseError, nearest
-from ctk.toolkit.formats.strict_json import expect, items, member
+from ctk.toolkit.formats.scalars import (
+    device_from_name,
+    dtype_from_name,
+    dtype_name,
+    float_from_json,
+    float_to_json,
+)
+from ctk.toolkit.formats.strict_json import expect, items
 from ctk.toolkit.graphs.callables import target_to_name
 
 _MEMORY_FORMATS = {
@@ -33,57 +39,6 @@ _LAYOUTS = {
     for name in ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
 }
 _SEQUENCES: Mapping[type, str] = {tuple: "tuple", torch.Size: "size"}
-
-
-def dtype_name(dtype: torch.dtype) -> str:
-    """Return `float32` for `torch.float32`."""
-    return str(dtype).removeprefix("torch.")
-
-
-def dtype_from_name(name: str, where: str) -> torch.dtype:
-    """Return the dtype of a name.
-
-    Raises:
-        CaseError: This torch has no such dtype.
-    """
-    found = getattr(torch, name, None)
-    if isinstance(found, torch.dtype):
-        return found
-    known = [key for key, value in vars(torch).items() if isinstance(value, torch.dtype)]
-    raise CaseError(
-        f"{where}: torch {torch.__version__} has no dtype {name!r}{nearest(name, known)}"
-    )
-
-
-def device_from_name(name: str, where: str) -> torch.device:
-    """Return a device by name; it need not exist on this machine.
-
-    Raises:
-        CaseError: It is no device of torch.
-    """
-    try:
-        return torch.device(name)
-    except RuntimeError as error:
-        raise CaseError(f"{where}: {name!r} is no device: {error}") from error
-
-
-def float_to_json(value: float) -> object:
-    """Return a finite float as itself (JSON keeps all bits and -0.0), NaN and Inf by name."""
-    return value if math.isfinite(value) else {"float": str(value)}
-
-
-def float_from_json(data: object, where: str) -> float:
-    """Return a float that `float_to_json` wrote.
-
-    Raises:
-        CaseError: It is none.
-    """
-    if isinstance(data, dict):
-        name = member(cast("dict[str, object]", data), "float", str, where)
-        if name in ("nan", "inf", "-inf"):
-            return float(name)
-        raise CaseError(f"{where}: {name!r} is not nan, inf or -inf")
-    return expect(data, float, where)
 
 
 def encode_value(value: object, where: str) -> object:

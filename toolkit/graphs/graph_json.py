@@ -1,8 +1,8 @@
 """FX graphs as JSON and back: the same nodes, names, order, arguments, sub-graphs and constants.
 
 A graph is `{"class": name, "nodes": [...], "subgraphs": {attribute: graph}, "values": {...}}`; the
-outermost one also holds `"constants"` and `"storages"` (see `tensors`), for all sub-graphs, under
-qualified names (`cond_true_0.weight`). Functions are named (see `graph_targets`), never pickled.
+outermost one also holds `"constants"`, a `TensorIndex` for all sub-graphs, under qualified names
+(`cond_true_0.weight`). Functions are named (see `callables`), never pickled.
 
 What it does not do: leaf modules (`call_module` of an `nn.Linear`; Dynamo makes none), pytree
 calling conventions (the graph's placeholders are its flat inputs), stack traces and other metadata.
@@ -19,7 +19,9 @@ from torch.fx import Graph, GraphModule, Node
 
 from ctk.compiler.errors import CaseError, nearest
 from ctk.compiler.fx.walk import attribute_targets, fetch
+from ctk.toolkit.formats.schema import convert, encode
 from ctk.toolkit.formats.strict_json import Json, expect, items, member, optional
+from ctk.toolkit.formats.tensor_index import TensorIndex
 from ctk.toolkit.formats.tensors import Keep, keep_all, pack_tensors, unpack_tensors
 from ctk.toolkit.graphs.allow_list import check_attribute, check_method
 from ctk.toolkit.graphs.argument_json import Decoder, encode_value
@@ -73,7 +75,7 @@ def graph_to_json(
     """
     data = _write_graph(gm, where="graph")
     packed = pack_tensors(constants_of(gm), keep=keep, measure=measure)
-    return {**data, "constants": packed.entries, "storages": packed.storages}, packed.arrays
+    return {**data, "constants": encode(packed.index)}, packed.arrays
 
 
 def constants_of(gm: GraphModule) -> dict[str, Tensor]:
@@ -183,10 +185,9 @@ def graph_from_json(
     Raises:
         CaseError: It is malformed, or names something that a graph may not call.
     """
-    entries = member(data, "constants", dict, "graph")
-    checked = {name: expect(entry, dict, f"constants.{name}") for name, entry in entries.items()}
-    storages = member(data, "storages", dict, "graph")
-    constants = unpack_tensors(checked, storages, tensors, device=device, where="graph: constant")
+    listed = member(data, "constants", dict, "graph")
+    index = convert(TensorIndex, listed, where="graph: constants")
+    constants = unpack_tensors(index, tensors, device=device, where="graph: constant")
 
     def resolve(name: str) -> Any:
         return target_from_name(name, allow_imports=allow_imports)

@@ -17,32 +17,13 @@ from torch.fx import GraphModule, Node
 from ctk.compiler import torch_compat
 from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.types import SYMBOLS, tensor_text, value_of
+from ctk.toolkit.formats.scalars import dtype_from_name, dtype_name, float_from_json, float_to_json
 from ctk.toolkit.formats.strict_json import Json, expect, items, member
-from ctk.toolkit.graphs.argument_json import (
-    dtype_from_name,
-    dtype_name,
-    float_from_json,
-    float_to_json,
-)
 
 META_KEY = "ctk"
 """Where a loaded node keeps the JSON of its value."""
 
 _BUFFER_SOURCE = re.compile(r"\._buffers\[|(^|_)buffers_\w")
-
-
-def size_hint(size: object) -> int:
-    """Return a size as an int; a symbolic one gives its hint, without a guard on it.
-
-    Raises:
-        CaseError: It is a symbol without a hint (it depends on data).
-    """
-    if isinstance(size, int):
-        return size
-    symbol, hint = torch_compat.symbol_and_hint(size)
-    if isinstance(hint, int):
-        return hint
-    raise CaseError(f"size {symbol} depends on data, so it has no value to save; pass real inputs")
 
 
 def node_value_json(node: Node) -> object | None:

@@ -204,7 +204,7 @@ def test_an_import_that_fails_is_a_case_error(folder: Path) -> None:
 def test_deep_nesting_anywhere_is_a_case_error(folder: Path) -> None:
     nested = "[" * 900 + "]" * 900
     inputs = json.loads((folder / "inputs.json").read_text())
-    inputs["inputs"][0]["value"] = 4711
+    inputs["values"]["x"] = 4711
     rewrite(folder, "inputs.json", json.dumps(inputs).replace("4711", nested))
     with pytest.raises(CaseError):
         load_case(folder)

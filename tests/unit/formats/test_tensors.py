@@ -1,6 +1,6 @@
 """Tensors as arrays and JSON: bits, strides and aliases come back; recipes are repeatable."""
 
-import json
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,8 +10,9 @@ from torch import Tensor
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.formats.safetensors_file import load_arrays, save_arrays
-from ctk.toolkit.formats.strict_json import dump_json, parse_json
-from ctk.toolkit.formats.synthetic import default_recipe, measure_recipe, synthesize
+from ctk.toolkit.formats.schema import convert, decode, encode, write_document
+from ctk.toolkit.formats.synthetic import Uniform, measure_recipe, synthesize
+from ctk.toolkit.formats.tensor_index import TensorIndex
 from ctk.toolkit.formats.tensors import keep_all, pack_tensors, unpack_tensors
 from tests.helpers.case_zoo import capture
 
@@ -23,10 +24,8 @@ def keep_none(_name: str, _tensor: Tensor, _count: int) -> bool:
 def round_trip(named: Mapping[str, Tensor], folder: Path) -> dict[str, Tensor]:
     packed = pack_tensors(named, keep=keep_all)
     save_arrays(folder / "x.safetensors", packed.arrays)
-    text = dump_json({"entries": packed.entries, "storages": packed.storages})
-    data = parse_json(text, where="test")
-    arrays = load_arrays(folder / "x.safetensors")
-    return unpack_tensors(data["entries"], data["storages"], arrays)
+    index = decode(TensorIndex, write_document(packed.index), where="test")
+    return unpack_tensors(index, load_arrays(folder / "x.safetensors"))
 
 
 def bits(tensor: Tensor) -> bytes:
@@ -143,9 +142,9 @@ def test_fake_tensors_become_synthetic_by_their_hints() -> None:
     fake = list(case.graph.graph.nodes)[-3].meta["example_value"]
     assert not isinstance(fake.shape[0], int)
     packed = pack_tensors({"x": fake}, keep=keep_all)
-    back = unpack_tensors(packed.entries, packed.storages, packed.arrays)["x"]
+    back = unpack_tensors(packed.index, packed.arrays)["x"]
     assert (back.shape, back.stride()) == ((5, 3), (3, 1))
-    assert packed.storages["x"]["values"] == "synthetic"
+    assert packed.index.storages["x"].values == "synthetic"
 
 
 # --- recipes ------------------------------------------------------------------------------------
@@ -156,11 +155,11 @@ def test_fake_tensors_become_synthetic_by_their_hints() -> None:
 def test_synthetic_values_are_the_same_on_each_load(name: str, measure: bool) -> None:
     tensor = tensors()[name]
     packed = pack_tensors({name: tensor}, keep=keep_none, measure=measure)
-    data = json.loads(dump_json({"entries": packed.entries, "storages": packed.storages}))
+    index = decode(TensorIndex, write_document(packed.index), where="test")
     torch.manual_seed(1)
-    first = unpack_tensors(data["entries"], data["storages"], {})[name]
+    first = unpack_tensors(index, {})[name]
     torch.manual_seed(2)
-    second = unpack_tensors(data["entries"], data["storages"], {})[name]
+    second = unpack_tensors(index, {})[name]
     assert not packed.arrays
     assert bits(first) == bits(second)
     assert (first.dtype, first.stride()) == (tensor.dtype, tensor.stride())
@@ -212,7 +211,7 @@ def test_synthetic_views_alias_and_are_finite() -> None:
     base = torch.randn(64, dtype=torch.complex64)
     named = {"base": base, "real": torch.view_as_real(base), "same": base}
     packed = pack_tensors(named, keep=keep_none)
-    back = unpack_tensors(packed.entries, packed.storages, {})
+    back = unpack_tensors(packed.index, {})
     assert back["same"] is back["base"]
     assert back["real"].isfinite().all()
     assert back["real"].data_ptr() == back["base"].data_ptr()
@@ -253,10 +252,24 @@ DAMAGE: list[tuple[str, str, object]] = [
 @pytest.mark.parametrize(("part", "key", "value"), DAMAGE, ids=str)
 def test_damaged_json_is_a_case_error(part: str, key: str, value: object) -> None:
     packed = pack_tensors({"x": torch.randn(3, 4)}, keep=keep_all)
-    data = json.loads(dump_json({"entries": packed.entries, "storages": packed.storages}))
+    data = encode(packed.index)
     data[part]["x"][key] = value
-    with pytest.raises(CaseError, match="x"):
-        unpack_tensors(data["entries"], data["storages"], packed.arrays)
+    with pytest.raises(CaseError, match=r"\bx\b"):
+        unpack_tensors(convert(TensorIndex, data, where="test"), packed.arrays)
+
+
+def test_a_second_name_of_no_tensor_is_a_case_error() -> None:
+    packed = pack_tensors({"x": torch.ones(2)}, keep=keep_all)
+    index = dataclasses.replace(packed.index, same={"y": "z"})
+    with pytest.raises(CaseError, match="y: no tensor 'z'"):
+        unpack_tensors(index, packed.arrays)
+
+
+def test_sums_of_the_largest_floats_make_a_recipe_that_json_can_hold() -> None:
+    values = torch.full((4,), torch.finfo(torch.float64).max, dtype=torch.float64)
+    packed = pack_tensors({"x": values}, keep=keep_none)
+    index = decode(TensorIndex, write_document(packed.index), where="test")
+    assert unpack_tensors(index, {})["x"].isfinite().all()
 
 
 @pytest.mark.parametrize(
@@ -270,16 +283,22 @@ def test_damaged_json_is_a_case_error(part: str, key: str, value: object) -> Non
         {"nan": 100},
         {"nan": -1},
         {"kind": "uniform"},
-        {"kind": "uniform", "low": 4, "high": 3},
-        {"kind": "uniform", "low": 0, "high": 2**70},
         {"kind": "bernoulli"},
     ],
     ids=str,
 )
 def test_a_damaged_recipe_is_a_case_error(changes: dict[str, object]) -> None:
-    recipe = {**default_recipe(torch.float32, 0), **changes}
+    packed = pack_tensors({"weight": torch.ones(4)}, keep=keep_none)
+    data = encode(packed.index)
+    data["storages"]["weight"]["recipe"] |= changes
     with pytest.raises(CaseError, match="weight"):
-        synthesize(recipe, 4, torch.float32, "weight")
+        unpack_tensors(convert(TensorIndex, data, where="test"), {})
+
+
+@pytest.mark.parametrize(("low", "high"), [(4, 3), (0, 2**70)])
+def test_bounds_of_no_integers_are_a_case_error(low: int, high: int) -> None:
+    with pytest.raises(CaseError, match=r"weight: .* are no bounds of integers"):
+        synthesize(Uniform(0, low, high), 4, torch.int64, "weight")
 
 
 def test_a_file_that_is_no_safetensors_file_is_a_case_error(tmp_path: Path) -> None:

@@ -244,7 +244,7 @@ def test_nothing_of_a_strangers_graph_becomes_code(changes: dict[str, object]) -
 
 WRONG_TYPES: list[tuple[str, object]] = [
     (key, value)
-    for key in ("subgraphs", "values", "constants", "storages", "nodes", "class")
+    for key in ("subgraphs", "values", "constants", "nodes", "class")
     for value in (None, 3, [3], "no name")
 ]
 
@@ -256,7 +256,7 @@ def test_members_of_wrong_type_are_case_errors(key: str, value: object) -> None:
         graph_from_json({**data, key: value}, arrays)
 
 
-@pytest.mark.parametrize("key", ["subgraphs", "values", "constants", "storages", "nodes", "class"])
+@pytest.mark.parametrize("key", ["subgraphs", "values", "constants", "nodes", "class"])
 def test_a_missing_member_is_a_case_error(key: str) -> None:
     data, arrays = malicious()
     del data[key]
