@@ -8,7 +8,6 @@ import pytest
 from tests.helpers.project import ROOT, name_of, project_files, tree_of
 from tests.repo.rooms import (
     ROOMS,
-    Arrow,
     arrows,
     circle,
     house,
@@ -17,18 +16,6 @@ from tests.repo.rooms import (
     room_of,
     table,
 )
-
-# TEMPORARY, both empty in the end: imports that still lead up, rooms still to be built.
-STILL_UPWARD: set[tuple[str, str]] = set()
-STILL_TO_COME = {"toolkit/minify.py"}
-
-
-def settled() -> list[Arrow]:
-    return [
-        arrow
-        for arrow in arrows()
-        if (name_of(arrow.source), name_of(arrow.target)) not in STILL_UPWARD
-    ]
 
 
 def test_each_file_stands_in_a_room() -> None:
@@ -56,12 +43,12 @@ def test_the_docstring_of_a_room_is_its_purpose(room) -> None:
 
 
 def test_no_import_leads_upward() -> None:
-    upward = [str(arrow) for arrow in settled() if is_upward(arrow)]
+    upward = [str(arrow) for arrow in arrows() if is_upward(arrow)]
     assert not upward, "see tests/repo/rooms.py: a room imports only rooms that stand before it"
 
 
 def test_there_is_no_circle() -> None:
-    assert not circle(settled())
+    assert not circle(arrows())
 
 
 def test_the_table_counts_every_file_once() -> None:
