@@ -113,6 +113,95 @@ def stranger(tmp_path: Path) -> Stranger:
     return Stranger(tmp_path)
 
 
+PASS = '''
+"""Replace relu(x) by x + offset: wrong unless the offset is never wanted."""
+
+from dataclasses import dataclass
+
+import torch
+
+from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.rewriter import Rewriter
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class SpoilRelu(Pass):
+    """Replace relu(x) by relu(x) + offset.
+
+    Attributes:
+        offset: What is added; 0 leaves the graph alone.
+    """
+
+    name = "spoil_relu"
+    offset: float = 1.0
+
+    def run(self, rewriter: Rewriter) -> None:
+        for node in rewriter.nodes():
+            if node.target is aten.tanh.default and self.offset:
+                def edit(_, node=node):
+                    wrong = rewriter.insert(
+                        aten.add.Tensor, (node.args[0], self.offset), before=node
+                    )
+                    node.args = (wrong,)
+                rewriter.rewrite("tanh(x) -> tanh(x + offset)", [node], edit)
+
+
+PASS = SpoilRelu()
+'''
+
+
+def test_a_pass_with_an_option(stranger: Stranger) -> None:
+    stranger.add(
+        "compiler/passes/joint/spoil_relu.py",
+        PASS,
+        table="compiler/passes/__init__.py",
+        name="JOINT",
+        entry="PASS",
+    )
+    said = stranger.diagnose("program.py")
+    assert (said["culprit"]["stage"], said["culprit"]["pass"]) == ("joint", "spoil_relu")
+    assert said["confirmed"] is True
+    stranger.ctk("check", "program.py", "--config", "spoil_relu.offset=0.0", code=0)
+    wrong = stranger.run(
+        warm_python().with_name("ctk"), "check", "program.py", "--config", "spoil_relu.ofset=0.0"
+    )
+    assert wrong.returncode == 2
+    assert "did you mean" in wrong.stderr and "offset" in wrong.stderr
+
+
+RULE = '''
+"""A rule: relu(relu(x)) -> x, which is wrong."""
+
+import torch
+
+from ctk.compiler.patterns.matcher import Op, Rule, Var
+
+aten = torch.ops.aten
+
+RULE = Rule(
+    "relu(relu(x)) -> x",
+    Op(aten.relu.default, (Op(aten.relu.default, (Var("x"),)),)),
+    lambda rewriter, match: match.node("x"),
+)
+'''
+
+
+def test_a_rule(stranger: Stranger) -> None:
+    stranger.add(
+        "compiler/patterns/relu_of_relu.py",
+        RULE,
+        table="compiler/passes/joint/simplify_views.py",
+        name="RULES",
+        entry="RULE",
+    )
+    stranger.write("program.py", PROGRAM.replace(".relu()", ".relu().relu()"))
+    said = stranger.diagnose("program.py")
+    assert (said["culprit"]["stage"], said["culprit"]["pass"]) == ("joint", "simplify_views")
+    assert "relu(relu(x)) -> x" in json.dumps(said["culprit"])
+
+
 STEP = '''
 """Turn float64 inputs into float32, all at once."""
 
@@ -176,6 +265,58 @@ def test_a_step_that_changes_a_dtype(stranger: Stranger) -> None:
     stranger.diagnose("program.py", "--target", "wrong.py:compile")
     inputs = (stranger.place / "found" / "minimal" / "inputs.json").read_text()
     assert "float32" in inputs and "float64" not in inputs
+
+
+TARGET = '''
+"""The target `shifted`: runs the graph as it is, and is wrong by one where there is a relu."""
+
+from collections.abc import Mapping, Sequence
+
+from torch.fx import GraphModule
+
+from ctk.compiler.errors import ConfigError
+from ctk.compiler.observe import Observer
+from ctk.toolkit.targets.base import Compiled, Target
+
+
+def compile(
+    gm: GraphModule,
+    example_inputs: Sequence[object],
+    *,
+    config: Mapping[str, object],
+    observer: Observer | None,
+) -> Compiled:
+    """Compile one captured graph."""
+    has_relu = any("relu" in str(node.target) for node in gm.graph.nodes)
+
+    def run(*args):
+        return tuple(value + 1 if has_relu else value for value in gm(*args))
+
+    return run
+
+
+def check_config(config: Mapping[str, object]) -> None:
+    """Refuse every option."""
+    if config:
+        raise ConfigError(f"target shifted takes no options, got {', '.join(config)}")
+
+
+TARGET = Target("shifted", compile, check_config)
+'''
+
+
+def test_a_target(stranger: Stranger) -> None:
+    stranger.add(
+        "toolkit/targets/shifted.py",
+        TARGET,
+        table="toolkit/targets/__init__.py",
+        name="TARGETS",
+        entry="TARGET",
+    )
+    said = stranger.diagnose("program.py", "--target", "shifted")
+    assert said["call_nodes"]["after"] == 1
+    stranger.write("right.py", PROGRAM.replace(".relu()", ""))
+    stranger.ctk("check", "right.py", "--target", "shifted", code=0)
 
 
 CODEGEN = '''
