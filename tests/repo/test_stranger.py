@@ -377,3 +377,79 @@ def test_a_code_generator(stranger: Stranger) -> None:
     assert said["culprit"]["pass"].endswith("each_node:forward.relu"), said["culprit"]
     assert said["culprit"]["kind"] == "kernel"
     assert said["confirmed"] is True
+
+
+IMPORTER = '''
+"""Import `FILE.formula`: one line of Python over a vector x."""
+
+from pathlib import Path
+
+import torch
+
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.importers.base import Importer, Request
+from ctk.toolkit.importers.in_memory import cases_of
+
+
+def accepts(spec: str) -> bool:
+    """Return whether a name is that of a formula."""
+    return spec.endswith(".formula")
+
+
+def load(spec: str, request: Request) -> list[Case]:
+    """Return the case of a formula."""
+    formula = eval(f"lambda x: {Path(spec).read_text()}", {"torch": torch})
+    return cases_of(formula, (torch.linspace(-1, 1, 8),), request)
+
+
+IMPORTER = Importer("FILE.formula", accepts, load)
+'''
+
+
+def test_an_importer(stranger: Stranger) -> None:
+    stranger.add(
+        "toolkit/importers/formula.py",
+        IMPORTER,
+        table="toolkit/importers/__init__.py",
+        name="IMPORTERS",
+        entry="IMPORTER",
+    )
+    stranger.write("wrong.py", WRONG)
+    stranger.write("net.formula", "(x + 1).relu().tanh()")
+    stranger.ctk("check", "net.formula", code=0)
+    said = stranger.diagnose("net.formula", "--target", "wrong.py:compile")
+    assert said["call_nodes"]["after"] == 1
+
+
+COMMAND = '''
+"""`ctk count`: how many calls the graphs of a program have."""
+
+from ctk.toolkit.cli.answer import Answer, ExitCode
+from ctk.toolkit.cli.options import SubjectOptions
+from ctk.toolkit.cli.shell import Command
+
+
+def count(subject: SubjectOptions) -> Answer:
+    """Count the calls of each graph."""
+    from ctk.toolkit.importers import load_cases
+
+    cases = load_cases(subject.subject)
+    calls = sum(node.op.startswith("call") for case in cases for node in case.graph.graph.nodes)
+    return Answer(ExitCode.NO_FAILURE, f"{calls} calls", {"calls": calls})
+
+
+COMMAND = Command("count", count)
+'''
+
+
+def test_a_command(stranger: Stranger) -> None:
+    stranger.add(
+        "toolkit/cli/count.py",
+        COMMAND,
+        table="toolkit/cli/main.py",
+        name="COMMANDS",
+        entry="COMMAND",
+    )
+    assert stranger.ctk("count", "program.py", code=0)["calls"] == 5
+    helped = stranger.run(warm_python().with_name("ctk"), "--help")
+    assert "Count the calls of each graph." in helped.stdout
