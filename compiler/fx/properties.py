@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch.fx import Graph, Node
 
+from ctk.compiler.fx.effects import mutated_arguments
 from ctk.compiler.torch_compat import op_facts
 
 aten = torch.ops.aten
@@ -24,7 +25,7 @@ UNDECLARED_VIEWS: Mapping[object, Callable[..., object]] = {
 def is_mutating(node: Node) -> bool:
     """Return whether a node writes to one of its operands."""
     facts = op_facts(node.target)
-    return facts is not None and facts.writes
+    return facts.writes if facts is not None else bool(mutated_arguments(node))
 
 
 def is_random(node: Node) -> bool:
@@ -85,6 +86,5 @@ def _is_opaque(node: Node) -> bool:
 
 def mutated_bases(graph: Graph) -> set[Node]:
     """Return the nodes whose storage some node of the graph writes to."""
-    return {
-        base_of(n.all_input_nodes[0]) for n in graph.nodes if is_mutating(n) and n.all_input_nodes
-    }
+    writers = (node for node in graph.nodes if is_mutating(node))
+    return {base_of(written) for node in writers for written in mutated_arguments(node)}

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch.fx import Node
 
+from ctk.compiler.fx.effects import is_marker, mutated_arguments
 from ctk.compiler.fx.walk import CALLS, output_leaves, placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.eager_values import TensorInfo, node_infos
-from ctk.toolkit.reduce.effects import is_marker, mutated_arguments
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,13 @@ import torch
 from torch.fx import Node
 
 from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.fx.rebuild import Change, Rebuilt, rebuild
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import input_names, placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.graphs.value_types import META_KEY, describe_dynamic, symbol_of
 from ctk.toolkit.reduce.analysis import has_gradient
 from ctk.toolkit.reduce.eager_values import describe
-from ctk.toolkit.reduce.rebuild import Change, Rebuilt, rebuild
 
 RECORDED = ("val", "example_value", "tensor_meta", META_KEY)
 """Where nodes have it on record what their value is."""

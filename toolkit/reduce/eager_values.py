@@ -13,8 +13,8 @@ import torch
 from torch.fx import Interpreter, Node
 
 from ctk.compiler.fx.clone import clone_value
+from ctk.compiler.fx.effects import mutated_arguments
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.reduce.effects import mutated_arguments
 from ctk.toolkit.run.modes import applied
 from ctk.toolkit.run.private_copy import private_copy
 

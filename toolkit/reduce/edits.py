@@ -11,14 +11,14 @@ from typing import Protocol
 
 from torch.fx import GraphModule, Node
 
+from ctk.compiler.fx.effects import mutated_arguments
+from ctk.compiler.fx.rebuild import Change, Inline, SameAs, Substitute
 from ctk.compiler.fx.walk import by_name, fetch, input_names, output_leaves, placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.formats.buildable import filled
 from ctk.toolkit.reduce.analysis import Facts, is_cuttable, is_number
 from ctk.toolkit.reduce.apply import changed, size_symbol, with_inputs
 from ctk.toolkit.reduce.eager_values import values_before
-from ctk.toolkit.reduce.effects import mutated_arguments
-from ctk.toolkit.reduce.rebuild import Change, Inline, SameAs, Substitute
 from ctk.toolkit.reduce.removal import as_inputs, first_readers, outputs_without, without_grad
 from ctk.toolkit.reduce.subgraphs import operands_of
 

@@ -19,13 +19,13 @@ from typing import Any
 from torch.fx import Graph, GraphModule, Node
 
 from ctk.compiler.fx.copy import copy_node, graph_module
+from ctk.compiler.fx.rebuild import Change, rebuild
 from ctk.compiler.fx.walk import attributes, by_name, fetch, output_leaves, placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts, facts_of
 from ctk.toolkit.reduce.eager_values import values_before
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.proposal import Monotone, Proposal, Step, Subset
-from ctk.toolkit.reduce.rebuild import Change, rebuild
 from ctk.toolkit.reduce.subgraphs import Subgraph, operands_of, subgraphs
 
 

@@ -8,12 +8,12 @@ compile.
 from collections.abc import Sequence
 
 from ctk.compiler.errors import CtkError
+from ctk.compiler.fx.rebuild import Change
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.numerics.compare import compare_results
 from ctk.toolkit.reduce.analysis import Facts, facts_of
 from ctk.toolkit.reduce.apply import changed
 from ctk.toolkit.reduce.eager_values import TensorInfo
-from ctk.toolkit.reduce.rebuild import Change
 from ctk.toolkit.run.execute import run_compiled, run_eager, run_reference
 
 

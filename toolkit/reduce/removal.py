@@ -5,11 +5,11 @@ from collections.abc import Mapping
 import torch
 from torch.fx import GraphModule, Node
 
+from ctk.compiler.fx.effects import mutated_arguments
+from ctk.compiler.fx.rebuild import NewInput, Substitute
 from ctk.compiler.fx.walk import CALLS, output_leaves
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.eager_values import TensorInfo
-from ctk.toolkit.reduce.effects import mutated_arguments
-from ctk.toolkit.reduce.rebuild import NewInput, Substitute
 
 
 def first_readers(gm: GraphModule, removed: frozenset[str]) -> dict[str, str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from torch.fx import GraphModule, Node
 
-from ctk.compiler.fx.walk import CALLS, fetch
+from ctk.compiler.fx.walk import CALLS, fetch, flat
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +31,11 @@ def operands_of(call: Node, count: int) -> tuple[object, ...] | None:
 
     Higher-order ops take their sub-graphs first and the operands last, flat or in one tuple.
     """
-    flat = [leaf for leaf in _flat(call.args) if not _is_subgraph(call, leaf)]
-    return tuple(flat[-count:]) if 0 < count <= len(flat) else (() if count == 0 else None)
+    values = [leaf for leaf in flat(call.args) if not _is_subgraph(call, leaf)]
+    return tuple(values[-count:]) if 0 < count <= len(values) else (() if count == 0 else None)
 
 
 def _is_subgraph(call: Node, leaf: object) -> bool:
     if not isinstance(leaf, Node) or leaf.op != "get_attr" or call.graph.owning_module is None:
         return False
     return isinstance(fetch(call.graph.owning_module, str(leaf.target)), GraphModule)
-
-
-def _flat(argument: object) -> Iterator[object]:
-    if isinstance(argument, (tuple, list)):
-        for item in argument:
-            yield from _flat(item)
-    else:
-        yield argument

@@ -1,21 +1,39 @@
-"""Build a changed copy of a graph. The one place of the reducer that writes FX nodes.
+"""Build a changed copy of a graph from a list of what becomes of some of its nodes.
 
-A `Change` says what becomes of nodes, by name; everything else is copied with its name and
-metadata. What only fed a changed node disappears with it: nodes without users and inputs that lost
-their last user. Effects stay unless they are named, and so does what was already unused before (its
-removal is an edit of its own).
+A `Change` says that, by name; everything else is copied with its name and metadata. What only fed a
+changed node disappears with it: nodes without users and inputs that lost their last user. Nodes
+with an effect (`effects`) stay unless they are named, and so does what was already unused before.
+With `Change(substitutes={"relu": SameAs("mul")})`:
+
+    x   = input                     x   = input
+    mul = mul(x, 2.0)               mul = mul(x, 2.0)
+    relu = relu(mul)                sin = sin(mul)
+    sin = sin(relu)                 return sin
+    return sin
+
+It does not run anything, and it does not know whether the new program makes sense.
 """
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
+from itertools import chain, count
 from typing import Any
 
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
-from ctk.compiler.fx.walk import CALLS, by_name, fetch, output_leaves
-from ctk.toolkit.reduce.effects import mutated_arguments
+from ctk.compiler.fx.copy import copy_node, graph_module
+from ctk.compiler.fx.effects import mutated_arguments
+from ctk.compiler.fx.walk import (
+    ATTRIBUTES,
+    CALLS,
+    attribute_targets,
+    by_name,
+    fetch,
+    output_leaves,
+    output_node,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +182,7 @@ class _Copy:
         self.new_inputs: dict[str, Node] = {}
         self.inputs: list[str] = []
         self.objects: dict[str, Any] = {}
+        self.inlined: set[str] = set()
 
     def add_inputs(self) -> None:
         for node in self.old.graph.nodes:
@@ -199,13 +218,13 @@ class _Copy:
                 self.arguments[node.name] = source[index]
                 return
         new = self._copied(node)
-        if node.op in ("get_attr", "call_module"):
+        if node.op in ATTRIBUTES:
             target = str(node.target)
             self.objects[target] = self.change.modules.get(target, fetch(self.old, target))
         self.arguments[node.name] = new
 
     def add_output(self) -> None:
-        (old,) = (node for node in self.old.graph.nodes if node.op == "output")
+        old = output_node(self.old)
         if self.change.outputs is None:
             self._copied(old)
             return
@@ -213,18 +232,12 @@ class _Copy:
         self.graph.create_node("output", "output", (leaves_,), name=old.name)
 
     def finish(self) -> Rebuilt:
-        module = GraphModule(self.objects, self.graph, type(self.old).__name__)
-        module.training = self.old.training
-        module.meta.update(self.old.meta)
+        module = graph_module(self.objects, self.graph, like=self.old, lazy=False)
         module.graph.lint()
         return Rebuilt(module, tuple(self.inputs))
 
     def _copied(self, node: Node) -> Node:
-        """Copy a node; FX renames what it would have named otherwise (`input`), which is undone."""
-        new = self.graph.node_copy(node, self._argument)
-        if new.name != node.name:
-            new.name = node.name
-        return new
+        return copy_node(self.graph, node, self._argument)
 
     def _argument(self, node: Node) -> Any:
         return self._build(resolve(node.name, self.change))
@@ -246,18 +259,27 @@ class _Copy:
             elif node.op == "output":
                 return map_arg(node.args[0], inner.__getitem__)
             else:
-                inner[node] = new = self.graph.node_copy(node, inner.__getitem__)
-                if node.op in ("get_attr", "call_module"):
+                inner[node] = new = copy_node(self.graph, node, inner.__getitem__)
+                new.name = self._free_name(call, node)
+                if node.op in ATTRIBUTES:
                     new.target = self._adopt(fetch(inline.graph, str(node.target)), call, node)
         raise AssertionError(f"the sub-graph of {call.name} has no output node")
 
+    def _free_name(self, call: Node, node: Node) -> str:
+        """Return the name of an inlined node: its own, if no node of the outer graph has it."""
+        name = _free(node.name, f"{call.name}_{node.name}", {*self.nodes, *self.inlined})
+        self.inlined.add(name)
+        return name
+
     def _adopt(self, found: object, call: Node, node: Node) -> str:
         """Give an object of an inlined sub-graph a target of its own in the outer graph."""
-        taken = {str(n.target) for n in self.old.graph.nodes if n.op in ("get_attr", "call_module")}
-        target = base = f"{call.name}_{node.target}".replace(".", "_")
-        count = 0
-        while target in taken or target in self.objects:
-            count += 1
-            target = f"{base}_{count}"
+        base = f"{call.name}_{node.target}".replace(".", "_")
+        target = _free(base, base, {*attribute_targets(self.old.graph), *self.objects})
         self.objects[target] = found
         return target
+
+
+def _free(name: str, base: str, taken: Set[str]) -> str:
+    """Return `name`, or else the first of `base`, `base_1`, `base_2`, ... that is not taken."""
+    others = (f"{base}_{number}" for number in count(1))
+    return next(each for each in chain((name, base), others) if each not in taken)
