@@ -12,7 +12,7 @@ from typing import Any
 from torch.fx import GraphModule
 
 from ctk.compiler.error_place import place
-from ctk.compiler.fx.clone import clone_values
+from ctk.compiler.fx.clone import clone_inputs, clone_values
 from ctk.compiler.observe import CallRecord, ErrorRecord, KernelCall, KernelId, Observer, Stage
 
 Boxed = Callable[[list[Any]], Any]
@@ -58,7 +58,7 @@ def watch_calls(call: Boxed, compiled: CompiledGraph) -> Boxed:
     def run(args: list[Any]) -> Any:
         if not is_first():
             return _placed(call, compiled, args)
-        held, before = tuple(args), clone_values(args)
+        held, before = tuple(args), clone_inputs(args)
         returned: list[KernelCall] = []
         token = _returned.set(returned)
         try:

@@ -6,7 +6,7 @@ then. Layout below the case folder of a graph:
     stages/00_captured.py                    a whole graph on entry to a stage
     passes/007_joint_fold_constants.diff     what a pass changed (no change: no file)
     passes/007_joint_fold_constants.py       the graph after it
-    kernels/forward_torchscript.py           source of a code generator
+    kernels/forward_torchscript.py           source of a kernel
     events.jsonl                             one line per event, passes without effect included
     errors.txt                               exceptions, with where they were raised
 
@@ -70,7 +70,7 @@ class DumpWriter:
             case ErrorRecord():
                 self._write_error(event)
             case CallRecord():
-                self._note("call", stage=event.stage)
+                self._note("call", stage=event.stage, kernels=[str(k.id) for k in event.kernels])
 
     def _write_stage(self, record: StageRecord) -> None:
         number, self._stages = self._stages, self._stages + 1
@@ -96,7 +96,7 @@ class DumpWriter:
 
     def _write_kernel(self, record: KernelRecord) -> None:
         facts = {"reason": record.reason, "vetoed": record.vetoed, "seconds": record.seconds}
-        self._note("kernel", kernel=str(record.id), **facts)
+        self._note("kernel", kernel=str(record.id), nodes=record.nodes, **facts)
         if record.source is None:
             return
         stem = file_stem(f"{record.id.name}_{record.id.codegen}")

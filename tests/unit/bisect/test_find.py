@@ -1,14 +1,19 @@
 """Bisection: the searches as plain functions, two culprits, crashes and hangs in a child."""
 
+import dataclasses
+
 import pytest
 
 from ctk.toolkit.bisect import find_culprit
 from ctk.toolkit.bisect.search import guilty_kernel, smallest_failing
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.compile_log.recorder import EVERY_KERNEL
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.oracle.executors.child import ChildProcess
-from ctk.toolkit.oracle.judgement import Verdict
+from ctk.toolkit.oracle.judgement import Judgement, Verdict
 from ctk.toolkit.usercode.program import load_program
+from tests.helpers.per_node_codegen import per_node
 
 PROGRAM = """
 import os
@@ -101,10 +106,34 @@ def test_a_pass_that_kills_or_stops_the_process_is_named(name, kind, seconds, tm
     assert search.compiles == 2
 
 
+class Crashing:
+    """Stands in for a child process that dies whenever one kernel is called; asks nothing."""
+
+    def __init__(self, guilty: str) -> None:
+        self.guilty, self.asked = guilty, 0
+
+    def ask(self, case, expected=None, veto=None) -> Judgement:
+        self.asked += 1
+        if veto is not None and veto.kernels & {self.guilty, EVERY_KERNEL}:
+            return Judgement(Verdict.PASSES)
+        last = "lowered/per_node:forward.mul_2"  # noted when it was made; the other died later
+        return Judgement(Verdict.REPRODUCES, Signature("signal", signal=11, where=last))
+
+
+def test_a_kernel_among_many_that_kills_when_called_is_found_by_halves(tmp_path, monkeypatch):
+    monkeypatch.setattr("ctk.compiler.codegen.select.CODEGENS", (per_node(),))
+    config = {"codegen": "per_node", "fallback": ()}
+    case = dataclasses.replace(case_with("swap", tmp_path), config=config)
+    child = Crashing("lowered/per_node:forward.tanh")
+    search = find_culprit(case, executor=child)
+    assert (search.confirmed, search.found_by) == (True, "elimination")
+    assert search.culprit.where == child.guilty
+    assert search.culprit.nodes == ("tanh",)
+    assert child.asked <= 9
+
+
 def test_a_case_that_does_not_fail_has_no_culprit(tmp_path):
     case = case_with("hang", tmp_path)
-    import dataclasses
-
     search = find_culprit(dataclasses.replace(case, config={}))
     assert search.judgement.verdict is Verdict.PASSES
     assert search.culprit is None

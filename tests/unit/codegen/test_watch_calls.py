@@ -53,6 +53,15 @@ def test_what_becomes_of_donated_inputs_is_not_shown() -> None:
     assert [value.item() for value in record.inputs_after] == [9.0, 0.0]
 
 
+def test_inputs_that_share_memory_share_it_in_the_record() -> None:
+    recorder, run = watched(lambda args: ())
+    base = torch.arange(4.0)
+    run([base, base[1:]])
+    (record,) = recorder.log.calls()
+    whole, part = record.inputs
+    assert part.data_ptr() == whole.data_ptr() + whole.element_size()
+
+
 def raise_error(args):
     raise ArithmeticError("a bug")
 

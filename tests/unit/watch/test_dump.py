@@ -13,7 +13,9 @@ from torch.fx import Graph, GraphModule
 
 from ctk.compiler.fx.types import type_text
 from ctk.compiler.observe import (
+    CallRecord,
     ErrorRecord,
+    KernelCall,
     KernelId,
     KernelRecord,
     PassId,
@@ -132,6 +134,8 @@ def test_what_is_written(tmp_path: Path):
         KernelRecord(kernel, after, source="def forward(): pass"),
         KernelRecord(KernelId("c", "forward"), after, source="int main() {}", suffix=".c"),
         KernelRecord(KernelId("eager", "forward"), after, reason="no c compiler"),
+        KernelRecord(KernelId("c", "forward.relu"), after, ("relu_default",), "int f;", ".c"),
+        CallRecord("forward", after, (), (), (), (KernelCall(KernelId("c", "forward.relu")),)),
         error,
     ):
         writer.write(event)
@@ -146,6 +150,7 @@ def test_what_is_written(tmp_path: Path):
         "kernels/forward_torchscript.py",
         "kernels/forward_torchscript_2.py",
         "kernels/forward_c.c",
+        "kernels/forward.relu_c.c",
         "events.jsonl",
         "errors.txt",
     }
@@ -160,8 +165,11 @@ def test_what_is_written(tmp_path: Path):
     ]
     assert [event["event"] for event in events] == [
         *("stage", "stage", "pass", "pass", "pass", "kernel", "kernel", "kernel", "kernel"),
-        "error",
+        *("kernel", "call", "error"),
     ]
+    assert events[9]["kernel"] == "lowered/c:forward.relu"
+    assert events[9]["nodes"] == ["relu_default"]
+    assert events[10]["kernels"] == ["lowered/c:forward.relu"]
     assert events[2] == {
         "event": "pass",
         "pass": "joint/idle",
