@@ -1,12 +1,20 @@
 """The bookkeeping of one observed Inductor compile: which graph is where, what is known of it.
 
 A `Session` lives as long as the compiled callable, because a backward graph may be compiled at
-the first backward call. It turns what the hooks see into records and keeps their ids and numbers;
-it patches nothing (`inductor_hooks`).
+the first backward call. It turns what the hooks (`hooks`, `patterns`) see into records for the
+observer; a `Numbering` gives the ids. It wraps nothing itself.
 
 The records of one stage form a chain: `before` of each is `after` of the one before it (the same
 object). A change that no pass announced becomes a record of its own, `unannounced_before_NAME` or
-`unannounced_at_end`, so that nothing hides.
+`unannounced_at_end`. For example, in the joint stage, where G0 to G3 are copies of the graph:
+
+    what Inductor does                          what the observer is told
+    enters the stage                            StageRecord("joint", G0)
+    applies two matches of one pattern          PassRecord("fuse_attention._sfdp_pattern_2", G0, G1,
+                                                  rewrites 1 and 2: the matches)
+    changes the graph, announces nothing        PassRecord("unannounced_before_remove_noop_ops",
+                                                  G1, G2, rewrites read off the difference)
+    runs the pass `remove_noop_ops`             PassRecord("remove_noop_ops", G2, G3, likewise)
 """
 
 import threading
@@ -81,7 +89,7 @@ class Session:
 
     @contextmanager
     def attached(self) -> Generator[bool]:
-        """Belong to this thread for a while; yields whether this is the outermost such region.
+        """Watch what this thread announces meanwhile; yields whether this is the outermost region.
 
         The caller holds the compile lock: one thread at a time.
         """
@@ -104,7 +112,7 @@ class Session:
 
     @contextmanager
     def matching(self) -> Generator[None]:
-        """Apply a table of patterns: its matches are the rewrites, its announcements are none."""
+        """Apply a table of patterns: its matches are rewrites, its announcements are ignored."""
         self.in_patterns = True
         try:
             yield
@@ -113,7 +121,10 @@ class Session:
 
     @contextmanager
     def skipping(self, announcer: object) -> Generator[None]:
-        """Ignore the region that `announcer` opens itself for the pass that it was given."""
+        """Ignore the `with` region of a GraphTransformObserver that was given a pass to run.
+
+        It opens one around that pass, which `hooks` reports already.
+        """
         self._skipped.append(announcer)
         try:
             yield
@@ -121,7 +132,7 @@ class Session:
             self._skipped.pop()
 
     def is_covered(self, announcer: object) -> bool:
-        """Return whether a region is covered by the pass that opened it, or by a pattern table."""
+        """Return whether an announcer's `with` region lies in a pass that is reported anyway."""
         return self.in_patterns or any(announcer is other for other in self._skipped)
 
     def is_watching(self) -> bool:
@@ -133,7 +144,7 @@ class Session:
         return self.frames[-1] if self.frames and self.is_watching() else None
 
     def frame_of(self, gm: GraphModule | None) -> Frame | None:
-        """Return the frame at hand, and follow a pass that went on with another graph object."""
+        """Return the frame at hand; take `gm` for its graph if a pass replaced the graph object."""
         frame = self.frame()
         if frame is None or gm is None:
             return None
