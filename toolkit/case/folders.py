@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from ctk.compiler.errors import CaseError
+from ctk.toolkit.formats.files import free_path
 
 
 def output_folder(out: str | Path | None, default: str) -> Path:
@@ -21,12 +22,3 @@ def output_folder(out: str | Path | None, default: str) -> Path:
     if not is_empty:
         raise CaseError(f"{folder} is not empty; name a new folder, or remove it first")
     return folder
-
-
-def free_path(path: Path) -> Path:
-    """Return `path`, or the first of `path_2`, `path_3`, … that does not exist."""
-    number, candidate = 1, path
-    while candidate.exists():
-        number += 1
-        candidate = path.with_name(f"{path.stem}_{number}{path.suffix}")
-    return candidate

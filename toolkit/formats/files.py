@@ -8,7 +8,7 @@ import contextlib
 import itertools
 import os
 import shutil
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from pathlib import Path
 
 from ctk.compiler.errors import CaseError
@@ -82,12 +82,27 @@ def unique_folder(parent: Path, stem: str, *, suffix: str = "") -> Path:
     rank = os.environ.get("RANK", "")
     base = f"{stem}-rank{rank}" if rank.isdigit() else stem
     numbered = (f"{base}-{os.getpid()}-{number}" for number in itertools.count(1))
-    for name in itertools.chain([base], numbered):
-        folder = parent / f"{name}{suffix}"
+    names = itertools.chain([base], numbered)
+    return claim_folder(parent / f"{name}{suffix}" for name in names)
+
+
+def claim_folder(candidates: Iterable[Path]) -> Path:
+    """Make and return the first folder that does not exist; of two processes, one gets it."""
+    for folder in candidates:
         with contextlib.suppress(FileExistsError):
-            folder.mkdir()  # fails if it exists: of two processes, one gets it
+            folder.mkdir()
             return folder
     raise AssertionError("an endless count has ended")
+
+
+def free_path(path: Path) -> Path:
+    """Return `path`, or the first of `stem_2`, `stem_3`, … (with its suffix) that does not exist.
+
+    For one process alone; `unique_folder` also holds against others.
+    """
+    names = (f"{path.stem}_{number}{path.suffix}" for number in itertools.count(2))
+    candidates = itertools.chain([path], map(path.with_name, names))
+    return next(candidate for candidate in candidates if not candidate.exists())
 
 
 def is_partial(path: Path) -> bool:

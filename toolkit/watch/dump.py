@@ -34,7 +34,7 @@ from ctk.compiler.observe import (
 )
 from ctk.toolkit.case.manifest import shorten_home
 from ctk.toolkit.compile_log.recorder import Event
-from ctk.toolkit.formats.files import replace_file
+from ctk.toolkit.formats.files import free_path, replace_file
 from ctk.toolkit.graphs.listing import graph_diff, graph_lines
 
 logger = logging.getLogger(__name__)
@@ -101,7 +101,7 @@ class DumpWriter:
             return
         stem = file_stem(f"{record.id.name}_{record.id.codegen}")
         path = self.folder / "kernels" / f"{stem}{record.suffix}"
-        write_text(unused(path), record.source)
+        write_text(free_path(path), record.source)
 
     def _write_error(self, record: ErrorRecord) -> None:
         where = [record.stage, record.pass_id, record.rewrite, record.kernel, record.node]
@@ -166,15 +166,6 @@ def write_text(path: Path, text: str) -> None:
 def file_stem(text: str) -> str:
     """Return a text as part of a file name: at most 80 letters, digits, `-`, `_`, `.`."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")[:80] or "unnamed"
-
-
-def unused(path: Path) -> Path:
-    """Return `path`, or the first of `stem_2`, `stem_3`, … that does not exist."""
-    number, candidate = 1, path
-    while candidate.exists():
-        number += 1
-        candidate = path.with_name(f"{path.stem}_{number}{path.suffix}")
-    return candidate
 
 
 def _append(path: Path, text: str) -> None:

@@ -17,6 +17,7 @@ import torch
 from ctk.compiler.choices import Check, InputsMode, OnFailure
 from ctk.compiler.environment import Environment, parse_size
 from ctk.compiler.errors import ConfigError, nearest
+from ctk.toolkit.formats.files import claim_folder
 from ctk.toolkit.watch.dump import file_stem, guarded
 from ctk.toolkit.watch.quota import mark, prune
 
@@ -140,15 +141,9 @@ def new_folder(root: Path) -> Path:
     rank = _rank()
     parts = [file_stem(script.stem or "python"), rank and f"rank{rank}", str(os.getpid())]
     stem = "_".join(part for part in parts if part)
-    for number in itertools.count():
-        folder = root / f"{stem}_{number}"
-        try:
-            folder.mkdir()
-        except FileExistsError:
-            continue
-        mark(folder)
-        return folder
-    raise AssertionError("itertools.count() ended")
+    folder = claim_folder(root / f"{stem}_{number}" for number in itertools.count())
+    mark(folder)
+    return folder
 
 
 def _rank() -> str:

@@ -24,13 +24,14 @@ from ctk.compiler.observe import (
     RewriteRecord,
     StageRecord,
 )
+from ctk.toolkit.formats.files import free_path
 from ctk.toolkit.graphs.listing import (
     graph_diff,
     graph_lines,
     node_line,
     target_name,
 )
-from ctk.toolkit.watch.dump import DumpWriter, file_stem, guarded, unused, write_text
+from ctk.toolkit.watch.dump import DumpWriter, file_stem, guarded, write_text
 from ctk.toolkit.watch.quota import MARKER, dumps, mark, prune
 
 
@@ -113,7 +114,7 @@ def test_file_names(tmp_path: Path):
     assert len(file_stem("x" * 200)) == 80
     (tmp_path / "a.py").touch()
     (tmp_path / "a_2.py").touch()
-    assert unused(tmp_path / "a.py") == tmp_path / "a_3.py"
+    assert free_path(tmp_path / "a.py") == tmp_path / "a_3.py"
 
 
 # --- folders ------------------------------------------------------------------------------------
