@@ -59,7 +59,10 @@ def fresh_dynamo() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def warm_repros(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run emitted repros where torch is imported already, unless a test is marked clean_process."""
+    """Run emitted repros where torch is imported already, unless a test is about a clean process.
+
+    A process that uses CUDA must not be forked from one that may have looked for it.
+    """
     from ctk.toolkit.repro import run
 
     clean = run.run_repro
@@ -67,7 +70,8 @@ def warm_repros(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     def run_warm(path: Path, **more: Any) -> run.ReproRun:
         return clean(path, **{"python": str(warm_python()), **more})
 
-    if request.node.get_closest_marker("clean_process") is None:
+    marks = {mark.name for mark in request.node.iter_markers()}
+    if marks.isdisjoint({"clean_process", "gpu"}):
         monkeypatch.setattr(run, "run_repro", run_warm)
 
 

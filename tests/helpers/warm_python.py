@@ -52,12 +52,18 @@ def start(folder: Path, address: Path) -> None:
         executable = bin_folder / name
         executable.write_text(text.replace("main(", f"{added}main(") if added else text)
         executable.chmod(0o700)
+    environ = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # looking for CUDA must not start it: forks inherit
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",  # no pool: threads and forks do not go together
+    }
     command = [sys.executable, "-W", "ignore", "-m", "tests.helpers.warm_server"]
     log = folder / "log"
     server = os.posix_spawn(
         sys.executable,
         [*command, str(address), str(owner())],
-        {**os.environ, "PYTHONPATH": str(ROOT), "TORCHINDUCTOR_COMPILE_THREADS": "1"},
+        environ,
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
