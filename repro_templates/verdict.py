@@ -8,6 +8,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,6 +19,7 @@ from ctk.compiler.observe import first_line
 from ctk.repro_templates.float64 import InFloat64, widened, wider
 from ctk.repro_templates.judging import judge_runs
 from ctk.repro_templates.loading import CannotTell
+from ctk.repro_templates.random_draws import Tape, recording, replaying
 from ctk.repro_templates.running import Modes, Run, called, in_float64, under
 
 ERRORS = ("compile-error", "runtime-error")
@@ -106,7 +108,14 @@ def find_failure(program: Program) -> tuple[str, str, str] | None:
     return (found.kind, found.name, found.detail) if found else None
 
 
-def run(program: Program, call: Callable[..., object], *, more: int = 0, wide: bool = False) -> Run:
+def run(
+    program: Program,
+    call: Callable[..., object],
+    *,
+    more: int = 0,
+    wide: bool = False,
+    around: AbstractContextManager[None] | None = None,
+) -> Run:
     """Run the program once on fresh inputs, the seed raised by `more`; `wide` in float64."""
     values = program.inputs()
     inputs = [widened(value) if wide else value for value in values.values()]
@@ -119,20 +128,22 @@ def run(program: Program, call: Callable[..., object], *, more: int = 0, wide: b
 
     modes = in_float64(modes) if wide else modes
     with under(modes):
-        return called(flat, inputs, modes)
+        return called(flat, inputs, modes, around)
 
 
 def reference(program: Program, eager: Run) -> tuple[Mapping[str, object] | None, str]:
     """Return the results of the program in float64, or None and why there are none."""
-    if eager.drew_random:
-        return None, "the program draws random numbers"
     if program.shares_memory:
         return None, "inputs share memory, which float64 copies would not"
+    tape: Tape = []
     try:
+        if eager.drew_random:
+            run(program, program.module(), around=recording(tape))
+        play = replaying(tape) if eager.drew_random else None
         module = program.module()
         for tensor in (*module.parameters(), *module.buffers()):
             tensor.data = tensor.data.to(wider(tensor.dtype))
-        return run(program, module, wide=True).values, ""
+        return run(program, module, wide=True, around=play).values, ""
     except Exception as error:
         print(f"no float64 reference, compared with eager itself: {said(error)}")
         return None, said(error)

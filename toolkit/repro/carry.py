@@ -18,12 +18,14 @@ different things one name.
 import ast
 import graphlib
 import importlib.util
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 OURS = "ctk."
+_WIDTH = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,7 @@ def _first_line(line: str, *, is_whole: bool) -> list[str]:
 
 
 def _statements(imports: Mapping[str, tuple[str, str]]) -> Iterable[str]:
-    """Yield an import statement for each module, sorted."""
+    """Yield import statements, sorted, of at most 96 columns."""
     names: dict[str, set[str]] = {}
     for name, (source, attribute) in imports.items():
         if attribute:
@@ -180,4 +182,5 @@ def _statements(imports: Mapping[str, tuple[str, str]]) -> Iterable[str]:
             names.setdefault(source, set()).add(as_name)
     yield from sorted(f"import {source}" for source, attribute in imports.values() if not attribute)
     for source in sorted(names):
-        yield f"from {source} import {', '.join(sorted(names[source]))}"
+        for chunk in textwrap.wrap(", ".join(sorted(names[source])), _WIDTH - len(source)):
+            yield f"from {source} import {chunk.rstrip(',')}"

@@ -19,12 +19,12 @@ from ctk.compiler.errors import CaseError, PrecisionRefused
 from ctk.compiler.fx.clone import clone_inputs
 from ctk.compiler.observe import Observer, first_line, is_observers, marking
 from ctk.compiler.torch_compat import dynamo_control_flow
+from ctk.repro_templates.random_draws import Tape, recording, replaying
 from ctk.repro_templates.running import called, in_float64, under
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.run.dynamo_context import dynamo_context
 from ctk.toolkit.run.outcome import Outcome, outcome_of
 from ctk.toolkit.run.private_copy import Eager, UpcastEager, private_copy
-from ctk.toolkit.run.random_draws import Tape, recording, replaying
 from ctk.toolkit.targets import resolve_target
 
 

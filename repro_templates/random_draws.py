@@ -18,8 +18,8 @@ from torch import Tensor
 
 from ctk.compiler.errors import PrecisionRefused
 from ctk.compiler.fx.clone import clone_value
-from ctk.compiler.torch_compat import intercept_ops, tree_leaves
-from ctk.repro_templates.running import generator_states, same_states
+from ctk.compiler.torch_compat import intercept_ops
+from ctk.repro_templates.running import generator_states, leaves, same_states
 
 DRAWS = frozenset(
     (
@@ -72,7 +72,7 @@ def recording(tape: Tape) -> AbstractContextManager[None]:
         if name in DRAWS:
             tape.append((name, _tensor(clone_value(result))))
         elif name == "native_dropout":
-            tape.append((name, _tensor(clone_value(tree_leaves(result)[1]))))
+            tape.append((name, _tensor(clone_value(leaves(result)[1]))))
         elif not same_states(before, generator_states()):
             raise PrecisionRefused(f"{op} draws random numbers that a float64 run cannot repeat")
         return result
@@ -81,7 +81,7 @@ def recording(tape: Tape) -> AbstractContextManager[None]:
 
 
 def replaying(tape: Tape) -> AbstractContextManager[None]:
-    """Return a context in which each draw gives the next value on `tape`, in the dtype asked for.
+    """Return a context in which each draw gives the next value on `tape`, in its own dtype.
 
     Raises:
         PrecisionRefused: Within the context, when the draws come in another order than recorded.
