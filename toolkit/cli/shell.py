@@ -85,12 +85,12 @@ def answer_of(run: Callable[[], Answer]) -> Answer:
     except CtkError as error:
         code = ExitCode.CANNOT_TELL if isinstance(error, CANNOT_TELL_ERRORS) else ExitCode.USAGE
         return refusal(error, code)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         return Answer(
             ExitCode.CANNOT_TELL,
             "cannot tell: interrupted before there was a result",
             {"error": {"type": "KeyboardInterrupt", "message": "interrupted"}},
-            ("Run the same command again to start over.",),
+            notes_of(interrupt) or ("Run the same command again to start over.",),
         )
     except Exception as error:
         return bug(error)
@@ -98,7 +98,7 @@ def answer_of(run: Callable[[], Answer]) -> Answer:
 
 def refusal(error: CtkError, code: ExitCode) -> Answer:
     """Return the answer for an expected error: its message, no traceback."""
-    first, *rest = (str(error) or type(error).__name__).splitlines()
+    first, *rest = "\n".join((str(error) or type(error).__name__, *notes_of(error))).splitlines()
     word = "cannot tell" if code is ExitCode.CANNOT_TELL else "ctk"
     return Answer(code, f"{word}: {first}", error_data(error), ("\n".join(rest),) if rest else ())
 
@@ -109,12 +109,20 @@ def bug(error: Exception) -> Answer:
     summary = f"{type(error).__name__}: {error}".splitlines()[0]
     data = error_data(error) | {"traceback": str(path)}
     headline = f"cannot tell: ctk itself failed, which is a bug: {summary}"
-    return Answer(ExitCode.CANNOT_TELL, headline, data, (BUG_MESSAGE.format(path=path),))
+    body = (BUG_MESSAGE.format(path=path), *notes_of(error))
+    return Answer(ExitCode.CANNOT_TELL, headline, data, body)
+
+
+def notes_of(error: BaseException) -> tuple[str, ...]:
+    """Return what was noted on an exception on its way: what is kept, and how to go on."""
+    return tuple(getattr(error, "__notes__", ()))
 
 
 def error_data(error: BaseException) -> dict[str, object]:
     """Return the JSON form of an error."""
-    return {"error": {"type": type(error).__name__, "message": str(error)}}
+    notes = list(notes_of(error))
+    data = {"type": type(error).__name__, "message": str(error)}
+    return {"error": data | ({"notes": notes} if notes else {})}
 
 
 def save_traceback(error: BaseException) -> Path:

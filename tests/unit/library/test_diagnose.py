@@ -1,0 +1,140 @@
+"""What a diagnosis leaves behind when it is killed, when ctk itself fails, and what it asks."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+import ctk
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.oracle.executors.in_process import InProcess
+from ctk.toolkit.oracle.judgement import Judgement
+from ctk.toolkit.reduce.problem import Problem
+from ctk.toolkit.report.as_json import read_json
+from ctk.toolkit.repro.run import ReproRun
+from tests.helpers.cli import BROKEN_PASS, write
+from tests.helpers.cli import ctk as command
+
+LONG = """
+import torch
+
+def model():
+    return torch.nn.Sequential(
+        *(torch.nn.Tanh() for _ in range(40)), torch.nn.ReLU(), *(torch.nn.Tanh() for _ in range(9))
+    )
+
+def inputs():
+    return (torch.linspace(-1, 1, 8),)
+"""
+
+SLOW = '''
+import time
+
+def wait(gm):
+    """Changes nothing, slowly."""
+    time.sleep(0.3)
+
+def config():
+    return {"custom_passes": {"joint": [f"{__file__}:negate_relu", f"{__file__}:wait"]}}
+'''
+
+RUN = "from ctk.toolkit.cli.main import main; main()"
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    return write(tmp_path, "broken.py", LONG + BROKEN_PASS)
+
+
+def wait_for(condition: object, process: subprocess.Popen[str]) -> None:
+    assert callable(condition)
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_killed_diagnosis_keeps_the_culprit_and_the_best_case_so_far(tmp_path: Path) -> None:
+    program = write(tmp_path, "slow.py", LONG + BROKEN_PASS + SLOW)
+    out = tmp_path / "found"
+    process = subprocess.Popen(
+        [sys.executable, "-c", RUN, "diagnose", program, "--out", out],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for((out / "minimal" / "manifest.json").exists, process)
+    wait_for(lambda: read_json(out).state == "reducing", process)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    record = read_json(out)
+    assert record.culprit is not None
+    assert (record.culprit.where, record.confirmed) == ("joint/negate_relu", True)
+    shown = command("show", out)
+    assert shown.code == 0
+    assert "joint/negate_relu (confirmed)" in shown.first
+    assert f"to go on: ctk diagnose {out / 'minimal'}" in shown.out
+    best = ctk.load_case(out / "minimal")
+    assert len(best.graph.graph.nodes) < len(ctk.load_case(out / "case").graph.graph.nodes)
+    assert best.signature is not None
+
+
+@pytest.mark.parametrize(("name", "folder"), [("diagnose", "minimal"), ("minify", "case")])
+def test_a_bug_of_ours_keeps_and_names_the_best_so_far(
+    name: str, folder: str, broken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consider = Problem.consider
+    improved: list[Case] = []
+
+    def stumble(problem: Problem, candidate: Case | None) -> bool | None:
+        if improved:
+            raise ZeroDivisionError("a bug of ours")
+        found = consider(problem, candidate)
+        improved.extend([problem.best] if found else [])
+        return found
+
+    monkeypatch.setattr(Problem, "consider", stumble)
+    out = tmp_path / "found"
+    said = command(name, broken, "--out", out)
+    assert said.code == 125
+    assert "Traceback" not in said.out + said.err
+    assert "ZeroDivisionError: a bug of ours" in said.first
+    assert f"The smallest case so far is kept: {out / folder}" in said.out
+    assert f"ctk {name} {out / folder}" in said.out
+    kept = ctk.load_case(out / folder)
+    assert len(kept.graph.graph.nodes) == len(improved[0].graph.graph.nodes)
+
+
+def test_minify_and_diagnose_ask_the_same_questions(
+    broken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "ctk.toolkit.minify.write_verified_repro",
+        lambda case, folder, culprit: (folder / "repro.py", ReproRun(1, "", "reproduced")),
+    )
+    asked: list[tuple[int, object]] = []
+    ask = InProcess.ask
+
+    def listen(self: InProcess, case: Case, *rest: object) -> Judgement:
+        asked.append((len(case.graph.graph.nodes), rest))
+        return ask(self, case, *rest)  # type: ignore[arg-type]  # passed on as they came
+
+    monkeypatch.setattr(InProcess, "ask", listen)
+    ctk.diagnose(broken, out=tmp_path / "diagnosed")
+    first, asked = asked, []
+    torch.compiler.reset()
+    ctk.minify(broken, out=tmp_path / "minified")
+    assert asked == first
+    assert first
+
+
+def test_the_record_on_disk_is_finished_in_the_end(broken: Path, tmp_path: Path) -> None:
+    found = ctk.bisect(broken, out=tmp_path / "found")
+    data = json.loads((tmp_path / "found" / "diagnosis.json").read_text())
+    assert (found.state, data["state"]) == ("finished", "finished")
