@@ -39,7 +39,7 @@ def with_torch(path: str) -> dict[str, object]:
     """Return what CompilerBisector names, and its compiles and seconds."""
     import torch
 
-    from ctk.compiler.torch_compat import torch_bisector
+    from ctk.compiler.torch_compat import inductor
     from ctk.toolkit.usercode.program import load_program
 
     program = load_program(path)
@@ -66,7 +66,7 @@ def with_torch(path: str) -> dict[str, object]:
         )
 
     started = time.perf_counter()
-    found = torch_bisector()(is_right)
+    found = inductor.torch_bisector()(is_right)
     seconds = time.perf_counter() - started
     named = f"{found.backend}/{found.subsystem}, {found.bisect_number}: {found.debug_info}"
     return {"named": named.splitlines()[0], "compiles": compiles, "seconds": seconds}

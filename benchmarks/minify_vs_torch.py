@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch.fx import GraphModule
 
 from ctk.compiler.fx.walk import placeholders
-from ctk.compiler.torch_compat import torch_minifier
+from ctk.compiler.torch_compat import aot
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.reduce.driver import minimize
@@ -71,7 +71,7 @@ def with_torch(case: Case, predicate: Predicate) -> Row:
         """Do not write the files that it writes at each improvement."""
 
     with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
-        graph, inputs = torch_minifier()(case.graph, list(case.inputs), fails, ignore)
+        graph, inputs = aot.torch_minifier()(case.graph, list(case.inputs), fails, ignore)
     return _row(replace(case, graph=graph, inputs=tuple(inputs)), oracle)
 
 

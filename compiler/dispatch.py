@@ -11,7 +11,7 @@ from typing import cast
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler import torch_compat
+from ctk.compiler.torch_compat import aot, graphs
 
 BoxedCallable = Callable[[list[object]], Sequence[object]]
 
@@ -34,7 +34,7 @@ class Stages:
     inference: Callable[[GraphModule, Sequence[object]], BoxedCallable]
     partition: Callable[
         [GraphModule, object, Mapping[str, object]], tuple[GraphModule, GraphModule]
-    ] = torch_compat.min_cut_partition
+    ] = aot.min_cut_partition
 
 
 def dispatch(
@@ -60,7 +60,7 @@ def dispatch(
         compiled = stages.backward(graph, inputs)
         return torch.compiler.disable(compiled, reason="ctk has compiled this backward graph")
 
-    run = torch_compat.aot_module(
+    run = aot.trace(
         gm,
         example_inputs,
         forward=stages.forward,
@@ -74,4 +74,4 @@ def dispatch(
 
 def _flat(inputs: object) -> Sequence[object]:
     """Joint inputs come as (primals, tangents)."""
-    return torch_compat.tree_leaves(inputs)
+    return graphs.tree_leaves(inputs)

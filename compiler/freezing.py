@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler import torch_compat
 from ctk.compiler.dispatch import BoxedCallable
 from ctk.compiler.fx.properties import mutated_bases
 from ctk.compiler.fx.types import same_sizes, tensor_of
+from ctk.compiler.torch_compat import fake, inductor
 
 log = logging.getLogger("ctk.pipeline")
 
@@ -50,7 +50,7 @@ def freeze_parameters(
             kept.append(index)
             continue
         name = f"{_PREFIX}{index}"
-        with torch_compat.real_compute():
+        with fake.real_compute():
             graph.register_buffer(name, value.detach(), persistent=False)
         with graph.graph.inserting_before(body):
             constant = graph.graph.get_attr(name)
@@ -82,7 +82,7 @@ def without_frozen(inner: BoxedCallable, kept: Sequence[int]) -> BoxedCallable:
         args.clear()
         return inner(remaining)
 
-    return torch_compat.boxed(run)
+    return inductor.boxed(run)
 
 
 def _are_aligned(placeholders: Sequence[torch.fx.Node], values: Sequence[object]) -> bool:

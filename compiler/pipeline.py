@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from torch.fx import GraphModule
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
-from ctk.compiler import torch_compat
 from ctk.compiler.codegen.select import generate, generators
 from ctk.compiler.config import Config, resolve
 from ctk.compiler.dispatch import BoxedCallable, Stages, dispatch
@@ -29,6 +28,7 @@ from ctk.compiler.resilience import DISPATCH, attempt, attempt_on_graph, placed
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.run_stage import enter_stage, run_stage
 from ctk.compiler.rewriting.select import Step, select_passes
+from ctk.compiler.torch_compat import aot, fake
 
 log = logging.getLogger("ctk.pipeline")
 
@@ -137,7 +137,7 @@ class Compile:
         self, joint: GraphModule, joint_inputs: object, options: Mapping[str, object]
     ) -> tuple[GraphModule, GraphModule]:
         """Split the joint graph into forward and backward."""
-        return torch_compat.min_cut_partition(joint, joint_inputs, options)
+        return aot.min_cut_partition(joint, joint_inputs, options)
 
     def forward(self, graph: GraphModule, inputs: Sequence[object]) -> BoxedCallable:
         """The forward graph of training, or the graph of inference without freezing."""
@@ -182,8 +182,8 @@ def _add_types(graph: GraphModule, example_inputs: Sequence[object]) -> None:
     nodes = list(graph.graph.nodes)
     if any(value_of(node) is not None for node in nodes if node.op == "placeholder"):
         return
-    mode = torch_compat.fake_mode_of(example_inputs) or torch_compat.new_fake_mode()
-    fakes = [torch_compat.to_fake(value, mode) for value in example_inputs]
+    mode = fake.mode_of(example_inputs) or fake.new_fake_mode()
+    fakes = [fake.to_fake(value, mode) for value in example_inputs]
     try:
         FakeTensorProp(graph, mode).propagate_dont_convert_inputs(*fakes)
     except Exception as error:

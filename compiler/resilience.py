@@ -14,11 +14,11 @@ from typing import TypeVar, cast
 
 from torch.fx import GraphModule
 
-from ctk.compiler import torch_compat
 from ctk.compiler.config import Config
 from ctk.compiler.error_place import place, where_of
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import ErrorRecord, Observer, first_line, is_observers
+from ctk.compiler.torch_compat import dynamo
 
 log = logging.getLogger("ctk.pipeline")
 T = TypeVar("T")
@@ -29,7 +29,7 @@ DISPATCH = "captured/autograd_dispatch"
 
 def is_control_flow(error: BaseException) -> bool:
     """Return whether Dynamo raises this to trace again: it is no failure, and must reach Dynamo."""
-    return isinstance(error, torch_compat.dynamo_control_flow())
+    return isinstance(error, dynamo.control_flow())
 
 
 def attempt(

@@ -133,9 +133,9 @@ def check_pipeline(name: str) -> Health:
 
 def check_cpp_compiler(name: str) -> Health:
     """Look for the C++ compiler that Inductor would use on the CPU, and compile a file with it."""
-    from ctk.compiler.torch_compat import inductor_cpp_compiler
+    from ctk.compiler.torch_compat import inductor
 
-    compiler = inductor_cpp_compiler()
+    compiler = inductor.cpp_compiler()
     advice = (
         "install g++ or clang++, or set CXX; without it --target inductor cannot work on the CPU"
     )

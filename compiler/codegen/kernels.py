@@ -26,7 +26,7 @@ from ctk.compiler.codegen.in_eager import eager_compile
 from ctk.compiler.codegen.watch_calls import watch_kernel
 from ctk.compiler.observe import KernelId, KernelRecord, Observer, Stage
 from ctk.compiler.rewriting.numbering import Numbering
-from ctk.compiler.torch_compat import dispatch_modes_off
+from ctk.compiler.torch_compat import fake
 
 Run = Callable[..., Any]
 
@@ -167,5 +167,5 @@ def _text(source: Callable[[], str] | None) -> str | None:
     """Print generated code; the fake mode of the compile must not see the constants."""
     if source is None:
         return None
-    with dispatch_modes_off():
+    with fake.dispatch_modes_off():
         return source()

@@ -12,7 +12,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from ctk.compiler.fx.walk import NO_SWAPS, Swaps, attributes, children
-from ctk.compiler.torch_compat import copy_codegen, lazy_graph_module
+from ctk.compiler.torch_compat import graphs
 
 
 class Definition(NamedTuple):
@@ -63,7 +63,7 @@ def _built(definitions: list[Definition], like: Graph) -> Graph:
     made: dict[Node, Node] = {}
     for old in definitions:
         made[old.node] = _append(graph, old, made.__getitem__)
-    copy_codegen(like, graph)
+    graphs.copy_codegen(like, graph)
     return graph
 
 
@@ -116,7 +116,7 @@ def graph_module(
         lazy: As in `copy_graph_module`.
     """
     name = type(like).__name__
-    make = lazy_graph_module if lazy else GraphModule
+    make = graphs.lazy_graph_module if lazy else GraphModule
     new = make(dict(root), graph, name if name.isidentifier() else "GraphModule")
     new.training = like.training
     new.meta = copy.copy(like.meta)

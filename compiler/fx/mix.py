@@ -17,7 +17,7 @@ from torch.fx import Graph, GraphModule, Node
 from ctk.compiler.fx.copy import copy_graph_module, copy_node, graph_module
 from ctk.compiler.fx.diff import Hunk, diff_hunks, shape, substituted
 from ctk.compiler.fx.walk import attribute_targets, attributes, by_name, topological
-from ctk.compiler.torch_compat import copy_codegen
+from ctk.compiler.torch_compat import graphs
 
 
 def apply_hunks(
@@ -47,7 +47,7 @@ def apply_hunks(
     for name in _order(definitions, _ranks(before, after)):
         node, reads = definitions[name]
         made[name] = copy_node(graph, node, lambda n, reads=reads: made[reads[n.name]])
-    copy_codegen(after.graph, graph)
+    graphs.copy_codegen(after.graph, graph)
     graph.lint()
     found = {**attributes(before), **attributes(after)}
     root = {target: _copied(found[target]) for target in attribute_targets(graph)}

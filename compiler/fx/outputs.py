@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from torch.fx import GraphModule
 
-from ctk.compiler import torch_compat
+from ctk.compiler.torch_compat import graphs
 
 Restore = Callable[[Sequence[object]], object]
 
@@ -19,9 +19,9 @@ def flatten_outputs(gm: GraphModule) -> Restore | None:
     value = output.args[0]
     if isinstance(value, (tuple, list)) and not any(_is_nested(item) for item in value):
         return None if isinstance(value, tuple) else list
-    leaves, restore = torch_compat.tree_flatten(value)
+    leaves, restore = graphs.tree_flatten(value)
     output.args = (tuple(leaves),)
-    torch_compat.plain_codegen(gm.graph)
+    graphs.plain_codegen(gm.graph)
     gm.recompile()
     return restore
 

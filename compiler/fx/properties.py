@@ -10,7 +10,7 @@ import torch
 from torch.fx import Graph, Node
 
 from ctk.compiler.fx.effects import mutated_arguments
-from ctk.compiler.torch_compat import op_facts
+from ctk.compiler.torch_compat import operators
 
 aten = torch.ops.aten
 UNDECLARED_VIEWS: Mapping[object, Callable[..., object]] = {
@@ -24,13 +24,13 @@ UNDECLARED_VIEWS: Mapping[object, Callable[..., object]] = {
 
 def is_mutating(node: Node) -> bool:
     """Return whether a node writes to one of its operands."""
-    facts = op_facts(node.target)
+    facts = operators.facts_of(node.target)
     return facts.writes if facts is not None else bool(mutated_arguments(node))
 
 
 def is_random(node: Node) -> bool:
     """Return whether a node draws random numbers."""
-    facts = op_facts(node.target)
+    facts = operators.facts_of(node.target)
     return facts is not None and facts.random
 
 
@@ -43,7 +43,7 @@ def is_pure(node: Node) -> bool:
         return True
     if node.op != "call_function":
         return False
-    facts = op_facts(node.target)
+    facts = operators.facts_of(node.target)
     if facts is None:
         return getattr(node.target, "__module__", None) in ("_operator", "operator", "math")
     effectful = facts.writes or facts.random or not facts.returns or "assert" in str(node.target)
@@ -54,7 +54,7 @@ def is_view(node: Node) -> bool:
     """Return whether a node's result may share storage with an operand."""
     if node.target in UNDECLARED_VIEWS:
         return True
-    facts = op_facts(node.target)
+    facts = operators.facts_of(node.target)
     return facts.views if facts is not None else node.target is operator.getitem
 
 
@@ -81,7 +81,7 @@ def escapes(node: Node) -> bool:
 def _is_opaque(node: Node) -> bool:
     """Return whether a node's aliasing is unknown, as of a higher-order op."""
     known = getattr(node.target, "__module__", None) in ("_operator", "operator", "math")
-    return op_facts(node.target) is None and not known
+    return operators.facts_of(node.target) is None and not known
 
 
 def mutated_bases(graph: Graph) -> set[Node]:

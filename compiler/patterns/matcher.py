@@ -23,7 +23,7 @@ import torch
 from torch.fx import Graph, Node
 
 from ctk.compiler.rewriting.rewriter import Rewriter
-from ctk.compiler.torch_compat import is_erased
+from ctk.compiler.torch_compat import graphs
 
 log = logging.getLogger("ctk.patterns")
 aten = torch.ops.aten
@@ -199,7 +199,7 @@ def apply_rules(rewriter: Rewriter, table: RuleTable) -> None:
 def _matches(table: RuleTable, node: Node) -> Iterator[tuple[Rule, Match]]:
     """Yield the rules that match at a node, as long as it is there."""
     for rule, pattern in table.at(node):
-        match = None if is_erased(node) else find(pattern, node)
+        match = None if graphs.is_erased(node) else find(pattern, node)
         if isinstance(match, Match):
             yield rule, match
 
@@ -208,7 +208,7 @@ def _rewrite(rewriter: Rewriter, rule: Rule, match: Match) -> None:
     def edit(graph: Graph) -> None:
         match.root.replace_all_uses_with(rule.replacement(rewriter, match))
         for node in (match.root, *match.inner):
-            if not node.users and not is_erased(node):
+            if not node.users and not graphs.is_erased(node):
                 graph.erase_node(node)
 
     rewriter.rewrite(rule.name, [match.root, *match.inner], edit)

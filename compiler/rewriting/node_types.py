@@ -5,11 +5,11 @@ from typing import Any, Final
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
-from ctk.compiler import torch_compat
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import fetch
 from ctk.compiler.observe import first_line
 from ctk.compiler.rewriting.numbering import PassRun
+from ctk.compiler.torch_compat import fake, operators
 
 UNKNOWN: Final = object()
 """Says that a type cannot be computed (None is the value of operators that return nothing)."""
@@ -21,7 +21,7 @@ def record_type(run: PassRun, module: GraphModule, node: Node) -> None:
     Raises:
         VerifyError: The node cannot run on the types of its operands.
     """
-    mode = torch_compat.fake_mode_of([*map(value_of, node.all_input_nodes)]) or fake_mode_of(module)
+    mode = fake.mode_of([*map(value_of, node.all_input_nodes)]) or fake_mode_of(module)
     value = compute_type(run, module, node, mode) if mode is not None else UNKNOWN
     if value is not UNKNOWN:
         node.meta["val"] = value
@@ -29,7 +29,7 @@ def record_type(run: PassRun, module: GraphModule, node: Node) -> None:
 
 def fake_mode_of(module: GraphModule) -> object | None:
     """Return the fake mode of the types that a graph's nodes have; None if it has none."""
-    return torch_compat.fake_mode_of([value_of(node) for node in module.graph.nodes])
+    return fake.mode_of([value_of(node) for node in module.graph.nodes])
 
 
 def compute_type(run: PassRun, module: GraphModule, node: Node, mode: object) -> object:
@@ -46,7 +46,7 @@ def compute_type(run: PassRun, module: GraphModule, node: Node, mode: object) ->
     try:
         return _compute(module, node, mode)
     except Exception as error:
-        if torch_compat.is_data_dependent(error):
+        if fake.is_data_dependent(error):
             return UNKNOWN
         what = "left a node that cannot run on the types of its operands"
         seen = f"node {node.name}: {type(error).__name__}: {first_line(error)}"
@@ -57,7 +57,7 @@ def compute_type(run: PassRun, module: GraphModule, node: Node, mode: object) ->
 def _is_computable(node: Node) -> bool:
     if node.op == "call_function":
         return (
-            torch_compat.op_facts(node.target) is not None
+            operators.facts_of(node.target) is not None
             or getattr(node.target, "__module__", "") != "torch._ops"
         )
     return node.op in ("call_method", "get_attr")
@@ -65,10 +65,10 @@ def _is_computable(node: Node) -> bool:
 
 def _compute(module: GraphModule, node: Node, mode: object) -> object:
     if node.op == "get_attr":
-        return torch_compat.to_fake(fetch(module, node.target), mode)
+        return fake.to_fake(fetch(module, node.target), mode)
     args = map_arg(node.args, _fake_of)
     kwargs = map_arg(node.kwargs, _fake_of)
-    with torch_compat.fake_compute(mode):
+    with fake.fake_compute(mode):
         if node.op == "call_method":
             return getattr(args[0], str(node.target))(*args[1:], **kwargs)
         return node.target(*args, **kwargs)  # type: ignore[operator]  # call_function targets are callable

@@ -15,7 +15,7 @@ from ctk.compiler.errors import VerifyError
 from ctk.compiler.observe import ErrorRecord, RewriteId
 from ctk.compiler.rewriting.node_types import record_type
 from ctk.compiler.rewriting.numbering import PassRun
-from ctk.compiler.torch_compat import is_erased
+from ctk.compiler.torch_compat import graphs
 
 
 class Rewriter:
@@ -40,7 +40,7 @@ class Rewriter:
     def nodes(self) -> Iterator[Node]:
         """Yield the nodes in order; those that a rewrite erases meanwhile are skipped."""
         for node in list(self.module.graph.nodes):
-            if not is_erased(node):
+            if not graphs.is_erased(node):
                 yield node
 
     def rewrite(self, rule: str, nodes: Sequence[Node], edit: Callable[[Graph], object]) -> bool:

@@ -22,7 +22,7 @@ from ctk.compiler.rewriting.effect_split import (
 from ctk.compiler.rewriting.numbering import PassRun
 from ctk.compiler.rewriting.user_passes import FunctionPass
 from ctk.compiler.rewriting.verify import lint
-from ctk.compiler.torch_compat import recorded_replacements
+from ctk.compiler.torch_compat import graphs
 
 
 def run_opaque(run: PassRun, step: FunctionPass, snapshot: GraphModule) -> None:
@@ -58,7 +58,7 @@ def run_opaque(run: PassRun, step: FunctionPass, snapshot: GraphModule) -> None:
 def _call(run: PassRun, step: FunctionPass, module: GraphModule) -> list[Pair]:
     """Call the function on one graph; return the replacements that it made meanwhile."""
     names = copy_graph_module(module, lazy=True)
-    with recorded_replacements(module) as replacements:
+    with graphs.recorded_replacements(module) as replacements:
         result = step.function(module.graph if step.takes == "graph" else module)
     if isinstance(result, Graph):
         result = module if result is module.graph else GraphModule(module, result)

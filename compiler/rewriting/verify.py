@@ -7,11 +7,11 @@ the nodes, which later passes rely on. Does not look at values: that is the tool
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
-from ctk.compiler import torch_compat
 from ctk.compiler.errors import VerifyError
 from ctk.compiler.fx.types import same_type, type_text, value_of
 from ctk.compiler.rewriting.node_types import UNKNOWN, compute_type, fake_mode_of
 from ctk.compiler.rewriting.numbering import NodeState, PassRun
+from ctk.compiler.torch_compat import fake
 
 
 def verify(run: PassRun) -> None:
@@ -62,7 +62,7 @@ def _retype(
     new = compute_type(run, module, node, mode)
     if new is UNKNOWN:
         return
-    if old is not None and not torch_compat.has_unbacked(new) and not same_type(old, new):
+    if old is not None and not fake.has_unbacked(new) and not same_type(old, new):
         raise _changed_type(run, module, node.name, old, new)
     node.meta["val"] = new
 

@@ -19,7 +19,7 @@ def default_partition() -> Callable[..., Any]:
     return partition
 
 
-def aot_backend_site() -> Site:
+def backend_site() -> Site:
     """Return the call of each backend made with `aot_autograd(fw_compiler=...)` (torch 2.11, 2.13).
 
     Its `self.kwargs` holds `fw_compiler`, `bw_compiler` and `inference_compiler`.
@@ -29,7 +29,7 @@ def aot_backend_site() -> Site:
     return Site(AotAutograd, "__call__")
 
 
-def aot_module(
+def trace(
     gm: GraphModule,
     example_inputs: Sequence[object],
     *,

@@ -11,14 +11,14 @@ from typing import Any, cast
 import torch
 
 
-def dynamo_backend_names() -> tuple[str, ...]:
+def backend_names() -> tuple[str, ...]:
     """Return the names of all registered Dynamo backends. Seen in torch 2.11 and 2.13."""
     from torch._dynamo import list_backends
 
     return tuple(list_backends(exclude_tags=()))
 
 
-def dynamo_backend(name: str) -> Callable[..., Any]:
+def find_backend(name: str) -> Callable[..., Any]:
     """Return a registered Dynamo backend. Seen in torch 2.11 and 2.13."""
     from torch._dynamo import lookup_backend
 
@@ -83,7 +83,7 @@ def inductor_mode_options(mode: str, dynamic: bool | None = None) -> dict[str, o
     return dict(inductor.list_mode_options(mode, dynamic))
 
 
-def dynamo_control_flow() -> tuple[type[BaseException], ...]:
+def control_flow() -> tuple[type[BaseException], ...]:
     """Return the exceptions by which a backend steers Dynamo: restarts, skips, graph breaks.
 
     They are no failures of a compiler. Seen in torch 2.11 and 2.13: `torch._dynamo.exc`.

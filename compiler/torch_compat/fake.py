@@ -35,7 +35,7 @@ def symbol_and_hint(value: Any) -> tuple[str, int | float | bool | None]:
     return str(node.expr), hint if isinstance(hint, int | float | bool) else None
 
 
-def is_fake_tensor(value: object) -> bool:
+def is_fake(value: object) -> bool:
     """Return whether a value is a FakeTensor: it has a shape and no numbers (torch 2.11, 2.13)."""
     return isinstance(value, torch._subclasses.fake_tensor.FakeTensor)
 
@@ -53,7 +53,7 @@ def dispatch_modes_off() -> contextlib.AbstractContextManager[object]:
     return importlib.import_module("torch.utils._python_dispatch")._disable_current_modes()
 
 
-def fake_mode_of(values: Sequence[object]) -> Any | None:
+def mode_of(values: Sequence[object]) -> Any | None:
     """Return the FakeTensorMode of the first fake tensor among `values`, or None."""
     from torch._subclasses.fake_tensor import FakeTensor
 

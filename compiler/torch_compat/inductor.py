@@ -22,7 +22,7 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class InductorSites:
+class Sites:
     """Where Inductor's passes start and end.
 
     Attributes:
@@ -57,7 +57,7 @@ def _inductor(name: str) -> Any:
         return importlib.import_module(f"torch._inductor.{name}")
 
 
-def inductor_sites() -> InductorSites:
+def sites() -> Sites:
     """Return the places to wrap. Seen in torch 2.11 and 2.13."""
     from torch.fx.passes.graph_transform_observer import GraphTransformObserver
 
@@ -65,7 +65,7 @@ def inductor_sites() -> InductorSites:
     families = ("pre_grad", "joint_graph", "post_grad", "freezing_patterns")
     modules = [_inductor(f"fx_passes.{family}") for family in families]
     pattern_pass = _inductor("pattern_matcher").PatternMatcherPass
-    return InductorSites(
+    return Sites(
         pre_grad=Site(compile_fx, "_recursive_pre_grad_passes"),
         joint=Site(compile_fx, "_recursive_joint_graph_passes"),
         post_grad=Site(compile_fx, "_recursive_post_grad_passes"),
@@ -85,12 +85,12 @@ InnerCompile = Callable[..., Any]
 """
 
 
-def inductor_inner_compile() -> InnerCompile:
+def inner_compile() -> InnerCompile:
     """Return Inductor's own `inner_compile`. Seen in torch 2.11 and 2.13."""
     return _inductor("compile_fx").compile_fx_inner
 
 
-def inductor_compile(
+def compile_graph(
     gm: GraphModule,
     example_inputs: Sequence[object],
     *,
@@ -118,7 +118,7 @@ def inductor_compile(
         )
 
 
-def inductor_options() -> dict[str, tuple[object, object]]:
+def known_options() -> dict[str, tuple[object, object]]:
     """Return each Inductor option's value and declared type. Seen in torch 2.11 and 2.13."""
     config = _inductor("config")
     values = config.get_config_copy()
@@ -202,7 +202,7 @@ def boxed(call: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
     return call
 
 
-def inductor_cpp_compiler() -> str | None:
+def cpp_compiler() -> str | None:
     """Return the C++ compiler that Inductor would call, or None when it finds none.
 
     Seen in torch 2.11 and 2.13: `torch._inductor.cpp_builder.get_cpp_compiler`, which raises

@@ -85,7 +85,7 @@ def _resolve(dotted: str) -> object | None:
     return found
 
 
-def op_kind(target: object) -> str | None:
+def kind_of(target: object) -> str | None:
     """Return `overload`, `packet` or `higher_order` for an op of `torch.ops`, else None.
 
     Seen in torch 2.11 and 2.13: the three classes of `torch._ops`.
@@ -98,17 +98,17 @@ def op_kind(target: object) -> str | None:
     return next((kind for cls, kind in kinds if isinstance(target, cls)), None)
 
 
-def op_qualified_name(target: Any) -> str:
+def qualified_name_of(target: Any) -> str:
     """Return `aten::add.Tensor` for an overload, `aten::add` for a packet (torch 2.11, 2.13)."""
-    if op_kind(target) == "packet":
+    if kind_of(target) == "packet":
         return str(target._qualified_op_name)
     # `OpOverload.name()` leaves out `.default`.
     return str(target._schema.name) + "." + str(target._overloadname)
 
 
-def op_argument_names(target: Any) -> tuple[tuple[str, str], ...]:
+def argument_names_of(target: Any) -> tuple[tuple[str, str], ...]:
     """Return (name, type) of each argument of an overload, or of all overloads of a packet."""
-    names = target.overloads() if op_kind(target) == "packet" else ()
+    names = target.overloads() if kind_of(target) == "packet" else ()
     overloads = [getattr(target, name) for name in names] or [target]
     found = (argument for each in overloads for argument in each._schema.arguments)
     return tuple((str(argument.name), str(argument.type)) for argument in found)
@@ -120,7 +120,7 @@ def is_dispatcher_op(target: Any) -> bool:
     `torch.ops` also reaches TorchScript's builtins (`aten::save` writes a pickle), which it does
     not. Seen in torch 2.11 and 2.13: `torch._C._dispatch_has_kernel`.
     """
-    if op_kind(target) == "packet":
+    if kind_of(target) == "packet":
         return any(is_dispatcher_op(getattr(target, name)) for name in target.overloads())
     return bool(torch._C._dispatch_has_kernel(target.name()))
 
@@ -145,17 +145,17 @@ def custom_op_module(qualified: str) -> str | None:
     return getattr(function, "__module__", None)
 
 
-def op_packet(target: Any) -> Any:
+def packet_of(target: Any) -> Any:
     """Return `torch.ops.aten.add` for `torch.ops.aten.add.Tensor` (torch 2.11, 2.13)."""
     return target._overloadpacket
 
 
-def op_returns(target: Any) -> int:
+def returns_of(target: Any) -> int:
     """Return how many values an overload returns (torch 2.11, 2.13: `OpOverload._schema`)."""
     return len(target._schema.returns)
 
 
-def op_written_arguments(target: Any) -> tuple[tuple[int, str], ...]:
+def written_arguments_of(target: Any) -> tuple[tuple[int, str], ...]:
     """Return position and name of the arguments that an overload writes to (torch 2.11, 2.13)."""
     arguments = enumerate(target._schema.arguments)
     written = ((at, arg) for at, arg in arguments if arg.alias_info and arg.alias_info.is_write)
@@ -172,7 +172,7 @@ class OpFacts:
     returns: int
 
 
-def op_facts(target: object) -> OpFacts | None:
+def facts_of(target: object) -> OpFacts | None:
     """Return what an operator overload declares, or None for any other target."""
     if not isinstance(target, torch._ops.OpOverload):
         return None

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 
-def jit_has_schema(qualified: str) -> bool:
+def has_schema(qualified: str) -> bool:
     """Return whether TorchScript can call an operator (`aten::add`), whatever the overload.
 
     Seen in torch 2.11 and 2.13: `torch._C._jit_get_schemas_for_operator`.
@@ -18,7 +18,7 @@ def jit_has_schema(qualified: str) -> bool:
     return bool(torch._C._jit_get_schemas_for_operator(qualified))
 
 
-def jit_operators(graph: Any) -> list[str]:
+def operators(graph: Any) -> list[str]:
     """Return the operator of each node of a TorchScript graph, in order: `aten::add.Scalar`.
 
     Nodes without a schema give their kind (`prim::TupleConstruct`). Nested blocks are left out.
@@ -28,7 +28,7 @@ def jit_operators(graph: Any) -> list[str]:
     return [kind if text == "(no schema)" else text.split("(", 1)[0] for kind, text in schemas]
 
 
-def jit_remove_mutation(graph: Any) -> None:
+def remove_mutation(graph: Any) -> None:
     """Make in-place ops functional where TorchScript can prove that nobody sees the difference.
 
     Seen in torch 2.11 and 2.13: `torch._C._jit_pass_remove_mutation`.
@@ -36,7 +36,7 @@ def jit_remove_mutation(graph: Any) -> None:
     torch._C._jit_pass_remove_mutation(graph)
 
 
-def jit_written_attributes(graph: Any) -> list[str]:
+def written_attributes(graph: Any) -> list[str]:
     """Return the module attributes that a TorchScript graph may write to.
 
     Seen in torch 2.11 and 2.13: `torch._C.Graph.alias_db`, `AliasDb.has_writers`.
@@ -46,7 +46,7 @@ def jit_written_attributes(graph: Any) -> list[str]:
     return [str(node.s("name")) for node in reads if aliases.has_writers(node.output())]
 
 
-def jit_outputs_of_constants(graph: Any) -> tuple[int, ...]:
+def outputs_of_constants(graph: Any) -> tuple[int, ...]:
     """Return which elements of a graph's returned tuple may share memory with a constant of it.
 
     Seen in torch 2.11 and 2.13: `torch._C.Graph.alias_db`, `AliasDb.may_contain_alias`.
@@ -63,7 +63,7 @@ def jit_outputs_of_constants(graph: Any) -> tuple[int, ...]:
 
 
 @contextlib.contextmanager
-def jit_autocast_off() -> Generator[None]:
+def autocast_off() -> Generator[None]:
     """Keep TorchScript from inserting casts of its own; autocast was traced into the graph.
 
     Seen in torch 2.11 and 2.13: `torch._C._jit_set_autocast_mode`, a flag of the process.

@@ -34,12 +34,12 @@ STREAMS = (0, 1, 2)
 
 def serve(address: str, owner: int) -> None:
     """Take jobs until the process `owner` has ended; return only in a job, to run it."""
-    from ctk.compiler.torch_compat import preload_compiler
+    from ctk.compiler.torch_compat import inductor
 
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(f"{address}.new")
     listener.listen(64)
-    preload_compiler(inductor=True)
+    inductor.preload_compiler(inductor=True)
     gc.freeze()  # what is here now is never collected: a collection would write to every page
     Path(f"{address}.new").rename(address)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

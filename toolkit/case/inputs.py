@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from ctk.compiler import torch_compat
 from ctk.compiler.errors import CaseError, nearest
+from ctk.compiler.torch_compat import fake
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.formats.schema import document
 from ctk.toolkit.formats.tensor_index import TensorIndex
@@ -86,7 +86,7 @@ def pack_inputs(case: Case, *, keep: Keep, measure: bool) -> tuple[Inputs, dict[
 
 def _number(value: object, name: str) -> object:
     if isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool):
-        symbol, value = torch_compat.symbol_and_hint(value)
+        symbol, value = fake.symbol_and_hint(value)
         if value is None:
             raise CaseError(f"input {name}: {symbol} depends on data, so it has no value to save")
     return encode_value(value, f"input {name}")

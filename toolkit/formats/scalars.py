@@ -5,8 +5,8 @@ from typing import cast
 
 import torch
 
-from ctk.compiler import torch_compat
 from ctk.compiler.errors import CaseError, nearest
+from ctk.compiler.torch_compat import fake
 from ctk.toolkit.formats.strict_json import expect, member
 
 
@@ -69,7 +69,7 @@ def size_hint(size: object) -> int:
     """
     if isinstance(size, int):
         return size
-    symbol, hint = torch_compat.symbol_and_hint(size)
+    symbol, hint = fake.symbol_and_hint(size)
     if isinstance(hint, int):
         return hint
     raise CaseError(f"size {symbol} depends on data, so it has no value to save; pass real inputs")

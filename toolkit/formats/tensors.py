@@ -20,9 +20,9 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
-from ctk.compiler import torch_compat
 from ctk.compiler.errors import CaseError, nearest
 from ctk.compiler.fx.clone import extent, overlaps
+from ctk.compiler.torch_compat import fake as torch_fake
 from ctk.toolkit.formats.safetensors_file import from_array, to_array
 from ctk.toolkit.formats.scalars import device_from_name, dtype_from_name, dtype_name, size_hint
 from ctk.toolkit.formats.synthetic import (
@@ -98,7 +98,7 @@ def check_supported(name: str, tensor: Tensor) -> None:
     Raises:
         CaseError: It cannot.
     """
-    fake = torch_compat.is_fake_tensor(tensor)
+    fake = torch_fake.is_fake(tensor)
     has_values = type(tensor) in (Tensor, torch.nn.Parameter) and tensor.device.type != "meta"
     if (fake or has_values) and tensor.layout == torch.strided and not tensor.is_quantized:
         return
@@ -111,7 +111,7 @@ def check_supported(name: str, tensor: Tensor) -> None:
 
 def _storage_key(name: str, tensor: Tensor) -> object:
     """Tensors with the same key share memory. Lazily negated ones are resolved, so on their own."""
-    if torch_compat.is_fake_tensor(tensor) or tensor.numel() == 0 or tensor.is_neg():
+    if torch_fake.is_fake(tensor) or tensor.numel() == 0 or tensor.is_neg():
         return name
     return str(tensor.device), tensor.untyped_storage().data_ptr()
 
@@ -119,7 +119,7 @@ def _storage_key(name: str, tensor: Tensor) -> object:
 def _pack_group(group: Mapping[str, Tensor], made: _Making, *, keep: Keep, measure: bool) -> None:
     """Pack the tensors of one storage."""
     name, tensor = next(iter(group.items()))
-    fake = torch_compat.is_fake_tensor(tensor)
+    fake = torch_fake.is_fake(tensor)
     dense = len(group) == 1 and (fake or not _overlaps(tensor))
     key = name if dense else f"{name}:storage"
     seed = crc32(name.encode())

@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 
-from ctk.compiler import torch_compat
 from ctk.compiler.errors import CaseError, nearest
+from ctk.compiler.torch_compat import operators
 
 Function = Callable[..., Any]
 
@@ -106,15 +106,13 @@ def functions_by_name() -> dict[str, Function]:
             value = getattr(module, name, None)
             if callable(value) and name not in _REFUSED:
                 found[f"{module.__name__}.{name}"] = value
-    return found | torch_compat.internal_functions()
+    return found | operators.internal_functions()
 
 
 def _module_names() -> Iterable[tuple[ModuleType, Iterable[str]]]:
     yield (
         torch,
-        dict.fromkeys(
-            [*torch_compat.native_function_names(), *_overridable(torch), *_TORCH_PYTHON]
-        ),
+        dict.fromkeys([*operators.native_function_names(), *_overridable(torch), *_TORCH_PYTHON]),
     )
     functional = torch.nn.functional
     yield functional, [*_overridable(functional), *_own_functions(functional)]

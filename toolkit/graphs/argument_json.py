@@ -16,8 +16,8 @@ from typing import Any, cast
 import torch
 from torch.fx import Node
 
-from ctk.compiler import torch_compat
 from ctk.compiler.errors import CaseError, nearest
+from ctk.compiler.torch_compat import operators
 from ctk.toolkit.formats.scalars import (
     device_from_name,
     dtype_from_name,
@@ -93,7 +93,7 @@ def _encode_leaf(value: Any, where: str) -> object:
 
 
 def _encode_callable(value: object, where: str) -> object:
-    if torch_compat.op_kind(value) or (callable(value) and not isinstance(value, type)):
+    if operators.kind_of(value) or (callable(value) and not isinstance(value, type)):
         try:
             return {"target": target_to_name(value)}
         except CaseError as error:

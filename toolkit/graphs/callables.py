@@ -24,8 +24,8 @@ from typing import Any
 
 import torch
 
-from ctk.compiler import torch_compat
 from ctk.compiler.errors import CaseError, nearest
+from ctk.compiler.torch_compat import operators
 from ctk.toolkit.graphs.allow_list import HIGHER_ORDER, Function, function_name, functions_by_name
 
 _FILE_WORDS = ("file", "path")
@@ -38,12 +38,12 @@ def target_to_name(target: object) -> str:
         CaseError: The target is not on the allow-list, or is a function that cannot be imported
             again.
     """
-    kind = torch_compat.op_kind(target)
+    kind = operators.kind_of(target)
     if kind == "higher_order":
         return f"torch.ops.higher_order.{_check_higher_order(str(target))}"
     if kind:
         _check_op(target)
-        return "torch.ops." + torch_compat.op_qualified_name(target).replace("::", ".")
+        return "torch.ops." + operators.qualified_name_of(target).replace("::", ".")
     return function_name(target) or _user_function_name(target)
 
 
@@ -83,7 +83,7 @@ def _op_from_name(parts: list[str]) -> Any:
     found: Any = getattr(torch.ops, parts[0])
     for part in parts[1:]:
         found = getattr(found, part, None)
-    if torch_compat.op_kind(found) not in ("overload", "packet"):
+    if operators.kind_of(found) not in ("overload", "packet"):
         raise CaseError(
             f"op {shown} is not registered in this process; if a module of yours registers it, "
             "allow that module: load_case(folder, allow_imports=('MODULE',)), or import it first"
@@ -94,11 +94,11 @@ def _op_from_name(parts: list[str]) -> Any:
 
 def _check_op(op: Any) -> None:
     """Refuse TorchScript builtins and ops that take the name of a file."""
-    if str(op) != "prim.device.default" and not torch_compat.is_dispatcher_op(op):
+    if str(op) != "prim.device.default" and not operators.is_dispatcher_op(op):
         raise CaseError(
             f"op {op} is a TorchScript builtin, not an op of the dispatcher: a case may not call it"
         )
-    for name, kind in torch_compat.op_argument_names(op):
+    for name, kind in operators.argument_names_of(op):
         if "str" in kind and any(word in name for word in _FILE_WORDS):
             raise CaseError(f"op {op} takes {name!r}, the name of a file: a case may not call it")
 
@@ -113,7 +113,7 @@ def _check_higher_order(name: str) -> str:
 
 
 def _higher_order_from_name(name: str) -> Any:
-    found = torch_compat.higher_order_op(_check_higher_order(name))
+    found = operators.higher_order_op(_check_higher_order(name))
     if found is None:
         raise CaseError(
             f"torch {torch.__version__} has no higher-order op {name!r}; "
@@ -159,7 +159,7 @@ def module_of_target(name: str) -> str | None:
     parts = name.removeprefix("torch.ops.").split(".")
     if not name.startswith("torch.ops.") or len(parts) < 2:
         return None
-    module = torch_compat.custom_op_module("::".join(parts[:2]))
+    module = operators.custom_op_module("::".join(parts[:2]))
     return (
         None
         if module is None or module == "__main__" or module.split(".")[0] == "torch"

@@ -14,9 +14,9 @@ from typing import Any, cast
 import torch
 from torch.fx import GraphModule, Node
 
-from ctk.compiler import torch_compat
 from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.types import SYMBOLS, tensor_text, value_of
+from ctk.compiler.torch_compat import fake
 from ctk.toolkit.formats.scalars import dtype_from_name, dtype_name, float_from_json, float_to_json
 from ctk.toolkit.formats.strict_json import Json, expect, items, member
 
@@ -50,7 +50,7 @@ def is_buffer(node: Node) -> bool:
 
 def _is_buffer(node: Node) -> bool:
     """Ask Dynamo's source (`L['self']._buffers['b']`), else the name that it made from it."""
-    source = torch_compat.placeholder_source(node) or str(node.target)
+    source = fake.placeholder_source(node) or str(node.target)
     return _BUFFER_SOURCE.search(source) is not None
 
 
@@ -81,7 +81,7 @@ def _describe_size(size: object) -> object:
 
 
 def _describe_symbol(value: object) -> Json:
-    symbol, hint = torch_compat.symbol_and_hint(value)
+    symbol, hint = fake.symbol_and_hint(value)
     return {"symbol": symbol, "hint": float_to_json(hint) if isinstance(hint, float) else hint}
 
 

@@ -14,12 +14,12 @@ from typing import cast
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler import torch_compat
 from ctk.compiler.errors import CaptureError, CtkError, ProgramError
 from ctk.compiler.fx.clone import clone_inputs
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import first_line
 from ctk.compiler.references import user_traceback
+from ctk.compiler.torch_compat import dynamo, fake
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.graphs.value_types import describe_dynamic
 from ctk.toolkit.importers.base import Importer, Request
@@ -139,7 +139,7 @@ def hinted(inputs: Iterable[object]) -> tuple[object, ...]:
     """Return example inputs with their hints for symbolic numbers (0 for unbacked ones)."""
     symbolic = (torch.SymInt, torch.SymFloat, torch.SymBool)
     return tuple(
-        (torch_compat.symbol_and_hint(value)[1] or 0) if isinstance(value, symbolic) else value
+        (fake.symbol_and_hint(value)[1] or 0) if isinstance(value, symbolic) else value
         for value in inputs
     )
 
@@ -168,7 +168,7 @@ def _run_recorded(
     compiled = torch.compile(program.model, backend="eager", dynamic=True if dynamic else None)
     try:
         stance = torch.compiler.set_stance("default", force_backend=backend)
-        with stance, torch.set_grad_enabled(grad), torch_compat.specialized_floats():
+        with stance, torch.set_grad_enabled(grad), dynamo.specialized_floats():
             result = compiled(*program.inputs, **program.kwargs)
             if backward:
                 _run_backward(result, program)

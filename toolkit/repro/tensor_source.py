@@ -18,7 +18,7 @@ import torch
 
 from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.clone import extent, overlaps
-from ctk.compiler.torch_compat import symbol_and_hint
+from ctk.compiler.torch_compat import fake
 from ctk.repro_templates.values import randn
 from ctk.toolkit.formats.buildable import RECIPE_SEEDS, same_bits
 
@@ -61,7 +61,7 @@ def scalar_source(value: object, name: str) -> str:
         CaseError: The value is of another type.
     """
     if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        value = symbol_and_hint(value)[1]
+        value = fake.symbol_and_hint(value)[1]
     if isinstance(value, complex):
         return f"complex({value.real!r}, {value.imag!r})"
     if value is None or isinstance(value, (bool, int, float, str, torch.dtype)):

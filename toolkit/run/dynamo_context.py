@@ -16,7 +16,7 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node
 
 from ctk.compiler.errors import CaseError
-from ctk.compiler.torch_compat import SymbolicInputs, symbolic_inputs
+from ctk.compiler.torch_compat import fake
 from ctk.toolkit.graphs.value_types import symbol_of
 
 KEY = "example_value"
@@ -39,7 +39,7 @@ def dynamo_context(
     """
     names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
     symbols = size_symbols(gm, inputs, dynamic)
-    made = symbolic_inputs(inputs, names, symbols)
+    made = fake.symbolic_inputs(inputs, names, symbols)
     _annotate(gm, made)
     with made.tracing():
         yield made.example_inputs
@@ -104,7 +104,7 @@ def _check_hint(hints: dict[str, tuple[int, str]], name: str | None, size: int, 
         )
 
 
-def _annotate(gm: GraphModule, made: SymbolicInputs) -> None:
+def _annotate(gm: GraphModule, made: fake.SymbolicInputs) -> None:
     """Give each node its fake value, as far as the graph runs on fake tensors.
 
     A node that needs real numbers (`item` without symbols) ends it: Dynamo would not have captured

@@ -18,7 +18,7 @@ from torch.fx import GraphModule
 from ctk.compiler.errors import CaseError, PrecisionRefused
 from ctk.compiler.fx.clone import clone_inputs
 from ctk.compiler.observe import Observer, first_line, is_observers, marking
-from ctk.compiler.torch_compat import dynamo_control_flow
+from ctk.compiler.torch_compat import dynamo
 from ctk.repro_templates.random_draws import Tape, recording, replaying
 from ctk.repro_templates.running import called, in_float64, under
 from ctk.toolkit.case.case import Case, Modes
@@ -154,7 +154,7 @@ def run_compiled(case: Case, *, observer: Observer | None = None) -> Outcome:
             except Exception as error:
                 if is_observers(error):
                     raise
-                if isinstance(error, dynamo_control_flow()):
+                if isinstance(error, dynamo.control_flow()):
                     raise CaseError(
                         f"{case.name} cannot be compiled without Dynamo, which would trace again "
                         f"({type(error).__name__}: {first_line(error)}); capture it once more"

@@ -48,8 +48,8 @@ def traits_of(spec: str) -> Traits:
 
 def target_names() -> tuple[str, ...]:
     """Return the names of all targets: ours first, then the Dynamo backends registered here."""
-    from ctk.compiler import torch_compat
+    from ctk.compiler.torch_compat import dynamo as torch_dynamo
 
     ours = [target.name for target in TARGETS]
-    registered = (n for n in torch_compat.dynamo_backend_names() if n not in ours)
+    registered = (n for n in torch_dynamo.backend_names() if n not in ours)
     return (*ours, *(name for name in registered if "TESTING_ONLY" not in name))

@@ -10,10 +10,10 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from ctk.compiler import torch_compat
 from ctk.compiler.codegen.watch_calls import CompiledGraph, watch_calls
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import KernelId, KernelRecord, Observer, Stage, StageRecord
+from ctk.compiler.torch_compat import inductor
 from ctk.toolkit.targets.reporting import interpreted, report
 
 DISPATCH = "captured/autograd_dispatch"
@@ -65,7 +65,7 @@ class AotEvents:
         graph, kernel = copy_graph_module(gm), self.kernel_id(stage)
         self.observer.on_stage(StageRecord(stage, graph, tuple(inputs)))
         vetoed = not self.observer.allow_kernel(kernel)
-        donated = torch_compat.donated_inputs() if stage == "backward" else frozenset[int]()
+        donated = inductor.donated_inputs() if stage == "backward" else frozenset[int]()
         started = time.perf_counter()
         try:
             compiled = interpreted(graph) if vetoed else call()
@@ -75,4 +75,4 @@ class AotEvents:
         seconds = time.perf_counter() - started
         self.observer.on_kernel(KernelRecord(kernel, graph, vetoed=vetoed, seconds=seconds))
         made = CompiledGraph(self.observer, stage, graph, (kernel,), donated)
-        return torch_compat.wrap_compiled(compiled, lambda call: watch_calls(call, made))
+        return inductor.wrap_compiled(compiled, lambda call: watch_calls(call, made))

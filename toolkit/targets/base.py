@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from torch.fx import GraphModule
 
 from ctk.compiler.observe import Observer
-from ctk.compiler.torch_compat import preload_compiler
+from ctk.compiler.torch_compat import inductor
 from ctk.repro_templates.loading import CannotTell
 
 Compiled = Callable[..., object]
@@ -46,7 +46,7 @@ def toolkit_backend(target: str, folder: Path) -> Callable[..., Any]:
 
 def preload_captured() -> None:
     """Import what any compile of a captured graph imports."""
-    preload_compiler(inductor=False)
+    inductor.preload_compiler(inductor=False)
 
 
 @dataclass(frozen=True, slots=True)

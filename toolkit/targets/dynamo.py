@@ -16,12 +16,12 @@ from typing import Any, cast
 
 from torch.fx import GraphModule
 
-from ctk.compiler import torch_compat
 from ctk.compiler.codegen.watch_calls import CompiledGraph, watch_calls
 from ctk.compiler.errors import ConfigError, TargetError
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import KernelRecord, Observer, StageRecord, first_line
 from ctk.compiler.references import load
+from ctk.compiler.torch_compat import aot, dynamo, graphs, inductor
 from ctk.repro_templates.loading import loaded_function, registered_backend
 from ctk.toolkit.case.raise_site import root_error
 from ctk.toolkit.targets.aot_events import DISPATCH, AotEvents
@@ -38,7 +38,7 @@ def registered_target(name: str) -> Target:
         TargetError: The package behind the name cannot be imported.
     """
     try:
-        backend = torch_compat.dynamo_backend(name)
+        backend = dynamo.find_backend(name)
     except Exception as error:
         raise TargetError(
             f"target {name!r} cannot be loaded: {type(error).__name__}: {first_line(error)}\n"
@@ -174,8 +174,8 @@ def _one_kernel(
 @contextmanager
 def _aot_watched(events: AotEvents) -> Generator[None]:
     """Wrap the compilers of every AOTAutograd backend that is called inside; undo it afterwards."""
-    site = torch_compat.aot_backend_site()
-    with torch_compat.compile_lock():
+    site = aot.backend_site()
+    with inductor.compile_lock():
         original = vars(site.owner)[site.name]
 
         def call(backend: Any, gm: GraphModule, inputs: Any, **kwargs: Any) -> Any:
@@ -201,7 +201,7 @@ def _with_events(backend: Any, events: AotEvents) -> Any:
     kwargs["inference_compiler"] = events.compiler("forward", inference)
     if _is_plain(backward):
         kwargs["bw_compiler"] = events.compiler("backward", backward)
-    partition: Any = kwargs.get("partition_fn") or torch_compat.default_partition()
+    partition: Any = kwargs.get("partition_fn") or aot.default_partition()
     kwargs["partition_fn"] = _partition(partition, events)
     return type(backend)(**kwargs)
 
@@ -212,7 +212,7 @@ def _is_plain(compiler: Any) -> bool:
 
 def _partition(partition: Backend, events: AotEvents) -> Backend:
     def run(gm: GraphModule, inputs: Any, **kwargs: Any) -> Any:
-        events.joint(gm, torch_compat.tree_leaves(inputs))
+        events.joint(gm, graphs.tree_leaves(inputs))
         return partition(gm, inputs, **kwargs)
 
     return run

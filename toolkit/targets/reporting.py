@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Interpreter
 
-from ctk.compiler import torch_compat
 from ctk.compiler.error_place import place
 from ctk.compiler.observe import ErrorRecord, KernelId, Observer, PassId, RewriteId, Stage
+from ctk.compiler.torch_compat import inductor
 from ctk.toolkit.case.raise_site import root_error
 
 
@@ -19,7 +19,7 @@ def interpreted(graph: GraphModule) -> Callable[[list[Any]], Any]:
         with torch.no_grad():
             return Interpreter(graph).boxed_run(args)
 
-    return torch_compat.boxed(run)
+    return inductor.boxed(run)
 
 
 def report(

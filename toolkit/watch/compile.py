@@ -24,7 +24,6 @@ from pathlib import Path
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler import torch_compat
 from ctk.compiler.errors import (
     ConfigError,
     CtkError,
@@ -35,6 +34,7 @@ from ctk.compiler.errors import (
 from ctk.compiler.fx.clone import clone_inputs
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import ErrorRecord, first_line
+from ctk.compiler.torch_compat import dynamo
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.manifest import MANIFEST, read_manifest, write_manifest
@@ -81,7 +81,7 @@ def compile_watched(
         compiled = subject.target.compile(
             gm, example_inputs, config=subject.config, observer=watch.recorder
         )
-    except torch_compat.dynamo_control_flow():  # Dynamo starts over, skips, or breaks the graph
+    except dynamo.control_flow():  # Dynamo starts over, skips, or breaks the graph
         shutil.rmtree(watch.folder, ignore_errors=True)
         raise
     except (ConfigError, TargetError, UnsupportedPlatform):

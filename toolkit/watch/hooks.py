@@ -19,10 +19,10 @@ from types import TracebackType
 
 from torch.fx import GraphModule
 
-from ctk.compiler import torch_compat
 from ctk.compiler.choices import Check, InputsMode, OnFailure
 from ctk.compiler.environment import read_environment
 from ctk.compiler.errors import ConfigError
+from ctk.compiler.torch_compat import dynamo
 from ctk.toolkit.targets import TARGETS, resolve_target
 from ctk.toolkit.targets.base import Compiled, Target
 from ctk.toolkit.targets.dynamo import backend_target
@@ -111,7 +111,7 @@ def install(
         inputs=inputs,
         quota=quota,
     )
-    present = torch_compat.backend_lookup_owner()
+    present = dynamo.backend_lookup_owner()
     if isinstance(present, Installed):
         if present.session.options == options:
             return present
@@ -120,7 +120,7 @@ def install(
             "call uninstall() on what install() returned, then install() again"
         )
     handle = Installed(Session(options))
-    handle.undo = torch_compat.wrap_backend_lookup(handle.watched, handle)
+    handle.undo = dynamo.wrap_backend_lookup(handle.watched, handle)
     return handle
 
 
@@ -168,7 +168,7 @@ class Installed:
         for known, wrapper in self._known:
             if known is backend or known == backend:
                 return wrapper
-        name, function, keywords = torch_compat.unwrap_backend(backend)
+        name, function, keywords = dynamo.unwrap_backend(backend)
         if hasattr(function, "ctk_watched"):
             return backend
         wrapper = _watched_backend_of(self.session, name, function, keywords)

@@ -2,8 +2,8 @@
 
 from torch.fx import Graph, Node
 
-from ctk.compiler import torch_compat
 from ctk.compiler.codegen.torchscript.overloads import overload_nodes
+from ctk.compiler.torch_compat import operators
 
 UNIT = "ctk_unit"
 """Attribute that holds the int 1. It must stay an attribute when the module is frozen."""
@@ -24,6 +24,6 @@ def keep_addmm_whole(graph: Graph) -> bool:
 
 
 def _is_plain_addmm(node: Node) -> bool:
-    if torch_compat.op_qualified_name(node.target) != "aten::addmm.default":
+    if operators.qualified_name_of(node.target) != "aten::addmm.default":
         return False
     return all(node.kwargs.get(name, 1) in (1, 1.0) for name in ("alpha", "beta"))

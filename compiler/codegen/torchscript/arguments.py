@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from ctk.compiler import torch_compat
 from ctk.compiler.codegen.torchscript.overloads import overload_nodes
 from ctk.compiler.codegen.torchscript.refuse import refusal
+from ctk.compiler.torch_compat import operators
 
 _DTYPE_FROM_SCALAR = ("aten::full.default", "aten::scalar_tensor.default")
 """Ops that take the dtype of their result from a Scalar unless they are told one."""
@@ -43,7 +43,7 @@ def adapt_arguments(graph: Graph) -> None:
             result.
     """
     for node in overload_nodes(graph):
-        types = torch_compat.op_argument_names(node.target)
+        types = operators.argument_names_of(node.target)
         by_name = dict(types)
         _state_dtype(node, by_name)
         if "correction" in by_name and node.kwargs.get("correction") is None:
@@ -73,7 +73,7 @@ def _adapted(graph: Graph, value: Any, kind: str) -> Any:
 def _state_dtype(node: Node, types: dict[str, str]) -> None:
     given = dict(zip(types, node.args, strict=False)) | node.kwargs
     bools = [name for name, value in given.items() if types[name] == "number" and _is_bool(value)]
-    name = torch_compat.op_qualified_name(node.target)
+    name = operators.qualified_name_of(node.target)
     if not bools or name in _SCALAR_DTYPE_FREE:
         return
     if name not in _DTYPE_FROM_SCALAR:

@@ -29,7 +29,6 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler import torch_compat
 from ctk.compiler.codegen.base import BoxedCallable, as_boxed, check_count
 from ctk.compiler.codegen.in_eager import eager_compile
 from ctk.compiler.codegen.kernels import Codegen, one_kernel
@@ -39,6 +38,7 @@ from ctk.compiler.codegen.torchscript.rewrite import Program, rewrite_for_torchs
 from ctk.compiler.codegen.torchscript.signature import Signature
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.fx.clone import clone_value, clone_values, layout
+from ctk.compiler.torch_compat import fake, torchscript
 
 _NOTICES = (
     (r"`torch\.jit\.\w+` is (deprecated|not supported)", DeprecationWarning),
@@ -61,14 +61,14 @@ def ts_compile(gm: GraphModule, example_inputs: Sequence[object]) -> BoxedCallab
     with _compiling():
         scripted = _script(program)
         if "value" not in program.writes:
-            torch_compat.jit_remove_mutation(scripted.graph)
+            torchscript.remove_mutation(scripted.graph)
         frozen = _freeze(scripted)
         if program.writes:
             return _finish(program, frozen, example_inputs)
-        before = set(torch_compat.jit_operators(frozen.graph))
+        before = set(torchscript.operators(frozen.graph))
         optimised = torch.jit.optimize_for_inference(frozen)
         call = _finish(program, optimised, example_inputs)
-        added = set(torch_compat.jit_operators(optimised.graph)) - before
+        added = set(torchscript.operators(optimised.graph)) - before
         if not added or _keeps_layout(call, gm, example_inputs):
             return call
         return _finish(program, _freeze(scripted), example_inputs)
@@ -80,7 +80,7 @@ def _script(program: Program) -> Any:
     except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
         raise CodegenUnsupported(f"torch.jit.script refuses the graph: {_reason(error)}") from error
     check_overloads(program.overloads, scripted.graph)
-    written = torch_compat.jit_written_attributes(scripted.graph)
+    written = torchscript.written_attributes(scripted.graph)
     if written:
         # Freezing would copy the constant, and the write would not reach the original.
         raise CodegenUnsupported(f"the graph writes to its constant {written[0]}")
@@ -111,7 +111,7 @@ def _finish(program: Program, module: Any, example_inputs: Sequence[object]) -> 
 def _bind(signature: Signature, module: Any) -> BoxedCallable:
     """Return the boxed callable around a compiled module."""
     forward = module.forward
-    folded = torch_compat.jit_outputs_of_constants(module.graph)
+    folded = torchscript.outputs_of_constants(module.graph)
     assemble = _assembler(signature)
 
     def run(args: list[Any]) -> Any:
@@ -154,8 +154,8 @@ def _assembler(signature: Signature) -> Callable[[Sequence[object], Sequence[obj
 def are_real(values: Sequence[object]) -> bool:
     """Return whether all values hold numbers: nothing fake, symbolic or on `meta`."""
     return not any(
-        torch_compat.is_fake_tensor(value)
-        or torch_compat.is_symbolic(value)
+        fake.is_fake(value)
+        or fake.is_symbolic(value)
         or (isinstance(value, torch.Tensor) and value.is_meta)
         for value in values
     )
@@ -189,8 +189,8 @@ def _compiling() -> Generator[None]:
     with (
         warnings.catch_warnings(),
         torch.no_grad(),
-        torch_compat.dispatch_modes_off(),
-        torch_compat.jit_autocast_off(),
+        fake.dispatch_modes_off(),
+        torchscript.autocast_off(),
     ):
         for message, category in _NOTICES:
             warnings.filterwarnings("ignore", message, category)

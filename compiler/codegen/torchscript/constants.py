@@ -5,9 +5,9 @@ from collections.abc import Mapping
 import torch
 from torch.fx import Graph, GraphModule
 
-from ctk.compiler import torch_compat
 from ctk.compiler.codegen.torchscript.refuse import refusal
 from ctk.compiler.fx.walk import fetch
+from ctk.compiler.torch_compat import fake
 
 
 def bind_constants(gm: GraphModule, graph: Graph) -> Mapping[str, object]:
@@ -26,7 +26,7 @@ def bind_constants(gm: GraphModule, graph: Graph) -> Mapping[str, object]:
         value = fetch(gm, node.target)
         if isinstance(value, torch.nn.Module):
             raise refusal(node, "a nested graph")
-        if torch_compat.is_fake_tensor(value):
+        if fake.is_fake(value):
             raise refusal(node, "a constant that is a fake tensor: it has no numbers")
         if not isinstance(value, (torch.Tensor, bool, int, float)):
             raise refusal(node, f"a constant of type {type(value).__name__}")

@@ -10,9 +10,9 @@ from typing import Any
 
 from torch.fx import Graph, Node
 
-from ctk.compiler import torch_compat
 from ctk.compiler.codegen.torchscript.refuse import refusal
 from ctk.compiler.errors import CodegenUnsupported
+from ctk.compiler.torch_compat import fake, operators, torchscript
 
 _TWIN = "hacked_twin"
 """Marks TorchScript's overload of a `Tensor?[]` op for lists without None; it is the same op."""
@@ -36,7 +36,7 @@ def take_scalar_overloads(graph: Graph) -> None:
 def strip_overloads(graph: Graph) -> None:
     """aten.add.Tensor(...) -> aten.add(...): TorchScript cannot call an overload by name."""
     for node in overload_nodes(graph):
-        node.target = torch_compat.op_packet(node.target)
+        node.target = operators.packet_of(node.target)
 
 
 def count_overloads(graph: Graph) -> Counter[str]:
@@ -56,7 +56,7 @@ def check_overloads(wanted: Counter[str], scripted: object) -> None:
             something else, or dropped one: a random op that nothing reads still advances the random
             state in eager.
     """
-    chosen = Counter(_without_twin(name) for name in torch_compat.jit_operators(scripted))
+    chosen = Counter(_without_twin(name) for name in torchscript.operators(scripted))
     missing = wanted - chosen
     if missing:
         name = min(missing)
@@ -68,11 +68,11 @@ def check_overloads(wanted: Counter[str], scripted: object) -> None:
 
 def overload_nodes(graph: Graph) -> list[Node]:
     """Return the nodes that call an overload, in order."""
-    return [node for node in graph.nodes if torch_compat.op_kind(node.target) == "overload"]
+    return [node for node in graph.nodes if operators.kind_of(node.target) == "overload"]
 
 
 def _jit_name(target: object) -> str:
-    return torch_compat.op_qualified_name(target).removesuffix(".default")
+    return operators.qualified_name_of(target).removesuffix(".default")
 
 
 def _without_twin(name: str) -> str:
@@ -86,7 +86,7 @@ def _packet(name: str) -> str:
 
 def _types_with_numbers(node: Node) -> dict[str, str] | None:
     """Return the schema's types, `number` where the node passes one as Tensor; None if nowhere."""
-    types = dict(torch_compat.op_argument_names(node.target))
+    types = dict(operators.argument_names_of(node.target))
     given = dict(zip(types, node.args, strict=False)) | node.kwargs
     numbers = [
         name for name, value in given.items() if types[name] == "Tensor" and is_number(value)
@@ -95,10 +95,10 @@ def _types_with_numbers(node: Node) -> dict[str, str] | None:
 
 
 def _overload_with(node: Node, types: dict[str, str]) -> Any:
-    packet = torch_compat.op_packet(node.target)
+    packet = operators.packet_of(node.target)
     overloads = (getattr(packet, name) for name in packet.overloads())
     for overload in overloads:
-        if dict(torch_compat.op_argument_names(overload)) == types:
+        if dict(operators.argument_names_of(overload)) == types:
             return overload
     number = next(name for name in types if types[name] == "number")
     raise refusal(node, f"a number as Tensor argument {number!r}, and no overload that takes one")
@@ -108,4 +108,4 @@ def is_number(value: object) -> bool:
     """Return whether an argument is a Python number or a node that holds a symbolic one."""
     if isinstance(value, Node):
         value = value.meta.get("val")
-    return isinstance(value, (bool, int, float, complex)) or torch_compat.is_symbolic(value)
+    return isinstance(value, (bool, int, float, complex)) or fake.is_symbolic(value)

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from ctk.compiler import torch_compat
 from ctk.compiler.errors import CodegenUnsupported
+from ctk.compiler.torch_compat import operators, torchscript
 
 SYMBOLIC: Mapping[Callable[..., Any], Callable[..., Any]] = {
     operator.add: operator.add,
@@ -58,8 +58,8 @@ def refusal(node: Node, why: str) -> CodegenUnsupported:
 
 def target_name(node: Node) -> str:
     """Return a readable name of what a node calls."""
-    if torch_compat.op_kind(node.target) in ("overload", "packet"):
-        return torch_compat.op_qualified_name(node.target)
+    if operators.kind_of(node.target) in ("overload", "packet"):
+        return operators.qualified_name_of(node.target)
     return str(getattr(node.target, "__name__", node.target))
 
 
@@ -88,7 +88,7 @@ def _why_not(node: Node) -> str | None:
         return f"a {node.op} node; the graph must hold aten operators only"
     if node.op != "call_function":
         return None
-    kind = torch_compat.op_kind(node.target)
+    kind = operators.kind_of(node.target)
     if kind == "higher_order":
         return "a higher-order operator; TorchScript has no form for its nested graphs"
     if kind == "packet":
@@ -100,11 +100,11 @@ def _why_not(node: Node) -> str | None:
 
 
 def _why_not_overload(target: object) -> str | None:
-    qualified = torch_compat.op_qualified_name(target).rpartition(".")[0]
+    qualified = operators.qualified_name_of(target).rpartition(".")[0]
     if not qualified.startswith("aten::"):
         return "not an aten operator; a Python kernel keeps its exceptions only in eager"
-    if not torch_compat.jit_has_schema(qualified):
+    if not torchscript.has_schema(qualified):
         return "TorchScript knows no operator of this name"
-    if torch_compat.op_returns(target) == 0:
+    if operators.returns_of(target) == 0:
         return "an operator that returns nothing, which TorchScript drops as dead code"
     return None

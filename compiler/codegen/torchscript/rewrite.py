@@ -10,7 +10,6 @@ from typing import Literal
 
 from torch.fx import Graph, GraphModule, Node
 
-from ctk.compiler import torch_compat
 from ctk.compiler.codegen.torchscript.addmm import UNIT, keep_addmm_whole
 from ctk.compiler.codegen.torchscript.arguments import adapt_arguments
 from ctk.compiler.codegen.torchscript.constants import bind_constants
@@ -25,6 +24,7 @@ from ctk.compiler.codegen.torchscript.signature import Signature, type_signature
 from ctk.compiler.codegen.torchscript.symbols import adapt_symbols
 from ctk.compiler.codegen.torchscript.to_copy import to_copy_to_to
 from ctk.compiler.codegen.torchscript.views import declare_views
+from ctk.compiler.torch_compat import operators
 
 Written = Literal["input", "value"]
 
@@ -89,7 +89,7 @@ def rewrite_for_torchscript(gm: GraphModule, example_inputs: Sequence[object]) -
 
 
 def _written_by(node: Node) -> Iterator[Written]:
-    for at, name in torch_compat.op_written_arguments(node.target):
+    for at, name in operators.written_arguments_of(node.target):
         written = node.args[at] if at < len(node.args) else node.kwargs[name]
         is_input = isinstance(written, Node) and written.op == "placeholder"
         yield "input" if is_input else "value"

@@ -13,8 +13,8 @@ import operator
 import torch
 from torch.fx import Graph, Node
 
-from ctk.compiler import torch_compat
 from ctk.compiler.codegen.torchscript.refuse import BY_CASE, SCALAR_READS, SYMBOLIC, refusal
+from ctk.compiler.torch_compat import operators
 
 _PYTHON_TYPES = (
     (bool, (bool, torch.SymBool)),
@@ -54,9 +54,9 @@ def _adapt_by_case(node: Node) -> None:
 
 
 def _reads_scalar(node: Node) -> bool:
-    if torch_compat.op_kind(node.target) != "overload":
+    if operators.kind_of(node.target) != "overload":
         return False
-    return torch_compat.op_qualified_name(node.target) in SCALAR_READS
+    return operators.qualified_name_of(node.target) in SCALAR_READS
 
 
 def _converter(node: Node) -> type:

@@ -3,8 +3,8 @@
 import torch
 from torch.fx import Graph
 
-from ctk.compiler import torch_compat
 from ctk.compiler.codegen.torchscript.overloads import overload_nodes
+from ctk.compiler.torch_compat import operators
 
 _DEFAULTS = {
     "dtype": None,
@@ -24,6 +24,6 @@ def to_copy_to_to(graph: Graph) -> None:
     TorchScript only this overload of `aten.to` to choose (numerics: exact).
     """
     for node in overload_nodes(graph):
-        if torch_compat.op_qualified_name(node.target) == "aten::_to_copy.default":
+        if operators.qualified_name_of(node.target) == "aten::_to_copy.default":
             node.target = torch.ops.aten.to.dtype_layout
             node.kwargs = {**_DEFAULTS, **node.kwargs}

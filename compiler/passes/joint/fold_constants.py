@@ -14,13 +14,13 @@ import torch
 from torch.fx import Graph, Node
 from torch.fx.node import map_arg
 
-from ctk.compiler import torch_compat
 from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.fx.properties import escapes, is_pure
 from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.fx.walk import fetch
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
+from ctk.compiler.torch_compat import fake, operators
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,12 @@ class _Constants:
             return isinstance(self._attribute(node), torch.Tensor)
         if (
             node.op != "call_function"
-            or torch_compat.op_facts(node.target) is None
+            or operators.facts_of(node.target) is None
             or not is_pure(node)
         ):
             return False
         tensor = tensor_of(node)
-        if tensor is None or any(torch_compat.is_symbolic(size) for size in tensor.shape):
+        if tensor is None or any(fake.is_symbolic(size) for size in tensor.shape):
             return False
         return all(self._known.get(operand, False) for operand in node.all_input_nodes)
 
@@ -93,7 +93,7 @@ class _Constants:
 
     def value(self, node: Node) -> torch.Tensor:
         if node not in self._values:
-            with torch_compat.real_compute():
+            with fake.real_compute():
                 self._values[node] = self._compute(node)
         return self._values[node]
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch.fx import symbolic_trace
 
-from ctk.compiler import torch_compat
 from ctk.compiler.errors import ConfigError
+from ctk.compiler.torch_compat import inductor
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.targets.inductor.hooks import installed
 from ctk.toolkit.targets.inductor.session import Session
@@ -21,8 +21,8 @@ from tests.helpers.inductor_programs import observe, relu_inputs, relu_net, shuf
 # --- it only watches -----------------------------------------------------------------------------
 
 
-def sites() -> list[torch_compat.Site]:
-    s = torch_compat.inductor_sites()
+def sites() -> list[inductor.Site]:
+    s = inductor.sites()
     single = [s.pre_grad, s.joint, s.post_grad, s.freeze, s.gm_pass, s.graph_pass]
     return [*single, s.enter, s.exit, s.pattern_pass, *s.pattern_setup]
 
@@ -46,7 +46,7 @@ def test_nothing_stays_wrapped_also_not_after_an_exception():
 
 
 def pattern_tables() -> list[object]:
-    kind = torch_compat.inductor_sites().pattern_pass.owner
+    kind = inductor.sites().pattern_pass.owner
     return [item for item in gc.get_objects() if type(item) is kind]
 
 
@@ -160,5 +160,5 @@ def test_a_wrong_option_says_what_is_allowed(config: dict[str, object], says: st
 
 
 def test_the_defaults_of_all_options_are_accepted():
-    for name, (value, _) in torch_compat.inductor_options().items():
+    for name, (value, _) in inductor.known_options().items():
         TARGET.check_config({name: value})

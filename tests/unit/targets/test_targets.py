@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.fx import Interpreter, symbolic_trace
 
 import ctk.toolkit.targets as targets
-from ctk.compiler import torch_compat
 from ctk.compiler.errors import ConfigError, TargetError
 from ctk.compiler.observe import Observer
+from ctk.compiler.torch_compat import aot
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.targets import TARGETS, resolve_target, target_names, traits_of
 from ctk.toolkit.targets.base import Compiled, Target
@@ -198,7 +198,7 @@ def test_an_aot_backend_shows_joint_forward_and_backward(backends: str):
 
 
 def test_nothing_stays_wrapped(backends: str):
-    site = torch_compat.aot_backend_site()
+    site = aot.backend_site()
     before = vars(site.owner)[site.name]
     compile_with(resolve_target("aot_eager"), inputs(), Recorder())
     with pytest.raises(NotImplementedError):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ctk.compiler.errors import ConfigError, TargetError
-from ctk.compiler.torch_compat import backend_lookup_owner
+from ctk.compiler.torch_compat import dynamo
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.run.execute import run_eager
 from ctk.toolkit.usercode.references import json_options, reference_to
@@ -169,7 +169,7 @@ def test_install_watches_every_backend_and_uninstall_ends_it(tmp_path: Path):
     finally:
         handle.uninstall()
     handle.uninstall()
-    assert backend_lookup_owner() is None
+    assert dynamo.backend_lookup_owner() is None
     torch.compiler.reset()
     torch.compile(model, backend="aot_eager")(x)
     targets = [load_manifest(path)["target"] for path in folders(handle.session.folder)]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ctk.compiler.errors import MiscompileError
-from ctk.compiler.torch_compat import backend_lookup_owner
+from ctk.compiler.torch_compat import dynamo
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.run.execute import run_eager
 from ctk.toolkit.watch.hooks import debug_compile
@@ -45,7 +45,7 @@ def test_a_script_runs_as_it_would_alone(tmp_path: Path, capsys: pytest.CaptureF
     assert summary.folder is not None and only_folder(tmp_path / "dump").parent == summary.folder
     assert summary.folder.name.startswith("script_")
     assert (sys.argv, sys.path) == (argv, path)
-    assert backend_lookup_owner() is None
+    assert dynamo.backend_lookup_owner() is None
 
 
 def test_a_script_that_raises_keeps_its_traceback(tmp_path: Path):

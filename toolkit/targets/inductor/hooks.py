@@ -1,6 +1,6 @@
 """Listen to Inductor's own announcements for the time of one compile, and put everything back.
 
-Functions of Inductor (`torch_compat.inductor_sites`) are wrapped under Dynamo's compile lock;
+Functions of Inductor (`inductor.sites`) are wrapped under Dynamo's compile lock;
 each wrapper passes calls of other threads, and calls that are not about the observed graph,
 straight through. Nothing stays wrapped after the region, also not after an exception.
 """
@@ -12,10 +12,10 @@ from typing import Any
 
 from torch.fx import Graph, GraphModule
 
-from ctk.compiler import torch_compat
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.observe import PassId, Stage
+from ctk.compiler.torch_compat import inductor
 from ctk.toolkit.targets.inductor.errors import fail_pass
 from ctk.toolkit.targets.inductor.frames import Frame
 from ctk.toolkit.targets.inductor.patterns import guarded
@@ -27,7 +27,7 @@ Function = Callable[..., Any]
 @contextmanager
 def installed(session: Session) -> Generator[None]:
     """Wrap Inductor's announcements for `session` until the region ends; its regions may nest."""
-    with torch_compat.compile_lock(), session.attached() as is_outermost, ExitStack() as undo:
+    with inductor.compile_lock(), session.attached() as is_outermost, ExitStack() as undo:
         if is_outermost:
             for site, wrap in _hooks(session):
                 undo.enter_context(_wrapped(site, wrap))
@@ -35,7 +35,7 @@ def installed(session: Session) -> Generator[None]:
 
 
 @contextmanager
-def _wrapped(site: torch_compat.Site, wrap: Callable[[Function], Function]) -> Generator[None]:
+def _wrapped(site: inductor.Site, wrap: Callable[[Function], Function]) -> Generator[None]:
     original = vars(site.owner)[site.name]
     setattr(site.owner, site.name, wrap(original))
     try:
@@ -44,8 +44,8 @@ def _wrapped(site: torch_compat.Site, wrap: Callable[[Function], Function]) -> G
         setattr(site.owner, site.name, original)
 
 
-def _hooks(session: Session) -> Iterator[tuple[torch_compat.Site, Callable[[Function], Function]]]:
-    sites = torch_compat.inductor_sites()
+def _hooks(session: Session) -> Iterator[tuple[inductor.Site, Callable[[Function], Function]]]:
+    sites = inductor.sites()
     yield sites.pre_grad, lambda f: _stage(session, "pre_grad", f)
     yield sites.joint, lambda f: _stage(session, "joint", f)
     yield sites.post_grad, lambda f: _post_grad(session, f)
@@ -137,7 +137,7 @@ def _announced(session: Session, original: Function) -> Function:
         if not session.is_watching():
             return original(announcer, pass_fn)
         frame = None if session.in_patterns else session.frame_of(announcer.gm)
-        only_patterns = torch_compat.is_pattern_pass(getattr(pass_fn, "__self__", None))
+        only_patterns = inductor.is_pattern_pass(getattr(pass_fn, "__self__", None))
         if frame is None or only_patterns:
             with session.skipping(announcer):
                 return original(announcer, pass_fn)
@@ -171,8 +171,8 @@ def _timed(session: Session, frame: Frame, pass_id: PassId) -> Generator[None]:
 
 
 def _region_hooks(
-    session: Session, sites: torch_compat.InductorSites
-) -> Iterator[tuple[torch_compat.Site, Callable[[Function], Function]]]:
+    session: Session, sites: inductor.Sites
+) -> Iterator[tuple[inductor.Site, Callable[[Function], Function]]]:
     """Wrap `with GraphTransformObserver(...)`; a vetoed region runs and is undone."""
     regions: dict[int, tuple[Frame, PassId, ExitStack]] = {}
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from ctk.compiler import torch_compat
 from ctk.compiler.codegen.watch_calls import CompiledGraph, watch_calls
 from ctk.compiler.observe import KernelRecord, Stage
+from ctk.compiler.torch_compat import inductor
 from ctk.toolkit.targets.inductor.errors import fail_pass, lowered_node, reraise
 from ctk.toolkit.targets.inductor.frames import Frame, KernelVetoed
 from ctk.toolkit.targets.inductor.hooks import installed
@@ -21,9 +21,9 @@ from ctk.toolkit.targets.inductor.session import Session
 from ctk.toolkit.targets.reporting import interpreted, report
 
 
-def observed_inner_compile(session: Session) -> torch_compat.InnerCompile:
+def observed_inner_compile(session: Session) -> inductor.InnerCompile:
     """Return an `inner_compile` that reports what it compiles."""
-    original = torch_compat.inductor_inner_compile()
+    original = inductor.inner_compile()
 
     def inner_compile(
         gm: GraphModule, example_inputs: Sequence[object], *args: Any, **kwargs: Any
@@ -41,9 +41,9 @@ def observed_inner_compile(session: Session) -> torch_compat.InnerCompile:
     return inner_compile
 
 
-def plain_inner_compile() -> torch_compat.InnerCompile:
+def plain_inner_compile() -> inductor.InnerCompile:
     """Return Inductor's `inner_compile`, with exceptions that keep their type."""
-    original = torch_compat.inductor_inner_compile()
+    original = inductor.inner_compile()
 
     def inner_compile(*args: Any, **kwargs: Any) -> Any:
         try:
@@ -55,7 +55,7 @@ def plain_inner_compile() -> torch_compat.InnerCompile:
 
 
 def _compile(session: Session, frame: Frame, compile_graph: Callable[[], Any]) -> Any:
-    donated = torch_compat.donated_inputs() if frame.stage == "backward" else frozenset[int]()
+    donated = inductor.donated_inputs() if frame.stage == "backward" else frozenset[int]()
     vetoed = False
     try:
         compiled = compile_graph()
@@ -66,13 +66,13 @@ def _compile(session: Session, frame: Frame, compile_graph: Callable[[], Any]) -
         reraise(error)
     if frame.kernel is not None:
         seconds = time.perf_counter() - frame.kernel_started
-        source = torch_compat.generated_source(compiled)
+        source = inductor.generated_source(compiled)
         session.observer.on_kernel(
             KernelRecord(frame.kernel, frame.last, source=source, vetoed=vetoed, seconds=seconds)
         )
     kernels = (frame.kernel,) if frame.kernel is not None else ()
     made = CompiledGraph(session.observer, frame.stage, frame.last, kernels, donated)
-    return torch_compat.wrap_compiled(compiled, lambda call: watch_calls(call, made))
+    return inductor.wrap_compiled(compiled, lambda call: watch_calls(call, made))
 
 
 def _fail(session: Session, frame: Frame, error: Exception) -> None:

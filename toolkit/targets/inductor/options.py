@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from collections.abc import Callable as CallableType
 from typing import Any
 
-from ctk.compiler import torch_compat
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.compiler.references import load
+from ctk.compiler.torch_compat import inductor
 
 COMPARABLE: Mapping[str, object] = {
     "compile_threads": 1,
@@ -27,7 +27,7 @@ def check_options(config: Mapping[str, object]) -> None:
     Raises:
         ConfigError: An unknown option, or a value of another type.
     """
-    known = torch_compat.inductor_options()
+    known = inductor.known_options()
     for key, value in config.items():
         _check(key, value, known)
 
@@ -39,7 +39,7 @@ def config_patches(config: Mapping[str, object]) -> dict[str, object]:
         ConfigError: An unknown option, a value of another type, a pass that cannot be imported.
     """
     check_options(config)
-    known = torch_compat.inductor_options()
+    known = inductor.known_options()
     defaults = {key: value for key, value in COMPARABLE.items() if key in known}
     users = {_name(key): _loaded(value, known[_name(key)][1]) for key, value in config.items()}
     return {**defaults, **users}

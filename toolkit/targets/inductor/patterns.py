@@ -13,8 +13,8 @@ from typing import Any
 
 from torch.fx import Graph, Node
 
-from ctk.compiler import torch_compat
 from ctk.compiler.fx.same import fingerprint
+from ctk.compiler.torch_compat import inductor
 from ctk.toolkit.targets.inductor.errors import fail_pass
 from ctk.toolkit.targets.inductor.frames import Attempt, Frame
 from ctk.toolkit.targets.inductor.session import Session
@@ -102,7 +102,7 @@ class _Guard:
             return original(node)
         except Exception as error:
             self._attempt(error, (node.name,))
-            return torch_compat.no_match(f"{self.rule}: vetoed")
+            return inductor.no_match(f"{self.rule}: vetoed")
 
     def check(self, original: Callable[..., Any], match: Any) -> Any:
         """Check a match; what the check accepts is a rewrite that may be refused."""
@@ -113,7 +113,7 @@ class _Guard:
         except Exception as error:
             self._attempt(error, _names(match))
             return False
-        if not torch_compat.is_true(accepted):
+        if not inductor.is_true(accepted):
             return accepted
         return self._begin(_names(match))
 
@@ -123,7 +123,7 @@ class _Guard:
             original(match, graph, node)
             return
         nodes = _names(match)
-        handler = torch_compat.is_handler_entry(self.entry)
+        handler = inductor.is_handler_entry(self.entry)
         before = fingerprint(self.frame.root, self.frame.swaps) if handler else None
         lowered = self._lowered(match, node)
         try:
@@ -137,11 +137,11 @@ class _Guard:
             self.session.end_match(self.frame, nodes)
 
     def _begin(self, nodes: tuple[str, ...]) -> bool:
-        replaces = not torch_compat.is_handler_entry(self.entry)
+        replaces = not inductor.is_handler_entry(self.entry)
         return self.session.begin_match(self.frame, Attempt(self.rule, nodes, replaces))
 
     def _lowered(self, match: Any, node: Node) -> Any:
-        if not torch_compat.is_lowering_entry(self.entry):
+        if not inductor.is_lowering_entry(self.entry):
             return None
         return lowered_body(match.nodes, node, (tuple(match.args), dict(match.kwargs)))
 

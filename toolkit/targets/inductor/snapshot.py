@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from torch.fx import Graph, GraphModule, Node
 
-from ctk.compiler import torch_compat
 from ctk.compiler.fx.copy import copy_graph_module, copy_node
 from ctk.compiler.fx.walk import NO_SWAPS, Swaps, flat, topological
+from ctk.compiler.torch_compat import graphs
 
 _LOWERED = "ctk_lowered"
 
@@ -50,7 +50,7 @@ def _copied(graph: Graph) -> Graph:
             if isinstance(lowered, Lowered)
             else copy_node(copy, node, made.__getitem__)
         )
-    torch_compat.copy_codegen(graph, copy)
+    graphs.copy_codegen(graph, copy)
     return copy
 
 

@@ -34,8 +34,8 @@ from collections.abc import Mapping, Sequence
 
 from torch.fx import GraphModule
 
-from ctk.compiler import torch_compat
 from ctk.compiler.observe import Observer, StageRecord
+from ctk.compiler.torch_compat import dynamo, inductor
 from ctk.repro_templates.loading import registered_backend
 from ctk.toolkit.targets.aot_events import DISPATCH
 from ctk.toolkit.targets.base import Compiled, Target, Traits
@@ -78,7 +78,7 @@ def compile_inductor(
     observer.on_stage(StageRecord("captured", captured, tuple(example_inputs)))
     with installed(session):
         try:
-            return torch_compat.inductor_compile(
+            return inductor.compile_graph(
                 gm,
                 example_inputs,
                 config_patches=patches,
@@ -93,7 +93,7 @@ def _unobserved(
     gm: GraphModule, example_inputs: Sequence[object], patches: Mapping[str, object]
 ) -> Compiled:
     try:
-        return torch_compat.inductor_compile(
+        return inductor.compile_graph(
             gm, example_inputs, config_patches=patches, inner_compile=plain_inner_compile()
         )
     except Exception as error:
@@ -101,7 +101,7 @@ def _unobserved(
 
 
 def _preload() -> None:
-    torch_compat.preload_compiler(inductor=True)
+    inductor.preload_compiler(inductor=True)
 
 
 TARGET = Target(
@@ -112,7 +112,7 @@ TARGET = Target(
         repro_backend=registered_backend,
         needs="",
         preload=_preload,
-        mode_options=torch_compat.inductor_mode_options,
+        mode_options=dynamo.inductor_mode_options,
         takes_functions=True,
         defaults=COMPARABLE,
     ),
