@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ctk.compiler.errors import PrecisionRefused
 from ctk.compiler.fx.clone import clone_value
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import intercept_ops
 from ctk.repro_templates.running import generator_states, leaves, same_states
 
 DRAWS = frozenset(
@@ -77,7 +77,7 @@ def recording(tape: Tape) -> AbstractContextManager[None]:
             raise PrecisionRefused(f"{op} draws random numbers that a float64 run cannot repeat")
         return result
 
-    return fake.intercept_ops(handle)
+    return intercept_ops(handle)
 
 
 def replaying(tape: Tape) -> AbstractContextManager[None]:
@@ -99,7 +99,7 @@ def replaying(tape: Tape) -> AbstractContextManager[None]:
         result = op(*args, **kwargs)
         return result.copy_(_next(rest, name, result.shape))
 
-    return fake.intercept_ops(handle)
+    return intercept_ops(handle)
 
 
 def _next(rest: Iterator[tuple[str, Tensor]], name: str, shape: torch.Size) -> Tensor:
