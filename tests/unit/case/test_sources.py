@@ -14,7 +14,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.manifest import read_manifest
 from ctk.toolkit.case.sources import plan_sources
 from ctk.toolkit.case.store import load_case, save_case
-from ctk.toolkit.oracle.executors import ChildProcess
+from ctk.toolkit.oracle.executors.child import ChildProcess
 from ctk.toolkit.oracle.judge import judge
 from ctk.toolkit.oracle.judgement import Verdict
 from tests.helpers.case_folders import linear_case
