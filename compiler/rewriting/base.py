@@ -3,7 +3,7 @@
 A pass is a frozen dataclass; its fields are its options, and it changes graphs through a
 `Rewriter`:
 
-    @dataclass(frozen=True)
+    @dataclass(frozen=True, slots=True)
     class PadProducts(Pass):
         '''Pad matrix products to sizes that their kernels like.
 
@@ -36,7 +36,7 @@ from ctk.compiler.observe import Numerics
 from ctk.compiler.rewriting.rewriter import Rewriter
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Pass(ABC):
     """A named graph transformation; the fields of a subclass are its options.
 

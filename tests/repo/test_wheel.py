@@ -30,7 +30,8 @@ def install(wheel: Path, folder: Path) -> Path:
     python = folder / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check"]
     options = ["--no-deps", "--no-index", "--no-compile", "--quiet"]
-    subprocess.run([*pip, "install", *options, str(wheel)], capture_output=True, check=True)
+    command = [*pip, "install", *options, str(wheel)]
+    subprocess.run(command, env=own_environment(), capture_output=True, check=True)
     own = site_packages(folder)
     (own / "borrowed.pth").write_text(sysconfig.get_path("purelib"))
     return python
@@ -41,12 +42,16 @@ def site_packages(folder: Path) -> Path:
     return found
 
 
+def own_environment() -> dict[str, str]:
+    """Return the environment without what would show the tree under test instead of the wheel."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+
 def run(*command: object, place: Path, code: int = 0) -> str:
-    environ = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(
         [str(each) for each in command],
         cwd=place,
-        env=environ,
+        env=own_environment(),
         capture_output=True,
         text=True,
         check=False,

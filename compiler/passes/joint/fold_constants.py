@@ -23,7 +23,7 @@ from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat import fake, operators
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FoldConstants(Pass):
     """Compute at compile time what depends on constants only.
 
