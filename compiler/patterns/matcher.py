@@ -186,14 +186,18 @@ def _mismatch(
 
 
 def apply_rules(rewriter: Rewriter, table: RuleTable) -> None:
-    """Rewrite every match of every rule in a graph, through the rewriter."""
+    """Rewrite matches of the rules of a table through the rewriter: at most one at each node.
+
+    A node whose rewrite is vetoed is left alone: another rule there, or the same in another order
+    of its operands, would undo the veto and change the numbers of all rewrites behind it.
+    """
     for node in rewriter.nodes():
         for rule, match in _matches(table, node):
             reason = rule.guard(match)
             if reason is None:
                 _rewrite(rewriter, rule, match)
-            else:
-                log.debug("%s does not fire at %s: %s", rule.name, node, reason)
+                break
+            log.debug("%s does not fire at %s: %s", rule.name, node, reason)
 
 
 def _matches(table: RuleTable, node: Node) -> Iterator[tuple[Rule, Match]]:

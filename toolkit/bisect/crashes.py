@@ -2,9 +2,12 @@
 
 A child notes each pass and kernel before it runs, so its last note is the first suspect. When the
 case fails without that one too (a pass may lay the trap for a later stage), the guilty rewrite is
-found by fuel. Its name is read off a compile in this process with one rewrite less, which is known
-to live: a vetoed rewrite is announced all the same. A kernel that kills when it is called, among
+found by fuel. Its name is read off a compile in this process with one rewrite less, where a child
+has lived: a vetoed rewrite is announced all the same. A kernel that kills when it is called, among
 many, is found by running half of them in eager, and so on.
+
+Only the kind of the failure is looked for, not its place: the last note of a program that dies when
+it is called is the kernel made last, and kernels are named after nodes, which rewrites change.
 """
 
 from collections.abc import Callable, Sequence
@@ -41,7 +44,8 @@ def find_deadly(
         first: What the case showed there.
         say: Called with a line per question.
     """
-    return _Deadly(replace(case, signature=first.signature), executor, first, say).find()
+    anywhere = replace(first.signature, where=None) if first.signature else None
+    return _Deadly(replace(case, signature=anywhere), executor, first, say).find()
 
 
 class _Deadly:
@@ -51,6 +55,7 @@ class _Deadly:
         self._case, self._executor, self._say = case, executor, say
         self._first = replace(first, verdict=Verdict.REPRODUCES)
         self._compiles = 1
+        self._answers: dict[Veto, Judgement] = {}
 
     def find(self) -> Search:
         suspect = self._last_started()
@@ -111,7 +116,11 @@ class _Deadly:
         return self._passes(Veto(kernels=frozenset(kernels)), in_eager(kernels))
 
     def _named(self, number: int) -> Culprit | None:
-        recorder = Recorder(Veto(fuel=number - 1))
+        """Return the rewrite of a number; None where one rewrite less is deadly in another way."""
+        without = Veto(fuel=number - 1)
+        if is_deadly(self._answers[without]):
+            return None
+        recorder = Recorder(without)
         self._compiles += 1
         judge(self._case, observer=recorder)
         for record in recorder.log.passes():
@@ -122,9 +131,10 @@ class _Deadly:
 
     def _ask(self, veto: Veto, what: str) -> Verdict:
         self._compiles += 1
-        verdict = self._executor.ask(self._case, self._case.signature, veto).verdict
-        self._say(f"{what}: {verdict.value}")
-        return verdict
+        answer = self._executor.ask(self._case, self._case.signature, veto)
+        self._answers[veto] = answer
+        self._say(f"{what}: {answer.verdict.value}")
+        return answer.verdict
 
     def _fails(self, veto: Veto, what: str) -> bool:
         return self._ask(veto, what) is Verdict.REPRODUCES

@@ -154,10 +154,16 @@ class Checker:
         return _draws_differ(step, before, after)
 
     def _refuse_if_explained(self, step: CompileStep) -> None:
-        """When a kernel is wrong its graph is too: that says nothing of what is between kernels."""
+        """Raise for a step whose values are wrong because a kernel is.
+
+        1. The graph of a wrong kernel: that says nothing of what is between its kernels.
+        2. The partition's backward graph: it gets what the kernels of the forward graph saved.
+        """
         wrong = [kernel for kernel in step.kernels if kernel in self._wrong_kernels]
         if wrong and len(step.kernels) > 1:
             raise _Unknown(f"its kernel {wrong[0]} is wrong")
+        if step.kind == "partition" and self._wrong_kernels:
+            raise _Unknown(f"its inputs are what {min(map(str, self._wrong_kernels))} returned")
 
     def _values(self, graph: GraphModule, stage: Stage, given: Inputs = None) -> Values:
         return self._run(graph, stage, given, high_precision=False)

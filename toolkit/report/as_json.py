@@ -191,9 +191,9 @@ def read_json(folder: Path) -> Record:
 
 
 def _culprit(culprit: Culprit, diagnosis: Diagnosis) -> CulpritRecord:
-    """Return a culprit; a kernel names no nodes by itself, so those of the smallest case stand."""
+    """Return a culprit; for a kernel that hides its nodes, those of the smallest case stand."""
     nodes: Sequence[str] = culprit.nodes
-    if culprit.is_kernel and diagnosis.smallest is not None:
+    if culprit.is_kernel and not nodes and diagnosis.smallest is not None:
         nodes = _call_names(diagnosis.smallest)
     return CulpritRecord(
         stage=culprit.stage,

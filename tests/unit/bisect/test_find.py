@@ -109,22 +109,47 @@ def test_a_pass_that_kills_or_stops_the_process_is_named(name, kind, seconds, tm
 class Crashing:
     """Stands in for a child process that dies whenever one kernel is called; asks nothing."""
 
-    def __init__(self, guilty: str) -> None:
+    def __init__(self, guilty: str, without_rewrites: Signature | None = None) -> None:
         self.guilty, self.asked = guilty, 0
+        self.without_rewrites = without_rewrites
 
     def ask(self, case, expected=None, veto=None) -> Judgement:
         self.asked += 1
         if veto is not None and veto.kernels & {self.guilty, EVERY_KERNEL}:
             return Judgement(Verdict.PASSES)
         last = "lowered/per_node:forward.mul_2"  # noted when it was made; the other died later
-        return Judgement(Verdict.REPRODUCES, Signature("signal", signal=11, where=last))
+        seen = Signature("signal", signal=11, where=last)
+        if veto is not None and veto.fuel == 0 and self.without_rewrites is not None:
+            seen = self.without_rewrites
+        same = expected is None or expected.matches(seen)
+        return Judgement(Verdict.REPRODUCES if same else Verdict.DIFFERENT, seen)
 
 
-def test_a_kernel_among_many_that_kills_when_called_is_found_by_halves(tmp_path, monkeypatch):
+def per_node_case(tmp_path, monkeypatch) -> Case:
     monkeypatch.setattr("ctk.compiler.codegen.select.CODEGENS", (per_node(),))
     config = {"codegen": "per_node", "fallback": ()}
-    case = dataclasses.replace(case_with("swap", tmp_path), config=config)
-    child = Crashing("lowered/per_node:forward.tanh")
+    return dataclasses.replace(case_with("swap", tmp_path), config=config)
+
+
+def test_a_crash_that_turns_into_a_hang_is_not_run_in_this_process(tmp_path, monkeypatch):
+    case = per_node_case(tmp_path, monkeypatch)
+
+    def judge(case, observer=None):
+        raise AssertionError("this would hang")
+
+    monkeypatch.setattr("ctk.toolkit.bisect.crashes.judge", judge)
+    search = find_culprit(case, executor=Crashing("none", Signature("timeout")))
+    assert search.judgement.verdict is Verdict.REPRODUCES
+    assert search.culprit is None
+    assert "could not be named" in search.reason
+
+
+@pytest.mark.parametrize("last", [None, "lowered/per_node:forward.another"])
+def test_a_kernel_among_many_that_kills_when_called_is_found_by_halves(last, tmp_path, monkeypatch):
+    """Without rewrites the nodes are others, and so is the kernel that is made last."""
+    case = per_node_case(tmp_path, monkeypatch)
+    without_rewrites = Signature("signal", signal=11, where=last) if last else None
+    child = Crashing("lowered/per_node:forward.tanh", without_rewrites)
     search = find_culprit(case, executor=child)
     assert (search.confirmed, search.found_by) == (True, "elimination")
     assert search.culprit.where == child.guilty

@@ -7,7 +7,19 @@ import torch
 
 from ctk.compiler.passes.joint import simplify_views
 from ctk.compiler.passes.post_grad import fuse_addmm
-from ctk.compiler.patterns.matcher import Match, Op, Rule, RuleTable, Var, explain, find, orders
+from ctk.compiler.patterns.matcher import (
+    Match,
+    Op,
+    Rule,
+    RuleTable,
+    Var,
+    apply_rules,
+    explain,
+    find,
+    orders,
+)
+from ctk.compiler.rewriting.base import Pass
+from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from tests.helpers.passes import aten_graph, rules_of, run_pass
 
 aten = torch.ops.aten
@@ -104,3 +116,31 @@ def test_the_first_rule_in_table_order_wins():
         Rule("second", Op(aten.sin.default, (Var("x"),)), lambda _, match: match.node("x")),
     )
     assert [rule.name for rule, _ in table.at(last(torch.sin, X))] == ["first", "second"]
+
+
+A, C, D = Var("a"), Var("c"), Var("d")
+TWO_WAYS = RuleTable(
+    Rule("a + d -> a", Op(aten.add.Tensor, (A, D)), lambda _, match: match.node("a")),
+    Rule("any sum -> c", Op(aten.add.Tensor, (C, D)), lambda _, match: match.node("c")),
+)
+
+
+class Sums(Pass):
+    """Sums match in two orders and by two rules."""
+
+    name = "sums"
+
+    def run(self, rewriter) -> None:
+        apply_rules(rewriter, TWO_WAYS)
+
+
+def test_a_vetoed_node_is_left_alone_and_later_rewrites_keep_their_numbers():
+    def function(x, y):
+        return ((x + y).relu() + x).neg()
+
+    vetoed = Recorder(Veto(rewrites=frozenset({1})))
+    made = run_pass(aten_graph(function, X, Y), Sums()).rewrites
+    left = run_pass(aten_graph(function, X, Y), Sums(), observer=vetoed).rewrites
+    assert [(each.id.number, each.vetoed) for each in made] == [(1, False), (2, False)]
+    assert [(each.id.number, each.vetoed) for each in left] == [(1, True), (2, False)]
+    assert [each.id for each in left] == [each.id for each in made]

@@ -89,6 +89,18 @@ def test_people_read_the_same_of_a_file_as_of_the_live_diagnosis(tmp_path: Path)
     ]
 
 
+@pytest.mark.parametrize("nodes", [("tanh",), ()])
+def test_a_kernel_says_its_nodes_itself_where_it_can(nodes: tuple[str, ...]) -> None:
+    kernel = Culprit(
+        "lowered", "per_node:forward.tanh", Veto(kernels=frozenset({"k"})), nodes=nodes
+    )
+    search = dataclasses.replace(SEARCH, culprit=kernel)
+    case = linear_case()
+    record = record_of(Diagnosis(case, search, 1.0, state="reducing", best=case))
+    assert record.culprit is not None and record.minimal is not None
+    assert record.culprit.nodes == (nodes or record.minimal.nodes)
+
+
 def test_an_unfinished_one_says_so(tmp_path: Path) -> None:
     first, reducing, *_ = (record_of(each) for each in stages(tmp_path))
     assert "state      bisected: it goes on, or was ended before it was done" in summary(
