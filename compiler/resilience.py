@@ -16,6 +16,7 @@ from torch.fx import GraphModule
 
 from ctk.compiler.config import Config
 from ctk.compiler.error_place import place, where_of
+from ctk.compiler.fx.adopt import adopt
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import ErrorRecord, Observer, first_line, is_observers
 from ctk.compiler.torch_compat import dynamo
@@ -64,17 +65,15 @@ def attempt(
 def attempt_on_graph(
     config: Config, what: str, graph: GraphModule, action: Callable[[], object]
 ) -> None:
-    """Change a graph in place by `action`; where failures fall back, one leaves it as it was."""
+    """Change a graph in place by `action`; where failures fall back, one leaves it as it was.
+
+    Its sub-graphs too: a pass changes those as well.
+    """
     if config.on_failure == "raise":
         action()
         return
-    backup = copy_graph_module(graph)
-
-    def restore() -> None:
-        graph.graph = backup.graph
-        graph.recompile()
-
-    attempt(config, what, action, restore)
+    backup = copy_graph_module(graph, lazy=True)
+    attempt(config, what, action, lambda: adopt(graph, backup, renew=True))
 
 
 @contextlib.contextmanager

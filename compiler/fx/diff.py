@@ -77,7 +77,11 @@ def diff_hunks(
     """
     atoms = _atoms(before, after, replacements)
     order = {name: place for place, name in enumerate([*atoms.old, *atoms.new])}
-    hunks = [_hunk(atoms, group, order) for group in _connected(_links(atoms))]
+    pairs: dict[str, list[Pair]] = defaultdict(list)
+    for pair in atoms.pairs:
+        pairs[pair[0]].append(pair)
+    groups = _connected(_links(atoms))
+    hunks = [_hunk(atoms, group, order, pairs) for group in groups]
     return sorted(hunks, key=lambda hunk: min(order[name] for name in hunk.nodes))
 
 
@@ -87,16 +91,10 @@ class _Atoms:
 
     old: Mapping[str, Node]
     new: Mapping[str, Node]
+    created: Set[str]
+    erased: Set[str]
     redefined: Set[str]
     pairs: tuple[Pair, ...]
-
-    @property
-    def created(self) -> Set[str]:
-        return self.new.keys() - self.old.keys()
-
-    @property
-    def erased(self) -> Set[str]:
-        return self.old.keys() - self.new.keys()
 
 
 def _atoms(before: GraphModule, after: GraphModule, replacements: Sequence[Pair] | None) -> _Atoms:
@@ -112,7 +110,8 @@ def _atoms(before: GraphModule, after: GraphModule, replacements: Sequence[Pair]
                 redefined.add(name)
     kept = [pair for name, pairs in found.items() if name not in redefined for pair in pairs]
     kept += _final(replacements or (), old, new)
-    return _Atoms(old, new, redefined, tuple(dict.fromkeys(kept)))
+    created, erased = new.keys() - old.keys(), old.keys() - new.keys()
+    return _Atoms(old, new, created, erased, redefined, tuple(dict.fromkeys(kept)))
 
 
 def _final(
@@ -167,13 +166,19 @@ def _connected(links: Mapping[Atom, Sequence[Atom]]) -> Iterator[set[Atom]]:
             yield group
 
 
-def _hunk(atoms: _Atoms, group: set[Atom], order: Mapping[str, int]) -> Hunk:
+def _hunk(
+    atoms: _Atoms,
+    group: set[Atom],
+    order: Mapping[str, int],
+    pairs: Mapping[str, Sequence[Pair]],
+) -> Hunk:
+    olds = [atom[0] for atom in group if isinstance(atom, tuple)]
     names = sorted((atom for atom in group if isinstance(atom, str)), key=order.__getitem__)
     return Hunk(
         redefined=tuple(name for name in names if name in atoms.redefined),
         created=tuple(name for name in names if name in atoms.created),
         erased=tuple(name for name in names if name in atoms.erased),
-        substitutions=tuple(sorted(pair for pair in atoms.pairs if (pair[0],) in group)),
+        substitutions=tuple(sorted(pair for old in olds for pair in pairs[old])),
     )
 
 

@@ -9,7 +9,7 @@ the example in `diff`, and only the second one taken:
     add   = add(mul, div_1)     as before, but for the operand that the taken hunk substituted
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from graphlib import CycleError
 
 from torch.fx import Graph, GraphModule, Node
@@ -41,7 +41,7 @@ def apply_hunks(
         RuntimeError: The subset has no consistent order.
     """
     everything = diff_hunks(before, after) if hunks is None else hunks
-    definitions = _Definitions(before, after, list(taken), everything)
+    definitions = _Definitions(before, after, set(taken), everything)
     graph = Graph()
     made: dict[str, Node] = {}
     for name in _order(definitions, _ranks(before, after)):
@@ -61,7 +61,7 @@ class _Definitions(dict[str, tuple[Node, dict[str, str]]]):
     """
 
     def __init__(
-        self, before: GraphModule, after: GraphModule, taken: list[Hunk], hunks: Sequence[Hunk]
+        self, before: GraphModule, after: GraphModule, taken: Set[Hunk], hunks: Sequence[Hunk]
     ) -> None:
         self.old, self.new = by_name(before), by_name(after)
         left = [hunk for hunk in hunks if hunk not in taken]

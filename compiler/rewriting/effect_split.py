@@ -5,11 +5,11 @@ change is a hunk of `fx.diff` in one of the graphs, or, where no node tells (a n
 graph as a whole. Nothing is numbered here, and nobody but the caller's function is asked.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
 from ctk.compiler.fx.adopt import assign
 from ctk.compiler.fx.copy import copy_graph_module
@@ -69,12 +69,12 @@ def _split_graph(
     hunks = diff_hunks(before, after, replacements)
     if not hunks and definitions(before) != definitions(after):
         return [Change(path, f"new order{place}", None)]
-    return [Change(path, _rule(hunk, before, after) + place, hunk) for hunk in hunks]
-
-
-def _rule(hunk: Hunk, before: GraphModule, after: GraphModule) -> str:
-    """Return `a, b -> c`: the operators that went and those that came."""
     old, new = by_name(before), by_name(after)
+    return [Change(path, _rule(hunk, old, new) + place, hunk) for hunk in hunks]
+
+
+def _rule(hunk: Hunk, old: Mapping[str, Node], new: Mapping[str, Node]) -> str:
+    """Return `a, b -> c`: the operators that went and those that came."""
     gone = [_called(old[name].target) for name in (*hunk.redefined, *hunk.erased)]
     came = [_called(new[name].target) for name in (*hunk.redefined, *hunk.created)]
     if not gone and not came:
@@ -91,7 +91,7 @@ def _called(target: object) -> str:
 def with_changes(
     before: GraphModule,
     after: GraphModule,
-    taken: Collection[Change],
+    taken: Iterable[Change],
     changes: Sequence[Change],
 ) -> GraphModule:
     """Return a new graph: `before` with only some of the changes made.
@@ -106,10 +106,11 @@ def with_changes(
         RuntimeError: The taken changes have no consistent order without the others.
     """
     done: dict[GraphModule, GraphModule] = {}
+    chosen = frozenset(taken)
 
     def mixed(path: str, old: GraphModule, new: GraphModule) -> GraphModule:
         if new not in done:
-            done[new] = graph = _mixed(old, new, path, taken, changes)
+            done[new] = graph = _mixed(old, new, path, chosen, changes)
             olds, news = children(old), children(new)
             for name in children(graph):
                 if name in olds and name in news:
@@ -124,7 +125,7 @@ def _mixed(
     before: GraphModule,
     after: GraphModule,
     path: str,
-    taken: Collection[Change],
+    taken: Set[Change],
     changes: Sequence[Change],
 ) -> GraphModule:
     """Return one graph with some of its changes; its sub-graphs are of no account."""
@@ -138,33 +139,39 @@ def _mixed(
     return apply_hunks(before, after, [c.hunk for c in kept if c.hunk], hunks)
 
 
-def number_changes(
+def number_effect(
     before: GraphModule,
     after: GraphModule,
-    changes: Sequence[Change],
     ask: Callable[[str], tuple[RewriteId, bool]],
     *,
     keep_graphs: bool,
-) -> tuple[list[RewriteRecord], list[Change]]:
-    """Number each change and ask whether it may stay.
+    replacements: Replacements | None = None,
+) -> tuple[list[RewriteRecord], GraphModule]:
+    """Number each change that a pass made, and ask whether it may stay.
 
     Args:
         before: The graph before; kept as it is while the records live.
         after: The graph after; likewise.
-        changes: What `split_effect` returned for the two.
         ask: Gives a rule its number, and says whether that rewrite is allowed.
         keep_graphs: Whether the records shall tell the graph after each change.
+        replacements: As for `split_effect`.
 
     Returns:
-        A record of each change, and the changes that are allowed.
+        A record of each change, and the graph with those that are allowed: `after` itself with all
+        of them, `before` itself with none.
     """
+    changes = split_effect(before, after, replacements)
     records: list[RewriteRecord] = []
     taken: list[Change] = []
+
+    def with_first(count: int) -> GraphModule:
+        return with_changes(before, after, taken[:count], changes)
+
     for change in changes:
         rewrite, is_allowed = ask(change.rule)
         taken += [change] if is_allowed else []
-        graph = None
-        if is_allowed and keep_graphs:
-            graph = partial(with_changes, before, after, tuple(taken), changes)
+        graph = partial(with_first, len(taken)) if is_allowed and keep_graphs else None
         records.append(RewriteRecord(rewrite, change.nodes, not is_allowed, graph))
-    return records, taken
+    if len(taken) == len(changes):
+        return records, after
+    return records, with_first(len(taken)) if taken else before

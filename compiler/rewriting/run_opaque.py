@@ -13,12 +13,7 @@ from ctk.compiler.fx.diff import Pair
 from ctk.compiler.fx.same import same_graph
 from ctk.compiler.fx.walk import distinct_graphs, graphs_by_path
 from ctk.compiler.observe import RewriteId
-from ctk.compiler.rewriting.effect_split import (
-    Replacements,
-    number_changes,
-    split_effect,
-    with_changes,
-)
+from ctk.compiler.rewriting.effect_split import Replacements, number_effect
 from ctk.compiler.rewriting.numbering import PassRun
 from ctk.compiler.rewriting.user_passes import FunctionPass
 from ctk.compiler.rewriting.verify import lint
@@ -76,7 +71,6 @@ def _call(run: PassRun, step: FunctionPass, module: GraphModule) -> list[Pair]:
 def _count(run: PassRun, before: GraphModule, replacements: Replacements) -> None:
     """Number each change; rebuild the graphs from the allowed ones when some are vetoed."""
     numbering, after = run.numbering, copy_graph_module(run.root, lazy=True)
-    changes = split_effect(before, after, replacements)
 
     def ask(rule: str) -> tuple[RewriteId, bool]:
         rewrite = run.next_rewrite(rule)
@@ -84,8 +78,10 @@ def _count(run: PassRun, before: GraphModule, replacements: Replacements) -> Non
 
     observer = numbering.observer
     keep = observer is not None and observer.keep_rewrites
-    records, taken = number_changes(before, after, changes, ask, keep_graphs=keep)
+    records, allowed = number_effect(
+        before, after, ask, keep_graphs=keep, replacements=replacements
+    )
     run.rewrites += records
-    if len(taken) < len(changes):
-        adopt(run.root, with_changes(before, after, taken, changes))
-        run.changed = bool(taken)
+    if allowed is not after:
+        adopt(run.root, allowed)
+        run.changed = allowed is not before

@@ -39,7 +39,7 @@ from ctk.compiler.observe import (
     Stage,
     StageRecord,
 )
-from ctk.compiler.rewriting.effect_split import number_changes, split_effect, with_changes
+from ctk.compiler.rewriting.effect_split import number_effect
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.toolkit.targets.inductor.frames import Attempt, Frame, KernelVetoed, PatternRun
 from ctk.toolkit.targets.inductor.snapshot import snapshot
@@ -197,15 +197,12 @@ class Session:
 
     def undo(self, frame: Frame, pass_id: PassId) -> None:
         """Take back what changed since the last record, and report a vetoed pass."""
-        adopt(frame.root, frame.last)
-        frame.swaps.clear()
-        frame.mark = fingerprint(frame.root)
+        frame.mark = _put_back(frame, frame.last)
         self.refuse(frame, pass_id)
 
     def refuse(self, frame: Frame, pass_id: PassId) -> None:
         """Report a vetoed pass that was not run."""
-        record = PassRecord(pass_id, numerics(pass_id), frame.last, frame.last, vetoed=True)
-        self.observer.on_pass(record)
+        self._tell(pass_id, frame.last, frame.last, vetoed=True)
 
     def end_pass(self, frame: Frame, pass_id: PassId, *, seconds: float) -> bool:
         """Report a pass that said nothing of its rewrites: they are read off its effect.
@@ -218,7 +215,6 @@ class Session:
         if mark == frame.mark:
             return False
         before, after = frame.last, snapshot(frame.root, frame.swaps)
-        changes = split_effect(before, after)
         # The caller already passes the new inputs; the old graph would get the wrong ones.
         fixed = not same_inputs(before, after)
 
@@ -227,23 +223,16 @@ class Session:
             return rewrite, self.numbering.allow_rewrite(rewrite) or fixed
 
         keep = self.observer.keep_rewrites
-        rewrites, kept = number_changes(before, after, changes, ask, keep_graphs=keep)
-        if len(kept) < len(changes):
-            after = with_changes(before, after, kept, changes) if kept else before
-            adopt(frame.root, after)
-            frame.swaps.clear()
-            mark = fingerprint(frame.root)
-        self._advance(frame, mark, after)
-        record = PassRecord(
-            pass_id, numerics(pass_id), before, after, tuple(rewrites), seconds=seconds
-        )
-        self.observer.on_pass(record)
+        rewrites, allowed = number_effect(before, after, ask, keep_graphs=keep)
+        if allowed is not after:
+            mark = _put_back(frame, allowed)
+        self._advance(frame, mark, allowed)
+        self._tell(pass_id, before, allowed, rewrites, seconds=seconds)
         return True
 
     def unchanged(self, frame: Frame, pass_id: PassId, seconds: float) -> None:
         """Report a pass that ran and changed nothing."""
-        record = PassRecord(pass_id, numerics(pass_id), frame.last, frame.last, seconds=seconds)
-        self.observer.on_pass(record)
+        self._tell(pass_id, frame.last, frame.last, seconds=seconds)
 
     def hand_over(self, frame: Frame) -> None:
         """Announce that the graph goes to code generation now.
@@ -309,15 +298,30 @@ class Session:
             after = snapshot(frame.root, frame.swaps)
             self._advance(frame, mark, after)
         seconds = time.perf_counter() - run.started
-        rewrites = tuple(run.rewrites)
-        record = PassRecord(run.id, numerics(run.id), before, after, rewrites, run.vetoed, seconds)
-        self.observer.on_pass(record)
+        self._tell(run.id, before, after, run.rewrites, vetoed=run.vetoed, seconds=seconds)
+
+    def _tell(
+        self,
+        pass_id: PassId,
+        before: GraphModule,
+        after: GraphModule,
+        rewrites: Sequence[RewriteRecord] = (),
+        *,
+        vetoed: bool = False,
+        seconds: float = 0.0,
+    ) -> None:
+        numerics: Numerics = "exact" if pass_id.name in EXACT_PASSES else "reassociates"
+        self.observer.on_pass(
+            PassRecord(pass_id, numerics, before, after, tuple(rewrites), vetoed, seconds)
+        )
 
     def _advance(self, frame: Frame, mark: Fingerprint, after: GraphModule) -> None:
         frame.last, frame.mark = after, mark
         frame.changes += 1
 
 
-def numerics(pass_id: PassId) -> Numerics:
-    """Return what a pass of Inductor may do to values."""
-    return "exact" if pass_id.name in EXACT_PASSES else "reassociates"
+def _put_back(frame: Frame, graph: GraphModule) -> Fingerprint:
+    """Make the live graph another one; return its fingerprint."""
+    adopt(frame.root, graph)
+    frame.swaps.clear()
+    return fingerprint(frame.root)
