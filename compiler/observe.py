@@ -155,7 +155,8 @@ class CallRecord:
         inputs: One value per placeholder.
         outputs: What the call returned.
         inputs_after: The inputs once the call has returned, so that mutation is seen.
-        kernels: The kernels that ran, in the order in which they returned.
+        kernels: Its kernels: those that told their values, in the order in which they returned,
+            then the others.
     """
 
     stage: Stage

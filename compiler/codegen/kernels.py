@@ -23,7 +23,7 @@ from torch.fx import GraphModule
 
 from ctk.compiler.codegen.base import BoxedCallable
 from ctk.compiler.codegen.in_eager import eager_compile
-from ctk.compiler.codegen.watch_calls import watch_kernel
+from ctk.compiler.codegen.watch_calls import Returned, watch_kernel
 from ctk.compiler.observe import KernelId, KernelRecord, Observer, Stage
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.torch_compat import fake
@@ -66,6 +66,7 @@ class Kernel:
     seconds: float | None = None
     source: Callable[[], str] | None = None
     _observer: Observer | None = field(default=None, repr=False)
+    _returned: Returned = field(default_factory=Returned, repr=False)
     _started: float = field(default_factory=time.perf_counter, repr=False)
 
     def made(
@@ -86,7 +87,7 @@ class Kernel:
         self.source = source
         if self._observer is None or not results:
             return run
-        return watch_kernel(run, self.id, tuple(results), self._observer)
+        return watch_kernel(run, self.id, tuple(results), self._observer, self._returned)
 
 
 class KernelContext:
@@ -98,6 +99,7 @@ class KernelContext:
     def __init__(self, codegen: Codegen, stage: Stage, numbering: Numbering) -> None:
         self.stage: Stage = stage
         self.kernels: list[Kernel] = []
+        self.returned = Returned()
         self._codegen = codegen
         self._numbering = numbering
 
@@ -113,7 +115,10 @@ class KernelContext:
         full = f"{self.stage}.{name}" if name else self.stage
         kernel_id = self._numbering.kernel_id(self._codegen.name, full)
         vetoed = not self._numbering.allow_kernel(kernel_id)
-        kernel = Kernel(kernel_id, tuple(nodes), vetoed, _observer=self._numbering.observer)
+        observer = self._numbering.observer
+        kernel = Kernel(
+            kernel_id, tuple(nodes), vetoed, _observer=observer, _returned=self.returned
+        )
         self.kernels.append(kernel)
         return kernel
 

@@ -163,5 +163,7 @@ def _observed(
     for record in records:
         request.observer.on_kernel(record)
     kernels = tuple(record.id for record in records)
-    watched = CompiledGraph(request.observer, request.stage, graph, kernels)
+    watched = CompiledGraph(
+        request.observer, request.stage, graph, kernels, returned=context.returned
+    )
     return as_boxed(watch_calls(compiled, watched), compiled.ctk_source)

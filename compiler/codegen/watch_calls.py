@@ -5,7 +5,6 @@ Used only when somebody watches; used by our own code generators and by the adap
 
 import threading
 from collections.abc import Callable, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +17,18 @@ from ctk.compiler.observe import CallRecord, ErrorRecord, KernelCall, KernelId, 
 Boxed = Callable[[list[Any]], Any]
 """Takes one list of inputs, and may clear it."""
 
-_returned: ContextVar[list[KernelCall] | None] = ContextVar("ctk_kernels_returned", default=None)
-"""While a call is recorded: what its kernels returned so far, on this thread."""
+
+@dataclass(slots=True)
+class Returned:
+    """What the kernels of one graph return while a call is recorded, on any thread.
+
+    Attributes:
+        calls: What has returned so far; None while no call is recorded.
+        is_mixed: Another call ran meanwhile, so that nobody knows which values are whose.
+    """
+
+    calls: list[KernelCall] | None = None
+    is_mixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +42,7 @@ class CompiledGraph:
         kernels: The kernels that a call runs.
         donated: Positions of inputs whose memory the compiled code may reuse, so that their
             contents after a call mean nothing; the record shows them unchanged.
+        returned: Where those kernels that tell their values do so.
     """
 
     observer: Observer = field(repr=False)
@@ -40,6 +50,7 @@ class CompiledGraph:
     graph: GraphModule = field(repr=False)
     kernels: tuple[KernelId, ...] = ()
     donated: frozenset[int] = frozenset()
+    returned: Returned = field(default_factory=Returned, repr=False)
 
 
 def watch_calls(call: Boxed, compiled: CompiledGraph) -> Boxed:
@@ -57,18 +68,19 @@ def watch_calls(call: Boxed, compiled: CompiledGraph) -> Boxed:
 
     def run(args: list[Any]) -> Any:
         if not is_first():
+            compiled.returned.is_mixed = True
             return _placed(call, compiled, args)
         held, before = tuple(args), clone_inputs(args)
-        returned: list[KernelCall] = []
-        token = _returned.set(returned)
+        compiled.returned.calls = returned = []
         try:
             outputs = _placed(call, compiled, args)
         except BaseException:
             pending.append(True)
             raise
         finally:
-            _returned.reset(token)
-        _record(compiled, (before, held), outputs, returned)
+            compiled.returned.calls = None
+        told = [] if compiled.returned.is_mixed else returned
+        _record(compiled, (before, held), outputs, told)
         return outputs
 
     return run
@@ -115,6 +127,7 @@ def watch_kernel(
     kernel: KernelId,
     names: tuple[str, ...],
     observer: Observer,
+    returned: Returned,
 ) -> Callable[..., Sequence[object]]:
     """Return `run`, noting what it returns while a call is recorded, and placing its exceptions.
 
@@ -123,6 +136,7 @@ def watch_kernel(
         kernel: Its id.
         names: The nodes whose values it returns.
         observer: Hears of exceptions.
+        returned: Gets the values.
     """
 
     def watched(*args: object) -> Sequence[object]:
@@ -132,10 +146,10 @@ def watch_kernel(
             node = names[0] if len(names) == 1 else None
             place(ErrorRecord(error, "lowered", kernel=kernel, node=node), observer)
             raise
-        returned = _returned.get()
-        if returned is not None:
+        calls = returned.calls
+        if calls is not None:
             cloned = clone_values(values)
-            returned.append(KernelCall(kernel, dict(zip(names, cloned, strict=True))))
+            calls.append(KernelCall(kernel, dict(zip(names, cloned, strict=True))))
         return values
 
     return watched

@@ -1,12 +1,15 @@
 """Many kernels per graph: each is named, vetoed, logged, timed, checked and found to be guilty."""
 
 import dataclasses
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.codegen import CODEGENS
+from ctk.compiler.codegen.base import as_boxed
 from ctk.compiler.codegen.kernels import Codegen, KernelContext
 from ctk.compiler.codegen.select import generate
 from ctk.compiler.config import Config
@@ -105,6 +108,44 @@ def test_a_call_names_its_kernels_and_keeps_what_each_returned(use) -> None:
         "forward.tanh",
     ]
     torch.testing.assert_close(call.kernels[1].values["add"], X.sin() + X)
+
+
+def on_a_thread(wrong, gm, inputs, context):
+    """Compile node by node; run the kernels on another thread, as a pool of workers does."""
+    compiled = compile_per_node(wrong, gm, inputs, context)
+    pool = ThreadPoolExecutor(1)
+    return as_boxed(lambda args: pool.submit(compiled, args).result(), compiled.ctk_source)
+
+
+def test_kernels_on_other_threads_tell_their_values_too(use) -> None:
+    use(Codegen("per_node", partial(on_a_thread, {})))
+    recorder = Recorder(keep_calls=True)
+    compiled(graph(), recorder)([X, X])
+    (call,) = recorder.log.calls()
+    torch.testing.assert_close(call.kernels[1].values["add"], X.sin() + X)
+
+
+def test_calls_at_the_same_time_tell_no_values_that_may_be_of_the_other(use) -> None:
+    inner = []
+
+    def compile_graph(gm, inputs, context):
+        compiled = compile_per_node({}, gm, inputs, context)
+
+        def run(args):
+            if len(inner) == 1:
+                inner.append(None)
+                inner[0]([2 * X, X])  # as another thread does in the middle of this call
+            return compiled(args)
+
+        return as_boxed(run, compiled.ctk_source)
+
+    use(Codegen("per_node", compile_graph))
+    recorder = Recorder(keep_calls=True)
+    inner.append(compiled(graph(), recorder))
+    inner[0]([X, X])
+    (call,) = recorder.log.calls()
+    assert len(call.kernels) == 3
+    assert not any(kernel.values for kernel in call.kernels)
 
 
 def test_kernels_of_one_name_are_numbered(use) -> None:
