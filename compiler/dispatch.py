@@ -12,8 +12,7 @@ import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.torch_compat import aot, graphs
-
-BoxedCallable = Callable[[list[object]], Sequence[object]]
+from ctk.compiler.torch_compat.graphs import Boxed
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +28,9 @@ class Stages:
     """
 
     joint: Callable[[GraphModule, Sequence[object]], None]
-    forward: Callable[[GraphModule, Sequence[object]], BoxedCallable]
-    backward: Callable[[GraphModule, Sequence[object]], BoxedCallable]
-    inference: Callable[[GraphModule, Sequence[object]], BoxedCallable]
+    forward: Callable[[GraphModule, Sequence[object]], Boxed]
+    backward: Callable[[GraphModule, Sequence[object]], Boxed]
+    inference: Callable[[GraphModule, Sequence[object]], Boxed]
     partition: Callable[
         [GraphModule, object, Mapping[str, object]], tuple[GraphModule, GraphModule]
     ] = aot.min_cut_partition
@@ -53,7 +52,7 @@ def dispatch(
     """
 
     def partition(joint: GraphModule, joint_inputs: object, **options: object) -> object:
-        stages.joint(joint, _flat(joint_inputs))
+        stages.joint(joint, graphs.tree_leaves(joint_inputs))  # (primals, tangents)
         return stages.partition(joint, joint_inputs, options)
 
     def backward(graph: GraphModule, inputs: Sequence[object]) -> object:
@@ -70,8 +69,3 @@ def dispatch(
     )
     disabled = torch.compiler.disable(run, reason="ctk has compiled this graph")
     return cast("Callable[..., Sequence[object]]", disabled)
-
-
-def _flat(inputs: object) -> Sequence[object]:
-    """Joint inputs come as (primals, tangents)."""
-    return graphs.tree_leaves(inputs)

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.dispatch import BoxedCallable
 from ctk.compiler.fx.properties import mutated_bases
 from ctk.compiler.fx.types import same_sizes, tensor_of
-from ctk.compiler.torch_compat import fake, inductor
+from ctk.compiler.fx.walk import placeholders
+from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.graphs import Boxed, boxed
 
 log = logging.getLogger("ctk.pipeline")
 
@@ -34,18 +35,18 @@ def freeze_parameters(
     Returns:
         Positions of the inputs that remain.
     """
-    placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    inputs = placeholders(graph)
     owned = [*captured.parameters(), *captured.buffers()]
     values = [*owned, *example_inputs]
-    if not _are_aligned(placeholders, values):
+    if not _are_aligned(inputs, values):
         log.warning(
             "freezing skipped: the inputs were reordered by autograd dispatch (aliased inputs)"
         )
-        return list(range(len(placeholders)))
+        return list(range(len(inputs)))
     written = mutated_bases(graph.graph)
     body = next(node for node in graph.graph.nodes if node.op != "placeholder")
     kept: list[int] = []
-    for index, (node, value) in enumerate(zip(placeholders, values, strict=True)):
+    for index, (node, value) in enumerate(zip(inputs, values, strict=True)):
         if not isinstance(value, torch.nn.Parameter) or node in written:
             kept.append(index)
             continue
@@ -74,7 +75,7 @@ def frozen_parameters(graph: GraphModule) -> dict[int, torch.Tensor]:
     }
 
 
-def without_frozen(inner: BoxedCallable, kept: Sequence[int]) -> BoxedCallable:
+def without_frozen(inner: Boxed, kept: Sequence[int]) -> Boxed:
     """Return a boxed callable that takes all inputs and hands on those that remain."""
 
     def run(args: list[object]) -> Sequence[object]:
@@ -82,13 +83,13 @@ def without_frozen(inner: BoxedCallable, kept: Sequence[int]) -> BoxedCallable:
         args.clear()
         return inner(remaining)
 
-    return inductor.boxed(run)
+    return boxed(run)
 
 
-def _are_aligned(placeholders: Sequence[torch.fx.Node], values: Sequence[object]) -> bool:
-    if len(placeholders) != len(values):
+def _are_aligned(inputs: Sequence[torch.fx.Node], values: Sequence[object]) -> bool:
+    if len(inputs) != len(values):
         return False
-    for node, value in zip(placeholders, values, strict=True):
+    for node, value in zip(inputs, values, strict=True):
         tensor = tensor_of(node)
         if isinstance(value, torch.nn.Parameter) and (
             tensor is None or not same_sizes(tensor.shape, value.shape)

@@ -16,19 +16,21 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from ctk.compiler.codegen.select import generate, generators
 from ctk.compiler.config import Config, resolve
-from ctk.compiler.dispatch import BoxedCallable, Stages, dispatch
+from ctk.compiler.dispatch import Stages, dispatch
 from ctk.compiler.errors import UnsupportedPlatform
 from ctk.compiler.freezing import freeze_parameters, without_frozen
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.outputs import flatten_outputs
 from ctk.compiler.fx.types import value_of
+from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.observe import Observer, Stage, first_line, marking
 from ctk.compiler.passes import PASSES
 from ctk.compiler.resilience import DISPATCH, attempt, attempt_on_graph, placed
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.run_stage import enter_stage, run_stage
-from ctk.compiler.rewriting.select import Step, select_passes
+from ctk.compiler.rewriting.stage_passes import Step, select_passes
 from ctk.compiler.torch_compat import aot, fake
+from ctk.compiler.torch_compat.graphs import Boxed
 
 log = logging.getLogger("ctk.pipeline")
 
@@ -139,22 +141,22 @@ class Compile:
         """Split the joint graph into forward and backward."""
         return aot.min_cut_partition(joint, joint_inputs, options)
 
-    def forward(self, graph: GraphModule, inputs: Sequence[object]) -> BoxedCallable:
+    def forward(self, graph: GraphModule, inputs: Sequence[object]) -> Boxed:
         """The forward graph of training, or the graph of inference without freezing."""
         self._transform(graph, "forward", inputs)
         return self.lower(graph, inputs, "forward")
 
-    def backward(self, graph: GraphModule, inputs: Sequence[object]) -> BoxedCallable:
+    def backward(self, graph: GraphModule, inputs: Sequence[object]) -> Boxed:
         """The backward graph; torch may ask for it at the first backward pass only."""
         self._transform(graph, "backward", inputs)
         return self.lower(graph, inputs, "backward")
 
-    def inference(self, graph: GraphModule, inputs: Sequence[object]) -> BoxedCallable:
+    def inference(self, graph: GraphModule, inputs: Sequence[object]) -> Boxed:
         """The graph of inference: there is nothing to partition."""
         self.joint(graph, inputs)
         return (self.frozen if self.config.freezing else self.forward)(graph, inputs)
 
-    def frozen(self, graph: GraphModule, inputs: Sequence[object]) -> BoxedCallable:
+    def frozen(self, graph: GraphModule, inputs: Sequence[object]) -> Boxed:
         """The forward graph of inference with its parameters as constants."""
         self._transform(graph, "forward", inputs)
         kept = freeze_parameters(graph, self.graph, self.inputs)
@@ -162,7 +164,7 @@ class Compile:
         self._transform(graph, "frozen", inputs)
         return without_frozen(self.lower(graph, inputs, "frozen"), kept)
 
-    def lower(self, graph: GraphModule, inputs: Sequence[object], stage: Stage) -> BoxedCallable:
+    def lower(self, graph: GraphModule, inputs: Sequence[object], stage: Stage) -> Boxed:
         """Generate code for a graph."""
         enter_stage(graph, "lowered", self.numbering, inputs)
         return generate(graph, inputs, stage, self.numbering)
@@ -179,8 +181,7 @@ class Compile:
 
 def _add_types(graph: GraphModule, example_inputs: Sequence[object]) -> None:
     """Record fake values, which passes and the verifier read, on a graph that came without them."""
-    nodes = list(graph.graph.nodes)
-    if any(value_of(node) is not None for node in nodes if node.op == "placeholder"):
+    if any(value_of(node) is not None for node in placeholders(graph)):
         return
     mode = fake.mode_of(example_inputs) or fake.new_fake_mode()
     fakes = [fake.to_fake(value, mode) for value in example_inputs]

@@ -13,9 +13,7 @@ from torch.fx import GraphModule
 from ctk.compiler.error_place import place
 from ctk.compiler.fx.clone import clone_inputs, clone_values
 from ctk.compiler.observe import CallRecord, ErrorRecord, KernelCall, KernelId, Observer, Stage
-
-Boxed = Callable[[list[Any]], Any]
-"""Takes one list of inputs, and may clear it."""
+from ctk.compiler.torch_compat.graphs import Boxed
 
 
 @dataclass(slots=True)

@@ -1,8 +1,10 @@
 """Outputs of any nesting: autograd dispatch wants a flat tuple, callers what the graph returns."""
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from torch.fx import GraphModule
+from torch.fx.node import Argument
 
 from ctk.compiler.torch_compat import graphs
 
@@ -15,12 +17,12 @@ def flatten_outputs(gm: GraphModule) -> Restore | None:
     Returns:
         What turns that tuple into the graph's own result; None when it was one already.
     """
-    output = next(node for node in gm.graph.nodes if node.op == "output")
+    output = gm.graph.output_node()
     value = output.args[0]
     if isinstance(value, (tuple, list)) and not any(_is_nested(item) for item in value):
         return None if isinstance(value, tuple) else list
     leaves, restore = graphs.tree_flatten(value)
-    output.args = (tuple(leaves),)
+    output.args = (tuple(cast("list[Argument]", leaves)),)
     graphs.plain_codegen(gm.graph)
     gm.recompile()
     return restore

@@ -24,14 +24,14 @@ UNDECLARED_VIEWS: Mapping[object, Callable[..., object]] = {
 
 def is_mutating(node: Node) -> bool:
     """Return whether a node writes to one of its operands."""
-    facts = operators.facts_of(node.target)
-    return facts.writes if facts is not None else bool(mutated_arguments(node))
+    declared = operators.declared_by(node.target)
+    return declared.writes if declared is not None else bool(mutated_arguments(node))
 
 
 def is_random(node: Node) -> bool:
     """Return whether a node draws random numbers."""
-    facts = operators.facts_of(node.target)
-    return facts is not None and facts.random
+    declared = operators.declared_by(node.target)
+    return declared is not None and declared.random
 
 
 def is_pure(node: Node) -> bool:
@@ -43,19 +43,20 @@ def is_pure(node: Node) -> bool:
         return True
     if node.op != "call_function":
         return False
-    facts = operators.facts_of(node.target)
-    if facts is None:
+    declared = operators.declared_by(node.target)
+    if declared is None:
         return getattr(node.target, "__module__", None) in ("_operator", "operator", "math")
-    effectful = facts.writes or facts.random or not facts.returns or "assert" in str(node.target)
-    return not (effectful or node.is_impure())
+    if declared.writes or declared.random or not declared.returns or node.is_impure():
+        return False
+    return "assert" not in str(node.target)
 
 
 def is_view(node: Node) -> bool:
     """Return whether a node's result may share storage with an operand."""
     if node.target in UNDECLARED_VIEWS:
         return True
-    facts = operators.facts_of(node.target)
-    return facts.views if facts is not None else node.target is operator.getitem
+    declared = operators.declared_by(node.target)
+    return declared.views if declared is not None else node.target is operator.getitem
 
 
 def base_of(node: Node) -> Node:
@@ -81,7 +82,7 @@ def escapes(node: Node) -> bool:
 def _is_opaque(node: Node) -> bool:
     """Return whether a node's aliasing is unknown, as of a higher-order op."""
     known = getattr(node.target, "__module__", None) in ("_operator", "operator", "math")
-    return operators.facts_of(node.target) is None and not known
+    return operators.declared_by(node.target) is None and not known
 
 
 def mutated_bases(graph: Graph) -> set[Node]:

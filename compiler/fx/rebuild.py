@@ -32,7 +32,6 @@ from ctk.compiler.fx.walk import (
     by_name,
     fetch,
     output_leaves,
-    output_node,
 )
 
 
@@ -224,7 +223,7 @@ class _Copy:
         self.arguments[node.name] = new
 
     def add_output(self) -> None:
-        old = output_node(self.old)
+        old = self.old.graph.output_node()
         if self.change.outputs is None:
             self._copied(old)
             return

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import torch
 from torch.fx import Node
 
-SYMBOLS = (torch.SymInt, torch.SymFloat, torch.SymBool)
+from ctk.compiler.torch_compat.fake import is_symbolic
 
 
 def value_of(node: object) -> object:
@@ -36,7 +36,7 @@ def same_type(a: object, b: object) -> bool:
         return mine == others and same_sizes(a.shape, b.shape)
     if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
         return len(a) == len(b) and all(same_type(x, y) for x, y in zip(a, b, strict=True))
-    return _scalar_kind(a) == _scalar_kind(b)
+    return (number_type(a) or type(a)) == (number_type(b) or type(b))
 
 
 def same_sizes(a: Iterable[object], b: Iterable[object]) -> bool:
@@ -44,12 +44,16 @@ def same_sizes(a: Iterable[object], b: Iterable[object]) -> bool:
     return [str(size) for size in a] == [str(size) for size in b]
 
 
-def _scalar_kind(value: object) -> type:
-    if isinstance(value, (bool, torch.SymBool)):
-        return bool
-    if isinstance(value, (int, torch.SymInt)):
-        return int
-    return float if isinstance(value, (float, torch.SymFloat)) else type(value)
+def number_type(value: object) -> type | None:
+    """Return `bool`, `int` or `float` for a number or a symbolic one, else None."""
+    return next((found for found, kinds in _NUMBERS if isinstance(value, kinds)), None)
+
+
+_NUMBERS = (
+    (bool, (bool, torch.SymBool)),  # before int: a bool is one
+    (int, (int, torch.SymInt)),
+    (float, (float, torch.SymFloat)),
+)
 
 
 def type_text(value: object, *, device: bool = False) -> str:
@@ -63,7 +67,7 @@ def type_text(value: object, *, device: bool = False) -> str:
         return f"{text} on {value.device}" if device else text
     if isinstance(value, (list, tuple)):
         return f"({', '.join(type_text(item, device=device) for item in value)})"
-    return str(value) if isinstance(value, SYMBOLS) else type(value).__name__
+    return str(value) if is_symbolic(value) else type(value).__name__
 
 
 def tensor_text(dtype: str, sizes: Iterable[object]) -> str:

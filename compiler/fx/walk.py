@@ -37,14 +37,9 @@ def input_names(gm: GraphModule) -> list[str]:
     return [node.name for node in placeholders(gm)]
 
 
-def output_node(gm: GraphModule) -> Node:
-    """Return the node that ends a graph."""
-    return next(node for node in reversed(gm.graph.nodes) if node.op == "output")
-
-
 def output_leaves(gm: GraphModule) -> list[object]:
     """Return what a graph returns, flattened: nodes and constants."""
-    return flat(output_node(gm).args[0])
+    return flat(gm.graph.output_node().args[0])
 
 
 def flat(argument: object) -> list[object]:

@@ -57,7 +57,7 @@ def compute_type(run: PassRun, module: GraphModule, node: Node, mode: object) ->
 def _is_computable(node: Node) -> bool:
     if node.op == "call_function":
         return (
-            operators.facts_of(node.target) is not None
+            operators.declared_by(node.target) is not None
             or getattr(node.target, "__module__", "") != "torch._ops"
         )
     return node.op in ("call_method", "get_attr")

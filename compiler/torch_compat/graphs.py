@@ -6,9 +6,18 @@
 import contextlib
 import importlib
 from collections.abc import Callable, Generator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from torch.fx import Graph, GraphModule, Node
+
+Boxed = Callable[[list[Any]], Any]
+"""A compiled graph: takes one list of inputs, which it may clear, and returns a sequence."""
+
+
+def boxed(call: Boxed) -> Boxed:
+    """Mark a callable as taking one list of inputs and clearing it. Seen in torch 2.11, 2.13."""
+    cast(Any, call)._boxed_call = True
+    return call
 
 
 def copy_codegen(source: Graph, target: Graph) -> None:

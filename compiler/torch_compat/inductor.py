@@ -12,6 +12,8 @@ from typing import Any, cast
 
 from torch.fx import GraphModule
 
+from ctk.compiler.torch_compat.graphs import Boxed, boxed
+
 
 @dataclass(frozen=True, slots=True)
 class Site:
@@ -185,7 +187,7 @@ def generated_source(compiled: object) -> str | None:
     return source if isinstance(source, str) else None
 
 
-def wrap_compiled(compiled: Any, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Any:
+def wrap_compiled(compiled: Any, wrap: Callable[[Boxed], Boxed]) -> Any:
     """Return `compiled` with its boxed call wrapped; Inductor's output object keeps its identity.
 
     Seen in torch 2.11 and 2.13.
@@ -194,12 +196,6 @@ def wrap_compiled(compiled: Any, wrap: Callable[[Callable[..., Any]], Callable[.
         compiled.current_callable = wrap(compiled.current_callable)
         return compiled
     return boxed(wrap(compiled)) if getattr(compiled, "_boxed_call", False) else compiled
-
-
-def boxed(call: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """Mark a callable as taking one list of inputs and clearing it. Seen in torch 2.11, 2.13."""
-    cast(Any, call)._boxed_call = True
-    return call
 
 
 def cpp_compiler() -> str | None:

@@ -150,11 +150,6 @@ def packet_of(target: Any) -> Any:
     return target._overloadpacket
 
 
-def returns_of(target: Any) -> int:
-    """Return how many values an overload returns (torch 2.11, 2.13: `OpOverload._schema`)."""
-    return len(target._schema.returns)
-
-
 def written_arguments_of(target: Any) -> tuple[tuple[int, str], ...]:
     """Return position and name of the arguments that an overload writes to (torch 2.11, 2.13)."""
     arguments = enumerate(target._schema.arguments)
@@ -163,7 +158,7 @@ def written_arguments_of(target: Any) -> tuple[tuple[int, str], ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class OpFacts:
+class Declared:
     """What an operator overload declares about itself."""
 
     writes: bool
@@ -172,11 +167,11 @@ class OpFacts:
     returns: int
 
 
-def facts_of(target: object) -> OpFacts | None:
+def declared_by(target: object) -> Declared | None:
     """Return what an operator overload declares, or None for any other target."""
     if not isinstance(target, torch._ops.OpOverload):
         return None
     schema = target._schema
     views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
     random = torch.Tag.nondeterministic_seeded in target.tags
-    return OpFacts(schema.is_mutable, random, views, len(schema.returns))
+    return Declared(schema.is_mutable, random, views, len(schema.returns))

@@ -15,7 +15,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from ctk.compiler.errors import CaseError
-from ctk.compiler.fx.types import SYMBOLS, tensor_text, value_of
+from ctk.compiler.fx.types import tensor_text, value_of
 from ctk.compiler.torch_compat import fake
 from ctk.toolkit.formats.scalars import dtype_from_name, dtype_name, float_from_json, float_to_json
 from ctk.toolkit.formats.strict_json import Json, expect, items, member
@@ -57,7 +57,7 @@ def _is_buffer(node: Node) -> bool:
 def _describe(value: Any) -> object | None:
     if isinstance(value, torch.Tensor):
         return _describe_tensor(value)
-    if isinstance(value, SYMBOLS):
+    if fake.is_symbolic(value):
         return _describe_symbol(value)
     if isinstance(value, tuple | list):
         return [_describe(item) for item in cast("tuple[object, ...]", value)]

@@ -12,14 +12,10 @@ from torch.fx import GraphModule
 
 from ctk.compiler.codegen.watch_calls import CompiledGraph, watch_calls
 from ctk.compiler.fx.copy import copy_graph_module
-from ctk.compiler.observe import KernelId, KernelRecord, Observer, Stage, StageRecord
+from ctk.compiler.observe import ErrorRecord, KernelRecord, Observer, Stage, StageRecord
+from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.torch_compat import inductor
 from ctk.toolkit.targets.reporting import interpreted, report
-
-DISPATCH = "captured/autograd_dispatch"
-"""Where an exception comes from that AOTAutograd raises itself, between the captured graph and
-what it makes of it.
-"""
 
 GraphCompiler = Callable[..., Any]
 """`(gm, example_inputs) -> boxed callable`."""
@@ -33,13 +29,15 @@ class AotEvents:
         codegen: Name of the backend, in the ids of its kernels.
         observer: Gets the events.
         is_aot: Whether AOTAutograd was called.
-        graphs: How many graphs were compiled so far, for each stage.
+        has_graphs: Whether it has handed a graph to a compiler.
+        numbering: Gives the ids of the kernels: `lowered/aot_eager:forward`, then `forward#2`.
     """
 
     codegen: str
     observer: Observer
     is_aot: bool = False
-    graphs: dict[Stage, int] = field(default_factory=dict[Stage, int])
+    has_graphs: bool = False
+    numbering: Numbering = field(default_factory=Numbering)
 
     def joint(self, gm: GraphModule, inputs: Sequence[object]) -> None:
         """Report the joint graph of forward and backward, before it is split."""
@@ -53,16 +51,11 @@ class AotEvents:
 
         return compile_graph
 
-    def kernel_id(self, stage: Stage) -> KernelId:
-        """Return the id of a stage's next kernel: `lowered/aot_eager:forward`, then `forward#2`."""
-        run = self.graphs.get(stage, 0)
-        self.graphs[stage] = run + 1
-        return KernelId(self.codegen, stage, run)
-
     def _compile(
         self, stage: Stage, gm: GraphModule, inputs: Sequence[object], call: Callable[[], Any]
     ) -> Any:
-        graph, kernel = copy_graph_module(gm), self.kernel_id(stage)
+        self.has_graphs = True
+        graph, kernel = copy_graph_module(gm), self.numbering.kernel_id(self.codegen, stage)
         self.observer.on_stage(StageRecord(stage, graph, tuple(inputs)))
         vetoed = not self.observer.allow_kernel(kernel)
         donated = inductor.donated_inputs() if stage == "backward" else frozenset[int]()
@@ -70,7 +63,7 @@ class AotEvents:
         try:
             compiled = interpreted(graph) if vetoed else call()
         except Exception as error:
-            report(self.observer, error, stage="lowered", kernel=kernel, graph=graph)
+            report(self.observer, ErrorRecord(error, "lowered", kernel=kernel, graph=graph))
             raise
         seconds = time.perf_counter() - started
         self.observer.on_kernel(KernelRecord(kernel, graph, vetoed=vetoed, seconds=seconds))

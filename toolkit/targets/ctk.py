@@ -28,7 +28,7 @@ def _check_config(config: Mapping[str, object]) -> None:
     """Raise `ConfigError` for an option that nobody takes, or an unknown generator or pass."""
     from ctk.compiler.codegen.select import generators
     from ctk.compiler.passes import PASSES
-    from ctk.compiler.rewriting.select import select_passes
+    from ctk.compiler.rewriting.stage_passes import select_passes
 
     options = resolve(config)
     generators(options)

@@ -19,12 +19,20 @@ from torch.fx import GraphModule
 from ctk.compiler.codegen.watch_calls import CompiledGraph, watch_calls
 from ctk.compiler.errors import ConfigError, TargetError
 from ctk.compiler.fx.copy import copy_graph_module
-from ctk.compiler.observe import KernelRecord, Observer, StageRecord, first_line
+from ctk.compiler.observe import (
+    ErrorRecord,
+    KernelId,
+    KernelRecord,
+    Observer,
+    StageRecord,
+    first_line,
+)
 from ctk.compiler.references import load
+from ctk.compiler.resilience import DISPATCH
 from ctk.compiler.torch_compat import aot, dynamo, graphs, inductor
 from ctk.repro_templates.loading import loaded_function, registered_backend
 from ctk.toolkit.case.raise_site import root_error
-from ctk.toolkit.targets.aot_events import DISPATCH, AotEvents
+from ctk.toolkit.targets.aot_events import AotEvents
 from ctk.toolkit.targets.base import Compiled, Target, Traits
 from ctk.toolkit.targets.reporting import report
 
@@ -126,7 +134,8 @@ def _observed(
     call: Callable[[], Any],
     observer: Observer,
 ) -> Compiled:
-    captured = copy_graph_module(gm)
+    """Tell the graphs that AOTAutograd shows; a backend that shows none is one kernel."""
+    captured, kernel = copy_graph_module(gm), KernelId(name, "captured")
     observer.on_stage(StageRecord("captured", captured, tuple(example_inputs)))
     events = AotEvents(name, observer)
     started = time.perf_counter()
@@ -135,40 +144,30 @@ def _observed(
             compiled = call()
     except Exception as error:
         if events.is_aot:
-            report(observer, error, stage="captured", graph=captured, where=DISPATCH)
+            report(observer, ErrorRecord(error, "captured", graph=captured), where=DISPATCH)
             raise
-        if _is_vetoed(events, captured, started):
+        if not _allowed(observer, kernel, captured, started):
             return captured
-        kernel = events.kernel_id("captured")
-        report(observer, error, stage="captured", kernel=kernel, graph=captured)
+        report(observer, ErrorRecord(error, "captured", kernel=kernel, graph=captured))
         raise
-    if events.is_aot and events.graphs:
+    if events.is_aot and events.has_graphs:
         return cast("Compiled", compiled)
-    return _one_kernel(events, captured, compiled, started)
-
-
-def _is_vetoed(events: AotEvents, captured: GraphModule, started: float) -> bool:
-    """Return whether the backend as a whole is vetoed, and report it if so."""
-    kernel = AotEvents(events.codegen, events.observer).kernel_id("captured")
-    if events.observer.allow_kernel(kernel):
-        return False
-    seconds = time.perf_counter() - started
-    events.observer.on_kernel(KernelRecord(kernel, captured, vetoed=True, seconds=seconds))
-    return True
-
-
-def _one_kernel(
-    events: AotEvents, captured: GraphModule, compiled: Backend, started: float
-) -> Compiled:
-    """Report a backend that showed no graphs as one kernel."""
-    if _is_vetoed(events, captured, started):
+    if not _allowed(observer, kernel, captured, started):
         return captured
-    kernel = events.kernel_id("captured")
     seconds = time.perf_counter() - started
-    events.observer.on_kernel(KernelRecord(kernel, captured, seconds=seconds))
-    made = CompiledGraph(events.observer, "captured", captured, (kernel,))
+    observer.on_kernel(KernelRecord(kernel, captured, seconds=seconds))
+    made = CompiledGraph(observer, "captured", captured, (kernel,))
     run = watch_calls(lambda args: compiled(*args), made)
     return lambda *args: run(list(args))
+
+
+def _allowed(observer: Observer, kernel: KernelId, captured: GraphModule, started: float) -> bool:
+    """Return whether the backend as a whole may be used; report its veto."""
+    if observer.allow_kernel(kernel):
+        return True
+    seconds = time.perf_counter() - started
+    observer.on_kernel(KernelRecord(kernel, captured, vetoed=True, seconds=seconds))
+    return False
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from torch.fx import GraphModule
 
 from ctk.compiler.errors import ConfigError
-from ctk.compiler.observe import Observer, StageRecord
+from ctk.compiler.observe import ErrorRecord, Observer, StageRecord
 from ctk.toolkit.targets.base import Compiled, Target
 
 
@@ -29,7 +29,8 @@ def _compile(
     from ctk.compiler.codegen.torchscript.codegen import ts_compile
     from ctk.compiler.dispatch import Stages, dispatch  # these two load torch's compiler parts
     from ctk.compiler.fx.copy import copy_graph_module
-    from ctk.toolkit.targets.aot_events import DISPATCH, AotEvents
+    from ctk.compiler.resilience import DISPATCH
+    from ctk.toolkit.targets.aot_events import AotEvents
     from ctk.toolkit.targets.reporting import report
 
     _check_config(config)
@@ -44,7 +45,7 @@ def _compile(
     try:
         return dispatch(gm, example_inputs, stages)
     except Exception as error:
-        report(observer, error, stage="captured", graph=captured, where=DISPATCH)
+        report(observer, ErrorRecord(error, "captured", graph=captured), where=DISPATCH)
         raise
 
 

@@ -17,6 +17,7 @@ from torch.fx import Graph, Node
 
 from ctk.compiler.codegen.torchscript.overloads import overload_nodes
 from ctk.compiler.codegen.torchscript.refuse import refusal
+from ctk.compiler.fx.types import number_type, value_of
 from ctk.compiler.torch_compat import operators
 
 _DTYPE_FROM_SCALAR = ("aten::full.default", "aten::scalar_tensor.default")
@@ -72,7 +73,8 @@ def _adapted(graph: Graph, value: Any, kind: str) -> Any:
 
 def _state_dtype(node: Node, types: dict[str, str]) -> None:
     given = dict(zip(types, node.args, strict=False)) | node.kwargs
-    bools = [name for name, value in given.items() if types[name] == "number" and _is_bool(value)]
+    numbers = {name: value_of(value) for name, value in given.items() if types[name] == "number"}
+    bools = [name for name, value in numbers.items() if number_type(value) is bool]
     name = operators.qualified_name_of(node.target)
     if not bools or name in _SCALAR_DTYPE_FREE:
         return
@@ -82,9 +84,3 @@ def _state_dtype(node: Node, types: dict[str, str]) -> None:
         )
     if node.kwargs.get("dtype") is None:
         node.kwargs = {**node.kwargs, "dtype": torch.bool}
-
-
-def _is_bool(value: object) -> bool:
-    if isinstance(value, Node):
-        value = value.meta.get("val")
-    return isinstance(value, (bool, torch.SymBool))

@@ -12,7 +12,8 @@ from torch.fx import Graph, Node
 
 from ctk.compiler.codegen.torchscript.refuse import refusal
 from ctk.compiler.errors import CodegenUnsupported
-from ctk.compiler.torch_compat import fake, operators, torchscript
+from ctk.compiler.fx.types import number_type, value_of
+from ctk.compiler.torch_compat import operators, torchscript
 
 _TWIN = "hacked_twin"
 """Marks TorchScript's overload of a `Tensor?[]` op for lists without None; it is the same op."""
@@ -106,6 +107,5 @@ def _overload_with(node: Node, types: dict[str, str]) -> Any:
 
 def is_number(value: object) -> bool:
     """Return whether an argument is a Python number or a node that holds a symbolic one."""
-    if isinstance(value, Node):
-        value = value.meta.get("val")
-    return isinstance(value, (bool, int, float, complex)) or fake.is_symbolic(value)
+    value = value_of(value)
+    return number_type(value) is not None or isinstance(value, complex)

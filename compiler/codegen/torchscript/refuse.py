@@ -105,6 +105,7 @@ def _why_not_overload(target: object) -> str | None:
         return "not an aten operator; a Python kernel keeps its exceptions only in eager"
     if not torchscript.has_schema(qualified):
         return "TorchScript knows no operator of this name"
-    if operators.returns_of(target) == 0:
+    declared = operators.declared_by(target)
+    if declared is not None and not declared.returns:
         return "an operator that returns nothing, which TorchScript drops as dead code"
     return None

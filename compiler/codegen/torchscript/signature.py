@@ -13,7 +13,7 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from ctk.compiler.codegen.torchscript.refuse import refusal
-from ctk.compiler.codegen.torchscript.symbols import python_type
+from ctk.compiler.fx.types import number_type
 from ctk.compiler.fx.walk import fetch
 
 
@@ -106,7 +106,7 @@ def _type_placeholders(placeholders: Sequence[Node], example_inputs: Sequence[ob
 
 
 def _static_type(node: Node, example: object) -> type:
-    found = torch.Tensor if isinstance(example, torch.Tensor) else python_type(example)
+    found = torch.Tensor if isinstance(example, torch.Tensor) else number_type(example)
     if found is None:
         raise refusal(node, f"an input of type {type(example).__name__}")
     return found

@@ -10,17 +10,11 @@ Rules:
 
 import operator
 
-import torch
 from torch.fx import Graph, Node
 
 from ctk.compiler.codegen.torchscript.refuse import BY_CASE, SCALAR_READS, SYMBOLIC, refusal
+from ctk.compiler.fx.types import number_type, value_of
 from ctk.compiler.torch_compat import operators
-
-_PYTHON_TYPES = (
-    (bool, (bool, torch.SymBool)),
-    (int, (int, torch.SymInt)),
-    (float, (float, torch.SymFloat)),
-)
 
 
 def adapt_symbols(graph: Graph) -> None:
@@ -41,15 +35,10 @@ def adapt_symbols(graph: Graph) -> None:
             node.target = _converter(node)
 
 
-def python_type(value: object) -> type | None:
-    """Return `bool`, `int` or `float` for a number or a symbolic one, else None."""
-    return next((found for found, kinds in _PYTHON_TYPES if isinstance(value, kinds)), None)
-
-
 def _adapt_by_case(node: Node) -> None:
     if node.target is not operator.pow:
         node.target, node.args = operator.eq, (node.args[0], False)
-    elif python_type(node.meta.get("val")) is not float:
+    elif number_type(value_of(node)) is not float:
         raise refusal(node, "a power that is not known to be a float; TorchScript's is always one")
 
 
@@ -60,7 +49,7 @@ def _reads_scalar(node: Node) -> bool:
 
 
 def _converter(node: Node) -> type:
-    found = python_type(node.meta.get("val"))
+    found = number_type(value_of(node))
     if found is None:
         raise refusal(node, "its result is a number of unknown type (no traced value on the node)")
     return found

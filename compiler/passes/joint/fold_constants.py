@@ -74,7 +74,7 @@ class _Constants:
             return isinstance(self._attribute(node), torch.Tensor)
         if (
             node.op != "call_function"
-            or operators.facts_of(node.target) is None
+            or operators.declared_by(node.target) is None
             or not is_pure(node)
         ):
             return False

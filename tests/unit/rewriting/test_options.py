@@ -15,7 +15,7 @@ from ctk.compiler.passes.joint.fold_constants import FoldConstants
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.options import set_options
 from ctk.compiler.rewriting.rewriter import Rewriter
-from ctk.compiler.rewriting.select import select_passes
+from ctk.compiler.rewriting.stage_passes import select_passes
 from ctk.toolkit.targets.ctk import TARGET
 from tests.helpers.passes import aten_graph, rules_of, run_pass
 

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 from torch.fx import Node
 
-from ctk.compiler.observe import PassId, RewriteId
+from ctk.compiler.observe import ErrorRecord, PassId, RewriteId
 from ctk.toolkit.case.raise_site import root_error
 from ctk.toolkit.targets.inductor.frames import Frame
 from ctk.toolkit.targets.inductor.session import Session
@@ -37,15 +37,8 @@ def fail_pass(
     """Report an exception that left a pass, or a stage outside of any announced pass."""
     session.end_run(frame)
     graph = snapshot(frame.root, frame.swaps)
-    report(
-        session.observer,
-        error,
-        stage=frame.stage,
-        pass_id=pass_id,
-        rewrite=rewrite,
-        node=node,
-        graph=graph,
-    )
+    record = ErrorRecord(error, frame.stage, pass_id, rewrite, node=node, graph=graph)
+    report(session.observer, record)
 
 
 def lowered_node(error: BaseException) -> str | None:

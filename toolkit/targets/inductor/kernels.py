@@ -12,7 +12,7 @@ from typing import Any
 from torch.fx import GraphModule
 
 from ctk.compiler.codegen.watch_calls import CompiledGraph, watch_calls
-from ctk.compiler.observe import KernelRecord, Stage
+from ctk.compiler.observe import ErrorRecord, KernelRecord, Stage
 from ctk.compiler.torch_compat import inductor
 from ctk.toolkit.targets.inductor.errors import fail_pass, lowered_node, reraise
 from ctk.toolkit.targets.inductor.frames import Frame, KernelVetoed
@@ -80,6 +80,5 @@ def _fail(session: Session, frame: Frame, error: Exception) -> None:
         fail_pass(session, frame, error)
         return
     node = lowered_node(error)
-    report(
-        session.observer, error, stage="lowered", kernel=frame.kernel, node=node, graph=frame.last
-    )
+    record = ErrorRecord(error, "lowered", kernel=frame.kernel, node=node, graph=frame.last)
+    report(session.observer, record)

@@ -34,10 +34,10 @@ from collections.abc import Mapping, Sequence
 
 from torch.fx import GraphModule
 
-from ctk.compiler.observe import Observer, StageRecord
+from ctk.compiler.observe import ErrorRecord, Observer, StageRecord
+from ctk.compiler.resilience import DISPATCH
 from ctk.compiler.torch_compat import dynamo, inductor
 from ctk.repro_templates.loading import registered_backend
-from ctk.toolkit.targets.aot_events import DISPATCH
 from ctk.toolkit.targets.base import Compiled, Target, Traits
 from ctk.toolkit.targets.inductor.errors import reraise
 from ctk.toolkit.targets.inductor.hooks import installed
@@ -85,7 +85,7 @@ def compile_inductor(
                 inner_compile=observed_inner_compile(session),
             )
         except Exception as error:
-            report(observer, error, stage="captured", graph=captured, where=DISPATCH)
+            report(observer, ErrorRecord(error, "captured", graph=captured), where=DISPATCH)
             reraise(error)
 
 
