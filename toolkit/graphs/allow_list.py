@@ -89,7 +89,7 @@ _OPERATORS = _words(
 )
 """`operator` without `call`, `attrgetter`, `itemgetter`, `methodcaller`: they reach any method."""
 
-_BUILTINS = _words(
+BUILTINS = _words(
     """
     abs all any bool complex divmod float getattr int len list max min pow range round slice sum
     tuple
@@ -123,7 +123,7 @@ def _module_names() -> Iterable[tuple[ModuleType, Iterable[str]]]:
         math,
         [name for name in dir(math) if callable(getattr(math, name)) and not name.startswith("_")],
     )
-    yield builtins, _BUILTINS
+    yield builtins, BUILTINS
     yield torch.random, ("get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state")
 
 

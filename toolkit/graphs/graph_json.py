@@ -8,6 +8,7 @@ What it does not do: leaf modules (`call_module` of an `nn.Linear`; Dynamo makes
 calling conventions (the graph's placeholders are its flat inputs), stack traces and other metadata.
 """
 
+import builtins
 import keyword
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -127,8 +128,9 @@ def _write_graph(gm: GraphModule, where: str) -> Json:
         elif not isinstance(value, Tensor):
             values[path] = encode_value(value, f"{where}: attribute {path}")
     nodes = [_write_node(node, where) for node in gm.graph.nodes]
+    name = type(gm).__name__.removesuffix("Impl")
     return {
-        "class": type(gm).__name__.removesuffix("Impl"),
+        "class": name if _is_identifier(name) else "GraphModule",  # a traced `<lambda>`
         "nodes": nodes,
         "subgraphs": subgraphs,
         "values": values,
@@ -261,6 +263,7 @@ class _Reader:
             _check_name(name, where),
             _TYPES.get(optional(data, "type", str, where) or ""),
         )
+        node.name = name  # FX itself would call `sum` `sum_1`
         if data.get("value") is not None:
             check_value_json(data["value"], f"{where}: value")
             node.meta[META_KEY] = data["value"]
@@ -307,21 +310,25 @@ def _check_call(op: str, target: str, args: Sequence[object], where: str) -> str
 
 
 def _check_identifier(name: object, where: str) -> str:
-    if isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name):
+    if isinstance(name, str) and _is_identifier(name):
         return name
     raise CaseError(f"{where}: {name!r} is no name that a graph may use")
 
 
+def _is_identifier(name: str) -> bool:
+    return name.isidentifier() and not keyword.iskeyword(name)
+
+
 def _check_name(name: object, where: str) -> str:
-    """Check that FX keeps this name of a node as it is.
+    """Check that a node may have this name: it must not hide what FX's programs read (`torch`).
 
     Raises:
-        CaseError: It does not (`sum` would become `sum_1`).
+        CaseError: It may not.
     """
     checked = _check_identifier(name, where)
-    if Graph().placeholder(checked).name == checked:
+    if hasattr(builtins, checked) or Graph().placeholder(checked).name == checked:
         return checked
-    raise CaseError(f"{where}: FX does not keep the name {checked!r}; rename that node")
+    raise CaseError(f"{where}: FX reserves the name {checked!r}; rename that node")
 
 
 def _check_path(path: str, where: str) -> None:

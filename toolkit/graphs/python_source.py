@@ -29,11 +29,13 @@ from torch.fx import GraphModule, Node
 
 from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.walk import attribute_targets, children, fetch
+from ctk.toolkit.graphs.allow_list import BUILTINS
 from ctk.toolkit.graphs.callables import target_to_name
 from ctk.toolkit.graphs.python_expressions import Names, call_text, expression, function_text
 from ctk.toolkit.graphs.value_types import symbol_of, value_comment
 
-_RESERVED = frozenset({"torch", "operator", "math", "self", "constants", "graph"})
+_RESERVED = frozenset({"torch", "operator", "math", "self", "constants", "graph", *BUILTINS})
+"""What the text itself may read: no variable hides it."""
 
 _CALLS_ITS_GRAPHS = frozenset(
     "torch.ops.higher_order." + name

@@ -30,16 +30,19 @@ def node_value_json(node: Node) -> object | None:
     """Return what is known of a node's value as JSON; None if nothing is.
 
     Tensors: shape, stride, dtype, device, requires_grad. Symbols: expression and hint. Tuples and
-    lists of these. A placeholder also says whether it is a parameter or a buffer.
+    lists of these. A placeholder also says whether it is a buffer.
     """
     value = value_of(node)
     if value is None:
         return node.meta.get(META_KEY)
-    described = _describe(value)
-    if node.op == "placeholder" and isinstance(value, torch.Tensor) and isinstance(described, dict):
-        described["parameter"] = isinstance(value, torch.nn.Parameter)
-        described["buffer"] = _is_buffer(node)
-    return described
+    if node.op == "placeholder" and isinstance(value, torch.Tensor):
+        return input_value_json(value, buffer=_is_buffer(node))
+    return _describe(value)
+
+
+def input_value_json(tensor: torch.Tensor, *, buffer: bool) -> Json:
+    """Return what `node_value_json` gives for a placeholder of this value."""
+    return {**_describe_tensor(tensor), "buffer": buffer}
 
 
 def is_buffer(node: Node) -> bool:

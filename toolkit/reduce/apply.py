@@ -11,7 +11,13 @@ from ctk.compiler.fx.rebuild import Change, Rebuilt, rebuild
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import input_names, placeholders
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.graphs.value_types import META_KEY, describe_dynamic, symbol_of
+from ctk.toolkit.graphs.value_types import (
+    META_KEY,
+    describe_dynamic,
+    input_value_json,
+    is_buffer,
+    symbol_of,
+)
 from ctk.toolkit.reduce.analysis import has_gradient
 from ctk.toolkit.reduce.eager_values import describe
 
@@ -52,21 +58,33 @@ def changed(
 def with_inputs(case: Case, values: Mapping[str, object]) -> Case:
     """Return a case with other values for some inputs, by name.
 
-    What the graph has on record about its tensors is dropped when a dtype, shape or stride changes:
-    it is true no more. Captures record it anew.
+    1. A parameter stays one.
+    2. What the graph has on record about its tensors goes when a dtype, shape or stride changes: it
+       is true no more. Inputs are described anew, and stay buffers.
     """
     names = input_names(case.graph)
-    inputs = tuple(values.get(n, old) for n, old in zip(names, case.inputs, strict=True))
+    pairs = zip(names, case.inputs, strict=True)
+    inputs = tuple(_like(values[n], old) if n in values else old for n, old in pairs)
     result = dataclasses.replace(case, inputs=inputs)
     pairs = zip(names, inputs, case.inputs, strict=True)
     kept = {name for name, new, old in pairs if describe(new) == describe(old)}
     if len(kept) == len(names):
         return result
     graph = copy_graph_module(case.graph)
+    by_name = dict(zip(names, inputs, strict=True))
     for node in graph.graph.nodes:
         if node.name not in kept and not isinstance(value_of(node), torch.SymInt):
+            value, buffer = by_name.get(node.name), is_buffer(node)
             node.meta = {key: item for key, item in node.meta.items() if key not in RECORDED}
+            if isinstance(value, torch.Tensor):
+                node.meta[META_KEY] = input_value_json(value, buffer=buffer)
     return dataclasses.replace(result, graph=graph)
+
+
+def _like(new: object, old: object) -> object:
+    if isinstance(old, torch.nn.Parameter) and type(new) is torch.Tensor:
+        return torch.nn.Parameter(new.detach(), requires_grad=old.requires_grad)
+    return new
 
 
 def size_symbol(node: Node) -> str:

@@ -2,6 +2,8 @@
 
 import copy
 import json
+import math
+import operator
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from ctk.toolkit.graphs.graph_json import (
     graph_from_json,
     graph_to_json,
 )
+from ctk.toolkit.graphs.python_source import graph_to_python
 from ctk.toolkit.graphs.value_types import symbol_hints
 from tests.helpers.case_zoo import Sample, capture, nested_cond, samples
 
@@ -151,6 +154,30 @@ def test_nodes_keyword_arguments_and_their_order_come_back() -> None:
     assert result["rest"][1] == (2.0,)
 
 
+def test_names_of_builtins_are_kept() -> None:
+    graph = Graph()
+    first = graph.placeholder("input")
+    first.name = "input"
+    second = graph.call_method("sum", (first,))
+    second.name = "sum"
+    third = graph.call_function(sum, ((second, second),))
+    third.name = "slice"
+    last = graph.call_function(operator.getitem, (first, slice(0, 1)))
+    graph.output((last, third, graph.call_function(torch.add, (third, float("inf")))))
+    gm = GraphModule({}, graph)
+    loaded = reload(gm)
+    assert [node.name for node in loaded.graph.nodes] == [node.name for node in graph.nodes]
+    x = torch.arange(3.0)
+    scope: dict[str, Any] = {}
+    exec(graph_to_python(loaded), scope)
+    assert repr(scope["Graph"]({})(x)) == repr((x[:1], torch.tensor(6.0), torch.tensor(math.inf)))
+
+
+def test_a_graph_traced_from_a_lambda_comes_back() -> None:
+    gm = torch.fx.symbolic_trace(lambda x: x + 1)
+    assert reload(gm)(1) == 2
+
+
 @pytest.mark.parametrize(
     ("gm", "words"),
     [
@@ -205,7 +232,7 @@ INJECTIONS: list[dict[str, object]] = [
     {"name": "x; import os"},
     {"name": "relu\nimport os"},
     {"name": "import"},
-    {"name": "sum"},  # FX would rename it
+    {"name": "torch"},  # would hide the module in FX's program
     {"name": "x"},  # twice
     {"op": "call_method", "target": "relu(); import os; x"},
     {"op": "call_method", "target": "__reduce_ex__"},

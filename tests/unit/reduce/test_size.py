@@ -11,6 +11,7 @@ from torch.fx import Graph, GraphModule
 from ctk.compiler.fx.walk import input_names, placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.graphs.python_source import graph_to_python
+from ctk.toolkit.graphs.value_types import is_buffer
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.apply import with_inputs
 from ctk.toolkit.reduce.driver import minimize
@@ -105,6 +106,20 @@ def test_what_the_graph_has_on_record_goes_with_a_changed_dtype():
     assert "float64" in graph_to_python(with_inputs(case, {"l_x_": X.double() + 1}).graph)
     assert "float64" not in graph_to_python(with_inputs(case, {"l_x_": X}).graph)
     assert "float64" in graph_to_python(case.graph)
+
+
+def test_parameters_and_buffers_stay_what_they_are():
+    model = torch.nn.BatchNorm1d(3).double()
+    case = captured(model, torch.ones(4, 3).double())
+    nodes = placeholders(case.graph)
+    values = {n.name: v.float() for n, v in zip(nodes, case.inputs, strict=True) if v.dim()}
+    changed = with_inputs(case, values)
+    assert [is_buffer(node) for node in placeholders(changed.graph)] == [
+        is_buffer(n) for n in nodes
+    ]
+    assert any(is_buffer(node) for node in nodes)
+    assert [type(value) for value in changed.inputs] == [type(value) for value in case.inputs]
+    assert torch.nn.Parameter in {type(value) for value in changed.inputs}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
