@@ -30,7 +30,6 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from ctk.compiler.observe import Numerics
 from ctk.repro_templates.errors import (
     Mismatch,
     float_errors,
@@ -38,14 +37,13 @@ from ctk.repro_templates.errors import (
     integer_errors,
     is_measurable,
 )
-from ctk.repro_templates.tolerance import tolerance_for
+from ctk.repro_templates.tolerance import REASSOCIATES, Rows, tolerance_for
 
 
 def compare_runs(
     eager: Mapping[str, object],
     compiled: Mapping[str, object],
     reference: Mapping[str, object] | None = None,
-    numerics: Numerics = "reassociates",
     *,
     strides: bool = False,
 ) -> tuple[Mismatch, ...]:
@@ -56,7 +54,6 @@ def compare_runs(
         compiled: What is under test.
         reference: The float64 run; None, or one without a value of the same name and shape: eager
             is the reference.
-        numerics: What the compiler may do to values; a whole compile may reassociate.
         strides: Compare the strides of outputs too. Dynamo and AOTAutograd promise them, but a
             program seldom depends on them, so it is asked for.
     """
@@ -69,7 +66,6 @@ def compare_runs(
             value,
             compiled[name],
             known.get(name),
-            numerics,
             strides=strides and name.startswith("out"),
         )
         for name, value in eager.items()
@@ -89,7 +85,7 @@ def compare_values(
     eager: object,
     compiled: object,
     reference: object = None,
-    numerics: Numerics = "reassociates",
+    rows: Rows = REASSOCIATES,
     *,
     strides: bool = False,
 ) -> Mismatch | None:
@@ -107,13 +103,13 @@ def compare_values(
         strides: Also compare the strides of dimensions longer than 1.
     """
     if isinstance(eager, Tensor) and isinstance(compiled, Tensor):
-        return _compare_tensors(name, eager, compiled, reference, numerics, strides=strides)
+        return _compare_tensors(name, eager, compiled, reference, rows, strides=strides)
     if eager is None or compiled is None or isinstance(eager, Tensor | str):
         same = eager is compiled or (isinstance(eager, str) and eager == compiled)
         return None if same else _kinds_differ(name, eager, compiled)
     if isinstance(compiled, Tensor):
         return _kinds_differ(name, eager, compiled)
-    return _compare_scalars(name, eager, compiled, reference, numerics)
+    return _compare_scalars(name, eager, compiled, reference, rows)
 
 
 def _compare_tensors(
@@ -121,7 +117,7 @@ def _compare_tensors(
     eager: Tensor,
     compiled: Tensor,
     reference: object,
-    numerics: Numerics,
+    rows: Rows,
     *,
     strides: bool,
 ) -> Mismatch | None:
@@ -137,21 +133,21 @@ def _compare_tensors(
         return Mismatch(name, "stride", detail)
     if not is_measurable(eager) or identical(eager, compiled):
         return None
-    return _compare_numbers(name, eager, compiled, reference, numerics)
+    return _compare_numbers(name, eager, compiled, reference, rows)
 
 
 def _compare_numbers(
-    name: str, eager: Tensor, compiled: Tensor, reference: object, numerics: Numerics
+    name: str, eager: Tensor, compiled: Tensor, reference: object, rows: Rows
 ) -> Mismatch | None:
     usable = isinstance(reference, Tensor) and reference.shape == eager.shape
     truth = cast(Tensor, reference) if usable else None
     if not (eager.dtype.is_floating_point or eager.dtype.is_complex):
         return integer_errors(name, eager, compiled, truth)
-    return float_errors(name, eager, compiled, truth, tolerance_for(eager.dtype, numerics))
+    return float_errors(name, eager, compiled, truth, tolerance_for(eager.dtype, rows))
 
 
 def _compare_scalars(
-    name: str, eager: object, compiled: object, reference: object, numerics: Numerics
+    name: str, eager: object, compiled: object, reference: object, rows: Rows
 ) -> Mismatch | None:
     if isinstance(eager, bool) != isinstance(compiled, bool) or _rank(eager) != _rank(compiled):
         return _kinds_differ(name, eager, compiled)
@@ -165,7 +161,7 @@ def _compare_scalars(
     if identical(ours, theirs):
         return None
     truth = torch.tensor(reference, dtype=wide) if isinstance(reference, float | complex) else None
-    return float_errors(name, ours, theirs, truth, tolerance_for(dtype, numerics))
+    return float_errors(name, ours, theirs, truth, tolerance_for(dtype, rows))
 
 
 def _rank(value: object) -> int:

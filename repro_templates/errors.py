@@ -32,9 +32,7 @@ class Mismatch:
         kind: What differs; for errors in numbers also the measurements below, else None.
         detail: One line for people.
         max_abs: Largest |compiled - reference|.
-        max_rel: Largest error divided by |reference|, over the elements that are not 0.
         rms_ratio: RMS error of compiled divided by that of eager; infinite when eager is exact.
-        ulp: Error at the worst element in units of the last place of its dtype.
         worst_index: The element that exceeds its allowance most.
     """
 
@@ -42,9 +40,7 @@ class Mismatch:
     kind: MismatchKind
     detail: str
     max_abs: float | None = None
-    max_rel: float | None = None
     rms_ratio: float | None = None
-    ulp: float | None = None
     worst_index: tuple[int, ...] | None = None
 
 
@@ -88,7 +84,7 @@ def integer_errors(
     if not (many or large):
         return None
     score = torch.where(wrong & ~own, errors + 1, errors)
-    return _mismatch(name, "accuracy", score, wrong, (e, c, r), (eager_errors, errors), eps=None)
+    return _mismatch(name, "accuracy", score, wrong, (e, c, r), (eager_errors, errors))
 
 
 def float_errors(
@@ -106,7 +102,6 @@ def float_errors(
     Returns:
         A mismatch of kind `nan` or `accuracy`, or None.
     """
-    eps = torch.finfo(eager.dtype).eps
     e, c = _wide(eager), _wide(compiled)
     r = e if reference is None else _wide(reference)
     finite = torch.isfinite(e) & torch.isfinite(c) & torch.isfinite(r)
@@ -115,14 +110,14 @@ def float_errors(
         pattern = [_pattern(tensor) for tensor in (e, c, r)]
         bad = (pattern[1] != pattern[0]) & (pattern[1] != pattern[2])
         if bad.any():
-            return _mismatch(name, "nan", bad.double(), bad, (e, c, r), (e - r, c - r), eps=None)
+            return _mismatch(name, "nan", bad.double(), bad, (e, c, r), (e - r, c - r))
         e, c, r = (torch.where(finite, tensor, 0.0) for tensor in (e, c, r))
     eager_errors, errors = (e - r).abs(), (c - r).abs()
     allowed = _allowance(eager_errors, r.abs(), tolerance, is_reference=reference is not None)
     if not (errors > allowed).any():
         return None
     score = torch.where(errors > allowed, errors / allowed, 0.0)
-    return _mismatch(name, "accuracy", score, score > 0, (e, c, r), (eager_errors, errors), eps=eps)
+    return _mismatch(name, "accuracy", score, score > 0, (e, c, r), (eager_errors, errors))
 
 
 def _allowance(
@@ -187,8 +182,6 @@ def _mismatch(
     failing: Tensor,
     values: tuple[Tensor, Tensor, Tensor],
     errors: tuple[Tensor, Tensor],
-    *,
-    eps: float | None,
 ) -> Mismatch:
     """Put the measurements together; the worst element is the one with the highest score."""
     worst = int(score.reshape(-1).argmax())
@@ -207,11 +200,4 @@ def _mismatch(
         f"{int(failing.sum())} of {score.numel()} elements wrong, {c:.9g} for {r:.9g}"
         f" (eager {e:.9g}) {where}; max abs {max_abs:.3g}, max rel {max_rel:.3g}, {rms}"
     )
-    ulp = None if eps is None else abs(c - r) / _spacing(r, eps)
-    return Mismatch(name, kind, detail, max_abs, max_rel, ratio, ulp, index)
-
-
-def _spacing(value: float, eps: float) -> float:
-    """Return the distance between neighbouring numbers of the dtype at `value`."""
-    _, exponent = torch.frexp(torch.tensor(abs(value), dtype=torch.float64))
-    return eps * 2.0 ** max(int(exponent) - 1, -1022)
+    return Mismatch(name, kind, detail, max_abs, ratio, index)

@@ -9,7 +9,7 @@ played back, nor draws inside a higher-order op; the run is then refused, and th
 in its own dtype.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -21,42 +21,33 @@ from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.torch_compat.fake import intercept_ops
 from ctk.repro_templates.running import generator_states, leaves, same_states
 
-DRAWS = frozenset(
-    (
-        "rand",
-        "rand_like",
-        "randn",
-        "randn_like",
-        "randint",
-        "randint_like",
-        "randperm",
-        "normal",
-        "normal_",
-        "normal_functional",
-        "uniform",
-        "uniform_",
-        "bernoulli",
-        "bernoulli_",
-        "random",
-        "random_",
-        "exponential",
-        "exponential_",
-        "geometric",
-        "geometric_",
-        "cauchy",
-        "cauchy_",
-        "log_normal",
-        "log_normal_",
-        "multinomial",
-        "poisson",
-        "binomial",
-    )
-)
+_NAMES = """
+rand rand_like randn randn_like randint randint_like randperm normal normal_ normal_functional
+uniform uniform_ bernoulli bernoulli_ random random_ exponential exponential_ geometric geometric_
+cauchy cauchy_ log_normal log_normal_ multinomial poisson binomial
+"""
+DRAWS = frozenset(_NAMES.split())
 """Ops whose result is nothing but the draw; each returns one tensor."""
 
 Tape = list[tuple[str, Tensor]]
-"""Name of the op and a clone of what it returned (for native_dropout: its mask), in order of the
-run."""
+"""In order: the op's name, and a clone of what it returned (for native_dropout: its mask)."""
+
+
+def same_draws(
+    record: Callable[[AbstractContextManager[None]], object],
+) -> AbstractContextManager[None]:
+    """Return a context in which a program draws what it draws in another run.
+
+    Args:
+        record: Runs the program once, within the context that it is given.
+
+    Raises:
+        PrecisionRefused: An op draws and cannot be played back; or, within the context, the draws
+            come in another order.
+    """
+    tape: Tape = []
+    record(recording(tape))
+    return replaying(tape)
 
 
 def recording(tape: Tape) -> AbstractContextManager[None]:

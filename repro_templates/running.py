@@ -22,6 +22,9 @@ from ctk.compiler.fx.clone import clone_value
 Modes = Mapping[str, Any]
 """The fields of a case's `Modes`, by name."""
 
+State = Callable[[Modes], AbstractContextManager[None]]
+"""Puts one kind of global state on, as the modes say."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
@@ -42,6 +45,7 @@ def called(
     call: Callable[..., object],
     inputs: Sequence[object],
     modes: Modes,
+    states: Sequence[State],
     around: AbstractContextManager[None] | None = None,
 ) -> Run:
     """Seed the generators, call once and read everything; to be run `under` the modes.
@@ -50,27 +54,29 @@ def called(
         call: The program, taking flat inputs.
         inputs: Its own to change.
         modes: As put on by `under`.
+        states: As put on by `under`.
         around: Entered for the call and the gradients.
     """
     seed_generators(modes["seed"])
     before = generator_states()
     with around or contextlib.nullcontext():
-        values = results(call, inputs, backward=modes["backward"])
+        values = results(call, inputs, modes, states)
     after = generator_states()
     drew = any(not torch.equal(a, b) for a, b in zip(before, after, strict=False))
     return Run(values, after, drew)
 
 
 def results(
-    call: Callable[..., object], inputs: Sequence[object], *, backward: bool
+    call: Callable[..., object], inputs: Sequence[object], modes: Modes, states: Sequence[State]
 ) -> dict[str, object]:
     """Call once and read everything; outputs are cloned at once: they may alias inputs, buffers."""
     outputs = leaves(call(*inputs))
     values = {f"out{i}": clone_value(leaf) for i, leaf in enumerate(outputs)}
     tensors = {f"in{i}": x for i, x in enumerate(inputs) if isinstance(x, Tensor)}
     values |= {name: tensor.detach() for name, tensor in tensors.items()}
-    if backward:
-        with without_autocast():
+    if modes["backward"]:
+        # Users call backward() outside of autocast.
+        with entered(states, {**modes, "autocast": ()}):
             values |= gradients(outputs, tensors)
     return values
 
@@ -124,18 +130,19 @@ def tangent(index: int, output: Tensor) -> Tensor:
 
 
 @contextlib.contextmanager
-def under(modes: Modes) -> Generator[None, None, None]:
+def under(modes: Modes, states: Sequence[State]) -> Generator[None, None, None]:
     """Run the body under `modes`, seeded; restore everything afterwards, generators included.
 
-    Also undone: autocast regions that a graph entered and, because it raised, never left.
+    Args:
+        modes: Those of the program.
+        states: `STATES`, or in a repro those of them that are not as in a fresh process.
     """
     with contextlib.ExitStack() as stack:
         # Inference mode is switched off too: a graph captured outside of it may be run inside.
         stack.enter_context(torch.inference_mode(modes["inference"]))
         stack.enter_context(torch.set_grad_enabled(modes["grad"] and not modes["inference"]))
-        stack.enter_context(_deterministic(modes["deterministic"]))
         stack.enter_context(_default_dtype(getattr(torch, modes["default_dtype"])))
-        stack.enter_context(_autocast(modes["autocast"]))
+        stack.enter_context(entered(states, modes))
         stack.enter_context(torch.random.fork_rng(devices=_cuda_devices()))
         seed_generators(modes["seed"])
         yield
@@ -147,9 +154,11 @@ def in_float64(modes: Modes) -> Modes:
 
 
 @contextlib.contextmanager
-def without_autocast() -> Generator[None, None, None]:
-    """Run the body outside of autocast: where a user calls `backward()`."""
-    with _autocast(()):
+def entered(states: Sequence[State], modes: Modes) -> Generator[None, None, None]:
+    """Run the body with each of the states put on."""
+    with contextlib.ExitStack() as stack:
+        for state in states:
+            stack.enter_context(state(modes))
         yield
 
 
@@ -185,9 +194,12 @@ def _cuda_devices() -> list[int]:
 
 
 @contextlib.contextmanager
-def _autocast(regions: Sequence[Mapping[str, Any]]) -> Generator[None, None, None]:
-    """Enter exactly `regions`, with autocast off on every other device type."""
-    wanted = {region["device_type"]: region for region in regions}
+def autocast(modes: Modes) -> Generator[None, None, None]:
+    """Enter exactly the regions of the modes, with autocast off on every other device type.
+
+    Also undone: regions that a graph entered and, because it raised, never left.
+    """
+    wanted = {region["device_type"]: region for region in modes["autocast"]}
     devices = list(dict.fromkeys([*device_types(), *wanted]))
     before = {
         device: (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
@@ -210,7 +222,9 @@ def _autocast(regions: Sequence[Mapping[str, Any]]) -> Generator[None, None, Non
 
 
 @contextlib.contextmanager
-def _deterministic(enabled: bool) -> Generator[None, None, None]:
+def deterministic(modes: Modes) -> Generator[None, None, None]:
+    """Use deterministic algorithms, or not, as the modes say."""
+    enabled = modes["deterministic"]
     before = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     if before == enabled and not warn_only:
@@ -231,3 +245,6 @@ def _default_dtype(dtype: torch.dtype) -> Generator[None, None, None]:
         yield
     finally:
         torch.set_default_dtype(before)
+
+
+STATES: Sequence[State] = (deterministic, autocast)

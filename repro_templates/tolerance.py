@@ -17,11 +17,11 @@ Source: N. Higham, T. Mary, "A new approach to probabilistic rounding error anal
 Comput. 41 (2019); the table of `torch.testing.assert_close`, torch 2.13 documentation.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 
-from ctk.compiler.errors import CtkError, nearest
 from ctk.compiler.observe import Numerics
 
 
@@ -34,34 +34,37 @@ class Tolerance:
     source: str
 
 
+Rows = Mapping[torch.dtype, Tolerance]
+"""One column of the table; complex dtypes use the row of their parts."""
+
 TESTING = "torch.testing.assert_close default"
 SUMS = "sqrt(n) * u with n = 2^20, u = 2^-24"
 FEW = "8 u: accumulated in float32, rounded a few times"
-EXACT = Tolerance(0.0, 0.0, "integers and bools are exact")
+INTEGERS = Tolerance(0.0, 0.0, "integers and bools are exact")
 
-ROWS: dict[torch.dtype, dict[Numerics, Tolerance]] = {
-    torch.float64: {
-        "exact": Tolerance(1e-7, 1e-7, TESTING),
-        "reassociates": Tolerance(1e-7, 1e-7, f"{TESTING}; sqrt(n) * u = 1.1e-13 is far below"),
-        "lowers_precision": Tolerance(2**-14, 1e-5, f"float32: {SUMS}"),
-    },
-    torch.float32: {
-        "exact": Tolerance(1.3e-6, 1e-5, TESTING),
-        "reassociates": Tolerance(2**-14, 1e-5, SUMS),
-        "lowers_precision": Tolerance(2**-5, 1e-5, f"bfloat16: {FEW}"),
-    },
-    torch.float16: {
-        "exact": Tolerance(1e-3, 1e-5, TESTING),
-        "reassociates": Tolerance(2**-8, 1e-5, FEW),
-        "lowers_precision": Tolerance(2**-5, 1e-5, f"bfloat16: {FEW}"),
-    },
-    torch.bfloat16: {
-        "exact": Tolerance(1.6e-2, 1e-5, TESTING),
-        "reassociates": Tolerance(2**-5, 1e-5, FEW),
-        "lowers_precision": Tolerance(2**-2, 1e-5, "float8_e4m3: 4 u with u = 2^-4"),
-    },
+EXACT: Rows = {
+    torch.float64: Tolerance(1e-7, 1e-7, TESTING),
+    torch.float32: Tolerance(1.3e-6, 1e-5, TESTING),
+    torch.float16: Tolerance(1e-3, 1e-5, TESTING),
+    torch.bfloat16: Tolerance(1.6e-2, 1e-5, TESTING),
 }
-"""The table; complex dtypes use the row of their parts."""
+REASSOCIATES: Rows = {
+    torch.float64: Tolerance(1e-7, 1e-7, f"{TESTING}; sqrt(n) * u = 1.1e-13 is far below"),
+    torch.float32: Tolerance(2**-14, 1e-5, SUMS),
+    torch.float16: Tolerance(2**-8, 1e-5, FEW),
+    torch.bfloat16: Tolerance(2**-5, 1e-5, FEW),
+}
+LOWERS_PRECISION: Rows = {
+    torch.float64: Tolerance(2**-14, 1e-5, f"float32: {SUMS}"),
+    torch.float32: Tolerance(2**-5, 1e-5, f"bfloat16: {FEW}"),
+    torch.float16: Tolerance(2**-5, 1e-5, f"bfloat16: {FEW}"),
+    torch.bfloat16: Tolerance(2**-2, 1e-5, "float8_e4m3: 4 u with u = 2^-4"),
+}
+TABLE: Mapping[Numerics, Rows] = {
+    "exact": EXACT,
+    "reassociates": REASSOCIATES,
+    "lowers_precision": LOWERS_PRECISION,
+}
 
 PARTS = {
     torch.complex32: torch.float16,
@@ -70,20 +73,12 @@ PARTS = {
 }
 
 
-def tolerance_for(dtype: torch.dtype, numerics: Numerics) -> Tolerance:
-    """Return the row for results of `dtype` made by a transformation that declares `numerics`.
-
-    Raises:
-        CtkError: `numerics` is not one of the three.
-    """
-    allowed = tuple(ROWS[torch.float32])
-    if numerics not in allowed:
-        hint = nearest(str(numerics), allowed)
-        raise CtkError(f"numerics {numerics!r} is not one of {', '.join(allowed)}{hint}")
+def tolerance_for(dtype: torch.dtype, rows: Rows) -> Tolerance:
+    """Return the tolerance of results of a dtype."""
     dtype = PARTS.get(dtype, dtype)
-    if dtype in ROWS:
-        return ROWS[dtype][numerics]
-    return _one_step(dtype) if dtype.is_floating_point else EXACT
+    if dtype in rows:
+        return rows[dtype]
+    return _one_step(dtype) if dtype.is_floating_point else INTEGERS
 
 
 def _one_step(dtype: torch.dtype) -> Tolerance:

@@ -16,14 +16,15 @@ from typing import Any
 import torch
 
 from ctk.compiler.observe import first_line
-from ctk.repro_templates.float64 import InFloat64, widened, wider
+from ctk.repro_templates.float64 import widened, wider
 from ctk.repro_templates.judging import judge_runs
 from ctk.repro_templates.loading import CannotTell
-from ctk.repro_templates.random_draws import Tape, recording, replaying
-from ctk.repro_templates.running import Modes, Run, called, in_float64, under
+from ctk.repro_templates.running import Modes, Run, State, called, in_float64, under
 
 ERRORS = ("compile-error", "runtime-error")
 CHILD = "--child"
+Failure = tuple[str, str, str]
+"""Kind, name of the result or exception, and detail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +38,11 @@ class Program:
         modes: The state in which the program ran.
         expected: The failure that the script was written for: kind, exception, signal.
         sizes: Inputs that the program reads off the shapes of others.
+        states: What `under` must put on.
+        casts: `InFloat64`, if the program names dtypes.
         shares_memory: Whether inputs share memory, which float64 copies would not.
-        timeout_seconds: Run the compiled program in a child process first, for at most so long;
-            None: only here.
+        draws: `same_draws`; None: the program draws no random numbers.
+        crash: Runs the compiled program elsewhere first, and returns its failure if it crashes.
     """
 
     module: Callable[[], torch.nn.Module]
@@ -48,8 +51,11 @@ class Program:
     modes: Modes
     expected: Mapping[str, Any]
     sizes: tuple[str, ...] = ()
+    states: tuple[State, ...] = ()
+    casts: Callable[[], AbstractContextManager[object]] = contextlib.nullcontext
     shares_memory: bool = False
-    timeout_seconds: float | None = None
+    draws: Callable[..., AbstractContextManager[None]] | None = None
+    crash: Callable[[], Failure | None] | None = None
 
 
 def main(program: Program) -> int:
@@ -82,13 +88,13 @@ def main(program: Program) -> int:
     return 1
 
 
-def find_failure(program: Program) -> tuple[str, str, str] | None:
-    """Run the program in eager and compiled; return (kind, name, detail) of a failure."""
+def find_failure(program: Program) -> Failure | None:
+    """Run the program in eager and compiled; return its failure."""
     try:
         eager = run(program, program.module())
     except Exception as error:
         raise CannotTell(f"eager itself fails: {said(error)}") from error
-    if program.timeout_seconds and (crash := crash_of_child(program.timeout_seconds)):
+    if program.crash and (crash := program.crash()):
         return crash
     try:
         compiled = run(program, program.compiled())
@@ -123,23 +129,23 @@ def run(
 
     def flat(*given: object) -> object:
         pairs = zip(values, given, strict=True)
-        with InFloat64() if wide else contextlib.nullcontext():
+        with program.casts() if wide else contextlib.nullcontext():
             return call(*(value for name, value in pairs if name not in program.sizes))
 
     modes = in_float64(modes) if wide else modes
-    with under(modes):
-        return called(flat, inputs, modes, around)
+    with under(modes, program.states):
+        return called(flat, inputs, modes, program.states, around)
 
 
 def reference(program: Program, eager: Run) -> tuple[Mapping[str, object] | None, str]:
     """Return the results of the program in float64, or None and why there are none."""
     if program.shares_memory:
         return None, "inputs share memory, which float64 copies would not"
-    tape: Tape = []
+    play = None
     try:
         if eager.drew_random:
-            run(program, program.module(), around=recording(tape))
-        play = replaying(tape) if eager.drew_random else None
+            assert program.draws, "the program draws random numbers here, as it did not before"
+            play = program.draws(lambda tape: run(program, program.module(), around=tape))
         module = program.module()
         for tensor in (*module.parameters(), *module.buffers()):
             tensor.data = tensor.data.to(wider(tensor.dtype))
@@ -149,8 +155,8 @@ def reference(program: Program, eager: Run) -> tuple[Mapping[str, object] | None
         return None, said(error)
 
 
-def describe(error: BaseException, expected: Mapping[str, Any]) -> tuple[str, str, str]:
-    """Return (kind, name, detail) for an exception of the compiler or of the compiled program."""
+def describe(error: BaseException, expected: Mapping[str, Any]) -> Failure:
+    """Return the failure for an exception of the compiler or of the compiled program."""
     if isinstance(error, CannotTell):
         raise error
     is_backend = "BackendCompilerFailed" in kinds_of(error)
@@ -178,7 +184,7 @@ def said(error: BaseException) -> str:
     return f"{type(error).__name__}: {first_line(error)}"
 
 
-def crash_of_child(timeout_seconds: float) -> tuple[str, str, str] | None:
+def crash_of_child(timeout_seconds: float) -> Failure | None:
     """Run the compiled program in a child process; return its failure when it dies or hangs."""
     command = [sys.executable, __file__, CHILD]
     try:

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import Literal
+from typing import Literal, get_args
 
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.compiler.observe import Numerics
@@ -55,11 +55,21 @@ def resolve_pass(entry: object) -> Pass | FunctionPass:
             f'custom pass {entry!r} has no name; write in its class: name = "my_pass"'
         )
     if isinstance(entry, (Pass, FunctionPass)):
-        return entry
+        return _declared(entry)
     if not callable(entry):
         raise ConfigError(f"custom pass {entry!r} is neither a Pass nor callable")
     name = getattr(entry, "__name__", type(entry).__name__)
     return FunctionPass(name, entry, _first_parameter(entry))
+
+
+def _declared(entry: Pass | FunctionPass) -> Pass | FunctionPass:
+    known = get_args(Numerics)
+    if entry.numerics not in known:
+        raise ConfigError(
+            f"custom pass {entry.name} declares numerics {entry.numerics!r}, which is not one of "
+            f"{', '.join(known)}{nearest(str(entry.numerics), known)}"
+        )
+    return entry
 
 
 def _made(kind: type[Pass]) -> Pass:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ctk.compiler.fx.clone import clone_inputs
 from ctk.repro_templates.compare import compare_values
+from ctk.repro_templates.tolerance import EXACT, LOWERS_PRECISION, REASSOCIATES
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 DTYPES = [*FLOATS, torch.complex64, torch.int8, torch.uint8, torch.int64, torch.bool]
@@ -31,7 +32,7 @@ def tensors(draw, dtypes=DTYPES, min_size=0):
 @QUICK
 @given(tensors())
 def test_a_value_never_differs_from_itself(value):
-    assert compare_values("v", value, value.clone(), None, "exact", strides=True) is None
+    assert compare_values("v", value, value.clone(), None, EXACT, strides=True) is None
 
 
 @QUICK
@@ -82,11 +83,11 @@ def test_the_answer_does_not_depend_on_the_order_of_elements(value, seed):
 def test_a_weaker_promise_never_fails_what_a_stronger_one_passes(value, factor):
     wrong = value * (1 + 1e-6 * factor)
     reference = value.double()
-    strong = compare_values("v", value, wrong, reference, "exact")
+    strong = compare_values("v", value, wrong, reference, EXACT)
     if strong is None:
-        assert compare_values("v", value, wrong, reference, "reassociates") is None
-    if compare_values("v", value, wrong, reference, "reassociates") is None:
-        assert compare_values("v", value, wrong, reference, "lowers_precision") is None
+        assert compare_values("v", value, wrong, reference, REASSOCIATES) is None
+    if compare_values("v", value, wrong, reference, REASSOCIATES) is None:
+        assert compare_values("v", value, wrong, reference, LOWERS_PRECISION) is None
 
 
 @QUICK
@@ -99,6 +100,6 @@ def test_clones_are_equal_and_independent(value, transpose, offset):
     (clone,) = clone_inputs((view,))
     assert clone.shape == view.shape and clone.stride() == view.stride()
     assert clone.storage_offset() == (view.storage_offset() if view.numel() else 0)
-    assert compare_values("v", view, clone, None, "exact") is None
+    assert compare_values("v", view, clone, None, EXACT) is None
     if view.numel():
         assert clone.data_ptr() != view.data_ptr()

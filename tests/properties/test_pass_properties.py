@@ -18,7 +18,7 @@ from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import Numerics, PassRecord
 from ctk.compiler.passes import PASSES
 from ctk.compiler.passes.pre_grad import remove_inference_dropout
-from ctk.repro_templates.tolerance import tolerance_for
+from ctk.repro_templates.tolerance import TABLE, tolerance_for
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from tests.helpers.pass_programs import Program, programs
 from tests.helpers.passes import run_pass, text_of
@@ -88,7 +88,7 @@ def assert_same(before: Ran, after: Ran, numerics: Numerics) -> None:
         if numerics == "exact":
             assert bits(new) == bits(old)
         else:
-            row = tolerance_for(old.dtype, numerics)
+            row = tolerance_for(old.dtype, TABLE[numerics])
             torch.testing.assert_close(new, old, rtol=row.rtol, atol=row.atol, equal_nan=True)
 
 

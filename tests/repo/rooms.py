@@ -79,7 +79,6 @@ ROOMS = (
     Room("toolkit/case", "One failure on disk: the value, its signature, its folder."),
     Room("toolkit/targets", "What can be put under test: our targets, and every Dynamo backend."),
     Room("toolkit/run", "Run a case: eager, in float64, compiled; always on copies."),
-    Room("toolkit/numerics", "Tolerances, errors and the comparison of results."),
     Room("toolkit/importers", "From anything that users have to cases."),
     Room(
         "toolkit/compile_log",

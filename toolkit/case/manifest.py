@@ -146,15 +146,6 @@ def write_manifest(manifest: Manifest, folder: Path) -> None:
     replace_file(folder / MANIFEST, dump_json(data).encode())
 
 
-def plain_config(config: Mapping[str, object]) -> dict[str, object]:
-    """Return options as JSON values.
-
-    Raises:
-        CaseError: One is no JSON value.
-    """
-    return cast("dict[str, object]", map_strings(config, str))
-
-
 def map_strings(value: object, change: Callable[[str], str], where: str = "config") -> object:
     """Return a JSON value with each of its strings changed, keys excepted; tuples become lists.
 

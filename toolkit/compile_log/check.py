@@ -21,6 +21,7 @@ from ctk.compiler.fx.properties import is_random
 from ctk.compiler.observe import KernelId, RewriteRecord, Stage, first_line
 from ctk.repro_templates.compare import compare_values
 from ctk.repro_templates.errors import Mismatch, identical
+from ctk.repro_templates.tolerance import TABLE
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.recorder import CompileLog
 from ctk.toolkit.compile_log.steps import CompileStep, StageValues, compile_steps, stage_values
@@ -125,7 +126,8 @@ class Checker:
             if identical(before[name], after[name]):
                 continue  # most values: the reference is computed only when one differs
             reference = self._reference(step.before, before_stage, step.inputs).get(name)
-            mismatch = compare_values(name, before[name], after[name], reference, step.numerics)
+            rows = TABLE[step.numerics]
+            mismatch = compare_values(name, before[name], after[name], reference, rows)
             if mismatch is not None and not self._excused(step, name, mismatch, before, after):
                 node = _node_of(step, name)
                 self._wrong_kernels.update(step.kernels)

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from ctk.compiler.errors import CtkError
 from ctk.compiler.fx.rebuild import Change
+from ctk.repro_templates.compare import compare_runs
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.numerics.compare import compare_results
 from ctk.toolkit.reduce.analysis import Facts, facts_of
 from ctk.toolkit.reduce.apply import changed
 from ctk.toolkit.reduce.eager_values import TensorInfo
@@ -31,7 +31,7 @@ def first_wrong_node(case: Case) -> tuple[str, ...]:
         return ()
     if eager.results is None or compiled.results is None:
         return ()
-    wrong = compare_results(eager, compiled, run_reference(probe, eager))
+    wrong = compare_runs(eager.values, compiled.values, run_reference(probe, eager).values)
     positions = [int(m.name[3:]) for m in wrong if m.name.startswith("out")]
     return (names[min(positions)],) if positions else ()
 

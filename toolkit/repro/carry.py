@@ -94,8 +94,7 @@ def carry(text: str, modules: Iterable[str], extra: Iterable[tuple[str, str]] = 
     for module, name in extra:
         closure.add(module, name)
     _check_unique(closure.wanted)
-    source = "\n\n\n".join(_texts(closure.wanted))
-    return Carried(tuple(_statements(closure.imports)), source)
+    return Carried(tuple(_statements(closure.imports)), _joined(_texts(closure.wanted)))
 
 
 def names_in(tree: ast.AST) -> set[str]:
@@ -111,16 +110,26 @@ def _check_unique(wanted: Mapping[str, set[str]]) -> None:
                 raise ValueError(f"{name} is defined in {owners[name]} and in {module}")
 
 
-def _texts(wanted: Mapping[str, set[str]]) -> Iterable[str]:
+def _joined(texts: Iterable[tuple[ast.stmt, str]]) -> str:
+    """Return definitions one below the other, constants without empty lines between them."""
+    source, was_constant = "", False
+    for node, text in texts:
+        is_constant = not isinstance(node, (ast.FunctionDef, ast.ClassDef))
+        between = "\n" if is_constant and was_constant else "\n\n\n"
+        source, was_constant = f"{source}{between if source else ''}{text}", is_constant
+    return source
+
+
+def _texts(wanted: Mapping[str, set[str]]) -> Iterable[tuple[ast.stmt, str]]:
     """Yield the wanted definitions, modules in the order in which they import each other."""
     needs = {
         module: sorted({each for each, _ in _parsed(module).imports.values()} & set(wanted))
         for module in sorted(wanted)
     }
     for module in graphlib.TopologicalSorter(needs).static_order():
-        for name, (_, text) in _parsed(module).definitions.items():
+        for name, definition in _parsed(module).definitions.items():
             if name in wanted[module]:
-                yield text
+                yield definition
 
 
 @cache

@@ -17,24 +17,34 @@ from typing import cast
 
 import torch
 
+from ctk.repro_templates.float64 import METHODS
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.sources import FOLDER, SourcePlan
 from ctk.toolkit.formats.buildable import RECIPE_SEEDS
 from ctk.toolkit.repro.carry import carry
 from ctk.toolkit.repro.inputs import inputs_body, named_inputs, plan_marks
-from ctk.toolkit.repro.module import module_text
+from ctk.toolkit.repro.module import ModuleText, module_text
 from ctk.toolkit.repro.tensor_source import Sources, scalar_source
+from ctk.toolkit.run.execute import run_eager
 from ctk.toolkit.targets import traits_of
 from ctk.toolkit.targets.base import Traits
 
 DATA_FILE = "repro.safetensors"
 TIMEOUT_SECONDS = 120
-CARRIED = tuple(f"ctk.repro_templates.{name}" for name in ("values", "loading", "verdict"))
+_HOLDING = ("values", "loading", "verdict", "running", "random_draws", "float64")
+CARRIED = tuple(f"ctk.repro_templates.{name}" for name in _HOLDING)
 """Where the names are defined that a script itself uses."""
 
 _NOT_RUN = "not run"
 _PATH = re.compile(r"(?<![\w~.:/])/(?:[\w.+@-]+/)+([\w.+@-]+/[\w.+@-]+)")
 _IS_TORCH = re.compile(r"(from|import) torch\b")
+_NAMES_DTYPES = re.compile(
+    r"\btorch\.(b?float|complex|u?int|half|double|bool|q|(set|get)_default)|Tensor[\"']"
+    rf"|graph\.|\.({'|'.join(METHODS)})\("
+)
+"""What in a program a float64 run must change or refuse."""
+_PLAIN_IMPORTS = frozenset({"import math", "import operator"})
+"""Functions of other modules may name dtypes unseen."""
 _LINE = f"# {'-' * 98}\n# From here on: how the program is run and judged, the toolkit's own code."
 _CACHES = (
     "# A cached graph would hide the passes that are under test.",
@@ -110,7 +120,8 @@ def render_script(
             _compiled(plan, traits, is_dynamic=marks.free),
         )
     )
-    ending = _ending(case, module.arguments, shares_memory="shared" in sources.helpers)
+    used = _used(case, module, shares_memory="shared" in sources.helpers)
+    ending = _ending(case, module.arguments, used)
     backend = traits.repro_backend
     carried = carry(f"{own}\n{ending}", CARRIED, [(backend.__module__, backend.__name__)])
     beginning = _beginning(carried.imports, module.imports, own, versions)
@@ -175,16 +186,31 @@ def _compiled(plan: SourcePlan, traits: Traits, *, is_dynamic: bool) -> str:
     return "\n".join(lines)
 
 
-def _ending(case: Case, arguments: Sequence[str], *, shares_memory: bool) -> str:
+def _used(case: Case, module: ModuleText, *, shares_memory: bool) -> list[str]:
+    """Return the arguments of `Program` that bring in code which few programs need."""
+    names_dtypes = _NAMES_DTYPES.search(module.classes) or set(module.imports) - _PLAIN_IMPORTS
+    is_deadly = case.signature is not None and case.signature.kind in ("signal", "timeout")
+    eager = run_eager(case)
+    is_random = eager.drew_random or eager.results is None
+    has_autocast = case.modes.autocast or "autocast" in module.classes
+    states = ["autocast"] * bool(has_autocast) + ["deterministic"] * case.modes.deterministic
+    arguments = {
+        f"states=({', '.join(states)},),": states,
+        "casts=InFloat64,": names_dtypes,
+        "shares_memory=True,": shares_memory,
+        "draws=same_draws,": is_random,
+        f"crash=lambda: crash_of_child({TIMEOUT_SECONDS}),": is_deadly,
+    }
+    return [text for text, is_used in arguments.items() if is_used]
+
+
+def _ending(case: Case, arguments: Sequence[str], used: Sequence[str]) -> str:
     sizes = [name for name in named_inputs(case) if name not in arguments]
     lines = ["module,", "inputs,", "compiled,", "MODES,", "EXPECTED,"]
     if sizes:
         lines += ["# inputs that the program reads off the shapes of others"]
         lines += [f"sizes={literal(sizes)},"]
-    if shares_memory:
-        lines += ["shares_memory=True,"]
-    if case.signature is not None and case.signature.kind in ("signal", "timeout"):
-        lines += [f"timeout_seconds={TIMEOUT_SECONDS},"]
+    lines += used
     inner = textwrap.indent("\n".join(lines), " " * 8)
     program = f"    program = Program(\n{inner}\n    )"
     return f'if __name__ == "__main__":\n{program}\n    sys.exit(main(program))'

@@ -19,8 +19,8 @@ from ctk.compiler.errors import CaseError, PrecisionRefused
 from ctk.compiler.fx.clone import clone_inputs
 from ctk.compiler.observe import Observer, first_line, is_observers, marking
 from ctk.compiler.torch_compat import dynamo
-from ctk.repro_templates.random_draws import Tape, recording, replaying
-from ctk.repro_templates.running import called, in_float64, under
+from ctk.repro_templates.random_draws import same_draws
+from ctk.repro_templates.running import STATES, called, in_float64, under
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.run.dynamo_context import dynamo_context
 from ctk.toolkit.run.outcome import Outcome, outcome_of
@@ -91,10 +91,9 @@ def run_upcast(
     Raises:
         PrecisionRefused: The program has no float64 form.
     """
-    tape: Tape = []
+    play = None
     if is_random:
-        run_private(gm, inputs, modes, around=recording(tape))
-    play = replaying(tape) if is_random else None
+        play = same_draws(lambda tape: run_private(gm, inputs, modes, around=tape))
     return run_private(gm, inputs, modes, dtype=torch.float64, runner=runner, around=play)
 
 
@@ -120,8 +119,8 @@ def run_private(
     private, owned = private_copy(gm, inputs, dtype=dtype)
     state = dataclasses.asdict(modes)
     state = in_float64(state) if dtype is not None else state
-    with under(state):
-        return outcome_of(called(runner(private), owned, state, around), dtype=dtype)
+    with under(state, STATES):
+        return outcome_of(called(runner(private), owned, state, STATES, around), dtype=dtype)
 
 
 def run_compiled(case: Case, *, observer: Observer | None = None) -> Outcome:
@@ -145,7 +144,7 @@ def run_compiled(case: Case, *, observer: Observer | None = None) -> Outcome:
     private, owned = private_copy(case.graph, case.inputs, lazy=False)
     examples = clone_inputs(case.inputs)
     state = dataclasses.asdict(case.modes)
-    with under(state):
+    with under(state, STATES):
         with dynamo_context(private, examples, case.dynamic) as example_inputs:
             try:
                 call = target.compile(
@@ -161,7 +160,7 @@ def run_compiled(case: Case, *, observer: Observer | None = None) -> Outcome:
                     ) from error
                 return Outcome(None, error, "compile")
         try:
-            return outcome_of(called(call, owned, state))
+            return outcome_of(called(call, owned, state, STATES))
         except Exception as error:
             if is_observers(error):
                 raise

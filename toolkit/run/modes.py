@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 
 import torch
 
-from ctk.repro_templates.running import device_types, under
+from ctk.repro_templates.running import STATES, device_types, under
 from ctk.toolkit.case.case import Autocast, Modes
 
 
@@ -27,7 +27,7 @@ def current_modes(*, seed: int = 0, backward: bool = False) -> Modes:
 
 def applied(modes: Modes) -> AbstractContextManager[None]:
     """Run the body under `modes`, seeded; restore everything afterwards, generators included."""
-    return under(dataclasses.asdict(modes))
+    return under(dataclasses.asdict(modes), STATES)
 
 
 def _active_autocast() -> tuple[Autocast, ...]:

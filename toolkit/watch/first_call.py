@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from torch.fx import Graph, GraphModule
 
 from ctk.compiler.observe import first_line
+from ctk.repro_templates.compare import compare_runs, runs_identical
 from ctk.repro_templates.errors import Mismatch
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.compile_log.check import Finding, check_log
 from ctk.toolkit.compile_log.recorder import CompileLog
-from ctk.toolkit.numerics.compare import compare_results, results_identical
 from ctk.toolkit.oracle.judge import error_signature, judge, mismatch_signature
 from ctk.toolkit.oracle.judgement import Verdict
 from ctk.toolkit.run.execute import run_eager, run_graph, run_reference
@@ -87,9 +87,9 @@ def call_graph(function: Callable[..., object], count: int) -> GraphModule:
 
 
 def _mismatches(case: Case, eager: Outcome, outcome: Outcome) -> tuple[Mismatch, ...]:
-    if results_identical(eager, outcome):
+    if runs_identical(eager.values, outcome.values):
         return ()
-    return compare_results(eager, outcome, run_reference(case, eager))
+    return compare_runs(eager.values, outcome.values, run_reference(case, eager).values)
 
 
 def _judged(

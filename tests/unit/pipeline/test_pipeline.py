@@ -361,10 +361,15 @@ class Unfinished(Pass):
     name = "unfinished"
 
 
+class Misspelt(Mine):
+    numerics = "reasociates"  # type: ignore[assignment]  # wrong on purpose
+
+
 @pytest.mark.parametrize(
     ("entry", "expected"),
     [
         (Nameless(), "has no name; write in its class: name ="),
+        (Misspelt(), "declares numerics 'reasociates', which is not one of exact, reassociates"),
         (Needy, "each of its options has a default"),
         (Unfinished, "a pass has a method run(self, rewriter)"),
     ],

@@ -1,14 +1,20 @@
 """What a script carries of ours: all that it uses, no more, and nothing that needs ctk."""
 
 import ast
+import dataclasses
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
+from ctk.toolkit.case.case import Autocast, Case, Modes
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.sources import plan_sources
 from ctk.toolkit.repro.carry import carry, names_in
-from ctk.toolkit.repro.script import CARRIED
+from ctk.toolkit.repro.script import CARRIED, render_script
 from ctk.toolkit.targets import TARGETS, traits_of
+from tests.helpers.repros import make_case
 
 
 @pytest.fixture
@@ -53,3 +59,36 @@ def test_what_is_carried_needs_torch_and_the_standard_library_only(spec: str) ->
     assert not outside, "what needs ctk is imported inside of a target's backend"
     defined = names_in(ast.parse(found.source))
     assert {"judge_runs", "compare_runs", "under"} <= defined
+
+
+WITH = {
+    "recording": lambda x: (x + torch.rand(2),),
+    "InFloat64": lambda x: (x.half().sin(),),
+    "wide_argument": lambda x: (x.to(torch.float16),),
+}
+
+
+@pytest.mark.parametrize("name", WITH)
+def test_what_only_some_programs_need_is_carried_for_them_only(name: str) -> None:
+    text = script_of(make_case(WITH[name], torch.ones(2), target="eager"))
+    assert f"{name}(" in text
+    assert f"{name}(" not in script_of(
+        make_case(lambda x: (x.sin(),), torch.ones(2), target="eager")
+    )
+
+
+def test_modes_and_deadly_failures_bring_what_they_need() -> None:
+    case = make_case(lambda x: (x.sin(),), torch.ones(2), target="eager")
+    plain = script_of(case)
+    modes = dataclasses.replace(case.modes, autocast=(Autocast("cpu", "bfloat16", True),))
+    assert "def autocast(" in script_of(dataclasses.replace(case, modes=modes))
+    strict = dataclasses.replace(case, modes=Modes(deterministic=True))
+    assert "def deterministic(" in script_of(strict)
+    deadly = dataclasses.replace(case, signature=Signature("signal", signal=11))
+    assert "def crash_of_child(" in script_of(deadly)
+    for name in ("autocast", "deterministic", "crash_of_child"):
+        assert f"def {name}(" not in plain
+
+
+def script_of(case: Case) -> str:
+    return render_script(case, plan_sources(case, modules=True)).text

@@ -1,1 +1,0 @@
-"""Tolerances, errors and the comparison of results."""
