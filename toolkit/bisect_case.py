@@ -4,11 +4,13 @@ import time
 from pathlib import Path
 from typing import Unpack
 
+from ctk.toolkit.bisect import Search, find_culprit
+from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.folders import output_folder
 from ctk.toolkit.importers import Inputs, Subject, name_of
-from ctk.toolkit.minify import bisect_first_failing
+from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.progress import Say, silent
-from ctk.toolkit.oracle.several import AskOptions, opened
+from ctk.toolkit.oracle.several import AskOptions, first_failing, opened
 from ctk.toolkit.report.as_json import write_json
 from ctk.toolkit.report.diagnosis import Diagnosis
 
@@ -45,3 +47,13 @@ def bisect(
     diagnosis = Diagnosis(case, search, time.monotonic() - started, folder=folder)
     write_json(diagnosis, folder)
     return diagnosis
+
+
+def bisect_first_failing(cases: list[Case], executor: Executor, say: Say) -> tuple[Case, Search]:
+    """Bisect each case until one shows its failure; return it, else the one that tells most."""
+
+    def ask(case: Case) -> Search:
+        say(f"bisect {case.name}")
+        return find_culprit(case, executor=executor, on_progress=say)
+
+    return first_failing(cases, ask, lambda search: search.judgement)

@@ -12,17 +12,12 @@ from typing import Unpack
 
 from ctk.compiler.choices import InputsMode
 from ctk.toolkit.bisect import Search
+from ctk.toolkit.bisect_case import bisect_first_failing
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.folders import output_folder
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.importers import Inputs, Subject, name_of
-from ctk.toolkit.minify import (
-    OnProgress,
-    bisect_first_failing,
-    reduce_case,
-    uninterrupted,
-    write_result,
-)
+from ctk.toolkit.minify import OnProgress, reduce_case, uninterrupted, write_result
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.judgement import Verdict
 from ctk.toolkit.oracle.progress import Say, silent
@@ -138,7 +133,7 @@ def with_wrong_node(case: Case, search: Search, say: Say) -> Search:
     culprit, signature = search.culprit, search.judgement.signature
     if culprit is None or not culprit.is_kernel or culprit.captured or signature is None:
         return search
-    if signature.kind not in ("accuracy", "nan"):
+    if not signature.is_numeric:
         return search
     say("compile with every value as an output, to see which one the kernel gets wrong first")
     names = first_wrong_node(case)

@@ -16,6 +16,7 @@ from typing import Unpack
 
 from ctk.compiler.choices import InputsMode
 from ctk.toolkit.bisect import Search, find_culprit
+from ctk.toolkit.bisect_case import bisect_first_failing
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.folders import output_folder
 from ctk.toolkit.case.store import load_case, save_case
@@ -25,7 +26,7 @@ from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.judgement import Judgement
 from ctk.toolkit.oracle.progress import Say, silent
 from ctk.toolkit.oracle.same_failure import same_failure
-from ctk.toolkit.oracle.several import AskOptions, first_failing, opened
+from ctk.toolkit.oracle.several import AskOptions, opened
 from ctk.toolkit.reduce.best_case import BestCase
 from ctk.toolkit.reduce.driver import Reduction, minimize
 from ctk.toolkit.reduce.hint import hint_step
@@ -121,21 +122,6 @@ def minify(
     return Minified(case, search, reduction, best.folder, script, seen)
 
 
-def bisect_first_failing(cases: list[Case], executor: Executor, say: Say) -> tuple[Case, Search]:
-    """Bisect each case until one shows its failure; return it, else the one that tells most."""
-
-    def ask(case: Case) -> Search:
-        say(f"bisect {case.name}")
-        return find_culprit(case, executor=crash_proof(executor), on_progress=say)
-
-    return first_failing(cases, ask, lambda search: search.judgement)
-
-
-def crash_proof(executor: Executor) -> Executor | None:
-    """Return the executor if it survives crashes; else None, for an operation that needs none."""
-    return executor if executor.isolates else None
-
-
 def reduce_case(
     case: Case,
     search: Search,
@@ -191,7 +177,7 @@ def _bisect_again(reduction: Reduction, executor: Executor, say: Say) -> Search 
     if reduction.reason == "interrupted":
         return None
     try:
-        return find_culprit(reduction.best, executor=crash_proof(executor), on_progress=say)
+        return find_culprit(reduction.best, executor=executor, on_progress=say)
     except KeyboardInterrupt:
         return None
 

@@ -101,8 +101,8 @@ ROOMS = (
     Room("toolkit/check_case.py", "The operation `check` of the library."),
     Room("toolkit/repro_case.py", "The operation `repro` of the library: does it still fail?"),
     Room("toolkit/minimize.py", "The operation `minimize`: any graph, any predicate."),
-    Room("toolkit/minify.py", "The operation `minify`: a failing compile, made small."),
     Room("toolkit/bisect_case.py", "The operation `bisect`: who causes the failure."),
+    Room("toolkit/minify.py", "The operation `minify`: a failing compile, made small."),
     Room("toolkit/diagnose.py", "The operation `diagnose`: bisect, minify, emit a repro."),
     Room("toolkit/doctor.py", "The operation `doctor`: is this machine ready?"),
     Room(

@@ -19,18 +19,12 @@ from ctk.toolkit.bisect.culprit import Culprit, Search
 from ctk.toolkit.bisect.search import guilty_kernel, smallest_failing
 from ctk.toolkit.bisect.suspects import in_eager, of_kernel, of_rewrite
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.compile_log.recorder import EVERY_KERNEL, Recorder, Veto
+from ctk.toolkit.compile_log.recorder import EVERY_KERNEL, CompileLog, Recorder, Veto
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.judge import judge
 from ctk.toolkit.oracle.judgement import Judgement, Verdict
 
 MAX_REWRITES = 1 << 20
-DEADLY = ("signal", "timeout")
-
-
-def is_deadly(judgement: Judgement) -> bool:
-    """Return whether the failure seen ends or stops the process that shows it."""
-    return judgement.signature is not None and judgement.signature.kind in DEADLY
 
 
 def find_deadly(
@@ -98,19 +92,12 @@ class _Deadly:
             dispatch = Culprit("captured", "autograd_dispatch", Veto())
             return Search(self._first, dispatch, False, "elimination", self._compiles)
         evidence = str(self._first.signature)
-        nodes = self._kernels(every)
+        nodes = {str(kernel.id): kernel.nodes for kernel in self._log_here(every).kernels()}
         kernel = guilty_kernel(self._passes_in_eager, list(nodes))
         culprit = Culprit("lowered", "kernels", every, evidence=evidence)
         if kernel is not None:
             culprit = of_kernel(kernel, nodes[kernel], evidence)
         return Search(self._first, culprit, True, "elimination", self._compiles)
-
-    def _kernels(self, every: Veto) -> dict[str, tuple[str, ...]]:
-        """Return the nodes of each kernel, read off a compile with all in eager, which lives."""
-        recorder = Recorder(every)
-        self._compiles += 1
-        judge(self._case, observer=recorder)
-        return {str(kernel.id): kernel.nodes for kernel in recorder.log.kernels()}
 
     def _passes_in_eager(self, kernels: Sequence[str]) -> bool:
         return self._passes(Veto(kernels=frozenset(kernels)), in_eager(kernels))
@@ -118,16 +105,21 @@ class _Deadly:
     def _named(self, number: int) -> Culprit | None:
         """Return the rewrite of a number; None where one rewrite less is deadly in another way."""
         without = Veto(fuel=number - 1)
-        if is_deadly(self._answers[without]):
+        seen = self._answers[without].signature
+        if seen is not None and seen.is_deadly:
             return None
-        recorder = Recorder(without)
-        self._compiles += 1
-        judge(self._case, observer=recorder)
-        for record in recorder.log.passes():
+        for record in self._log_here(without).passes():
             for rewrite in record.rewrites:
                 if rewrite.id.number == number:
                     return of_rewrite(rewrite, len(record.rewrites), str(self._first.signature))
         return None
+
+    def _log_here(self, veto: Veto) -> CompileLog:
+        """Compile in this process, without what kills it."""
+        self._compiles += 1
+        recorder = Recorder(veto)
+        judge(self._case, observer=recorder)
+        return recorder.log
 
     def _ask(self, veto: Veto, what: str) -> Verdict:
         self._compiles += 1

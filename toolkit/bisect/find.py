@@ -10,8 +10,9 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 
-from ctk.toolkit.bisect.crashes import find_deadly, is_deadly
+from ctk.toolkit.bisect.crashes import find_deadly
 from ctk.toolkit.bisect.culprit import Culprit, FoundBy, Search
 from ctk.toolkit.bisect.provenance import traced
 from ctk.toolkit.bisect.search import guilty_kernel, smallest_failing
@@ -42,18 +43,18 @@ def find_culprit(
 
     Args:
         case: The case.
-        executor: Asked first, in a child process: a case that kills or stops the process is then
-            bisected there. None: the failure shows in this process.
+        executor: Asked first if it survives crashes: a case that kills or stops the process is
+            then bisected there.
         on_progress: Called with a line per question.
 
     Returns:
         The search; without a culprit when the case does not fail.
     """
     say = on_progress or (lambda _: None)
-    if executor is not None:
+    if executor is not None and executor.isolates:
         say(f"compile with {case.target}, in a child process")
         first = executor.ask(case, case.signature, Veto())
-        if is_deadly(first):
+        if first.signature is not None and first.signature.is_deadly:
             return find_deadly(case, executor, first, say)
     return _Finder(case, say).find()
 
@@ -81,8 +82,7 @@ class _Finder:
         return self._unconfirmed(judgement, log)
 
     def _candidates(self, log: CompileLog) -> Iterator[tuple[FoundBy, Culprit]]:
-        yield from _labelled("error", from_errors(log))
-        yield from _labelled("check", _first(from_check(self._case, log), MAX_SUSPECTS))
+        yield from self._seen(log)
         by_fuel = self._by_fuel(log)
         if by_fuel is not None:
             yield ("fuel", by_fuel)
@@ -147,9 +147,7 @@ class _Finder:
             return None
         total = max(records)
         number = smallest_failing(lambda fuel: self._fails(Veto(fuel=fuel)), total)
-        if number is None:
-            return None
-        if number not in records:
+        if number is None or number not in records:
             return None
         rewrite, record = records[number]
         return of_rewrite(rewrite, len(record.rewrites), "the case fails from this rewrite on")
@@ -171,7 +169,7 @@ class _Finder:
             passes=frozenset(str(p.id) for p in log.passes()),
             kernels=frozenset(str(k.id) for k in log.kernels()),
         )
-        suspect = next(iter([c for _, c in self._named(log)]), None)
+        found_by, suspect = next(self._seen(log), (None, None))
         if log.stages() and suspect is None and self._fails(everything):
             dispatch = Culprit("captured", "autograd_dispatch", Veto())
             reason = "it fails without any pass and with every kernel in eager"
@@ -181,12 +179,14 @@ class _Finder:
             reason = (
                 f"target {self._case.target} announces no passes: only the graph can be reduced"
             )
-        found_by: FoundBy | None = "check" if suspect else None
         return Search(judgement, suspect, False, found_by, self._compiles, reason=reason)
 
-    def _named(self, log: CompileLog) -> Iterator[tuple[FoundBy, Culprit]]:
-        yield from _labelled("error", from_errors(log))
-        yield from _labelled("check", _first(from_check(self._case, log), 1))
+    def _seen(self, log: CompileLog) -> Iterator[tuple[FoundBy, Culprit]]:
+        """Yield what the observed compile itself shows."""
+        for culprit in from_errors(log):
+            yield "error", culprit
+        for culprit in islice(from_check(self._case, log), MAX_SUSPECTS):
+            yield "check", culprit
 
     def _observe(self, veto: Veto) -> tuple[Judgement, CompileLog]:
         self._compiles += 1
@@ -213,12 +213,3 @@ def _together(culprits: Iterable[Culprit]) -> Veto:
     vetoes = [culprit.veto for culprit in culprits]
     rewrites = frozenset[int]().union(*(veto.rewrites for veto in vetoes))
     return Veto(rewrites=rewrites, kernels=frozenset[str]().union(*(v.kernels for v in vetoes)))
-
-
-def _labelled(found_by: FoundBy, culprits: Iterable[Culprit]) -> Iterator[tuple[FoundBy, Culprit]]:
-    return ((found_by, culprit) for culprit in culprits)
-
-
-def _first(culprits: Iterable[Culprit], count: int) -> Iterator[Culprit]:
-    for _, culprit in zip(range(count), culprits, strict=False):
-        yield culprit

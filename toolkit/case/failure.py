@@ -41,6 +41,16 @@ class Signature:
     output: str | None = None
     message: str = ""
 
+    @property
+    def is_deadly(self) -> bool:
+        """Whether it ends or stops the process that shows it."""
+        return self.kind in ("signal", "timeout")
+
+    @property
+    def is_numeric(self) -> bool:
+        """Whether the results have the right form, and wrong values."""
+        return self.kind in ("accuracy", "nan")
+
     def matches(self, other: "Signature") -> bool:
         """Return whether `other` is the same failure; `output` and `message` do not count.
 

@@ -86,15 +86,11 @@ def guilty_rewrite(checker: "Checker", finding: Finding) -> RewriteRecord | None
     def is_wrong(count: int) -> bool:
         build = kept[count - 1].after
         assert build is not None
-        return checker.check(_through(finding.step, build())).status == "wrong"
+        return checker.check(replace(finding.step, after=build())).status == "wrong"
 
     if not kept or not is_wrong(len(kept)):
         return None
     return kept[bisect_left(range(1, len(kept)), True, key=is_wrong)]
-
-
-def _through(step: CompileStep, after: GraphModule) -> CompileStep:
-    return replace(step, after=after)
 
 
 class Checker:
@@ -105,7 +101,7 @@ class Checker:
     def __init__(self, case: Case, log: CompileLog) -> None:
         self._case = case
         self._stage_values: StageValues = stage_values(case, log)
-        self._cache: dict[tuple[int, bool], tuple[GraphModule, Values]] = {}
+        self._cache: dict[tuple[int, torch.dtype | None], tuple[GraphModule, Values]] = {}
         self._wrong_kernels: set[KernelId] = set()
 
     def check(self, step: CompileStep) -> Finding:
@@ -125,9 +121,9 @@ class Checker:
             compared += 1
             if identical(before[name], after[name]):
                 continue  # most values: the reference is computed only when one differs
-            reference = self._reference(step.before, before_stage, step.inputs).get(name)
+            exact = self._values(step.before, before_stage, step.inputs, torch.float64).get(name)
             rows = TABLE[step.numerics]
-            mismatch = compare_values(name, before[name], after[name], reference, rows)
+            mismatch = compare_values(name, before[name], after[name], exact, rows)
             if mismatch is not None and not self._excused(step, name, mismatch, before, after):
                 node = _node_of(step, name)
                 self._wrong_kernels.update(step.kernels)
@@ -167,33 +163,23 @@ class Checker:
         if step.kind == "partition" and self._wrong_kernels:
             raise _Unknown(f"its inputs are what {min(map(str, self._wrong_kernels))} returned")
 
-    def _values(self, graph: GraphModule, stage: Stage, given: Inputs = None) -> Values:
-        return self._run(graph, stage, given, high_precision=False)
-
-    def _reference(self, graph: GraphModule, stage: Stage, given: Inputs = None) -> Values:
-        """Values in float64; none where an operator refuses it (eager's are the reference then)."""
-        return self._run(graph, stage, given, high_precision=True)
-
-    def _run(
-        self, graph: GraphModule, stage: Stage, given: Inputs, *, high_precision: bool
+    def _values(
+        self,
+        graph: GraphModule,
+        stage: Stage,
+        given: Inputs = None,
+        dtype: torch.dtype | None = None,
     ) -> Values:
-        key = (id(graph), high_precision)
+        key = (id(graph), dtype)
         if key not in self._cache:
-            compute = self._try if high_precision else self._compute
-            values = compute(graph, stage, given)
+            values = self._compute(graph, stage, given, dtype)
             while len(self._cache) >= self._KEPT:
                 del self._cache[next(iter(self._cache))]
             self._cache[key] = (graph, values)
         return self._cache[key][1]
 
-    def _try(self, graph: GraphModule, stage: Stage, given: Inputs) -> Values:
-        try:
-            return self._compute(graph, stage, given, dtype=torch.float64)
-        except _Unknown:
-            return {}
-
     def _compute(
-        self, graph: GraphModule, stage: Stage, given: Inputs, *, dtype: torch.dtype | None = None
+        self, graph: GraphModule, stage: Stage, given: Inputs, dtype: torch.dtype | None
     ) -> Values:
         inputs = self._stage_values.inputs_of(stage, graph) if given is None else given
         if inputs is None:
@@ -204,6 +190,8 @@ class Checker:
             with applied(modes), torch.set_grad_enabled(is_traced and modes.grad):
                 return graph_values(graph, inputs, dtype=dtype)
         except Exception as error:
+            if dtype is not None:  # an operator refuses it: eager's values are the reference then
+                return {}
             raise _Unknown(f"{type(error).__name__}: {first_line(error)}") from error
 
 

@@ -109,6 +109,8 @@ def test_a_pass_that_kills_or_stops_the_process_is_named(name, kind, seconds, tm
 class Crashing:
     """Stands in for a child process that dies whenever one kernel is called; asks nothing."""
 
+    isolates = True
+
     def __init__(self, guilty: str, without_rewrites: Signature | None = None) -> None:
         self.guilty, self.asked = guilty, 0
         self.without_rewrites = without_rewrites
