@@ -1,16 +1,18 @@
 """What parent, worker and child say to each other: one JSON object per line over pipes."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from ctk.compiler import errors
 from ctk.compiler.errors import CtkError
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.compile_log.recorder import Veto
-from ctk.toolkit.formats.schema import convert, document, encode
+from ctk.toolkit.formats.schema import decode, document, encode
 from ctk.toolkit.oracle.judgement import Judgement
+
+READY = b"ready\n"
+"""The first line of a worker."""
 
 
 @document
@@ -49,38 +51,24 @@ class Failure:
 Answer = Judgement | Failure
 
 
-def write_line(file: BinaryIO, data: Mapping[str, object]) -> None:
-    """Write one object and flush."""
-    file.write(json.dumps(data).encode() + b"\n")
+def write_line(file: BinaryIO, message: Question | Answer) -> None:
+    """Write a message and flush."""
+    file.write(json.dumps(encode(message)).encode() + b"\n")
     file.flush()
 
 
-def read_line(file: BinaryIO) -> dict[str, Any] | None:
-    """Read one object; None when the other side has closed the pipe."""
+def read_question(file: BinaryIO) -> Question | None:
+    """Read a question; None when the other side has closed the pipe."""
     line = file.readline()
-    return json.loads(line) if line.endswith(b"\n") else None
+    return decode(Question, line, where="question") if line.endswith(b"\n") else None
 
 
-def question_to_json(question: Question) -> dict[str, object]:
-    """Return a question as JSON."""
-    return encode(question)
-
-
-def question_from_json(data: Mapping[str, object]) -> Question:
-    """Return a question that `question_to_json` wrote."""
-    return convert(Question, data, where="question")
-
-
-def answer_to_json(answer: Answer) -> dict[str, object]:
-    """Return an answer as JSON."""
-    return encode(answer)
-
-
-def answer_from_json(data: Mapping[str, object]) -> Answer:
-    """Return an answer that `answer_to_json` wrote."""
-    if "verdict" in data:
-        return convert(Judgement, data, where="answer")
-    return convert(Failure, data, where="answer")
+def read_answer(file: BinaryIO) -> Answer | None:
+    """Read an answer; None when the other side has closed the pipe."""
+    line = file.readline()
+    if not line.endswith(b"\n"):
+        return None
+    return decode(Judgement if "verdict" in json.loads(line) else Failure, line, where="answer")
 
 
 def failure_of(error: BaseException) -> Failure:

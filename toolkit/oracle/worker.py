@@ -28,14 +28,12 @@ from ctk.toolkit.oracle.judge import judge
 from ctk.toolkit.oracle.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.processes import adopt_orphans, end_group, lead_group, reap_orphans
 from ctk.toolkit.oracle.protocol import (
+    READY,
     Answer,
     Question,
-    answer_from_json,
-    answer_to_json,
     failure_of,
-    question_from_json,
-    question_to_json,
-    read_line,
+    read_answer,
+    read_question,
     write_line,
 )
 from ctk.toolkit.run.execute import run_eager
@@ -68,13 +66,13 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     adopt_orphans()
     child: Child | None = None
-    write_line(answers, {"ready": os.getpid()})
+    answers.write(READY)
+    answers.flush()
     try:
-        while (data := read_line(questions)) is not None:
-            question = question_from_json(data)
+        while (question := read_question(questions)) is not None:
             traits_of(question.target).preload()
             child, answer = _answer(child, question, questions)
-            write_line(answers, answer_to_json(answer))
+            write_line(answers, answer)
     except (ParentGone, BrokenPipeError):
         pass
     finally:
@@ -146,14 +144,14 @@ def _ask(child: Child, question: Question, parent: BinaryIO) -> Answer | int | N
     limit = question.timeout_seconds
     deadline = None if limit is None else time.monotonic() + limit
     with contextlib.suppress(BrokenPipeError):
-        write_line(child.questions, question_to_json(question))
+        write_line(child.questions, question)
     while True:
         left = _POLL_SECONDS if deadline is None else deadline - time.monotonic()
         wait = max(0, min(left, _POLL_SECONDS))
         ready, _, _ = select.select([child.answers, parent], [], [], wait)
         if child.answers in ready:
-            data = read_line(child.answers)
-            return answer_from_json(data) if data is not None else _ended(_let_die(child))
+            answer = read_answer(child.answers)
+            return answer if answer is not None else _ended(_let_die(child))
         if parent in ready:
             _ended(child)
             raise ParentGone
@@ -218,13 +216,12 @@ def _live(warm: int, questions: int, answers: int, *, unused: tuple[int, ...]) -
 
 
 def _serve(questions: BinaryIO, answers: BinaryIO) -> None:
-    while (data := read_line(questions)) is not None:
-        question = question_from_json(data)
+    while (question := read_question(questions)) is not None:
         try:
             answer = _judge(question)
         except Exception as error:
             answer = failure_of(error)
-        write_line(answers, answer_to_json(answer))
+        write_line(answers, answer)
 
 
 def _judge(question: Question) -> Judgement:

@@ -12,26 +12,21 @@ from ctk.toolkit.oracle.protocol import (
     Answer,
     Failure,
     Question,
-    answer_from_json,
-    answer_to_json,
     error_of,
     failure_of,
-    question_from_json,
-    question_to_json,
-    read_line,
+    read_answer,
+    read_question,
     write_line,
 )
 
 WANTED = Signature("signal", where="joint/cse", signal=11, message="killed")
 
 
-def through_a_pipe(data: dict[str, object]) -> dict[str, object]:
+def piped(message: Question | Answer) -> io.BytesIO:
     pipe = io.BytesIO()
-    write_line(pipe, data)
+    write_line(pipe, message)
     pipe.seek(0)
-    found = read_line(pipe)
-    assert found is not None
-    return found
+    return pipe
 
 
 @pytest.mark.parametrize(
@@ -50,7 +45,7 @@ def through_a_pipe(data: dict[str, object]) -> dict[str, object]:
     ],
 )
 def test_questions(question: Question) -> None:
-    assert question_from_json(through_a_pipe(question_to_json(question))) == question
+    assert read_question(piped(question)) == question
 
 
 @pytest.mark.parametrize(
@@ -62,17 +57,21 @@ def test_questions(question: Question) -> None:
     ],
 )
 def test_answers(answer: Answer) -> None:
-    assert answer_from_json(through_a_pipe(answer_to_json(answer))) == answer
+    assert read_answer(piped(answer)) == answer
 
 
 def test_a_message_of_something_else_is_an_error() -> None:
     with pytest.raises(CaseError, match=r"answer: \$\.verdict: expected .*found 'maybe'"):
-        answer_from_json({"verdict": "maybe", "signature": None, "detail": ""})
+        read_answer(io.BytesIO(b'{"verdict": "maybe", "signature": null, "detail": ""}\n'))
     with pytest.raises(CaseError, match=r"question: \$: 'folder' is missing"):
-        question_from_json({"target": "ctk"})
+        read_question(io.BytesIO(b'{"target": "ctk"}\n'))
 
 
 def test_an_exception_of_ours_keeps_its_type() -> None:
     assert type(error_of(failure_of(ConfigError("x")))) is ConfigError
     assert type(error_of(failure_of(ValueError("x")))) is CtkError
-    assert read_line(io.BytesIO(b'{"cut')) is None
+
+
+def test_a_message_that_was_cut_off_is_none() -> None:
+    assert read_answer(io.BytesIO(b'{"cut')) is None
+    assert read_question(io.BytesIO(b'{"cut')) is None

@@ -13,8 +13,6 @@ from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind, Needs
 EXECUTORS: tuple[ExecutorKind, ...] = (child.EXECUTOR, in_process.EXECUTOR)
 """In the order in which they are asked; the first that serves the needs runs the questions."""
 
-DEADLY_KINDS = ("signal", "timeout")
-
 
 def executor_for(
     cases: Iterable[Case],
@@ -38,6 +36,6 @@ def executor_for(
         raise ConfigError(
             "--timeout works in a child process only; leave out --no-isolate or --timeout"
         )
-    is_deadly = any(case.signature and case.signature.kind in DEADLY_KINDS for case in cases)
+    is_deadly = any(case.signature and case.signature.is_deadly for case in cases)
     needs = Needs(isolate, timeout_seconds, tuple(allow_imports), is_deadly)
     return next(kind for kind in EXECUTORS if kind.serves(needs)).start(needs)

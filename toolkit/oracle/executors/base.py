@@ -12,31 +12,37 @@ from ctk.toolkit.oracle.judgement import Judgement
 
 
 class Executor(Protocol):
-    """Runs questions; a context manager that ends what it started."""
+    """Runs questions; a context manager that ends what it started.
 
-    @property
-    def isolates(self) -> bool:
-        """Whether a crash or a hang of the compiled program leaves this process alone."""
-        ...
+    Attributes:
+        isolates: Whether a crash or a hang of the compiled program leaves this process alone.
+    """
+
+    isolates: bool
 
     def ask(
         self, case: Case, expected: Signature | None = None, veto: Veto | None = None
     ) -> Judgement:
-        """Judge a case, compiled without what a veto names; an empty veto only observes."""
+        """Judge a case, compiled without what a veto names; an empty veto only observes.
+
+        Raises:
+            CtkError: The target, its options or the case are wrong, or nobody can answer.
+        """
         ...
 
     def close(self) -> None:
         """End every process that the executor started."""
-        ...
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         traceback: TracebackType | None,
-    ) -> None: ...
+    ) -> None:
+        self.close()
 
 
 @dataclass(frozen=True, slots=True)

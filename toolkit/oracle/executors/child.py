@@ -13,23 +13,20 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO, Self, cast
+from typing import BinaryIO, cast
 
 from ctk.compiler.errors import CtkError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.compile_log.recorder import Veto
-from ctk.toolkit.oracle.executors.base import ExecutorKind, Needs
+from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind, Needs
 from ctk.toolkit.oracle.judgement import Judgement
 from ctk.toolkit.oracle.protocol import (
     Failure,
     Question,
-    answer_from_json,
     error_of,
-    question_to_json,
-    read_line,
+    read_answer,
     write_line,
 )
 
@@ -54,7 +51,7 @@ class _Worker:
         return cast("BinaryIO", self.process.stdout)
 
 
-class ChildProcess:
+class ChildProcess(Executor):
     """Judges in a child process, forked from a warm worker (`ctk.toolkit.oracle.worker`).
 
     A child that is killed by a signal gives a signature of kind `signal`, one that does not answer
@@ -79,11 +76,7 @@ class ChildProcess:
     def ask(
         self, case: Case, expected: Signature | None = None, veto: Veto | None = None
     ) -> Judgement:
-        """Judge a case in a child.
-
-        Raises:
-            CtkError: As `judge` raises it; or the worker itself ended.
-        """
+        """Judge a case in a child."""
         with tempfile.TemporaryDirectory(prefix="ctk-question-") as folder:
             question = Question(
                 target=case.target,
@@ -101,34 +94,22 @@ class ChildProcess:
         if worker is not None:
             _end(worker)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def _answer(self, question: Question) -> Judgement:
         worker = self._worker = self._worker or _start()
         worker.log.seek(0)
         worker.log.truncate()
         try:
-            write_line(worker.questions, question_to_json(question))
-            data = read_line(worker.answers)
+            write_line(worker.questions, question)
+            answer = read_answer(worker.answers)
         except BrokenPipeError:
-            data = None
+            answer = None
         except BaseException:  # Ctrl-C: the answer would be taken for that of the next question
             self.close()
             raise
-        if data is None:
+        if answer is None:
             log = _tail(worker)
             self.close()
             raise CtkError(f"the oracle's worker process ended while it was asked\n{log}")
-        answer = answer_from_json(data)
         if isinstance(answer, Failure):
             raise error_of(answer)
         has_died = answer.signature is not None and answer.signature.kind == "signal"
@@ -152,14 +133,11 @@ def _start() -> _Worker:
     )
     worker = _Worker(process, log)
     try:
-        ready = read_line(worker.answers)
+        if not worker.answers.readline():
+            raise CtkError(f"the oracle's worker process did not start\n{_tail(worker)}")
     except BaseException:
         _end(worker)
         raise
-    if ready is None:
-        text = _tail(worker)
-        _end(worker)
-        raise CtkError(f"the oracle's worker process did not start\n{text}")
     return worker
 
 

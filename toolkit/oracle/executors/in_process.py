@@ -1,17 +1,14 @@
 """Run questions in this process: fastest, but a crash of the compiled program is ours."""
 
-from types import TracebackType
-from typing import Self
-
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
-from ctk.toolkit.oracle.executors.base import ExecutorKind
+from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind
 from ctk.toolkit.oracle.judge import judge
 from ctk.toolkit.oracle.judgement import Judgement
 
 
-class InProcess:
+class InProcess(Executor):
     """Judges in this process."""
 
     isolates = False
@@ -21,20 +18,6 @@ class InProcess:
     ) -> Judgement:
         """Judge a case here."""
         return judge(case, expected=expected, observer=Recorder(veto) if veto else None)
-
-    def close(self) -> None:
-        """Do nothing: there is nothing to end."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 EXECUTOR = ExecutorKind("in_process", lambda needs: True, lambda needs: InProcess())
