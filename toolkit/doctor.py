@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -166,7 +166,9 @@ def check_variables(name: str) -> Health:
 
 def check_dump_folder(name: str) -> Health:
     """Look whether a dump can be written, and whether the disk has room for it."""
-    folder = dump_folder(os.environ)
+    from ctk.toolkit.watch.session import dump_folder
+
+    folder = dump_folder().resolve()
     existing = next(path for path in (folder, *folder.parents) if path.exists())
     free = shutil.disk_usage(existing).free
     detail = f"{folder}, {free / (1 << 30):.1f} GiB free"
@@ -183,13 +185,6 @@ def check_dump_folder(name: str) -> Health:
     if free < MINIMUM_FREE_NBYTES:
         return Health(name, False, detail, "free some space, or set CTK_DUMP to another disk")
     return Health(name, True, detail)
-
-
-def dump_folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder that dumps go to: `CTK_DUMP`, else the default below the working folder."""
-    from ctk.toolkit.watch.session import DEFAULT_FOLDER
-
-    return Path(environ.get("CTK_DUMP") or DEFAULT_FOLDER).expanduser().resolve()
 
 
 def check_accelerator(name: str) -> Health:

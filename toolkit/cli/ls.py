@@ -1,6 +1,6 @@
 """`ctk ls`: the cases in a dump, and which of them fail."""
 
-import os
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,11 +27,13 @@ def ls(
 ) -> Answer:
     """List the cases in a dump folder."""
     from ctk.toolkit.case.listing import find_entries
+    from ctk.toolkit.watch.session import dump_folder
 
-    root = folder or default_folder()
+    root = dump_folder(folder)
     if not root.is_dir():
         if folder is None:
-            return Answer(ExitCode.NO_FAILURE, f"no dumps: there is no {root} here", {"cases": []})
+            said = f"no dumps yet: there is no {root}; to make some: ctk run SCRIPT"
+            return Answer(ExitCode.NO_FAILURE, said, {"cases": []})
         raise CaseError(f"no such folder: {root}")
     entries = find_entries(root)
     return Answer(
@@ -40,13 +42,6 @@ def ls(
         {"folder": str(root), "cases": [as_data(entry) for entry in entries]},
         (rows_of(root, entries),) if entries else (),
     )
-
-
-def default_folder() -> Path:
-    """Return the folder that dumps go to when nothing else is said."""
-    from ctk.toolkit.watch.session import DEFAULT_FOLDER
-
-    return Path(os.environ.get("CTK_DUMP") or DEFAULT_FOLDER).expanduser()
 
 
 def headline(root: Path, entries: "list[Entry]") -> str:
@@ -70,15 +65,8 @@ def rows_of(root: Path, entries: "list[Entry]") -> Table:
 
 def as_data(entry: "Entry") -> dict[str, object]:
     """Return the JSON form of an entry."""
-    return {
-        "path": str(entry.path),
-        "name": entry.name,
-        "target": entry.target,
-        "failure": entry.failure,
-        "call_nodes": entry.call_nodes,
-        "age_seconds": round(entry.age_seconds),
-        "problem": entry.problem,
-    }
+    changes = {"path": str(entry.path), "age_seconds": round(entry.age_seconds)}
+    return {**dataclasses.asdict(entry), **changes}
 
 
 def spoken_age(seconds: float) -> str:

@@ -2,9 +2,9 @@
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.syntax import Syntax
@@ -15,10 +15,9 @@ from ctk.toolkit.cli.answer import Answer, ExitCode, table
 from ctk.toolkit.cli.shell import Command
 
 if TYPE_CHECKING:
-    from ctk.toolkit.case.manifest import Manifest
+    from ctk.toolkit.watch.dump import DumpedPass
 
 DIAGNOSIS = "diagnosis.json"
-Json = Mapping[str, object]
 
 
 def show(
@@ -55,19 +54,23 @@ def show_case(folder: Path) -> Answer:
     """Return the answer for a case folder."""
     from ctk.toolkit.case.listing import count_calls
     from ctk.toolkit.case.manifest import MANIFEST, read_manifest
+    from ctk.toolkit.formats.schema import encode
+    from ctk.toolkit.watch.dump import dumped_passes
 
     if not (folder / MANIFEST).exists():
         refuse_no_case(folder)
     manifest = read_manifest(folder)
     calls = count_calls(folder / "graph.json")
-    facts = facts_of(manifest)
-    passes = [event for event in events_of(folder) if event.get("event") == "pass"]
+    hidden = ("schema", "name", "files", "symbols", "imports")
+    facts = {key: value for key, value in encode(manifest).items() if key not in hidden}
+    passes = dumped_passes(folder)
     code = text_of(folder / "graph.py")
     state = f"fails: {manifest.signature}" if manifest.signature else "no failure recorded"
     headline = f"case {manifest.name}: target {manifest.target}, {calls} calls, {state}"
     body = [facts_table(facts)]
     body += [passes_table(passes)] if passes else []
-    data = {"case": str(folder), "call_nodes": calls} | facts | {"passes": passes, "graph": code}
+    data = {"case": str(folder), "call_nodes": calls} | facts
+    data |= {"passes": [encode(each) for each in passes], "graph": code}
     return Answer(
         ExitCode.NO_FAILURE, headline.splitlines()[0], data, (*body, highlighted(code, "python"))
     )
@@ -82,24 +85,7 @@ def refuse_no_case(folder: Path) -> None:
     raise CaseError(f"{folder} is no case: it has no manifest.json{hint}\n  ctk ls {folder}")
 
 
-def facts_of(manifest: "Manifest") -> dict[str, object]:
-    """Return what the manifest says, without the files."""
-    from dataclasses import asdict
-
-    return {
-        "target": manifest.target,
-        "config": dict(manifest.config),
-        "modes": asdict(manifest.modes),
-        "signature": asdict(manifest.signature) if manifest.signature else None,
-        "inputs": manifest.inputs,
-        "dynamic": {name: list(symbols) for name, symbols in manifest.dynamic.items()},
-        "synthetic": list(manifest.synthetic),
-        "sources": list(manifest.sources),
-        "provenance": asdict(manifest.provenance),
-    }
-
-
-def facts_table(facts: Json) -> Table:
+def facts_table(facts: Mapping[str, object]) -> Table:
     """Return one row per fact that is not empty."""
     rows = table("what", "value")
     for name, value in facts.items():
@@ -108,50 +94,27 @@ def facts_table(facts: Json) -> Table:
     return rows
 
 
-def passes_table(passes: list[Json]) -> Table:
+def passes_table(passes: "list[DumpedPass]") -> Table:
     """Return one row per pass of a dump."""
     rows = table("N", "pass", "changed", "rewrites", "seconds")
-    for event in passes:
-        state = "vetoed" if event.get("vetoed") else "yes" if event.get("changed") else ""
-        cells = (event.get("number"), event.get("pass"), state, event.get("rewrites"))
-        rows.add_row(*(str(cell) for cell in cells), f"{event.get('seconds')}")
+    for each in passes:
+        state = "vetoed" if each.vetoed else "yes" if each.changed else ""
+        rows.add_row(str(each.number), each.pass_, state, str(each.rewrites), str(each.seconds))
     return rows
 
 
-def events_of(folder: Path) -> Iterator[Json]:
-    """Yield the events of a dump; a last line that was cut off is left out."""
-    path = folder / "events.jsonl"
-    for line in text_of(path).splitlines() if path.is_file() else ():
-        try:
-            event = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(event, dict):
-            yield cast("Json", event)
-
-
 def show_pass(folder: Path, number: int) -> Answer:
-    """Return the answer for `--pass N`: the difference that the pass made.
+    """Return the answer for `--pass N`: the difference that the pass made."""
+    from ctk.toolkit.formats.schema import encode
+    from ctk.toolkit.watch.dump import dumped_diff
 
-    Raises:
-        CaseError: There was no such pass, or no dump of passes.
-    """
-    passes = {e.get("number"): e for e in events_of(folder) if e.get("event") == "pass"}
-    if number not in passes:
-        known = f"its passes are 0 to {len(passes) - 1}" if passes else "no passes were dumped"
-        raise CaseError(
-            f"{folder} has no pass {number}: {known}\n  see them: ctk show {folder}\n"
-            "  dump them: CTK_DUMP=DIR"
-        )
-    name = passes[number].get("pass")
-    files = sorted((folder / "passes").glob(f"{number:03}_*.diff"))
-    if not files:
-        headline = f"pass {number} ({name}) changed nothing"
-        return Answer(ExitCode.NO_FAILURE, headline, {"pass": passes[number], "diff": ""})
-    diff = text_of(files[0])
-    data = {"pass": passes[number], "diff": diff, "path": str(files[0])}
-    headline = f"pass {number} ({name}): {files[0]}"
-    return Answer(ExitCode.NO_FAILURE, headline, data, (highlighted(diff, "diff"),))
+    dumped, path = dumped_diff(folder, number)
+    head, data = f"pass {number} ({dumped.pass_})", {"pass": encode(dumped)}
+    if path is None:
+        return Answer(ExitCode.NO_FAILURE, f"{head} changed nothing", data | {"diff": ""})
+    diff = text_of(path)
+    data |= {"diff": diff, "path": str(path)}
+    return Answer(ExitCode.NO_FAILURE, f"{head}: {path}", data, (highlighted(diff, "diff"),))
 
 
 def show_diagnosis(folder: Path) -> Answer:

@@ -1,6 +1,6 @@
 """What a user is told when a watched compile fails: what, where it is saved, what to run next.
 
-Only words and the facts behind them; writing to the log is left to the caller (watch.py).
+Only words and the facts behind them; writing to the log is left to the caller.
 """
 
 import shlex
@@ -35,6 +35,11 @@ class Subject:
     importable: bool = True
     in_script: bool = False
 
+    @property
+    def can_recompile(self) -> bool:
+        """Whether the target can be compiled with again by its name, without side effects."""
+        return self.importable and not self.in_script
+
 
 def announcement(case: Case, folder: Path, inputs: InputsMode, details: Sequence[str] = ()) -> str:
     """Return what a user is told of a failure; the first line is enough on its own.
@@ -56,7 +61,7 @@ def announcement(case: Case, folder: Path, inputs: InputsMode, details: Sequence
     ]
     if inputs == "none":
         lines.append("  its inputs are not saved: run again with CTK_INPUTS=recipe or full")
-    elif inputs == "recipe" and case.signature and case.signature.kind in ("accuracy", "nan"):
+    elif inputs == "recipe" and case.signature and case.signature.is_numeric:
         lines.append("  its inputs are saved as a recipe; to keep the values: CTK_INPUTS=full")
     return "\n".join(lines)
 
@@ -73,8 +78,8 @@ def import_hint(subject: Subject) -> str:
     return ""
 
 
-def first_time(error: BaseException, folder: Path) -> bool:
-    """Return whether an exception is new, and leave a note on it that says where it is saved."""
+def note_saved(error: BaseException, folder: Path) -> bool:
+    """Note on an exception where it is saved; return False if that was noted before."""
     root = root_error(error)
     note = f"ctk saved this as a case; all of it: ctk diagnose {shlex.quote(str(folder))}"
     if note in getattr(root, "__notes__", ()):

@@ -14,16 +14,19 @@ It judges nothing and never raises into the compile: the first problem ends the 
 with one log line.
 """
 
+import contextlib
 import json
 import logging
 import re
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from torch.fx import GraphModule
 
+from ctk.compiler.errors import CaseError
 from ctk.compiler.observe import (
     CallRecord,
     ErrorRecord,
@@ -35,9 +38,28 @@ from ctk.compiler.observe import (
 from ctk.toolkit.case.manifest import shorten_home
 from ctk.toolkit.compile_log.recorder import Event
 from ctk.toolkit.formats.files import free_path, replace_file
+from ctk.toolkit.formats.schema import decode, document, encode
 from ctk.toolkit.graphs.listing import graph_diff, graph_lines
 
 logger = logging.getLogger(__name__)
+
+
+EVENTS = "events.jsonl"
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class DumpedPass:
+    """A line of `events.jsonl` that tells of a pass: how often it fired, and what was vetoed."""
+
+    pass_: str
+    number: int
+    changed: bool
+    vetoed: bool
+    rewrites: int
+    vetoed_rewrites: int
+    seconds: float
+    event: Literal["pass"] = "pass"
 
 
 @dataclass(slots=True)
@@ -82,7 +104,7 @@ class DumpWriter:
 
     def _write_pass(self, record: PassRecord) -> None:
         number, self._passes = self._passes, self._passes + 1
-        self._note("pass", pass_=str(record.id), number=number, **_pass_facts(record))
+        self._note(**encode(_dumped(record, number)))
         if not record.changed:
             return
         stem = file_stem(f"{number:03}_{str(record.id).replace('/', '_')}")
@@ -111,9 +133,33 @@ class DumpWriter:
         text = f"where: {head}\n{exception_text(record.error)}\n{graph}\n"
         _append(self.folder / "errors.txt", text)
 
-    def _note(self, kind: str, **facts: object) -> None:
-        line = json.dumps({"event": kind, **{key.rstrip("_"): v for key, v in facts.items()}})
-        _append(self.folder / "events.jsonl", f"{line}\n")
+    def _note(self, event: str, **facts: object) -> None:
+        _append(self.folder / EVENTS, f"{json.dumps({'event': event, **facts})}\n")
+
+
+def dumped_passes(folder: Path) -> list[DumpedPass]:
+    """Return the passes in the dump of a graph, in order; none if there is no dump."""
+    path, passes = folder / EVENTS, list[DumpedPass]()
+    for line in path.read_bytes().splitlines() if path.is_file() else ():
+        with contextlib.suppress(CaseError):  # another event, or a last line that was cut off
+            passes.append(decode(DumpedPass, line, where=EVENTS))
+    return passes
+
+
+def dumped_diff(folder: Path, number: int) -> tuple[DumpedPass, Path | None]:
+    """Return a pass in the dump of a graph, and the file that says what it changed, if it did.
+
+    Raises:
+        CaseError: There was no such pass, or no dump of passes.
+    """
+    passes = {each.number: each for each in dumped_passes(folder)}
+    if number not in passes:
+        known = f"its passes are 0 to {len(passes) - 1}" if passes else "no passes were dumped"
+        raise CaseError(
+            f"{folder} has no pass {number}: {known}\n  see them: ctk show {folder}\n"
+            "  dump them: CTK_DUMP=DIR"
+        )
+    return passes[number], next((folder / "passes").glob(f"{number:03}_*.diff"), None)
 
 
 def guarded(action: Callable[[], object], what: str) -> bool:
@@ -174,15 +220,17 @@ def _append(path: Path, text: str) -> None:
         file.write(shorten_home(text))
 
 
-def _pass_facts(record: PassRecord) -> Mapping[str, object]:
-    made = [rewrite for rewrite in record.rewrites if not rewrite.vetoed]
-    return {
-        "changed": record.changed,
-        "vetoed": record.vetoed,
-        "rewrites": len(made),
-        "vetoed_rewrites": len(record.rewrites) - len(made),
-        "seconds": round(record.seconds, 6),
-    }
+def _dumped(record: PassRecord, number: int) -> DumpedPass:
+    made = sum(not rewrite.vetoed for rewrite in record.rewrites)
+    return DumpedPass(
+        pass_=str(record.id),
+        number=number,
+        changed=record.changed,
+        vetoed=record.vetoed,
+        rewrites=made,
+        vetoed_rewrites=len(record.rewrites) - made,
+        seconds=round(record.seconds, 6),
+    )
 
 
 def _pass_header(record: PassRecord) -> str:

@@ -4,11 +4,12 @@ What it costs, once per graph: a clone of the inputs (weights included), the gra
 compiled graph on the clones with its backward pass when gradients are on (which compiles a lazy
 backward now instead of later), and, when a bit differs, the graph in float64. Only a mismatch costs
 a second compile: it is judged again from scratch, so that random numbers and races are not taken
-for miscompiles. `every_pass` adds the graph before and after each pass that changed it, twice.
+for miscompiles. A `log` adds the graph before and after each pass that changed it, twice.
 
 What it does not do: later calls, other sizes and other data are not checked.
 """
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -25,6 +26,8 @@ from ctk.toolkit.oracle.judge import error_signature, judge, mismatch_signature
 from ctk.toolkit.oracle.judgement import Verdict
 from ctk.toolkit.run.execute import run_eager, run_graph, run_reference
 from ctk.toolkit.run.outcome import Outcome
+
+logger = logging.getLogger("ctk")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ def check_first_call(
     log: CompileLog | None = None,
     rejudge: bool = True,
 ) -> FirstCall:
-    """Run a graph in eager and compiled, and compare.
+    """Run a graph in eager and compiled, and compare. Never raises: a failing check is a `note`.
 
     Args:
         case: The captured graph with the inputs and modes of the call; only read.
@@ -60,6 +63,16 @@ def check_first_call(
             calls. None: only results are compared.
         rejudge: Whether `case.target` can be compiled again by name.
     """
+    try:
+        return _checked(case, compiled, log, rejudge=rejudge)
+    except Exception as error:  # a problem of the check is not one of the user's program
+        logger.debug("ctk: the check failed", exc_info=error)
+        return FirstCall(note=f"the check failed: {type(error).__name__}: {first_line(error)}")
+
+
+def _checked(
+    case: Case, compiled: Callable[..., object], log: CompileLog | None, *, rejudge: bool
+) -> FirstCall:
     eager = run_eager(case)
     if eager.results is None:
         said = f"{type(eager.error).__name__}: {first_line(eager.error)}" if eager.error else ""

@@ -3,7 +3,7 @@
 Three ways to the same thing, by how much of the program may change:
 
 * `torch.compile(model, backend=ctk.debug_compile("inductor"))`: one call.
-* `ctk.toolkit.install()` (and `ctk run SCRIPT`): every `torch.compile` that starts afterwards.
+* `ctk.install()` (and `ctk run SCRIPT`): every `torch.compile` that starts afterwards.
 * `CTK_DUMP` or `CTK_CHECK` in the environment: every compile of the backend `ctk`.
 
 What it does not do: watch functions that were wrapped by `torch.compile` before `install()`, or the
@@ -16,11 +16,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Unpack
 
 from torch.fx import GraphModule
 
-from ctk.compiler.choices import Check, InputsMode, OnFailure
-from ctk.compiler.environment import read_environment
 from ctk.compiler.errors import ConfigError
 from ctk.compiler.torch_compat import dynamo
 from ctk.toolkit.targets import TARGETS, resolve_target
@@ -30,7 +29,7 @@ from ctk.toolkit.usercode.references import json_options, reference_to, script_f
 from ctk.toolkit.usercode.sources import source_files
 from ctk.toolkit.watch.announce import Subject
 from ctk.toolkit.watch.compile import compile_watched
-from ctk.toolkit.watch.session import Session, WatchOptions, watch_options
+from ctk.toolkit.watch.session import Session, WatchKeywords, WatchOptions, watch_options
 
 logger = logging.getLogger("ctk")
 
@@ -41,12 +40,8 @@ DynamoBackend = Callable[..., Compiled]
 def debug_compile(
     target: str | DynamoBackend = "ctk",
     *,
-    dump: str | Path | None = None,
-    check: Check | None = None,
-    on_failure: OnFailure | None = None,
-    inputs: InputsMode | None = None,
     config: Mapping[str, object] | None = None,
-    quota: int | str | None = None,
+    **options: Unpack[WatchKeywords],
 ) -> DynamoBackend:
     """Return a Dynamo backend that watches `target`: saves, dumps, checks, says what to do next.
 
@@ -55,46 +50,35 @@ def debug_compile(
     >>> torch.compile(torch.relu, backend=backend)(torch.ones(2))
     tensor([1., 1.])
 
-    An option that is None takes its environment variable, then its default.
-
     Args:
         target: A target spec, or any Dynamo backend.
-        dump: Folder for the dumps (`CTK_DUMP`, default `ctk_dumps`).
-        check: `off`, `output` or `pass` (`CTK_CHECK`); see toolkit/watch/first_call.py.
-        on_failure: `raise`, `fallback` or `warn` (`CTK_ON_FAILURE`); see toolkit/watch/compile.py.
-        inputs: `recipe`, `full` or `none` (`CTK_INPUTS`): what a case keeps of inputs and weights.
         config: Options of the target; `torch.compile(options=...)` adds to them.
-        quota: Limit of the dump folder, in bytes or as `500M` (`CTK_QUOTA`).
+        options: Any of these; one that is left out takes its environment variable, then its
+            default.
+            `dump`: folder for the dumps (`CTK_DUMP`, default `ctk_dumps`).
+            `check`: compare the first call of each graph with eager: `off`, `output`, or `pass`
+            for every pass too (`CTK_CHECK`, default `off`).
+            `on_failure`: what the program gets after a failure: `raise`, `fallback` to eager, or
+            `warn` (`CTK_ON_FAILURE`, default `raise`).
+            `inputs`: what a case keeps of inputs and weights: `recipe`, `full` or `none`
+            (`CTK_INPUTS`, default `recipe`).
+            `quota`: limit of the dump folder, in bytes or as `500M` (`CTK_QUOTA`).
 
     Raises:
         ConfigError: An option is not allowed; says what is.
         TargetError: The target is unknown or cannot be imported.
     """
-    chosen = watch_options(
-        read_environment(),
-        dump=dump,
-        check=check,
-        on_failure=on_failure,
-        inputs=inputs,
-        quota=quota,
-    )
+    session = Session(watch_options(**options))
     if isinstance(target, str):
         resolved, importable = resolve_target(target), True
     else:
         resolved, importable = named_target(target)
     if config:
         resolved.check_config(config)
-    return watched_backend(Session(chosen), resolved, config or {}, importable=importable)
+    return watched_backend(session, resolved, config or {}, importable=importable)
 
 
-def install(
-    *,
-    dump: str | Path | None = None,
-    check: Check | None = None,
-    on_failure: OnFailure | None = None,
-    inputs: InputsMode | None = None,
-    quota: int | str | None = None,
-) -> "Installed":
+def install(**options: Unpack[WatchKeywords]) -> "Installed":
     """Watch every `torch.compile` of this process that starts from now on, whatever its backend.
 
     The options are those of `debug_compile`. Calling it again with the same options returns the
@@ -103,35 +87,27 @@ def install(
     Raises:
         ConfigError: An option is not allowed, or the hooks are installed with other options.
     """
-    options = watch_options(
-        read_environment(),
-        dump=dump,
-        check=check,
-        on_failure=on_failure,
-        inputs=inputs,
-        quota=quota,
-    )
+    wanted = watch_options(**options)
     present = dynamo.backend_lookup_owner()
     if isinstance(present, Installed):
-        if present.session.options == options:
+        if present.session.options == wanted:
             return present
         raise ConfigError(
             f"the hooks are installed already, with {present.session.options}; "
             "call uninstall() on what install() returned, then install() again"
         )
-    handle = Installed(Session(options))
+    handle = Installed(Session(wanted))
     handle.undo = dynamo.wrap_backend_lookup(handle.watched, handle)
     return handle
 
 
-def backend_from_environment(target: str = "ctk") -> DynamoBackend:
+def backend_from_environment(target: str) -> DynamoBackend:
     """Return the backend that watches `target` as the environment variables say.
 
     The `ctk` backend calls this (entry point `environment` of group `ctk.hooks`) when `CTK_DUMP` or
     `CTK_CHECK` is set. All compiles of a process with the same variables share one dump folder.
     """
-    options = watch_options(read_environment())
-    return watched_backend(_session_of(options), resolve_target(target), {})
+    return watched_backend(_session_of(watch_options()), resolve_target(target), {})
 
 
 @functools.cache

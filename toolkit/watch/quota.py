@@ -6,17 +6,28 @@ file. Dumps of processes that still run are kept.
 
 import contextlib
 import hashlib
-import json
 import os
 import shutil
 import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+
+from ctk.compiler.errors import CaseError
+from ctk.toolkit.formats.schema import decode, document, write_document
 
 MARKER = ".ctk-dump.json"
-"""The file that says that a folder is a dump of ours: pid, host (hashed) and start time."""
+"""The file that says that a folder is a dump of ours."""
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """Who writes a dump (process id, and a digest of the host's name), and since when."""
+
+    pid: int
+    host: str
+    started: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +40,8 @@ class Pruned:
 
 def mark(folder: Path) -> None:
     """Write the marker into a new dump folder."""
-    content = {"pid": os.getpid(), "host": _host(), "started": time.time()}
-    (folder / MARKER).write_text(json.dumps(content))
+    marker = Marker(os.getpid(), _host(), time.time())
+    (folder / MARKER).write_text(write_document(marker))
 
 
 def folder_nbytes(folder: Path) -> int:
@@ -81,27 +92,25 @@ def _host() -> str:
     return hashlib.sha256(socket.gethostname().encode()).hexdigest()[:12]
 
 
-def _marker(folder: Path) -> dict[str, object]:
+def _marker(folder: Path) -> Marker | None:
     try:
-        content = json.loads((folder / MARKER).read_text())
-    except (OSError, ValueError):  # cut off by a crash, or being pruned: counts as old and unused
-        return {}
-    return cast("dict[str, object]", content) if isinstance(content, dict) else {}
+        return decode(Marker, (folder / MARKER).read_bytes(), where=MARKER)
+    except (OSError, CaseError):  # cut off by a crash, or being pruned: counts as old and unused
+        return None
 
 
 def _started(folder: Path) -> float:
-    value = _marker(folder).get("started")
-    return float(value) if isinstance(value, int | float) else 0.0
+    marker = _marker(folder)
+    return marker.started if marker else 0.0
 
 
 def _in_use(folder: Path) -> bool:
     """Return whether the process that writes this dump still runs on this host."""
     marker = _marker(folder)
-    pid = marker.get("pid")
-    if marker.get("host") != _host() or not isinstance(pid, int):
+    if marker is None or marker.host != _host():
         return False
     try:
-        os.kill(pid, 0)
+        os.kill(marker.pid, 0)
     except ProcessLookupError:
         return False
     except PermissionError:

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Unpack
 
-from ctk.compiler.choices import Check, InputsMode, OnFailure
 from ctk.compiler.errors import ProgramError
 from ctk.compiler.references import near_file
 from ctk.toolkit.watch.hooks import install
-from ctk.toolkit.watch.session import Failure, Session
+from ctk.toolkit.watch.session import Failure, WatchKeywords
 
 INTERRUPTED = 130
 """Exit status of a process that Ctrl-C ended."""
@@ -42,23 +42,16 @@ class RunSummary:
 
 
 def run_script(
-    path: str | Path,
-    args: Sequence[str] = (),
-    *,
-    dump: str | Path | None = None,
-    check: Check | None = None,
-    on_failure: OnFailure | None = None,
-    inputs: InputsMode | None = None,
-    quota: int | str | None = None,
+    path: str | Path, args: Sequence[str] = (), **options: Unpack[WatchKeywords]
 ) -> RunSummary:
     """Run a script as `__main__` under watch, in this process.
 
-    The options are those of `ctk.debug_compile`: None takes the environment variable, then the
-    default. `sys.argv` and `sys.path` are the script's while it runs.
+    `sys.argv` and `sys.path` are the script's while it runs.
 
     Args:
         path: The script.
         args: Its arguments, without its name.
+        options: Those of `ctk.debug_compile`.
 
     Raises:
         ProgramError: There is no such file.
@@ -67,7 +60,7 @@ def run_script(
     script = Path(path).expanduser()
     if not script.is_file():
         raise ProgramError(f"no such file: {path}{near_file(script.absolute())}")
-    handle = install(dump=dump, check=check, on_failure=on_failure, inputs=inputs, quota=quota)
+    handle = install(**options)
     exit_code, error = 0, None
     try:
         with script_environment(script, args):
@@ -80,7 +73,9 @@ def run_script(
         exit_code, error = 1, _trimmed(raised)
     finally:
         handle.uninstall()
-    return _summary(handle.session, exit_code, error)
+    session = handle.session
+    folder = session.folder if session.graphs else None
+    return RunSummary(session.graphs, tuple(session.failures), folder, exit_code, error)
 
 
 @contextmanager
@@ -93,11 +88,6 @@ def script_environment(script: Path, args: Sequence[str]) -> Generator[None]:
         yield
     finally:
         sys.argv, sys.path[:] = argv, path
-
-
-def _summary(session: Session, exit_code: int, error: BaseException | None) -> RunSummary:
-    folder = session.folder if session.graphs else None
-    return RunSummary(session.graphs, tuple(session.failures), folder, exit_code, error)
 
 
 def _exit_code(request: SystemExit) -> int:

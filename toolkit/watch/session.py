@@ -1,6 +1,6 @@
 """One process that is being watched: its options, its dump folder, its graphs and failures.
 
-A session makes folders and keeps the books; it compiles and judges nothing (watch.py does).
+A session makes folders and keeps the books; it compiles and judges nothing (compile.py does).
 """
 
 import itertools
@@ -10,12 +10,12 @@ import sys
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast, get_args
+from typing import TypedDict, cast, get_args
 
 import torch
 
 from ctk.compiler.choices import Check, InputsMode, OnFailure
-from ctk.compiler.environment import Environment, parse_size
+from ctk.compiler.environment import parse_size, read_environment
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.toolkit.formats.files import claim_folder
 from ctk.toolkit.watch.dump import file_stem, guarded
@@ -108,8 +108,17 @@ class Session:
             logger.warning(text, quota, excess)
 
 
+class WatchKeywords(TypedDict, total=False):
+    """The options of everything that watches; one that is left out, or None, has a default."""
+
+    dump: str | Path | None
+    check: Check | None
+    on_failure: OnFailure | None
+    inputs: InputsMode | None
+    quota: int | str | None
+
+
 def watch_options(
-    environment: Environment,
     *,
     dump: str | Path | None = None,
     check: Check | None = None,
@@ -122,16 +131,22 @@ def watch_options(
     Raises:
         ConfigError: A value is not allowed; says what is.
     """
+    environment = read_environment()
     checking = check or environment.check or "off"
     failing = on_failure or environment.on_failure or "raise"
     kept = inputs or environment.inputs or "recipe"
     return WatchOptions(
-        dump=Path(dump or environment.dump or DEFAULT_FOLDER).expanduser().absolute(),
+        dump=dump_folder(dump).absolute(),
         check=cast("Check", _one_of("check", checking, Check)),
         on_failure=cast("OnFailure", _one_of("on_failure", failing, OnFailure)),
         inputs=cast("InputsMode", _one_of("inputs", kept, InputsMode)),
         quota_nbytes=_quota(quota) or environment.quota_nbytes,
     )
+
+
+def dump_folder(named: str | Path | None = None) -> Path:
+    """Return where dumps go: what is named, else `CTK_DUMP`, else `ctk_dumps` here."""
+    return Path(named or os.environ.get("CTK_DUMP") or DEFAULT_FOLDER).expanduser()
 
 
 def new_folder(root: Path) -> Path:

@@ -221,7 +221,7 @@ def test_a_case_that_cannot_be_saved(tmp_path: Path, log, monkeypatch: pytest.Mo
     def refuse(*args, **kwargs):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("ctk.toolkit.watch.compile.save_case", refuse)
+    monkeypatch.setattr("ctk.toolkit.watch.watched_case.save_case", refuse)
     x = torch.randn(3)
     compiled = torch.compile(model, backend=debug_compile("aot_eager", dump=tmp_path))
     assert torch.equal(compiled(x), model(x))
@@ -230,7 +230,7 @@ def test_a_case_that_cannot_be_saved(tmp_path: Path, log, monkeypatch: pytest.Mo
 
 
 def test_inputs_that_cannot_be_cloned(tmp_path: Path, log, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("ctk.toolkit.watch.compile.clone_inputs", lambda inputs: 1 / 0)
+    monkeypatch.setattr("ctk.toolkit.watch.on_failure.clone_inputs", lambda inputs: 1 / 0)
     x = torch.randn(3)
     backend = debug_compile(wrong, dump=tmp_path, check="output", on_failure="fallback")
     assert torch.equal(torch.compile(model, backend=backend)(x), model(x) * 1.5)
@@ -239,7 +239,7 @@ def test_inputs_that_cannot_be_cloned(tmp_path: Path, log, monkeypatch: pytest.M
 
 
 def test_a_check_that_fails_itself(tmp_path: Path, log, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("ctk.toolkit.watch.compile.check_first_call", lambda *args, **kwargs: 1 / 0)
+    monkeypatch.setattr("ctk.toolkit.watch.first_call.run_eager", lambda case: 1 / 0)
     x = torch.randn(3)
     backend = debug_compile(good, dump=tmp_path, check="output")
     assert torch.equal(torch.compile(model, backend=backend)(x), model(x))

@@ -1,0 +1,133 @@
+"""The case of a watched graph on disk: saved before the compile, marked by each failure.
+
+What it does not do: run anything, or decide what a failure does to the program.
+"""
+
+import dataclasses
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch.fx import GraphModule
+
+from ctk.compiler.errors import CtkError
+from ctk.compiler.fx.copy import copy_graph_module
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.manifest import MANIFEST, read_manifest, write_manifest
+from ctk.toolkit.case.store import save_case
+from ctk.toolkit.graphs.value_types import describe_dynamic
+from ctk.toolkit.importers.program import hinted
+from ctk.toolkit.run.modes import current_modes
+from ctk.toolkit.watch.announce import Subject, announcement, import_hint, note_saved
+from ctk.toolkit.watch.dump import guarded, write_text
+from ctk.toolkit.watch.session import Failure, Session
+
+logger = logging.getLogger("ctk")
+
+
+@dataclass(slots=True)
+class WatchedCase:
+    """One watched graph and its case folder.
+
+    Attributes:
+        session: The books of the process.
+        subject: Who compiles it.
+        case: A private copy of the graph, never compiled: what is saved, and what eager runs. Its
+            inputs are the program's own tensors, only read; none are held after the first call.
+        folder: Its case folder.
+    """
+
+    session: Session
+    subject: Subject
+    case: Case
+    folder: Path
+    _can_save: bool = True
+
+    @classmethod
+    def open(
+        cls,
+        session: Session,
+        subject: Subject,
+        gm: GraphModule,
+        example_inputs: Sequence[object],
+    ) -> "WatchedCase":
+        """Copy a graph and save it, before a compiler sees it."""
+        graph = copy_graph_module(gm)
+        case = Case(
+            graph=graph,
+            inputs=hinted(example_inputs),
+            target=subject.target.name,
+            config=subject.saved_config,
+            modes=current_modes(),
+            name=session.next_graph(),
+            sources=subject.sources,
+            dynamic=describe_dynamic(graph),
+        )
+        watched = cls(session, subject, case, session.folder / case.name)
+        watched._save(case)
+        return watched
+
+    def update_modes(self) -> None:
+        """Take the modes of the call: Dynamo switches inference mode off while it compiles."""
+        modes = current_modes()
+        if modes != self.case.modes:
+            self.case = dataclasses.replace(self.case, modes=modes)
+            self._save(self.case)
+
+    def forget_inputs(self) -> None:
+        """Let go of the program's tensors."""
+        self.case = dataclasses.replace(self.case, inputs=())
+
+    def fail(
+        self,
+        signature: Signature,
+        *,
+        error: BaseException | None = None,
+        details: Sequence[str] = (),
+        backward: bool = False,
+        inputs: tuple[object, ...] | None = None,
+    ) -> str:
+        """Mark the case folder, note the failure, and announce it with the commands that help.
+
+        Args:
+            signature: What was seen.
+            error: The exception, if it is one.
+            details: Sentences for people.
+            backward: It needs the backward pass.
+            inputs: Those of the failing call; None: those that are saved.
+
+        Returns:
+            The announcement. An exception is announced once, however many places it passes.
+        """
+        modes = dataclasses.replace(self.case.modes, backward=backward or self.case.modes.backward)
+        self.case = dataclasses.replace(self.case, signature=signature, modes=modes)
+        kept = self.session.options.inputs
+        text = announcement(self.case, self.folder, kept, details) + import_hint(self.subject)
+        if error is None or note_saved(error, self.folder):
+            known = self.case.inputs if inputs is None else inputs
+            self._save(dataclasses.replace(self.case, inputs=known))
+            self.session.add_failure(Failure(self.case.name, self.folder, str(signature)))
+            logger.warning("%s", text)
+        if inputs is not None:
+            self.forget_inputs()
+        return text
+
+    def _save(self, case: Case) -> None:
+        """Write a case; the first problem is one log line and a file that says it, then no more."""
+        self._can_save = self._can_save and guarded(
+            lambda: self._write(case), f"saving {self.folder}"
+        )
+
+    def _write(self, case: Case) -> None:
+        if not case.inputs and (self.folder / MANIFEST).exists():
+            known = read_manifest(self.folder)
+            known = dataclasses.replace(known, signature=case.signature, modes=case.modes)
+            write_manifest(known, self.folder)
+            return
+        try:
+            save_case(case, self.folder, inputs=self.session.options.inputs, overwrite=True)
+        except CtkError as error:
+            write_text(self.folder / "not_saved.txt", f"{error}\n")
+            raise
