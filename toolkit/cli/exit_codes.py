@@ -1,6 +1,5 @@
 """How an oracle's verdict becomes an exit code, a line and JSON; the same for every command."""
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from ctk.toolkit.cli.answer import ExitCode
@@ -42,8 +41,6 @@ def line_of(judgement: "Judgement") -> str:
 
 def judgement_data(judgement: "Judgement") -> dict[str, object]:
     """Return the JSON form of a judgement."""
-    return {
-        "verdict": judgement.verdict.value,
-        "signature": asdict(judgement.signature) if judgement.signature else None,
-        "detail": judgement.detail,
-    }
+    from ctk.toolkit.formats.schema import encode
+
+    return encode(judgement)

@@ -26,6 +26,8 @@ COMMANDS: tuple[Command, ...] = (
 
 HELP = """Name the pass, rewrite and node that make a PyTorch program compile wrongly.
 
+Start with `ctk diagnose FILE.py`, or with `ctk run SCRIPT` for a program that calls torch.compile.
+
 Exit codes of every command: 0 no failure, 1 failure found, 2 usage, 125 cannot tell (also after
 Ctrl-C). The answer is the first line of stdout; what the program itself prints goes to stderr.
 """

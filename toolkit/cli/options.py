@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -112,21 +112,23 @@ class SubjectOptions:
         }
 
 
+def out_option(default: str) -> Any:
+    """Return the option that says where to write to; `default` is told in its help."""
+    return typer.Option(
+        "--out",
+        "-o",
+        metavar="DIR",
+        help=f"Folder to write to (default: {default}).",
+        show_default=False,
+        rich_help_panel=RUN,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class OutOption:
     """Where to write to."""
 
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="DIR",
-            help="Folder to write to.",
-            show_default=False,
-            rich_help_panel=RUN,
-        ),
-    ] = None
+    out: Annotated[Path | None, out_option("a new one here, named after CASE")] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +194,8 @@ class IsolationOptions:
             "--timeout",
             metavar="SECONDS",
             min=0.1,
-            help="Longest that one question (compile and run) may take; needs --isolate.",
+            help="Longest that one question (compile and run) may take; it is then asked "
+            "in a child process.",
             show_default=False,
             rich_help_panel=RUN,
         ),

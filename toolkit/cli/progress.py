@@ -21,16 +21,16 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from ctk.toolkit.oracle.progress import Say
+
 if TYPE_CHECKING:
     from ctk.toolkit.reduce.problem import Progress as Reduction
 
 LOG_SECONDS = 5.0
 
 
-class Reporter(Protocol):
-    """Tells how far a command is: what it does now, and how much of it is done, when known."""
-
-    def __call__(self, message: str, done: int | None = None, total: int | None = None) -> None: ...
+class Reporter(Say, Protocol):
+    """Tells how far a command is."""
 
     def reduction(self, state: "Reduction") -> None:
         """Tell how far a reduction is."""

@@ -1,12 +1,13 @@
 """`ctk repro`: does it still fail? With `--out`, also write the case and a verified repro.py."""
 
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 from rich.console import RenderableType
 
 from ctk.toolkit.cli.answer import Answer, table
 from ctk.toolkit.cli.exit_codes import exit_code_of, judgement_data, line_of
-from ctk.toolkit.cli.options import IsolationOptions, KeptInputs, OutOption, SubjectOptions
+from ctk.toolkit.cli.options import IsolationOptions, KeptInputs, SubjectOptions, out_option
 from ctk.toolkit.cli.progress import progress
 from ctk.toolkit.cli.shell import Command
 
@@ -15,7 +16,11 @@ if TYPE_CHECKING:
 
 
 def repro(
-    subject: SubjectOptions, out: OutOption, kept: KeptInputs, isolation: IsolationOptions
+    subject: SubjectOptions,
+    *,
+    out: Annotated[Path | None, out_option("nothing is written")] = None,
+    kept: KeptInputs,
+    isolation: IsolationOptions,
 ) -> Answer:
     """Say whether a case still fails.
 
@@ -27,7 +32,7 @@ def repro(
     with progress() as report:
         found = repro_program(
             subject.subject,
-            out=out.out,
+            out=out,
             keep=kept.inputs,
             say=report,
             **subject.keywords(),

@@ -2,13 +2,14 @@
 
 import traceback
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ctk.compiler.choices import Check, InputsMode, OnFailure
 from ctk.toolkit.cli.answer import Answer, ExitCode
-from ctk.toolkit.cli.options import RUN, OutOption
+from ctk.toolkit.cli.options import RUN, out_option
 from ctk.toolkit.cli.shell import Command
 
 if TYPE_CHECKING:
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WatchingOptions:
-    """What is done with each compile."""
+    """What is done with each compile, and where it is written."""
 
+    out: Annotated[Path | None, out_option("CTK_DUMP, else ctk_dumps here")] = None
     check: Annotated[
         Check | None,
         typer.Option(
@@ -49,7 +51,6 @@ class WatchingOptions:
 
 
 def run(
-    out: OutOption,
     watching: WatchingOptions,
     script: Annotated[
         str, typer.Argument(metavar="SCRIPT", help="A Python script.", show_default=False)
@@ -70,7 +71,7 @@ def run(
     summary = run_script(
         script,
         arguments or (),
-        dump=out.out,
+        dump=watching.out,
         check=watching.check or read_environment().check or "output",
         on_failure=watching.on_failure,
         inputs=watching.inputs,

@@ -63,10 +63,6 @@ class StepStatistics:
     not_applicable: int = 0
     not_smaller: int = 0
 
-    @property
-    def useless(self) -> int:
-        return self.questions - self.useful
-
 
 @dataclass(slots=True)
 class Problem:

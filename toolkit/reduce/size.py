@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import cast
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Node
 
 from ctk.compiler.fx.walk import CALLS, fetch, graphs_by_path, output_leaves, placeholders
 from ctk.toolkit.case.case import Case
@@ -98,14 +98,8 @@ def is_smaller(case: Case, other: Case) -> bool:
 
 def call_nodes(case: Case) -> int:
     """Return the number of call nodes, those in sub-graphs included."""
-    return size_of_graph(case.graph)
-
-
-def size_of_graph(gm: GraphModule) -> int:
-    """Return the number of call nodes of a graph and its sub-graphs."""
-    return sum(
-        node.op in CALLS for graph in graphs_by_path(gm).values() for node in graph.graph.nodes
-    )
+    graphs = graphs_by_path(case.graph).values()
+    return sum(node.op in CALLS for graph in graphs for node in graph.graph.nodes)
 
 
 def _tensors(case: Case) -> Iterator[torch.Tensor]:
