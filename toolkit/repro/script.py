@@ -189,7 +189,7 @@ def _compiled(plan: SourcePlan, traits: Traits, *, is_dynamic: bool) -> str:
 def _used(case: Case, module: ModuleText, *, shares_memory: bool) -> list[str]:
     """Return the arguments of `Program` that bring in code which few programs need."""
     names_dtypes = _NAMES_DTYPES.search(module.classes) or set(module.imports) - _PLAIN_IMPORTS
-    is_deadly = case.signature is not None and case.signature.kind in ("signal", "timeout")
+    is_deadly = case.signature is not None and case.signature.is_deadly
     eager = run_eager(case)
     is_random = eager.drew_random or eager.results is None
     has_autocast = case.modes.autocast or "autocast" in module.classes
