@@ -6,7 +6,7 @@
 import logging
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from torch.fx import GraphModule
 
@@ -23,16 +23,7 @@ from ctk.compiler.rewriting.numbering import Numbering
 
 log = logging.getLogger("ctk.codegen")
 
-
-@dataclass(frozen=True, slots=True)
-class _Request:
-    """One graph to compile, and who is to hear of it."""
-
-    gm: GraphModule = field(repr=False)
-    example_inputs: Sequence[object] = field(repr=False)
-    stage: Stage
-    config: Config
-    observer: Observer | None
+_HINT = "Config(on_failure='fallback') or CTK_ON_FAILURE=fallback asks the next generator instead"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +62,28 @@ def generate(
         ConfigError: A name is not in the table.
         CodegenUnsupported: No generator takes the graph; lists the reason of each.
     """
-    config = numbering.config
-    request = _Request(gm, example_inputs, stage, config, numbering.observer)
+    config, observer = numbering.config, numbering.observer
     refusals: list[_Refusal] = []
     for codegen in generators(config):
         context = KernelContext(codegen, stage, numbering)
-        compiled = _compile(request, codegen, context)
-        if isinstance(compiled, _Refusal):
-            refusals.append(compiled)
-            continue
-        _announce(request, refusals, codegen.name)
-        return _observed(request, compiled, context, refusals)
-    raise _nobody(request, refusals)
+        try:
+            compiled = codegen.compile(gm, example_inputs, context)
+        except CodegenUnsupported as error:
+            refusals.append(_Refusal(codegen.name, error))
+        except Exception as error:
+            if is_observers(error):
+                raise
+            record = ErrorRecord(error, "lowered", kernel=context.at_hand(), graph=gm)
+            place(record, observer, hint=_HINT)
+            if config.on_failure == "raise":
+                raise
+            refusals.append(_Refusal(codegen.name, error))
+        else:
+            _announce(stage, config, refusals, codegen.name)
+            if observer is None:
+                return compiled
+            return _observed(gm, compiled, context, observer, refusals)
+    raise _nobody(stage, refusals)
 
 
 def generators(config: Config) -> list[Codegen]:
@@ -102,68 +103,44 @@ def generators(config: Config) -> list[Codegen]:
     return [table[name] for name in names]
 
 
-def _compile(
-    request: _Request, codegen: Codegen, context: KernelContext
-) -> BoxedCallable | _Refusal:
-    try:
-        return codegen.compile(request.gm, request.example_inputs, context)
-    except CodegenUnsupported as error:
-        return _Refusal(codegen.name, error)
-    except Exception as error:
-        if is_observers(error):
-            raise
-        record = ErrorRecord(error, "lowered", kernel=context.at_hand(), graph=request.gm)
-        hint = (
-            "Config(on_failure='fallback') or CTK_ON_FAILURE=fallback asks the next generator "
-            "instead"
-        )
-        place(record, request.observer, hint=hint)
-        if request.config.on_failure == "raise":
-            raise
-        return _Refusal(codegen.name, error)
-
-
-def _announce(request: _Request, refusals: Sequence[_Refusal], taken_by: str) -> None:
+def _announce(stage: Stage, config: Config, refusals: Sequence[_Refusal], taken_by: str) -> None:
     """Say in one line which graph was refused, by whom and why, and who compiled it."""
     if not refusals:
         return
     why = "; ".join(str(refusal) for refusal in refusals)
-    line = f"graph {request.stage}: {why}; {taken_by} takes it"
+    line = f"graph {stage}: {why}; {taken_by} takes it"
     failed = any(not isinstance(refusal.error, CodegenUnsupported) for refusal in refusals)
-    if failed and request.config.on_failure == "warn":
+    if failed and config.on_failure == "warn":
         warnings.warn(f"ctk: {line}", RuntimeWarning, stacklevel=2)
     else:
         log.warning("%s", line)
 
 
-def _nobody(request: _Request, refusals: Sequence[_Refusal]) -> Exception:
+def _nobody(stage: Stage, refusals: Sequence[_Refusal]) -> Exception:
     """Return what to raise when no generator is left: the first failure, else all reasons."""
     failures = [each.error for each in refusals if not isinstance(each.error, CodegenUnsupported)]
     if failures:
         return failures[0]
     reasons = "\n".join(f"  {refusal}" for refusal in refusals)
     return CodegenUnsupported(
-        f"no code generator takes graph {request.stage}:\n{reasons}\n"
+        f"no code generator takes graph {stage}:\n{reasons}\n"
         "'eager' takes every graph: add it to Config.fallback"
     )
 
 
 def _observed(
-    request: _Request,
+    gm: GraphModule,
     compiled: BoxedCallable,
     context: KernelContext,
+    observer: Observer,
     refusals: Sequence[_Refusal],
 ) -> BoxedCallable:
     """Tell the observer of the kernels, and watch the calls for it."""
-    if request.observer is None:
-        return compiled
-    graph = copy_graph_module(request.gm)
+    graph = copy_graph_module(gm)
     reason = "; ".join(str(refusal) for refusal in refusals) or None
     records = context.records(graph, reason)
     for record in records:
-        request.observer.on_kernel(record)
+        observer.on_kernel(record)
     kernels = tuple(record.id for record in records)
-    watched = CompiledGraph(
-        request.observer, request.stage, graph, kernels, returned=context.returned
-    )
+    watched = CompiledGraph(observer, context.stage, graph, kernels, returned=context.returned)
     return as_boxed(watch_calls(compiled, watched), compiled.ctk_source)

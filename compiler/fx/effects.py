@@ -12,6 +12,9 @@ from collections.abc import Callable
 
 from torch.fx import Node
 
+from ctk.compiler.fx.walk import flat
+from ctk.compiler.torch_compat import operators
+
 _IN_PLACE = frozenset(
     {
         operator.setitem, operator.delitem, operator.iadd, operator.isub, operator.imul,
@@ -34,9 +37,8 @@ def mutated_arguments(node: Node) -> tuple[Node, ...]:
         return _first(node) if _is_in_place_name(str(node.target)) else ()
     if node.op != "call_function" or not callable(node.target):
         return ()
-    schema = getattr(node.target, "_schema", None)
-    if schema is not None:
-        return _written(node, schema)
+    if operators.kind_of(node.target) == "overload":
+        return _written(node)
     if node.target in _IN_PLACE or _is_in_place_name(getattr(node.target, "__name__", "")):
         return _first(node)
     out = node.kwargs.get("out")
@@ -71,22 +73,14 @@ def _first(node: Node) -> tuple[Node, ...]:
 
 
 def _nodes(argument: object) -> tuple[Node, ...]:
-    if isinstance(argument, Node):
-        return (argument,)
-    if isinstance(argument, (tuple, list)):
-        return tuple(node for item in argument for node in _nodes(item))
-    return ()
+    return tuple(leaf for leaf in flat(argument) if isinstance(leaf, Node))
 
 
-def _written(node: Node, schema: object) -> tuple[Node, ...]:
+def _written(node: Node) -> tuple[Node, ...]:
     """Return the arguments that an operator's schema declares as written."""
-    found: list[Node] = []
-    for position, argument in enumerate(getattr(schema, "arguments", ())):
-        if argument.alias_info is None or not argument.alias_info.is_write:
-            continue
-        given = node.args[position] if position < len(node.args) else node.kwargs.get(argument.name)
-        found.extend(_nodes(given))
-    return tuple(found)
+    written = operators.written_arguments_of(node.target)
+    given = [node.args[i] if i < len(node.args) else node.kwargs.get(name) for i, name in written]
+    return _nodes(given)
 
 
 def _asks_in_place(node: Node, target: Callable[..., object]) -> bool:

@@ -45,7 +45,7 @@ def is_pure(node: Node) -> bool:
         return False
     declared = operators.declared_by(node.target)
     if declared is None:
-        return getattr(node.target, "__module__", None) in ("_operator", "operator", "math")
+        return _is_arithmetic(node)
     if declared.writes or declared.random or not declared.returns or node.is_impure():
         return False
     return "assert" not in str(node.target)
@@ -81,8 +81,12 @@ def escapes(node: Node) -> bool:
 
 def _is_opaque(node: Node) -> bool:
     """Return whether a node's aliasing is unknown, as of a higher-order op."""
-    known = getattr(node.target, "__module__", None) in ("_operator", "operator", "math")
-    return operators.declared_by(node.target) is None and not known
+    return operators.declared_by(node.target) is None and not _is_arithmetic(node)
+
+
+def _is_arithmetic(node: Node) -> bool:
+    """Return whether a node calls a Python function on sizes, or picks an item of a result."""
+    return getattr(node.target, "__module__", None) in ("_operator", "operator", "math")
 
 
 def mutated_bases(graph: Graph) -> set[Node]:

@@ -164,12 +164,9 @@ def _mismatch(
     pattern: object, value: object, bound: dict[str, object], covered: list[Node]
 ) -> Mismatch | None:
     """Return the first part of a pattern that does not match; collect variables and nodes."""
-    if isinstance(pattern, Var):
-        known = bound.setdefault(pattern.name, value)
-        is_same = known is value or (not isinstance(value, Node) and known == value)
-        return None if is_same else Mismatch(pattern, value, len(covered))
     if not isinstance(pattern, Op):
-        is_same = type(pattern) is type(value) and pattern == value
+        wanted = bound.setdefault(pattern.name, value) if isinstance(pattern, Var) else pattern
+        is_same = wanted is value or (type(wanted) is type(value) and wanted == value)
         return None if is_same else Mismatch(pattern, value, len(covered))
     if (
         not isinstance(value, Node)

@@ -70,6 +70,15 @@ def test_a_variable_stands_for_the_same_thing_everywhere():
 
 
 @pytest.mark.parametrize(
+    ("s", "again", "matches"), [(2, 2, True), (2, 2.0, False), (1, True, False)]
+)
+def test_a_variable_that_is_a_number_stands_for_its_type_too(s, again, matches):
+    """`x * 2 * 2.0` makes floats of ints: a rule for `x * s * s` must not take it."""
+    pattern = Op(aten.mul.Tensor, (Op(aten.mul.Tensor, (Var("x"), Var("s"))), Var("s")))
+    assert isinstance(find(pattern, last(lambda x: x * s * again, X)), Match) is matches
+
+
+@pytest.mark.parametrize(
     ("rule", "function", "inputs", "expected"),
     [
         ("t(t(x)) -> x", lambda x: x.t().t(), (X,), None),
