@@ -8,16 +8,18 @@ nothing that it says later could be believed.
 """
 
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from torch.fx import GraphModule
 
-from ctk.compiler.errors import ConfigError, CtkError, DoesNotReproduce, PredicateError
+from ctk.compiler.errors import CtkError, DoesNotReproduce, PredicateError, ProgramError
 from ctk.compiler.observe import first_line
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.graphs.listing import graph_lines
 from ctk.toolkit.importers.base import Request
 from ctk.toolkit.importers.in_memory import case_of_graph
 from ctk.toolkit.oracle.judgement import Judgement, Verdict
+from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.reduce.driver import minimize as minimize_problem
 from ctk.toolkit.reduce.problem import Budget, Problem, Progress
@@ -66,11 +68,20 @@ def minimize(
 
     Raises:
         DoesNotReproduce: `fails` says no of the given graph, or once yes and once no.
-        PredicateError: `fails` raised; it names the candidate and holds the smallest graph so far.
+        PredicateError: `fails` raised, or its answer is none; it names the candidate and holds the
+            smallest graph so far.
+        ProgramError: `gm` is no `GraphModule`, takes other inputs, or does not run in eager.
     """
+    given: object = cast("object", gm)  # many scripts are never type-checked
+    if not isinstance(given, GraphModule):
+        raise ProgramError(
+            f"minimize takes a GraphModule, not a {type(given).__name__}; "
+            "torch.fx.symbolic_trace and torch.export make one"
+        )
     start = case_of_graph(gm, inputs, Request(target="predicate"))
     oracle = _Oracle(fails)
     _check_steady(oracle, start)
+    _check_runs(start)
     problem = Problem(
         start, oracle.judge, budget=Budget(max_questions, max_seconds), on_progress=on_progress
     )
@@ -91,16 +102,21 @@ class _Oracle:
         self._asked += 1
         gm, inputs = private_copy(candidate.graph, candidate.inputs, lazy=False)
         try:
-            answer = self._fails(gm, inputs)
+            return Judgement(_verdict(self._fails(gm, inputs)))
         except Exception as error:
             raise _Raised(error, candidate, self._asked) from error
-        if answer is None:
-            raise ConfigError(
-                "the predicate returned None; it must return True, False or a Verdict"
-            )
-        if isinstance(answer, Verdict):
-            return Judgement(answer)
-        return Judgement(Verdict.REPRODUCES if answer else Verdict.PASSES)
+
+
+class _NoAnswer(Exception):
+    """The predicate returned something that says neither yes nor no."""
+
+
+def _verdict(answer: object) -> Verdict:
+    if isinstance(answer, Verdict):
+        return answer
+    if answer is None:
+        raise _NoAnswer("the predicate returned None; it must return True, False or a Verdict")
+    return Verdict.REPRODUCES if answer else Verdict.PASSES
 
 
 def _check_steady(oracle: _Oracle, start: Case) -> None:
@@ -125,8 +141,23 @@ def _check_steady(oracle: _Oracle, start: Case) -> None:
         )
 
 
+def _check_runs(start: Case) -> None:
+    """Run the given graph in eager: the reducer's edits follow from its values.
+
+    Raises:
+        ProgramError: It does not run.
+    """
+    try:
+        facts_of(start)
+    except Exception as error:
+        raise ProgramError(
+            "the graph does not run in eager with these inputs: "
+            f"{type(error).__name__}: {first_line(error)}"
+        ) from error
+
+
 class _Raised(Exception):
-    """The predicate raised."""
+    """The predicate raised, or gave no answer."""
 
     def __init__(self, error: Exception, candidate: Case, number: int) -> None:
         super().__init__(str(error))
@@ -136,8 +167,9 @@ class _Raised(Exception):
         """Return what the user gets: the candidate, and the smallest graph so far."""
         lines = graph_lines(self._candidate.graph)
         shown = [*lines[:SHOWN_LINES], *(["..."] if len(lines) > SHOWN_LINES else [])]
+        what = f"the predicate raised {type(self.error).__name__}: {first_line(self.error)}"
         return PredicateError(
-            f"the predicate raised {type(self.error).__name__}: {first_line(self.error)}\n"
+            f"{self.error if isinstance(self.error, _NoAnswer) else what}\n"
             f"on candidate {self._number}:\n"
             + "".join(f"  {line}\n" for line in shown)
             + f"The smallest graph so far ({call_nodes(best)} call nodes) is in `graph` and "

@@ -241,6 +241,8 @@ def _existing(folder: Path) -> Path:
     """
     folder = folder.expanduser()
     folder = folder.parent if folder.name == MANIFEST else folder
+    if folder.is_file():
+        raise CaseError(f"{folder} is a file; a case is a folder with a {MANIFEST}")
     if not folder.is_dir():
         there = [each.name for each in folder.parent.iterdir()] if folder.parent.is_dir() else []
         raise CaseError(

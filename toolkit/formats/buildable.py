@@ -52,9 +52,9 @@ def is_possible(value: torch.Tensor, filling: str) -> bool:
 def filling_of(value: object) -> int:
     """Return which of `FILLINGS` a tensor holds: its index, or their number if none.
 
-    What is no tensor, and a tensor without elements, is as simple as can be: 0.
+    What is no tensor, and a tensor without elements or data, is as simple as can be: 0.
     """
-    if not isinstance(value, torch.Tensor) or not value.numel():
+    if not isinstance(value, torch.Tensor) or not value.numel() or value.is_meta:
         return 0
     core = _core(value.detach()).cpu().contiguous()
     for index, filling in enumerate(FILLINGS):

@@ -5,7 +5,7 @@ Adding a kind of thing is one file with an `IMPORTER` and one line in `IMPORTERS
 
 from pathlib import Path
 
-from ctk.compiler.errors import CaseError
+from ctk.compiler.errors import CaseError, ProgramError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.importers import case_folder, program
 from ctk.toolkit.importers.base import Importer, Request
@@ -34,10 +34,15 @@ def load_cases(
         At least one case.
 
     Raises:
-        ProgramError: The program cannot be loaded, or fails in eager.
+        ProgramError: The program cannot be loaded, fails in eager, or has inputs already.
         CaseError: No such folder, it cannot be read, or there is no graph of that number.
         ConfigError, TargetError: An option is not allowed, or the target is unknown.
     """
+    if inputs is not None and isinstance(subject, str | Path | Case):
+        raise ProgramError(
+            f"{name_of(subject)} has inputs of its own; pass some with a callable or a GraphModule "
+            "only"
+        )
     if isinstance(subject, str | Path):
         cases = _importer_of(str(subject)).load(str(subject), request)
     else:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict, get_type_hints
 
-from ctk.compiler.errors import nearest
+from ctk.compiler.errors import ConfigError, nearest
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.targets import resolve_target
 
@@ -55,6 +55,7 @@ def request_of(options: CaseOptions, known: type[CaseOptions] = CaseOptions) -> 
 
     Raises:
         TypeError: A keyword is unknown.
+        ConfigError: A value is of another type than its keyword's.
     """
     allowed = get_type_hints(known)
     for name in options:
@@ -62,7 +63,29 @@ def request_of(options: CaseOptions, known: type[CaseOptions] = CaseOptions) -> 
             raise TypeError(f"unexpected keyword argument {name!r}{nearest(name, allowed)}")
     own = {field.name for field in dataclasses.fields(Request)}
     chosen: dict[str, Any] = {name: value for name, value in options.items() if name in own}
+    _check_types(chosen)
     return Request(**chosen)
+
+
+def _check_types(chosen: Mapping[str, Any]) -> None:
+    """Refuse what a type checker would have refused; many scripts are never type-checked.
+
+    Raises:
+        ConfigError: A value is of another type than its keyword's.
+    """
+    target, config, graph = (chosen.get(name) for name in ("target", "config", "graph"))
+    if not isinstance(target, str | None):
+        raise ConfigError(
+            f"target is a {type(target).__name__}; name it: 'inductor', 'my_module:my_backend' or "
+            "'path/to/file.py:my_backend'"
+        )
+    if not isinstance(config, Mapping | None):
+        raise ConfigError(
+            f"config is a {type(config).__name__}; it must be a dict of the target's options, such "
+            "as {'fuel': 3}"
+        )
+    if graph is not None and (not isinstance(graph, int) or graph < 0):
+        raise ConfigError(f"graph is {graph!r}; it must be the number of a graph, from 0")
 
 
 @dataclass(frozen=True, slots=True)

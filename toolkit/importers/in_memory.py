@@ -5,8 +5,9 @@ What it does not do: names on a command line; those go through the table of impo
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch.fx import GraphModule
@@ -101,10 +102,17 @@ def program_of(function: Callable[..., object], inputs: Inputs) -> Program:
     )
 
 
-def _positional(inputs: Inputs) -> tuple[object, ...]:
+def _positional(inputs: object) -> tuple[object, ...]:
     if isinstance(inputs, Mapping):
         raise ProgramError("a graph takes its inputs by position, not by keyword")
-    return (inputs,) if isinstance(inputs, torch.Tensor) else tuple(inputs)
+    if isinstance(inputs, torch.Tensor):
+        return (inputs,)
+    if isinstance(inputs, str) or not isinstance(inputs, Iterable):
+        raise ProgramError(
+            f"inputs is a {type(inputs).__name__}: pass a list or tuple of one call's inputs, "
+            "one tensor, or a dict of keywords"
+        )
+    return tuple(cast("Iterable[object]", inputs))
 
 
 def function_name(function: Callable[..., object]) -> str:

@@ -26,6 +26,11 @@ def test_no_such_folder_suggests_a_near_name(folder: Path) -> None:
         load_case(folder.parent / "casse")
 
 
+def test_a_file_is_no_case(folder: Path) -> None:
+    with pytest.raises(CaseError, match=r"graph\.json is a file; a case is a folder with"):
+        load_case(folder / "graph.json")
+
+
 def test_a_folder_without_manifest_is_no_case(tmp_path: Path) -> None:
     with pytest.raises(CaseError, match=r"no manifest\.json"):
         load_case(tmp_path)

@@ -2,13 +2,14 @@
 
 import itertools
 import operator
+from typing import Any
 
 import pytest
 import torch
 from torch.fx import GraphModule, symbolic_trace
 
 import ctk
-from ctk.compiler.errors import ConfigError, DoesNotReproduce, PredicateError
+from ctk.compiler.errors import DoesNotReproduce, PredicateError, ProgramError
 from ctk.toolkit.minimize import Predicate
 
 
@@ -127,8 +128,35 @@ def test_a_predicate_that_says_no_is_refused() -> None:
 
 
 def test_a_forgotten_return_is_noticed() -> None:
-    with pytest.raises(ConfigError, match="returned None"):
+    with pytest.raises(PredicateError, match="returned None"):
         ctk.minimize(graph(), X, lambda gm, inputs: None)
+
+
+def test_a_return_forgotten_in_one_branch_keeps_the_smallest_so_far() -> None:
+    with pytest.raises(PredicateError, match=r"returned None; .*\non candidate") as caught:
+        ctk.minimize(long_graph(), X, lambda gm, inputs: len(gm.graph.nodes) > 4 or None)
+    assert 5 <= len(caught.value.graph.graph.nodes) < 14
+
+
+def test_an_answer_that_is_neither_yes_nor_no() -> None:
+    with pytest.raises(PredicateError, match="Boolean value of Tensor"):
+        ctk.minimize(graph(), X, lambda gm, inputs: gm(*inputs) > -100)
+
+
+def test_a_graph_that_does_not_run_in_eager() -> None:
+    with pytest.raises(ProgramError, match=r"does not run in eager .* invalid for input of size 6"):
+        ctk.minimize(symbolic_trace(lambda x: torch.sin(x).view(7)), X, has(torch.sin))
+
+
+@pytest.mark.parametrize("value", [torch.nn.Linear(3, 3), program, graph().graph])
+def test_what_is_no_graph_module(value: Any) -> None:
+    with pytest.raises(ProgramError, match=f"not a {type(value).__name__}"):
+        ctk.minimize(value, X, has(torch.sin))
+
+
+def test_inputs_without_data() -> None:
+    found = ctk.minimize(graph(), [torch.empty(2, 3, device="meta")], has(torch.sin))
+    assert names(found.graph) == ["x", "sin", "output"]
 
 
 def test_ctrl_c_keeps_the_smallest_so_far() -> None:
@@ -150,3 +178,9 @@ def test_a_budget_ends_the_search() -> None:
 def test_inputs_that_are_not_those_of_the_graph() -> None:
     with pytest.raises(ctk.CtkError, match="takes 1 inputs"):
         ctk.minimize(graph(), [], has(torch.sin))
+
+
+@pytest.mark.parametrize("inputs", [2, "abc"])
+def test_inputs_that_are_no_sequence(inputs: Any) -> None:
+    with pytest.raises(ProgramError, match=f"inputs is a {type(inputs).__name__}"):
+        ctk.minimize(graph(), inputs, has(torch.sin))

@@ -2,13 +2,14 @@
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch.fx import symbolic_trace
 
 import ctk
-from ctk.compiler.errors import CaseError, ProgramError, TargetError
+from ctk.compiler.errors import CaseError, ConfigError, ProgramError, TargetError
 from ctk.toolkit.case.folders import output_folder
 from ctk.toolkit.importers import IMPORTERS, load_cases, name_of
 from ctk.toolkit.importers.base import Request, request_of
@@ -111,6 +112,25 @@ class TestKeywords:
     def test_one_of_another_operation_is_refused(self) -> None:
         with pytest.raises(TypeError, match="isolate"):
             ctk.check(scale, (X,), isolate=True)  # type: ignore[call-arg]  # on purpose
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"target": scale}, "target is a function; name it"),
+            ({"config": ctk.Config()}, "config is a Config; it must be a dict"),
+            ({"graph": -1}, "graph is -1; it must be the number"),
+            ({"graph": "a"}, "graph is 'a'; it must be the number"),
+        ],
+    )
+    def test_a_value_of_another_type_is_refused(
+        self, options: dict[str, Any], message: str
+    ) -> None:
+        with pytest.raises(ConfigError, match=message):
+            ctk.check(scale, (X,), **options)
+
+    def test_inputs_for_what_has_its_own_are_refused(self) -> None:
+        with pytest.raises(ProgramError, match="net has inputs of its own"):
+            ctk.check("net.py", (X,))
 
     def test_what_is_not_given_has_its_default(self) -> None:
         assert request_of({}) == Request()
