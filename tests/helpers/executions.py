@@ -17,8 +17,8 @@ def trace(function: Callable[..., object]) -> fx.GraphModule:
 
 def values(outcome) -> dict[str, object]:
     """Return the results of a run by name; the run must have succeeded."""
-    assert outcome.results is not None, outcome.error
-    return {result.name: result.value for result in outcome.results}
+    assert outcome.run is not None, outcome.error
+    return dict(outcome.values)
 
 
 def inplace_case() -> Case:

@@ -52,13 +52,13 @@ def judge(
         ConfigError: The target does not take the case's config.
     """
     eager = run_eager(case)
-    if eager.results is None:
+    if eager.run is None:
         return Judgement(Verdict.INVALID, detail=f"eager raises {_said(eager.error)}")
     try:
         compiled = run_compiled(case, observer=observer)
     except CaseError as error:
         return Judgement(Verdict.INVALID, detail=str(error))
-    if compiled.error is not None:
+    if compiled.run is None:
         return _answer(error_signature(compiled), expected)
     strides = strides or (expected is not None and expected.kind == "stride")
     finding = judge_runs(
@@ -88,7 +88,10 @@ def mismatch_signature(mismatch: Mismatch) -> Signature:
 def _eager_again(case: Case, more: int) -> Run:
     """Run eager once more with the seed raised by `more`; raises what it raises."""
     modes = dataclasses.replace(case.modes, seed=case.modes.seed + more)
-    return run_eager(dataclasses.replace(case, modes=modes)).run
+    outcome = run_eager(dataclasses.replace(case, modes=modes))
+    if outcome.run is None:
+        raise outcome.error or RuntimeError("the run has no results")
+    return outcome.run
 
 
 def _reference(case: Case, eager: Outcome) -> tuple[Mapping[str, object], str]:

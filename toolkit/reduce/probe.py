@@ -29,7 +29,7 @@ def first_wrong_node(case: Case) -> tuple[str, ...]:
         compiled = run_compiled(probe)
     except CtkError:
         return ()
-    if eager.results is None or compiled.results is None:
+    if eager.run is None or compiled.run is None:
         return ()
     wrong = compare_runs(eager.values, compiled.values, run_reference(probe, eager).values)
     positions = [int(m.name[3:]) for m in wrong if m.name.startswith("out")]

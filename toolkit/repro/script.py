@@ -191,7 +191,7 @@ def _used(case: Case, module: ModuleText, *, shares_memory: bool) -> list[str]:
     names_dtypes = _NAMES_DTYPES.search(module.classes) or set(module.imports) - _PLAIN_IMPORTS
     is_deadly = case.signature is not None and case.signature.is_deadly
     eager = run_eager(case)
-    is_random = eager.drew_random or eager.results is None
+    is_random = eager.drew_random or eager.run is None
     has_autocast = case.modes.autocast or "autocast" in module.classes
     states = ["autocast"] * bool(has_autocast) + ["deterministic"] * case.modes.deterministic
     arguments = {

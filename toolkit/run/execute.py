@@ -23,7 +23,7 @@ from ctk.repro_templates.random_draws import same_draws
 from ctk.repro_templates.running import STATES, called, in_float64, under
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.run.dynamo_context import dynamo_context
-from ctk.toolkit.run.outcome import Outcome, outcome_of
+from ctk.toolkit.run.outcome import Outcome
 from ctk.toolkit.run.private_copy import Eager, UpcastEager, private_copy
 from ctk.toolkit.targets import resolve_target
 
@@ -61,7 +61,7 @@ def run_reference(case: Case, eager: Outcome) -> Outcome:
         The float64 results, with `dtype=torch.float64`. When the program has no float64 form:
         `eager` itself, with a `note` that says which node refused.
     """
-    if eager.results is None:
+    if eager.run is None:
         return eager
     try:
         return run_upcast(case.graph, case.inputs, case.modes, is_random=eager.drew_random)
@@ -120,7 +120,7 @@ def run_private(
     state = dataclasses.asdict(modes)
     state = in_float64(state) if dtype is not None else state
     with under(state, STATES):
-        return outcome_of(called(runner(private), owned, state, STATES, around), dtype=dtype)
+        return Outcome(called(runner(private), owned, state, STATES, around), dtype=dtype)
 
 
 def run_compiled(case: Case, *, observer: Observer | None = None) -> Outcome:
@@ -160,7 +160,7 @@ def run_compiled(case: Case, *, observer: Observer | None = None) -> Outcome:
                     ) from error
                 return Outcome(None, error, "compile")
         try:
-            return outcome_of(called(call, owned, state, STATES))
+            return Outcome(called(call, owned, state, STATES))
         except Exception as error:
             if is_observers(error):
                 raise

@@ -74,7 +74,7 @@ def _checked(
     case: Case, compiled: Callable[..., object], log: CompileLog | None, *, rejudge: bool
 ) -> FirstCall:
     eager = run_eager(case)
-    if eager.results is None:
+    if eager.run is None:
         said = f"{type(eager.error).__name__}: {first_line(eager.error)}" if eager.error else ""
         return FirstCall(note=f"the graph itself raises in eager ({said})")
     outcome = run_graph(call_graph(compiled, len(case.inputs)), case.inputs, case.modes)

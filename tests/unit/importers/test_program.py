@@ -55,8 +55,8 @@ def test_one_graph_with_parameters_as_inputs():
     assert {type(value) for value in case.inputs} == {torch.Tensor, torch.nn.Parameter}
     assert all(value is not x for value in case.inputs)
     assert case.modes.grad and not case.modes.backward and case.dynamic == {}
-    (result,) = [r for r in run_eager(case).results or () if r.name == "out0"]
-    assert torch.equal(result.value, model(x).detach())
+    result = run_eager(case).values["out0"]
+    assert isinstance(result, torch.Tensor) and torch.equal(result, model(x).detach())
 
 
 # Dynamo reads `.grad` of the tensor that crosses the graph break, and torch warns of that.
@@ -77,7 +77,7 @@ def test_a_real_model_with_a_graph_break_a_branch_and_a_dynamic_batch():
         m for name, m in second.graph.named_modules() if name and isinstance(m, GraphModule)
     ]
     assert len(branches) == 2
-    hidden = {r.name: r.value for r in run_eager(first).results or ()}["out0"]
+    hidden = run_eager(first).values["out0"]
     inputs = [value for value in second.inputs if isinstance(value, torch.Tensor)]
     assert any(value.shape == hidden.shape and torch.equal(value, hidden) for value in inputs)
     assert any(value.dim() == 0 and value == 0 for value in inputs), "the buffer before the call"

@@ -35,8 +35,8 @@ def applied(case: Case, edit) -> Case:
 
 def outputs(case: Case) -> list[torch.Tensor]:
     outcome = run_eager(case)
-    assert outcome.results is not None, outcome.error
-    return [result.value for result in outcome.results if result.name.startswith("out")]
+    assert outcome.run is not None, outcome.error
+    return [value for name, value in outcome.values.items() if name.startswith("out")]
 
 
 def node_named(case: Case, op: str, nth: int = 0) -> str:

@@ -53,7 +53,7 @@ def test_called_modules_keep_their_state():
 def test_an_error_is_an_outcome_and_an_interrupt_is_not():
     broken = Case(trace(lambda x: x.view(7)), (torch.zeros(3),))
     outcome = run_eager(broken)
-    assert outcome.results is None
+    assert outcome.run is None
     assert isinstance(outcome.error, RuntimeError)
 
     def interrupt(x):
@@ -133,7 +133,8 @@ def test_the_compiled_call_starts_from_the_case_seed(use_target):
     eager, compiled = run_eager(case), run_compiled(case)
     assert torch.equal(values(eager)["out0"], values(compiled)["out0"])
     assert compiled.drew_random
-    assert torch.equal(eager.generators[0], compiled.generators[0])
+    assert eager.run is not None and compiled.run is not None
+    assert torch.equal(eager.run.generators[0], compiled.run.generators[0])
 
 
 def symbolic_case() -> Case:

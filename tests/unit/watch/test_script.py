@@ -131,7 +131,7 @@ def test_training_a_real_model_with_ctk(tmp_path: Path, log):
         assert stages[:2] == ["00_captured.py", "01_pre_grad.py"]
         assert any(name.endswith("_backward.py") for name in stages)
         assert list((folder / "passes").glob("*.diff"))
-    hidden = {result.name: result.value for result in run_eager(first).results or ()}["out0"]
+    hidden = run_eager(first).values["out0"]
     values = [value for value in second.inputs if isinstance(value, torch.Tensor)]
     assert any(v.shape == hidden.shape and torch.allclose(v, hidden) for v in values)
     assert not [message for message in log() if "fails with target" in message]
