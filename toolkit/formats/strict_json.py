@@ -136,7 +136,7 @@ def _kind_name(kind: type) -> str:
     return names.get(kind, "null" if kind is type(None) else f"a {kind.__name__}")
 
 
-def short(value: object, limit: int = 60) -> str:
+def short(value: object) -> str:
     """Return a JSON value for an error message."""
     text = "null" if value is None else repr(value)
-    return text if len(text) <= limit else text[: limit - 3] + "..."
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -30,17 +30,8 @@ from ctk.toolkit.graphs.callables import target_from_name, target_to_name
 from ctk.toolkit.graphs.value_types import (
     META_KEY,
     check_value_json,
-    describe_dynamic,
     node_value_json,
 )
-
-__all__ = [
-    "constants_of",
-    "describe_dynamic",
-    "graph_from_json",
-    "graph_to_json",
-    "target_names",
-]
 
 _TYPES: Mapping[str, Any] = {
     "Tensor": torch.Tensor,

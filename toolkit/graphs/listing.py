@@ -17,13 +17,10 @@ def graph_lines(gm: GraphModule) -> list[str]:
     return [line for name, module in graphs_by_path(gm).items() for line in _section(name, module)]
 
 
-def graph_diff(
-    before: GraphModule, after: GraphModule, *, names: tuple[str, str] = ("before", "after")
-) -> str:
+def graph_diff(before: GraphModule, after: GraphModule) -> str:
     """Return the unified difference of two graphs, or an empty string when they read the same."""
-    lines = difflib.unified_diff(
-        graph_lines(before), graph_lines(after), names[0], names[1], lineterm=""
-    )
+    texts = graph_lines(before), graph_lines(after)
+    lines = difflib.unified_diff(*texts, "before", "after", lineterm="")
     return "".join(f"{line}\n" for line in lines)
 
 

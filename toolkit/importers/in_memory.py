@@ -3,7 +3,6 @@
 What it does not do: names on a command line; those go through the table of importers.
 """
 
-import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -72,7 +71,7 @@ def case_of_graph(gm: GraphModule, inputs: Inputs, request: Request) -> Case:
             "were given"
         )
     target, config = request.target or "ctk", dict(request.config or {})
-    modes = dataclasses.replace(current_modes(seed=SEED), backward=request.backward)
+    modes = current_modes(seed=SEED, backward=request.backward)
     return Case(
         graph=copy_graph_module(gm),
         inputs=clone_inputs(values),
