@@ -15,9 +15,8 @@ It does not run anything, and it does not know whether the new program makes sen
 """
 
 import operator
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain, count
 from typing import Any
 
 from torch.fx import Graph, GraphModule, Node
@@ -31,6 +30,7 @@ from ctk.compiler.fx.walk import (
     attribute_targets,
     by_name,
     fetch,
+    free_name,
     output_leaves,
 )
 
@@ -266,19 +266,13 @@ class _Copy:
 
     def _free_name(self, call: Node, node: Node) -> str:
         """Return the name of an inlined node: its own, if no node of the outer graph has it."""
-        name = _free(node.name, f"{call.name}_{node.name}", {*self.nodes, *self.inlined})
+        name = free_name(node.name, f"{call.name}_{node.name}", {*self.nodes, *self.inlined})
         self.inlined.add(name)
         return name
 
     def _adopt(self, found: object, call: Node, node: Node) -> str:
         """Give an object of an inlined sub-graph a target of its own in the outer graph."""
         base = f"{call.name}_{node.target}".replace(".", "_")
-        target = _free(base, base, {*attribute_targets(self.old.graph), *self.objects})
+        target = free_name(base, base, {*attribute_targets(self.old.graph), *self.objects})
         self.objects[target] = found
         return target
-
-
-def _free(name: str, base: str, taken: Set[str]) -> str:
-    """Return `name`, or else the first of `base`, `base_1`, `base_2`, ... that is not taken."""
-    others = (f"{base}_{number}" for number in count(1))
-    return next(each for each in chain((name, base), others) if each not in taken)

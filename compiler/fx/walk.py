@@ -6,9 +6,10 @@ child that no node refers to is no part of the program and is never listed. Noth
 """
 
 import functools
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from graphlib import TopologicalSorter
 from heapq import heappop, heappush
+from itertools import chain, count
 from typing import TypeVar
 
 from torch.fx import Graph, GraphModule, Node
@@ -111,6 +112,12 @@ def distinct_graphs(gm: GraphModule) -> list[GraphModule]:
     for child in children(gm).values():
         found |= dict.fromkeys(distinct_graphs(child))
     return [*(found | {gm: None})]
+
+
+def free_name(name: str, base: str, taken: Container[str]) -> str:
+    """Return `name`, or else the first of `base`, `base_1`, `base_2`, ... that is not taken."""
+    others = (f"{base}_{number}" for number in count(1))
+    return next(each for each in chain((name, base), others) if each not in taken)
 
 
 def topological(items: Sequence[T], operands: Callable[[T], Iterable[T]]) -> list[T]:

@@ -6,7 +6,7 @@ import torch
 from torch.fx import Graph, GraphModule
 
 from ctk.compiler.codegen.torchscript.refuse import refusal
-from ctk.compiler.fx.walk import fetch
+from ctk.compiler.fx.walk import fetch, free_name
 from ctk.compiler.torch_compat import fake
 
 
@@ -30,13 +30,9 @@ def bind_constants(gm: GraphModule, graph: Graph) -> Mapping[str, object]:
             raise refusal(node, "a constant that is a fake tensor: it has no numbers")
         if not isinstance(value, (torch.Tensor, bool, int, float)):
             raise refusal(node, f"a constant of type {type(value).__name__}")
-        name = flat_names.setdefault(str(node.target), _free_name(str(node.target), values))
+        # The prefix: no clash with attributes of Module.
+        flat = "constant_" + str(node.target).replace(".", "_")
+        name = flat_names.setdefault(str(node.target), free_name(flat, flat, values))
         values[name] = value
         node.target = name
     return values
-
-
-def _free_name(target: str, taken: Mapping[str, object]) -> str:
-    flat = "constant_" + target.replace(".", "_")  # the prefix: no clash with attributes of Module
-    candidates = [flat, *(f"{flat}_{number}" for number in range(len(taken)))]
-    return next(name for name in candidates if name not in taken)
