@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from ctk.toolkit.bisect import find_culprit
+from ctk.toolkit.bisect import Culprit, find, find_culprit
 from ctk.toolkit.bisect.search import guilty_kernel, smallest_failing
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.compile_log.recorder import EVERY_KERNEL
+from ctk.toolkit.compile_log.recorder import EVERY_KERNEL, Veto
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.oracle.executors.child import ChildProcess
 from ctk.toolkit.oracle.judgement import Judgement, Verdict
@@ -104,6 +104,15 @@ def test_a_pass_that_kills_or_stops_the_process_is_named(name, kind, seconds, tm
     assert search.culprit.where == f"joint/{name}"
     assert search.confirmed
     assert search.compiles == 2
+
+
+def test_an_unconfirmed_suspect_is_said_to_be_found_by_what_named_it(tmp_path, monkeypatch):
+    suspect = Culprit("joint", "somebody", Veto())
+    monkeypatch.setattr(find, "from_errors", lambda log: iter([suspect]))
+    monkeypatch.setattr(find, "smallest_failing", lambda fails, total: None)
+    monkeypatch.setattr(find, "from_check", lambda case, log: iter(()))
+    search = find_culprit(case_with("swap", tmp_path))
+    assert (search.culprit, search.confirmed, search.found_by) == (suspect, False, "error")
 
 
 class Crashing:
