@@ -82,7 +82,9 @@ def refuse_no_case(folder: Path) -> None:
 
     found = [entry for entry in find_entries(folder) if entry.problem is None]
     hint = f"; there are cases in it: ctk show {found[0].path}" if found else ""
-    raise CaseError(f"{folder} is no case: it has no manifest.json{hint}\n  ctk ls {folder}")
+    raise CaseError(
+        f"{folder} is no case: it has no manifest.json{hint}\n  look at it: ctk ls {folder}"
+    )
 
 
 def facts_table(facts: Mapping[str, object]) -> Table:
