@@ -113,9 +113,12 @@ def rebuild(gm: GraphModule, change: Change) -> Rebuilt | None:
 
 def resolve(name: str, change: Change) -> Substitute:
     """Return what stands for a node after a change, following chains of `SameAs`."""
-    if name not in change.substitutes:
-        return SameAs(name)
-    return _resolve_all(change.substitutes[name], change)
+    while name in change.substitutes:  # a loop: chains are as long as the graph
+        substitute = change.substitutes[name]
+        if not isinstance(substitute, SameAs):
+            return _resolve_all(substitute, change)
+        name = substitute.name
+    return SameAs(name)
 
 
 def leaves(substitute: Substitute) -> Iterator[Substitute]:

@@ -15,6 +15,19 @@ def names(gm):
     return [node.name for node in gm.graph.nodes]
 
 
+def test_a_chain_of_substitutes_is_followed_however_long_it_is():
+    graph = fx.Graph()
+    node = graph.placeholder("x")
+    for _ in range(5000):
+        node = graph.call_function(torch.cos, (node,))
+    graph.output(node)
+    calls = [node for node in graph.nodes if node.op == "call_function"]
+    change = Change(substitutes={node.name: SameAs(node.args[0].name) for node in calls[1:]})
+    built = rebuild(fx.GraphModule({}, graph), change)
+    assert built is not None
+    assert names(built.graph) == ["x", "cos", "output"]
+
+
 def test_what_only_fed_a_changed_node_goes_and_names_stay():
     def program(x, y):
         return torch.sin(torch.relu(torch.mul(x, 2.0))) + torch.neg(y)
