@@ -202,10 +202,12 @@ def _forward(
 def _variables(gm: GraphModule) -> dict[Node, str]:
     """Give each node a variable: its name, with `_` after it where that would hide a module."""
     taken = {node.name for node in gm.graph.nodes}
+    calls = gm.graph.find_nodes(op="call_function")
+    modules = {str(getattr(node.target, "__module__", "")).partition(".")[0] for node in calls}
     found: dict[Node, str] = {}
     for node in gm.graph.nodes:
         name = node.name
-        while name in _RESERVED or keyword.iskeyword(name):
+        while name in _RESERVED | modules or keyword.iskeyword(name):
             name += "_"
             name = name + "_" if name in taken else name
         found[node] = name

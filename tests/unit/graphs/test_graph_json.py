@@ -172,6 +172,14 @@ def test_names_of_builtins_are_kept() -> None:
     assert repr(scope["Graph"]({})(x)) == repr((x[:1], torch.tensor(6.0), torch.tensor(math.inf)))
 
 
+def test_no_variable_hides_the_module_of_a_function() -> None:
+    graph = Graph()
+    x = graph.placeholder("tests")
+    graph.output(graph.call_function(target_from_name(f"{ZOO}:loop", allow_imports=[ZOO]), (x,)))
+    text = graph_to_python(GraphModule({}, graph))
+    assert "def forward(self, tests_)" in text and f"{ZOO}.loop(tests_)" in text
+
+
 def test_a_graph_traced_from_a_lambda_comes_back() -> None:
     gm = torch.fx.symbolic_trace(lambda x: x + 1)
     assert reload(gm)(1) == 2
