@@ -122,12 +122,15 @@ class KernelContext:
         self.kernels.append(kernel)
         return kernel
 
-    def at_hand(self) -> KernelId:
-        """Return the kernel that is being made; with none, an id for the graph as a whole."""
+    def at_hand(self) -> tuple[KernelId, str | None]:
+        """Return the kernel that is being made, and its node if it has just one.
+
+        With none at hand, an id for the graph as a whole.
+        """
         last = self.kernels[-1] if self.kernels else None
         if last is not None and last.seconds is None:
-            return last.id
-        return KernelId(self._codegen.name, self.stage)
+            return last.id, last.nodes[0] if len(last.nodes) == 1 else None
+        return KernelId(self._codegen.name, self.stage), None
 
     def records(self, graph: GraphModule, reason: str | None) -> list[KernelRecord]:
         """Return what was made, for an observer.

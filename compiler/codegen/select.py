@@ -73,7 +73,8 @@ def generate(
         except Exception as error:
             if is_observers(error):
                 raise
-            record = ErrorRecord(error, "lowered", kernel=context.at_hand(), graph=gm)
+            kernel, node = context.at_hand()
+            record = ErrorRecord(error, "lowered", kernel=kernel, node=node, graph=gm)
             place(record, observer, hint=_HINT)
             if config.on_failure == "raise":
                 raise

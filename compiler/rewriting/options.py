@@ -54,8 +54,12 @@ def option_types(step: object) -> dict[str, object]:
     """Return the types of a pass's options by their names; empty for a function."""
     if not isinstance(step, Pass):
         return {}
-    hints = get_type_hints(type(step))
-    return {field.name: hints[field.name] for field in dataclasses.fields(step)}
+    fields = dataclasses.fields(step)
+    try:
+        hints = get_type_hints(type(step))
+    except Exception:  # a type that only a type checker imports: no value can be checked by it
+        hints = {}
+    return {field.name: hints.get(field.name, field.type) for field in fields}
 
 
 def _unknown(step: object, name: str, option: str) -> ConfigError:

@@ -7,9 +7,10 @@ so that an error of another kernel is not taken for its own. This module finds t
 values to feed them; it compares nothing.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import operator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch.fx import GraphModule, Node
@@ -195,14 +196,28 @@ def _kernels(call: CallRecord, log: CompileLog) -> Iterator[CompileStep]:
 def _one_of_many(
     call: CallRecord, kernel: KernelCall, nodes: Iterable[str], known: Mapping[str, object]
 ) -> CompileStep:
-    """Nodes outside of all kernels, whose values nobody told, are run along with the kernel's."""
-    wanted = set(nodes)
+    """Return the step of one kernel, with two kinds of nodes run along with its own.
+
+    1. Nodes outside of all kernels, whose values nobody told.
+    2. `getitem` of a result that is a tuple: they are what can be compared of it.
+    """
+    elements = dict(_elements(call.graph, kernel.values))
+    wanted = {*nodes, *elements}
     for node in reversed(call.graph.graph.nodes):
         if node.name in wanted:
             wanted |= {each.name for each in node.all_input_nodes if each.name not in known}
     part = extract(call.graph, wanted)
     inputs = tuple(known[name] for name in part.operands)
-    return _kernel(call, part.module, (kernel.id,), kernel.values, inputs)
+    return _kernel(call, part.module, (kernel.id,), {**elements, **kernel.values}, inputs)
+
+
+def _elements(graph: GraphModule, values: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Yield the nodes that take an element of one of the tuples in `values`, with the element."""
+    for node in graph.graph.find_nodes(op="call_function", target=operator.getitem):
+        source, index = node.args
+        value = values.get(source.name) if isinstance(source, Node) else None
+        if isinstance(value, (list, tuple)) and isinstance(index, int) and node.name not in values:
+            yield node.name, cast("Sequence[object]", value)[index]
 
 
 def _kernel(

@@ -64,9 +64,9 @@ def compiled(gm: GraphModule, observer=None, **changes):
     return generate(gm, [X, X], "forward", Numbering(observer, config))
 
 
-def case(tmp_path, *, backward: bool = False) -> Case:
+def case(tmp_path, *, backward: bool = False, text: str = PROGRAM) -> Case:
     path = tmp_path / "program.py"
-    path.write_text(PROGRAM)
+    path.write_text(text)
     (made,) = capture_cases(load_program(str(path)), backward=backward)
     return dataclasses.replace(made, config=CONFIG)
 
@@ -200,6 +200,7 @@ def test_a_failure_names_the_kernel_that_was_being_made(use) -> None:
     assert caught.value.ctk_where == "lowered/per_node:forward.second"
     (error,) = recorder.log.errors()
     assert str(error.kernel) == "lowered/per_node:forward.second"
+    assert error.node == "add"
 
 
 def test_a_kernel_that_raises_when_called_is_named_with_its_node(use, tmp_path) -> None:
@@ -246,6 +247,15 @@ def test_a_wrong_kernel_is_found_confirmed_and_traced_to_its_node(use, tmp_path)
     assert culprit.captured == ("exp",)
     assert culprit.veto == Veto(kernels=frozenset({"lowered/per_node:forward.exp"}))
     assert search.compiles == 2
+
+
+def test_a_wrong_kernel_of_several_results_is_found_by_their_elements(use, tmp_path) -> None:
+    use(per_node({aten.topk.default: lambda x, k: [each * 2 for each in aten.topk(x, k)]}))
+    text = PROGRAM.replace("(x.sin() + y).tanh() * (x * y).exp()", "(x * y).topk(3)[0].sin()")
+    search = find_culprit(case(tmp_path, text=text))
+    assert (search.confirmed, search.found_by, search.compiles) == (True, "check", 2)
+    assert search.culprit.where == "lowered/per_node:forward.topk"
+    assert search.culprit.captured == ("topk",)
 
 
 def test_a_kernel_that_is_wrong_in_both_graphs_is_named_in_both(use, tmp_path) -> None:

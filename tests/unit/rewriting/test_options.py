@@ -99,6 +99,21 @@ def test_a_wrong_option_says_what_is_allowed(options, expected):
     assert expected in str(caught.value)
 
 
+def test_a_type_that_cannot_be_read_refuses_values_and_harms_nobody():
+    """As with `from __future__ import annotations` and an import under TYPE_CHECKING."""
+
+    @dataclass(frozen=True)
+    class Later(Pass):
+        name = "later"
+        limit: "OnlyForCheckers | None" = None  # noqa: F821  # the name that is not there
+
+        def run(self, rewriter: Rewriter) -> None: ...
+
+    assert selected({"custom_passes": {"joint": [Later]}}, "joint", "later") == Later()
+    with pytest.raises(ConfigError, match=r"later\.limit=3 is not allowed; allowed: OnlyForCheck"):
+        set_options(Later(), "later", {"limit": 3})
+
+
 @pytest.mark.parametrize("step", [FoldConstants, FoldConstants()])
 def test_the_users_own_pass_has_options_too(step):
     changes = {"custom_passes": {"forward": [step]}, "forward/fold_constants.max_nbytes": 3}
