@@ -202,7 +202,7 @@ def _forward(
 def _variables(gm: GraphModule) -> dict[Node, str]:
     """Give each node a variable: its name, with `_` after it where that would hide a module."""
     taken = {node.name for node in gm.graph.nodes}
-    calls = gm.graph.find_nodes(op="call_function")
+    calls = [node for node in gm.graph.nodes if node.op == "call_function"]
     modules = {str(getattr(node.target, "__module__", "")).partition(".")[0] for node in calls}
     found: dict[Node, str] = {}
     for node in gm.graph.nodes:
