@@ -45,7 +45,7 @@ def module_text(case: Case, sources: Sources) -> ModuleText:
         CaseError: The graph holds something that cannot be written; the message names the node.
     """
     text = graph_to_python(case.graph, "Repro", symbols_from=case.dynamic)
-    start = re.search(r"^class ", text, re.MULTILINE)
+    start = re.search(r"^(class|def) ", text, re.MULTILINE)  # what builds a sub-graph is first
     assert start is not None, "graph_to_python writes at least one class"
     imports = [line for line in text[: start.start()].splitlines() if line.startswith("import ")]
     return ModuleText(
