@@ -1,8 +1,9 @@
 """Config: every option of the pipeline, immutable, changed by patching.
 
 An option reaches a compile in this order, later ones win: the defaults, the `CTK_*` environment
-variables, the ambient `with patch(...)`, the `config=`/`options=` of the call. There is no mutable
-module state besides the context variable.
+variables, the ambient `with patch(...)`, the `config=`/`options=` of the call. An option of a pass
+for one stage (`joint/NAME.OPTION`) wins over the same for all stages, wherever it was set. There is
+no mutable module state besides the context variable.
 """
 
 import contextlib

@@ -15,7 +15,7 @@ from ctk.toolkit.cli.answer import Answer, ExitCode, table
 from ctk.toolkit.cli.shell import Command
 
 if TYPE_CHECKING:
-    from ctk.toolkit.watch.dump import DumpedPass
+    from ctk.toolkit.watch.dump import DumpedKernel, DumpedPass
 
 DIAGNOSIS = "diagnosis.json"
 
@@ -55,7 +55,7 @@ def show_case(folder: Path) -> Answer:
     from ctk.toolkit.case.listing import count_calls
     from ctk.toolkit.case.manifest import MANIFEST, read_manifest
     from ctk.toolkit.formats.schema import encode
-    from ctk.toolkit.watch.dump import dumped_passes
+    from ctk.toolkit.watch.dump import DumpedKernel, DumpedPass, dumped
 
     if not (folder / MANIFEST).exists():
         refuse_no_case(folder)
@@ -63,14 +63,16 @@ def show_case(folder: Path) -> Answer:
     calls = count_calls(folder / "graph.json")
     hidden = ("schema", "name", "files", "symbols", "imports")
     facts = {key: value for key, value in encode(manifest).items() if key not in hidden}
-    passes = dumped_passes(folder)
+    passes, kernels = dumped(DumpedPass, folder), dumped(DumpedKernel, folder)
     code = text_of(folder / "graph.py")
     state = f"fails: {manifest.signature}" if manifest.signature else "no failure recorded"
     headline = f"case {manifest.name}: target {manifest.target}, {calls} calls, {state}"
     body = [facts_table(facts)]
     body += [passes_table(passes)] if passes else []
+    body += [kernels_table(kernels)] if kernels else []
     data = {"case": str(folder), "call_nodes": calls} | facts
-    data |= {"passes": [encode(each) for each in passes], "graph": code}
+    data |= {"passes": [encode(each) for each in passes]}
+    data |= {"kernels": [encode(each) for each in kernels], "graph": code}
     return Answer(
         ExitCode.NO_FAILURE, headline.splitlines()[0], data, (*body, highlighted(code, "python"))
     )
@@ -102,6 +104,15 @@ def passes_table(passes: "list[DumpedPass]") -> Table:
     for each in passes:
         state = "vetoed" if each.vetoed else "yes" if each.changed else ""
         rows.add_row(str(each.number), each.pass_, state, str(each.rewrites), str(each.seconds))
+    return rows
+
+
+def kernels_table(kernels: "list[DumpedKernel]") -> Table:
+    """Return one row per kernel of a dump; a kernel without nodes is the whole graph."""
+    rows = table("kernel", "vetoed", "nodes", "seconds", "source")
+    for each in kernels:
+        nodes, source = ", ".join(each.nodes) or "all", f"kernels/{each.file}" if each.file else ""
+        rows.add_row(each.kernel, "yes" if each.vetoed else "", nodes, str(each.seconds), source)
     return rows
 
 

@@ -22,7 +22,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from torch.fx import GraphModule
 
@@ -60,6 +60,23 @@ class DumpedPass:
     vetoed_rewrites: int
     seconds: float
     event: Literal["pass"] = "pass"
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class DumpedKernel:
+    """A line of `events.jsonl` that tells of a kernel; no nodes stand for the whole graph."""
+
+    kernel: str
+    nodes: tuple[str, ...]
+    vetoed: bool
+    seconds: float
+    reason: str | None = None
+    file: str | None = None
+    event: Literal["kernel"] = "kernel"
+
+
+Dumped = TypeVar("Dumped", DumpedPass, DumpedKernel)
 
 
 @dataclass(slots=True)
@@ -117,13 +134,20 @@ class DumpWriter:
         write_text(folder / f"{stem}.py", graph_text(record.after))
 
     def _write_kernel(self, record: KernelRecord) -> None:
-        facts = {"reason": record.reason, "vetoed": record.vetoed, "seconds": record.seconds}
-        self._note("kernel", kernel=str(record.id), nodes=record.nodes, **facts)
-        if record.source is None:
-            return
-        stem = file_stem(f"{record.id.name}_{record.id.codegen}")
-        path = self.folder / "kernels" / f"{stem}{record.suffix}"
-        write_text(free_path(path), record.source)
+        path = None
+        if record.source is not None:
+            stem = file_stem(f"{record.id.name}_{record.id.codegen}")
+            path = free_path(self.folder / "kernels" / f"{stem}{record.suffix}")
+            write_text(path, record.source)
+        line = DumpedKernel(
+            kernel=str(record.id),
+            nodes=record.nodes,
+            vetoed=record.vetoed,
+            seconds=round(record.seconds, 6),
+            reason=record.reason,
+            file=path.name if path else None,
+        )
+        self._note(**encode(line))
 
     def _write_error(self, record: ErrorRecord) -> None:
         where = [record.stage, record.pass_id, record.rewrite, record.kernel, record.node]
@@ -137,13 +161,13 @@ class DumpWriter:
         _append(self.folder / EVENTS, f"{json.dumps({'event': event, **facts})}\n")
 
 
-def dumped_passes(folder: Path) -> list[DumpedPass]:
-    """Return the passes in the dump of a graph, in order; none if there is no dump."""
-    path, passes = folder / EVENTS, list[DumpedPass]()
+def dumped(kind: type[Dumped], folder: Path) -> list[Dumped]:
+    """Return the passes or the kernels in the dump of a graph, in order; none without a dump."""
+    path, found = folder / EVENTS, list[Dumped]()
     for line in path.read_bytes().splitlines() if path.is_file() else ():
         with contextlib.suppress(CaseError):  # another event, or a last line that was cut off
-            passes.append(decode(DumpedPass, line, where=EVENTS))
-    return passes
+            found.append(decode(kind, line, where=EVENTS))
+    return found
 
 
 def dumped_diff(folder: Path, number: int) -> tuple[DumpedPass, Path | None]:
@@ -152,7 +176,7 @@ def dumped_diff(folder: Path, number: int) -> tuple[DumpedPass, Path | None]:
     Raises:
         CaseError: There was no such pass, or no dump of passes.
     """
-    passes = {each.number: each for each in dumped_passes(folder)}
+    passes = {each.number: each for each in dumped(DumpedPass, folder)}
     if number not in passes:
         known = f"its passes are 0 to {len(passes) - 1}" if passes else "no passes were dumped"
         raise CaseError(

@@ -201,8 +201,9 @@ def make_subject(
     saved, lost = json_options(kept)
     if lost:
         logger.warning(
-            "ctk: cases of target %s are saved without %s: a function in it has no name that "
-            "another process could import; move it to the top level of a module",
+            "ctk: cases of target %s are saved without %s: a function or pass in it has no name "
+            "that another process could import; name it at the top level of a module (and set the "
+            "options of a pass as NAME.OPTION)",
             target.name,
             ", ".join(lost),
         )

@@ -96,7 +96,12 @@ class TestListAndShow:
         script = write(tmp_path, "script.py", text)
         assert ctk("run", "--out", tmp_path / "dumps", script).code == 0
         (entry,) = ctk("ls", tmp_path / "dumps", "--json").data["cases"]
-        passes = ctk("show", entry["path"], "--json").data["passes"]
+        shown = ctk("show", entry["path"], "--json").data
+        (kernel,) = shown["kernels"]
+        assert kernel["kernel"] == "lowered/torchscript:forward"
+        assert (Path(entry["path"]) / "kernels" / kernel["file"]).is_file()
+        assert "lowered/torchscript:forward" in ctk("show", entry["path"]).out
+        passes = shown["passes"]
         changed = next(each for each in passes if each["changed"])
         said = ctk("show", entry["path"], "--pass", changed["number"])
         assert said.code == 0
