@@ -57,7 +57,7 @@ demo-inductor: $(STAMP) ## The same for Inductor's own test bug, in its three mo
 	  echo "$$mode: $$($(BIN)/ctk show $(INDUCTOR_OUT)/$$mode | head -n 1)"; done
 
 test: $(STAMP) ## Run the tests in WORKERS processes, without those marked slow or gpu
-	$(BIN)/python -m pytest $(PARALLEL) -m "not slow and not gpu"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL) -m "not slow and not gpu"
 
 test-slow: $(STAMP) ## Run the tests marked slow
 	$(BIN)/python -m pytest $(PARALLEL) -m "slow and not gpu"
