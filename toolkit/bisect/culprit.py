@@ -53,13 +53,16 @@ class Culprit:
         return bool(self.veto.kernels)
 
     def __str__(self) -> str:
-        parts = [self.where]
-        if self.rewrite is not None:
-            place = f"{self.index} of {self.rewrites_in_pass} in the pass"
-            parts.append(f"rewrite {self.rewrite} ({place}: {self.rule})")
-        if self.nodes:
-            parts.append(f"at {', '.join(self.nodes[:4])}")
-        return ", ".join(parts)
+        place = f"{self.index} of {self.rewrites_in_pass} in the pass: {self.rule}"
+        return in_one_line(self.where, self.rewrite, place, self.nodes)
+
+
+def in_one_line(where: str, rewrite: int | None, place: str, nodes: tuple[str, ...]) -> str:
+    """Return a culprit in one line; `place` tells of its rewrite within the pass, if it has one."""
+    parts = [where]
+    parts += [f"rewrite {rewrite} ({place})"] if rewrite is not None else []
+    parts += [f"at {', '.join(nodes[:4])}"] if nodes else []
+    return ", ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from ctk.toolkit.bisect.culprit import in_one_line
 from ctk.toolkit.oracle.judgement import Verdict
 from ctk.toolkit.report.as_json import CulpritRecord, Record
 
@@ -36,13 +37,8 @@ def headline(record: Record) -> str:
 
 
 def _one_line(culprit: CulpritRecord) -> str:
-    parts = [culprit.where]
-    if culprit.rewrite is not None:
-        place = f"{culprit.index_in_pass} of {culprit.rewrites_in_pass} in the pass"
-        parts.append(f"rewrite {culprit.rewrite} ({place}: {culprit.rule})")
-    if culprit.nodes:
-        parts.append(f"at {', '.join(culprit.nodes[:4])}")
-    return ", ".join(parts)
+    place = f"{culprit.index_in_pass} of {culprit.rewrites_in_pass} in the pass: {culprit.rule}"
+    return in_one_line(culprit.where, culprit.rewrite, place, culprit.nodes)
 
 
 def _culprit_lines(culprit: CulpritRecord, record: Record) -> list[str]:
