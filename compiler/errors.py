@@ -36,6 +36,14 @@ class CaseError(CtkError):
     """A case folder, graph or input file cannot be read or written."""
 
 
+class TrustError(CaseError):
+    """A case names code, or an option, that only runs once the user trusts the case."""
+
+
+class StorageError(CtkError):
+    """What ctk was to write could not be written: full disk, no permission, closed output."""
+
+
 class TargetError(CtkError):
     """A target is unknown or cannot be imported."""
 

@@ -24,6 +24,7 @@ from ctk.compiler.errors import (
     CodegenUnsupported,
     CtkError,
     DoesNotReproduce,
+    StorageError,
     UnsupportedPlatform,
     VerifyError,
 )
@@ -35,6 +36,7 @@ CANNOT_TELL_ERRORS = (
     UnsupportedPlatform,
     CaptureError,
     DoesNotReproduce,
+    StorageError,
     VerifyError,
     CodegenUnsupported,
 )
