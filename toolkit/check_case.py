@@ -1,4 +1,8 @@
-"""check: compare every value that survives a step of the compile with eager, graph by graph.
+"""check: judge the results of each graph, and compare every value that survives a step with eager.
+
+The results decide whether there is a failure, by the judgement that `repro`, `bisect` and
+`diagnose` give as well. The steps say where: a step that makes a value wrong which the results do
+not show is told, and is no failure.
 
 What it does not do: it vetoes nothing, so it proves nothing; `bisect` and `diagnose` do.
 """
@@ -8,13 +12,13 @@ from typing import Unpack
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.check import Finding, check_log
-from ctk.toolkit.compile_log.recorder import CompileLog, Recorder
-from ctk.toolkit.importers import Inputs, Subject, load_cases
-from ctk.toolkit.importers.base import CaseOptions, request_of
+from ctk.toolkit.compile_log.recorder import CompileLog, Recorder, Veto
+from ctk.toolkit.importers import Inputs, Subject
+from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.judge import judge
 from ctk.toolkit.oracle.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.progress import Say, silent
-from ctk.toolkit.oracle.several import most_telling
+from ctk.toolkit.oracle.several import AskOptions, most_telling, opened
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,7 @@ class GraphCheck:
 
     Attributes:
         case: The graph.
-        judgement: What its results show.
+        judgement: What its results show; the one that says whether it fails.
         findings: What each step of its compile did to the values.
         log: The compile.
     """
@@ -35,7 +39,13 @@ class GraphCheck:
 
     @property
     def wrong(self) -> tuple[Finding, ...]:
+        """The steps that make a value wrong, whether the results show it or not."""
         return tuple(finding for finding in self.findings if finding.status == "wrong")
+
+    @property
+    def hidden(self) -> tuple[Finding, ...]:
+        """The wrong steps of a graph whose results agree with eager all the same."""
+        return self.wrong if self.judgement.verdict is Verdict.PASSES else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +56,8 @@ class CheckReport:
 
     @property
     def ok(self) -> bool:
-        """Whether all results agree with eager, and no step makes a value wrong."""
-        return not self.wrong and self.judgement.verdict is Verdict.PASSES
+        """Whether all results agree with eager; `hidden` may hold steps all the same."""
+        return self.judgement.verdict is Verdict.PASSES
 
     @property
     def judgement(self) -> Judgement:
@@ -61,24 +71,40 @@ class CheckReport:
 
     @property
     def wrong(self) -> tuple[Finding, ...]:
-        """The steps that make a value wrong."""
+        """The steps that make a value wrong, whether the results show it or not."""
         return tuple(finding for graph in self.graphs for finding in graph.wrong)
 
+    @property
+    def hidden(self) -> tuple[Finding, ...]:
+        """The steps that make a value wrong which the results of their graph do not show."""
+        return tuple(finding for graph in self.graphs for finding in graph.hidden)
+
     def __str__(self) -> str:
-        for graph in self.graphs:
-            for finding in graph.wrong:
-                others = len(self.wrong) - 1
-                more = f" (and {others} more wrong steps)" if others else ""
-                return f"wrong: {graph.case.name}: {finding.where} at {finding.what}{more}"
-        if self.ok:
+        seen = self.judgement
+        graph = next(graph for graph in self.graphs if graph.judgement is seen)
+        if seen.verdict is Verdict.PASSES:
+            return f"no failure: {self._agreement()}"
+        if not seen.fails:
+            why = seen.detail or str(seen.signature or "")
+            return f"cannot tell: {graph.case.name}: {seen.verdict.value}: {why}".splitlines()[0]
+        if graph.wrong:
+            first, others = graph.wrong[0], len(self.wrong) - 1
+            more = f" (and {others} more wrong steps)" if others else ""
+            return f"wrong: {graph.case.name}: {first.where} at {first.what}{more}"
+        signature = seen.signature
+        is_error = signature is not None and bool(signature.exception or signature.is_deadly)
+        why = "" if is_error else "; no single step is wrong"
+        return f"{seen.verdict.value}: {graph.case.name}: {seen.signature or seen.detail}{why}"
+
+    def _agreement(self) -> str:
+        if not self.hidden:
             values = sum(finding.compared for finding in self.findings)
             counts = f"{len(self.graphs)} graph(s), {len(self.findings)} steps"
-            return f"no failure: {counts}, {values} values compared"
-        seen = self.judgement
-        case = next(graph.case for graph in self.graphs if graph.judgement is seen)
-        is_error = seen.signature is not None and seen.signature.exception is not None
-        why = "" if is_error else "; no single step is wrong"
-        return f"{seen.verdict.value}: {case.name}: {seen.signature or seen.detail}{why}"
+            return f"{counts}, {values} values compared"
+        first, count = self.hidden[0], len(self.hidden)
+        steps = "1 step changes" if count == 1 else f"{count} steps change"
+        where = f"{first.where} at {first.node}{', ...' if count > 1 else ''}"
+        return f"results agree; {steps} values that the results do not show: {where}"
 
 
 def check(
@@ -86,7 +112,7 @@ def check(
     inputs: Inputs | None = None,
     *,
     say: Say = silent,
-    **options: Unpack[CaseOptions],
+    **options: Unpack[AskOptions],
 ) -> CheckReport:
     """Compile each graph of a program once, and compare every step of the compile with eager.
 
@@ -99,18 +125,29 @@ def check(
         subject: A program or case by name, a `Case`, a `GraphModule`, or a callable.
         inputs: Those of one call, for a graph or a callable.
         say: Told what happens.
-        options: `target`, `config`, `backward`, `dynamic`, `graph`, `allow_imports`.
+        options: `target`, `config`, `backward`, `dynamic`, `graph`, `allow_imports`, `isolate`,
+            `timeout_seconds`.
     """
-    cases = load_cases(subject, inputs, request_of(options))
     graphs: list[GraphCheck] = []
-    for number, case in enumerate(cases):
-        say(f"check {case.name}", number, len(cases))
-        graphs.append(check_case(case))
+    with opened(subject, inputs, options) as (cases, executor):
+        for number, case in enumerate(cases):
+            say(f"check {case.name}", number, len(cases))
+            graphs.append(check_case(case, executor))
     return CheckReport(tuple(graphs))
 
 
-def check_case(case: Case) -> GraphCheck:
-    """Compile and run a case once, and check every step of the compile."""
+def check_case(case: Case, executor: Executor | None = None) -> GraphCheck:
+    """Compile and run a case once, and check every step of the compile.
+
+    Args:
+        case: Only read.
+        executor: Asked first if it survives crashes: a case that kills or stops the process has no
+            steps to check, and is not run here.
+    """
+    if executor is not None and executor.isolates:
+        first = executor.ask(case, case.signature, Veto())
+        if first.signature is not None and first.signature.is_deadly:
+            return GraphCheck(case, first, (), CompileLog())
     recorder = Recorder(keep_calls=True)
-    judgement = judge(case, observer=recorder)
+    judgement = judge(case, expected=case.signature, observer=recorder)
     return GraphCheck(case, judgement, tuple(check_log(case, recorder.log)), recorder.log)

@@ -7,6 +7,7 @@ from typing import Unpack
 from ctk.compiler.choices import InputsMode
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.store import save_case
+from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.oracle.judgement import Judgement
 from ctk.toolkit.oracle.progress import Say, silent
@@ -78,7 +79,7 @@ def repro(
     with opened(subject, inputs, options) as (cases, executor):
         for number, case in enumerate(cases):
             say(f"run {case.name} with {case.target}", number, len(cases))
-            graphs.append(GraphRepro(case, executor.ask(case, case.signature)))
+            graphs.append(GraphRepro(case, executor.ask(case, case.signature, Veto())))
     if out is not None:
         say("run the repros in a clean process")
         graphs = [_written(graph, Path(out), keep) for graph in graphs]

@@ -6,6 +6,9 @@ found by fuel. Its name is read off a compile in this process with one rewrite l
 has lived: a vetoed rewrite is announced all the same. A kernel that kills when it is called, among
 many, is found by running half of them in eager, and so on.
 
+A time limit that ran out is a failure only when it is proved: without the culprit alone the case
+passes in time. Else the verdict stays `timeout`.
+
 Only the kind of the failure is looked for, not its place: the last note of a program that dies when
 it is called is the kernel made last, and kernels are named after nodes, which rewrites change.
 """
@@ -15,7 +18,7 @@ from dataclasses import replace
 from typing import cast
 
 from ctk.compiler.observe import Stage
-from ctk.toolkit.bisect.culprit import Culprit, Search
+from ctk.toolkit.bisect.culprit import Culprit, FoundBy, Search
 from ctk.toolkit.bisect.search import guilty_kernel, smallest_failing
 from ctk.toolkit.bisect.suspects import in_eager, of_kernel, of_rewrite
 from ctk.toolkit.case.case import Case
@@ -47,14 +50,14 @@ class _Deadly:
         self, case: Case, executor: Executor, first: Judgement, say: Callable[[str], None]
     ) -> None:
         self._case, self._executor, self._say = case, executor, say
-        self._first = replace(first, verdict=Verdict.REPRODUCES)
+        self._first = first
         self._compiles = 1
         self._answers: dict[Veto, Judgement] = {}
 
     def find(self) -> Search:
         suspect = self._last_started()
         if suspect is not None and self._passes(suspect.veto, f"without {suspect}"):
-            return Search(self._first, suspect, True, "error", self._compiles)
+            return self._search(suspect, True, "error")
         if self._fails(Veto(fuel=0), "without any rewrite"):
             return self._without_rewrites()
         number = smallest_failing(
@@ -65,7 +68,11 @@ class _Deadly:
             reason = "the rewrite that kills the process could not be named"
             return Search(self._first, compiles=self._compiles, reason=reason)
         confirmed = self._passes(culprit.veto, f"without {culprit}")
-        return Search(self._first, culprit, confirmed, "fuel", self._compiles)
+        return self._search(culprit, confirmed, "fuel")
+
+    def _search(self, culprit: Culprit, confirmed: bool, found_by: FoundBy) -> Search:
+        judgement = replace(self._first, verdict=Verdict.REPRODUCES) if confirmed else self._first
+        return Search(judgement, culprit, confirmed, found_by, self._compiles)
 
     def _last_started(self) -> Culprit | None:
         where = self._first.signature.where if self._first.signature else None
@@ -90,14 +97,14 @@ class _Deadly:
         every = Veto(kernels=frozenset({EVERY_KERNEL}))
         if not self._passes(every, "with every kernel in eager"):
             dispatch = Culprit("captured", "autograd_dispatch", Veto())
-            return Search(self._first, dispatch, False, "elimination", self._compiles)
+            return self._search(dispatch, False, "elimination")
         evidence = str(self._first.signature)
         nodes = {str(kernel.id): kernel.nodes for kernel in self._log_here(every).kernels()}
         kernel = guilty_kernel(self._passes_in_eager, list(nodes))
         culprit = Culprit("lowered", "kernels", every, evidence=evidence)
         if kernel is not None:
             culprit = of_kernel(kernel, nodes[kernel], evidence)
-        return Search(self._first, culprit, True, "elimination", self._compiles)
+        return self._search(culprit, True, "elimination")
 
     def _passes_in_eager(self, kernels: Sequence[str]) -> bool:
         return self._passes(Veto(kernels=frozenset(kernels)), in_eager(kernels))

@@ -55,7 +55,9 @@ def find_culprit(
         say(f"compile with {case.target}, in a child process")
         first = executor.ask(case, case.signature, Veto())
         if first.signature is not None and first.signature.is_deadly:
-            return find_deadly(case, executor, first, say)
+            if first.verdict in (Verdict.REPRODUCES, Verdict.TIMEOUT):
+                return find_deadly(case, executor, first, say)
+            return Search(first, compiles=1, reason=first.detail)
     return _Finder(case, say).find()
 
 

@@ -3,9 +3,9 @@
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from ctk.toolkit.cli.answer import Answer, ExitCode, table
+from ctk.toolkit.cli.answer import Answer, table
 from ctk.toolkit.cli.exit_codes import exit_code_of, judgement_data
-from ctk.toolkit.cli.options import SubjectOptions
+from ctk.toolkit.cli.options import IsolationOptions, SubjectOptions
 from ctk.toolkit.cli.progress import progress
 from ctk.toolkit.cli.shell import Command
 
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
     from ctk.toolkit.check_case import CheckReport, GraphCheck
 
 
-def check(subject: SubjectOptions) -> Answer:
+def check(subject: SubjectOptions, isolation: IsolationOptions) -> Answer:
     """Compare every step of the compile with eager.
 
-    One compile: each pass, the partition and each kernel, every value that survives it.
+    One compile: each pass, the partition and each kernel, every value that survives it. The results
+    decide: a wrong value that they do not show is told, and is no failure.
     """
     from ctk.toolkit.check_case import check as check_program
 
     with progress() as say:
-        report = check_program(subject.subject, say=say, **subject.keywords())
+        report = check_program(
+            subject.subject, say=say, **subject.keywords(), **isolation.keywords()
+        )
     return answer_of_report(report)
 
 
 def answer_of_report(report: "CheckReport") -> Answer:
-    """Return the answer: a failure if a step or a result is wrong, in any graph."""
-    code = exit_code_of(report.judgement)
-    if report.wrong and code is not ExitCode.CANNOT_TELL:
-        code = ExitCode.FAILURE
+    """Return the answer: a failure if the results of any graph are one."""
     data = {"graphs": [graph_data(graph) for graph in report.graphs]}
-    return Answer(code, str(report), data, (findings_table(report),))
+    return Answer(exit_code_of(report.judgement), str(report), data, (findings_table(report),))
 
 
 def findings_table(report: "CheckReport") -> "Table":
@@ -41,7 +41,8 @@ def findings_table(report: "CheckReport") -> "Table":
     rows = table("graph", "step", "status", "values", "what")
     for graph in report.graphs:
         for finding in graph.findings:
-            cells = (finding.where, finding.status, str(finding.compared), finding.what)
+            status = "wrong, hidden" if graph.hidden and finding.mismatch else finding.status
+            cells = (finding.where, status, str(finding.compared), finding.what)
             rows.add_row(graph.case.name, *cells)
     return rows
 
@@ -53,6 +54,7 @@ def graph_data(graph: "GraphCheck") -> dict[str, object]:
             "step": finding.where,
             "kind": finding.step.kind,
             "status": finding.status,
+            "hidden": bool(graph.hidden and finding.mismatch),
             "node": finding.node,
             "compared": finding.compared,
             "mismatch": asdict(finding.mismatch) if finding.mismatch else None,

@@ -62,7 +62,10 @@ class Finding:
     def what(self) -> str:
         """The wrong node and what is wrong with it, or why a step is unknown."""
         mismatch = self.mismatch
-        return f"{self.node}: {mismatch.kind}: {mismatch.detail}" if mismatch else self.reason
+        if mismatch is None:
+            return self.reason
+        written = " (an input, after the call)" if mismatch.name.startswith("input.") else ""
+        return f"{self.node}{written}: {mismatch.kind}: {mismatch.detail}"
 
 
 def check_log(case: Case, log: CompileLog) -> Iterator[Finding]:

@@ -162,6 +162,8 @@ class _Watch:
             )
         if found.note:
             logger.warning("ctk: %s of %s is not checked: %s", case.name, case.target, found.note)
+        for sentence in found.hidden:
+            logger.warning("ctk: %s: no failure, but %s; no result shows it", case.name, sentence)
         if found.signature is None:
             return
         in_forward = (found.signature.output or "").startswith(("out", "in"))

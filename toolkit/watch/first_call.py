@@ -39,12 +39,14 @@ class FirstCall:
         error: The exception of the compiled graph, if it raised one.
         details: Sentences for people: measured errors, the first wrong pass.
         note: Why there is no verdict, when there is none.
+        hidden: Sentences on passes that change values which the results do not show: no failure.
     """
 
     signature: Signature | None = None
     error: BaseException | None = None
     details: tuple[str, ...] = ()
     note: str = ""
+    hidden: tuple[str, ...] = ()
 
 
 def check_first_call(
@@ -84,7 +86,7 @@ def _checked(
     found = _mismatches(case, eager, outcome)
     if found:
         return _judged(case, eager, found, wrong, rejudge=rejudge)
-    return _hidden(wrong) if wrong else FirstCall()
+    return FirstCall(hidden=tuple(_sentence(finding) for finding in wrong))
 
 
 def call_graph(function: Callable[..., object], count: int) -> GraphModule:
@@ -127,18 +129,6 @@ def _judged(
     else:
         details.append("a second compile of the saved graph does not show it")
     return FirstCall(signature, details=tuple(details))
-
-
-def _hidden(wrong: list[Finding]) -> FirstCall:
-    """Return the failure of passes whose errors the results do not show."""
-    first = wrong[0]
-    kind = first.mismatch.kind if first.mismatch else "accuracy"
-    message = first.mismatch.detail if first.mismatch else ""
-    signature = Signature(kind, where=first.where, output=first.node, message=message)
-    return FirstCall(
-        signature,
-        details=(*(_sentence(f) for f in wrong), "the results of the graph do not show it"),
-    )
 
 
 def _sentence(finding: Finding) -> str:

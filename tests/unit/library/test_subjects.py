@@ -110,8 +110,8 @@ class TestKeywords:
             ctk.check(scale, (X,), taget="ctk")  # type: ignore[call-arg]  # on purpose
 
     def test_one_of_another_operation_is_refused(self) -> None:
-        with pytest.raises(TypeError, match="isolate"):
-            ctk.check(scale, (X,), isolate=True)  # type: ignore[call-arg]  # on purpose
+        with pytest.raises(TypeError, match="max_questions"):
+            ctk.check(scale, (X,), max_questions=3)  # type: ignore[call-arg]  # on purpose
 
     @pytest.mark.parametrize(
         ("options", "message"),
