@@ -1,6 +1,7 @@
 """Every exception of ctk: messages say what (values seen), where (stage, pass, node), and next."""
 
 import difflib
+import itertools
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -76,7 +77,13 @@ class PredicateError(CtkError):
         self.graph, self.inputs = graph, inputs
 
 
+_LONGEST_NAME, _MOST_NAMES = 100, 3_000
+
+
 def nearest(name: str, allowed: Iterable[str], *, cutoff: float = 0.6) -> str:
     """Return `; did you mean 'x'?` for the nearest allowed name, or an empty string."""
-    match = difflib.get_close_matches(name, list(allowed), n=1, cutoff=cutoff)
+    if len(name) > _LONGEST_NAME:
+        return ""  # comparing costs the product of the lengths
+    names = [each for each in itertools.islice(allowed, _MOST_NAMES) if len(each) <= _LONGEST_NAME]
+    match = difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
     return f"; did you mean {match[0]!r}?" if match else ""

@@ -114,6 +114,49 @@ def argument_names_of(target: Any) -> tuple[tuple[str, str], ...]:
     return tuple((str(argument.name), str(argument.type)) for argument in found)
 
 
+TORCH_NAMESPACES = frozenset(
+    (
+        *("_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_inductor_debug"),
+        *("_inductor_test", "_native", "_quantized", "_test", "_torch_testing", "ao", "bucketing"),
+        *("c10d", "c10d_functional", "cuda", "debug_mode_ops", "debugprims", "device_mesh"),
+        *("dist_rpc", "export", "flex_lib", "fsdp", "inductor", "inductor_prims", "mkl", "mkldnn"),
+        *(
+            "mkldnn_prepacked",
+            "onednn",
+            "onnx",
+            "onnx_symbolic",
+            "profiler",
+            "quantization",
+            "quantized",
+            "rpc",
+        ),
+        *("semi_structured", "sparse", "static_runtime", "streams", "symm_mem", "torch_attn"),
+        "triton",
+    )
+)
+"""Libraries that torch registers besides aten, prim, prims, rngprims and quantized_decomposed.
+
+Seen in torch 2.13: `torch._C._dispatch_get_all_op_names()`, and every `torch.library.Library` in
+torch's own files.
+"""
+
+
+def declared_arguments(qualified: str) -> tuple[tuple[str, str], ...]:
+    """Return (name, type) of each argument of all overloads of `aten::add`; none if unknown.
+
+    Only looks: an unknown name registers, imports and calls nothing. Seen in torch 2.11 and 2.13:
+    `torch._C._jit_get_schemas_for_operator`.
+    """
+    schemas = torch._C._jit_get_schemas_for_operator(qualified)
+    found = (argument for each in schemas for argument in each.arguments)
+    return tuple((str(argument.name), str(argument.type)) for argument in found)
+
+
+def is_registered(qualified: str) -> bool:
+    """Return whether an operator (`aten::add`) exists; only looks, as `declared_arguments`."""
+    return bool(torch._C._jit_get_schemas_for_operator(qualified))
+
+
 def is_dispatcher_op(target: Any) -> bool:
     """Return whether the dispatcher knows this op (for a packet: one of its overloads).
 

@@ -1,18 +1,35 @@
 """Single values of torch by name: dtypes, devices, floats that JSON cannot hold, symbolic sizes."""
 
+import functools
 import math
+import re
 from typing import cast
 
 import torch
 
 from ctk.compiler.errors import CaseError, nearest
+from ctk.compiler.observe import first_line
 from ctk.compiler.torch_compat import fake
+from ctk.toolkit.formats.plain_text import quoted
 from ctk.toolkit.formats.strict_json import expect, member
+
+_DEVICE = re.compile(r"[a-z]{2,20}(:\d{1,3})?")
 
 
 def dtype_name(dtype: torch.dtype) -> str:
     """Return `float32` for `torch.float32`."""
     return str(dtype).removeprefix("torch.")
+
+
+@functools.cache
+def dtypes() -> dict[str, torch.dtype]:
+    """Return the dtypes whose values are numbers, by name.
+
+    Read from the module's own names: `getattr(torch, name)` would import `torch.onnx` for `onnx`.
+    Quantized types and types of bare bits have no values that a case could hold.
+    """
+    found = {key: value for key, value in vars(torch).items() if isinstance(value, torch.dtype)}
+    return {key: found[key] for key in found if not key.startswith(("q", "bits"))}
 
 
 def dtype_from_name(name: str, where: str) -> torch.dtype:
@@ -21,12 +38,11 @@ def dtype_from_name(name: str, where: str) -> torch.dtype:
     Raises:
         CaseError: This torch has no such dtype.
     """
-    found = getattr(torch, name, None)
-    if isinstance(found, torch.dtype):
-        return found
-    known = [key for key, value in vars(torch).items() if isinstance(value, torch.dtype)]
+    known = dtypes()
+    if name in known:
+        return known[name]
     raise CaseError(
-        f"{where}: torch {torch.__version__} has no dtype {name!r}{nearest(name, known)}"
+        f"{where}: torch {torch.__version__} has no dtype {quoted(name)}{nearest(name, known)}"
     )
 
 
@@ -36,10 +52,12 @@ def device_from_name(name: str, where: str) -> torch.device:
     Raises:
         CaseError: It is no device of torch.
     """
+    if not _DEVICE.fullmatch(name):
+        raise CaseError(f"{where}: {quoted(name)} is no device (`cpu`, `cuda:1`)")
     try:
         return torch.device(name)
     except RuntimeError as error:
-        raise CaseError(f"{where}: {name!r} is no device: {error}") from error
+        raise CaseError(f"{where}: {name!r} is no device: {first_line(error)}") from error
 
 
 def float_to_json(value: float) -> object:
@@ -57,7 +75,7 @@ def float_from_json(data: object, where: str) -> float:
         name = member(cast("dict[str, object]", data), "float", str, where)
         if name in ("nan", "inf", "-inf"):
             return float(name)
-        raise CaseError(f"{where}: {name!r} is not nan, inf or -inf")
+        raise CaseError(f"{where}: {quoted(name)} is not nan, inf or -inf")
     return expect(data, float, where)
 
 

@@ -25,6 +25,7 @@ from typing import Any, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 
 from ctk.compiler.errors import CaseError, nearest
+from ctk.toolkit.formats.limits import DOCUMENT_NBYTES
 from ctk.toolkit.formats.strict_json import dump_json, parse_json, read_json, short
 
 T = TypeVar("T")
@@ -74,19 +75,28 @@ def decode(kind: type[T], text: str | bytes, *, where: str) -> T:
         CaseError: It is no JSON, or not such a document; says at which place, what was found there
             and what is allowed.
     """
-    data = parse_json(text, where=where)
+    return convert(kind, parse_json(text, where=where), where=where)
+
+
+def convert(kind: type[T], data: Mapping[str, object], *, where: str) -> T:
+    """Return the document that a part of parsed JSON holds; raises as `decode` does.
+
+    The values go through text once more: strict types are those of JSON (a list is a tuple).
+    """
     try:
-        return _adapter(kind).validate_json(text)
+        return _adapter(kind).validate_json(json.dumps(data))
     except ValidationError as error:
         raise CaseError(f"{where}: {_explain(kind, data, error)}") from error
 
 
-def convert(kind: type[T], data: Mapping[str, object], *, where: str) -> T:
-    """Return the document that a part of parsed JSON holds; raises as `decode` does."""
-    return decode(kind, json.dumps(data), where=where)
-
-
-def read_document(kind: type[T], path: Path, *, next_step: str, schema: int | None = None) -> T:
+def read_document(
+    kind: type[T],
+    path: Path,
+    *,
+    next_step: str,
+    schema: int | None = None,
+    limit: int = DOCUMENT_NBYTES,
+) -> T:
     """Return the document in a file.
 
     Args:
@@ -94,15 +104,16 @@ def read_document(kind: type[T], path: Path, *, next_step: str, schema: int | No
         path: The file.
         next_step: What the user can do if it cannot be read; ends the message.
         schema: The number that its key `schema` must have; checked before anything else.
+        limit: Of its size in bytes.
 
     Raises:
         CaseError: It is missing, damaged, of another schema, or not such a document.
     """
-    data = read_json(path, next_step=next_step)
+    data = read_json(path, next_step=next_step, limit=limit)
     try:
         if schema is not None:
             _check_schema(data, schema, path.name)
-        return decode(kind, path.read_bytes(), where=path.name)
+        return convert(kind, data, where=path.name)
     except CaseError as error:
         raise CaseError(f"{error}, in {path.parent}; {next_step}") from error
 

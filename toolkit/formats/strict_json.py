@@ -1,5 +1,7 @@
 """JSON text and back, strictly: no NaN, no key twice; a wrong type is an error with its place.
 
+A text is measured before it is parsed: its bytes, how deep it is nested, the digits of its numbers.
+
 Documents of a fixed shape are declared as classes (`schema`). What stays here is for values whose
 type their own keys name (a graph's arguments): a reader asks for the type that it needs at the
 place where it needs it, and never sees a `KeyError`, `TypeError` or `JSONDecodeError`.
@@ -7,11 +9,15 @@ place where it needs it, and never sees a `KeyError`, `TypeError` or `JSONDecode
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from ctk.compiler.errors import CaseError, nearest
+from ctk.toolkit.formats.bounded_file import read_bounded
+from ctk.toolkit.formats.limits import DEPTH, DIGITS, DOCUMENT_NBYTES
+from ctk.toolkit.formats.plain_text import quoted
 
 T = TypeVar("T")
 
@@ -31,19 +37,20 @@ def _one_line(found: re.Match[str]) -> str:
     return "[" + " ".join(found[0].strip("[]").split()) + "]"
 
 
-def read_json(path: Path, *, next_step: str) -> Json:
+def read_json(path: Path, *, next_step: str, limit: int = DOCUMENT_NBYTES) -> Json:
     """Return the JSON object in a file.
 
     Args:
         path: The file.
         next_step: What the user can do if it cannot be read; ends the message.
+        limit: Of its size in bytes.
 
     Raises:
-        CaseError: The file is missing, unreadable, truncated, not UTF-8, nested too deeply or not
-            an object.
+        CaseError: The file is missing, unreadable, too large, truncated, not UTF-8, nested too
+            deeply or not an object.
     """
     try:
-        return parse_json(path.read_bytes().decode("utf-8"), where=path.name)
+        return parse_json(read_bounded(path, limit).decode("utf-8"), where=path.name)
     except CaseError as error:
         raise CaseError(f"{error}, in {path.parent}; {next_step}") from error
     except (OSError, UnicodeDecodeError) as error:
@@ -56,14 +63,54 @@ def parse_json(text: str | bytes, *, where: str) -> Json:
     """Return the JSON object in a text; `where` names the text in errors.
 
     Raises:
-        CaseError: It is no JSON, holds NaN, Infinity or a key twice, is nested too deeply, or is
-            not an object.
+        CaseError: It is no JSON, holds NaN, Infinity, a key twice or half a character (a lone
+            surrogate), is nested too deeply, or is not an object.
     """
+    _measure(text if isinstance(text, bytes) else text.encode("utf-8", "replace"), where)
     try:
         data = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
         raise CaseError(f"{where} is not valid JSON, perhaps cut short ({error})") from error
     return expect(data, dict, where)
+
+
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_DIGITS = re.compile(rb"\d{%d}" % (DIGITS + 1))
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def _measure(text: bytes, where: str) -> None:
+    """Refuse what a parser should not see, in a few passes over the bytes and without recursion.
+
+    Outside of strings only brackets are kept: of "[[1, 2], {}]" that is "[[]{}]". Each round
+    removes the innermost pairs ("[]", then ""), so that a text of depth n is empty after n rounds.
+    """
+    plain = _STRING.sub(b"0", text)
+    found = _DIGITS.search(plain)
+    if found:
+        raise CaseError(
+            f"{where}: a number with more than {DIGITS} digits, which starts with "
+            f"{found[0][:20].decode()}"
+        )
+    brackets = plain.translate(None, _NOT_BRACKETS)
+    for _ in range(DEPTH):
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+    is_left = b"[]" in brackets or b"{}" in brackets
+    if is_left or brackets.count(b"[") + brackets.count(b"{") > DEPTH:
+        raise CaseError(f"{where}: nested more than {DEPTH} deep, or cut short")
+    if _HALF.search(text):
+        _check_characters(text, where)
+
+
+def _check_characters(text: bytes, where: str) -> None:
+    try:
+        str(json.loads(text)).encode("utf-8")
+    except UnicodeEncodeError as error:
+        half = quoted(error.object[error.start : error.start + 1])
+        raise CaseError(f"{where}: {half} is half a character, a lone surrogate") from error
+    except (ValueError, RecursionError):
+        return  # the parser says what is wrong
 
 
 def _refuse_constant(name: str) -> object:
@@ -75,9 +122,8 @@ def _once(pairs: list[tuple[str, object]]) -> Json:
     data = dict(pairs)
     if len(data) == len(pairs):
         return data
-    names = [name for name, _ in pairs]
-    twice = next(name for name in names if names.count(name) > 1)
-    raise ValueError(f"key {twice!r} is given twice")
+    counts = Counter(name for name, _ in pairs)
+    raise ValueError(f"key {quoted(counts.most_common(1)[0][0])} is given twice")
 
 
 def expect(value: object, kind: type[T], where: str) -> T:
@@ -138,5 +184,14 @@ def _kind_name(kind: type) -> str:
 
 def short(value: object) -> str:
     """Return a JSON value for an error message."""
-    text = "null" if value is None else repr(value)
+    if isinstance(value, dict | list):
+        value = _shortened(cast("dict[object, object] | list[object]", value))
+    text = "null" if value is None else quoted(value, 10_000)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _shortened(value: dict[object, object] | list[object]) -> object:
+    """Return the first items: a list of a million is not written out for sixty characters."""
+    if isinstance(value, dict):
+        return {key: value[key] for key in list(value)[:8]}
+    return value[:32]

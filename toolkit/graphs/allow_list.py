@@ -15,6 +15,7 @@ import torch
 
 from ctk.compiler.errors import CaseError, nearest
 from ctk.compiler.torch_compat import operators
+from ctk.toolkit.formats.plain_text import quoted
 
 Function = Callable[..., Any]
 
@@ -22,19 +23,6 @@ Function = Callable[..., Any]
 def _words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
-
-HIGHER_ORDER = frozenset(
-    _words(
-        """
-        associative_scan auto_functionalized auto_functionalized_v2 autograd_function_apply cond
-        dynamo_bypassing_wrapper flex_attention flex_attention_backward foreach_map
-        graphsafe_run_with_rng_state hints_wrapper invoke_subgraph map_impl out_dtype
-        run_and_save_rng_state run_const_graph run_with_rng_state scan strict_mode
-        tag_activation_checkpoint while_loop while_loop_stack_output with_effects wrap
-        wrap_activation_checkpoint wrap_with_autocast wrap_with_set_grad_enabled
-        """
-    )
-)
 
 ATTRIBUTES = frozenset(
     _words(
@@ -79,6 +67,9 @@ _METHODS_BESIDES = _words(
 )
 """Methods of Tensor that `torch.overrides` does not list as overridable."""
 
+_EXPLODING = frozenset(("comb", "factorial", "perm"))
+"""Functions of `math` whose result has more digits than any memory; Dynamo computes them itself."""
+
 _OPERATORS = _words(
     """
     abs add and_ concat contains countOf eq floordiv ge getitem gt iadd iand iconcat ifloordiv
@@ -119,10 +110,7 @@ def _module_names() -> Iterable[tuple[ModuleType, Iterable[str]]]:
     for module in (torch.linalg, torch.fft, torch.special, torch.functional):
         yield module, _overridable(module)
     yield operator, _OPERATORS
-    yield (
-        math,
-        [name for name in dir(math) if callable(getattr(math, name)) and not name.startswith("_")],
-    )
+    yield math, [name for name in dir(math) if name not in _EXPLODING and name[0] != "_"]
     yield builtins, BUILTINS
     yield torch.random, ("get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state")
 
@@ -191,7 +179,9 @@ def check_method(name: str) -> str:
     """
     if name in methods():
         return name
-    raise CaseError(f"method {name!r} is not one that a graph may call{nearest(name, methods())}")
+    raise CaseError(
+        f"method {quoted(name)} is not one that a graph may call{nearest(name, methods())}"
+    )
 
 
 def check_attribute(name: object) -> None:
@@ -202,4 +192,4 @@ def check_attribute(name: object) -> None:
     """
     if not (isinstance(name, str) and name in ATTRIBUTES):
         hint = nearest(name, ATTRIBUTES) if isinstance(name, str) else ""
-        raise CaseError(f"getattr of {name!r} is not allowed in a graph{hint}")
+        raise CaseError(f"getattr of {quoted(name)} is not allowed in a graph{hint}")

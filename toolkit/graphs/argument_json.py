@@ -9,6 +9,7 @@ What it does not do: no classes of the user, enums or named tuples. Those are a 
 says where.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -18,6 +19,8 @@ from torch.fx import Node
 
 from ctk.compiler.errors import CaseError, nearest
 from ctk.compiler.torch_compat import operators
+from ctk.toolkit.formats.limits import INT64, SEQUENCE
+from ctk.toolkit.formats.plain_text import quoted
 from ctk.toolkit.formats.scalars import (
     device_from_name,
     dtype_from_name,
@@ -25,7 +28,7 @@ from ctk.toolkit.formats.scalars import (
     float_from_json,
     float_to_json,
 )
-from ctk.toolkit.formats.strict_json import expect, items
+from ctk.toolkit.formats.strict_json import expect, items, short
 from ctk.toolkit.graphs.callables import target_to_name
 
 _MEMORY_FORMATS = {
@@ -125,13 +128,15 @@ class Decoder:
         Raises:
             CaseError: It is malformed, or names a node that comes later or not at all.
         """
+        if type(data) is float and not math.isfinite(data):
+            raise CaseError(f"{where}: a number that no float holds")
         if data is None or type(data) in (bool, int, str, float):
             return data
         if isinstance(data, list):
             return self._items(cast("list[object]", data), where)
         keyed = expect(data, dict, where)
         if len(keyed) != 1:
-            raise CaseError(f"{where}: expected an object with one key, found {sorted(keyed)}")
+            raise CaseError(f"{where}: expected an object with one key, found {short(keyed)}")
         kind, content = next(iter(keyed.items()))
         return self._tagged(kind, content, where)
 
@@ -157,7 +162,9 @@ class Decoder:
     def _named(self, kind: str, name: str, where: str) -> Any:
         if kind == "node":
             if name not in self.nodes:
-                raise CaseError(f"{where}: no node {name!r} before it{nearest(name, self.nodes)}")
+                raise CaseError(
+                    f"{where}: no node {quoted(name)} before it{nearest(name, self.nodes)}"
+                )
             return self.nodes[name]
         if kind == "target":
             return self.resolve(name)
@@ -167,7 +174,9 @@ class Decoder:
             return device_from_name(self.device or name, where)
         table = {"memory_format": _MEMORY_FORMATS, "layout": _LAYOUTS}.get(kind)
         if table is None or name not in table:
-            raise CaseError(f"{where}: {kind!r} {name!r} is no kind of value that ctk knows")
+            raise CaseError(
+                f"{where}: {quoted(kind)} {quoted(name)} is no kind of value that ctk knows"
+            )
         return table[name]
 
 
@@ -175,13 +184,22 @@ def _sequence(kind: str, parts: list[Any], where: str) -> Any:
     if kind == "tuple":
         return tuple(parts)
     if kind == "size":
-        return torch.Size([expect(part, int, where) for part in parts])
+        return torch.Size([_int64(part, where) for part in parts])
     start, stop, step = _exactly(parts, 3, where)
     if kind == "slice":
         return slice(start, stop, step)
-    if expect(step, int, where) == 0:
+    if _int64(step, where) == 0:
         raise CaseError(f"{where}: a range of step 0")
-    return range(expect(start, int, where), expect(stop, int, where), step)
+    found = range(_int64(start, where), _int64(stop, where), step)
+    if found[SEQUENCE:]:
+        raise CaseError(f"{where}: {found} has more than {SEQUENCE:,} elements")
+    return found
+
+
+def _int64(value: object, where: str) -> int:
+    if expect(value, int, where) not in INT64:
+        raise CaseError(f"{where}: {value} is no integer of 64 bits")
+    return cast("int", value)
 
 
 def _dict(pairs: list[list[Any]], where: str) -> dict[Any, Any]:

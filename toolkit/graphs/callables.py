@@ -4,7 +4,7 @@ So loading and running it cannot reach `os.system`, `torch.load` or a file. Case
 
 1. `torch.ops.<namespace>.<op>[.<overload>]`: an op that the dispatcher knows. TorchScript's
    builtins (`aten::save` writes a pickle) and ops with an argument that names a file are refused.
-2. `torch.ops.higher_order.<name>`: the operators in `HIGHER_ORDER`, which take graphs and values,
+2. `torch.ops.higher_order.<name>`: the operators in `PLACES`, which take graphs and values,
    not kernels or delegates.
 3. functions of `torch`, `torch.nn.functional`, `torch.linalg`, `torch.fft`, `torch.special`: those
    that `torch.overrides` lists as overridable, and native factories.
@@ -14,7 +14,9 @@ So loading and running it cannot reach `os.system`, `torch.load` or a file. Case
    lists in `imports` and the user allowed.
 
 What it does not do: it never imports a module for a name that it reads, except in case 6
-(`load_imports`). The tables are in `graph_allowed`.
+(`load_imports`), nor asks torch for an operator that is not registered. Which of these a case that
+is not trusted may not call says `raw_memory`; where a callable may stand, `callable_places`. The
+tables are in `allow_list`.
 """
 
 import importlib
@@ -26,7 +28,9 @@ import torch
 
 from ctk.compiler.errors import CaseError, nearest
 from ctk.compiler.torch_compat import operators
-from ctk.toolkit.graphs.allow_list import HIGHER_ORDER, Function, function_name, functions_by_name
+from ctk.toolkit.formats.plain_text import one_line, quoted
+from ctk.toolkit.graphs.allow_list import Function, function_name, functions_by_name
+from ctk.toolkit.graphs.callable_places import PLACES
 
 _FILE_WORDS = ("file", "path")
 
@@ -65,7 +69,7 @@ def target_from_name(name: str, *, allow_imports: Collection[str] = ()) -> Funct
     if name in known:
         return known[name]
     raise CaseError(
-        f"function {name!r} is not one that a graph may call, or torch {torch.__version__} "
+        f"function {quoted(name)} is not one that a graph may call, or torch {torch.__version__} "
         f"does not have it{nearest(name, known)}"
     )
 
@@ -75,18 +79,20 @@ def _op_from_name(parts: list[str]) -> Any:
         return _higher_order_from_name(parts[1])
     shown = "torch.ops." + ".".join(parts)
     if len(parts) not in (2, 3) or not all(
-        part.isidentifier() and part[:2] != "__" for part in parts
+        part.isidentifier() and part.isascii() and part[:2] != "__" for part in parts
     ):
         raise CaseError(
-            f"{shown!r} is not the name of an op (torch.ops.<namespace>.<op>.<overload>)"
+            f"{quoted(shown)} is not the name of an op (torch.ops.<namespace>.<op>.<overload>)"
         )
-    found: Any = getattr(torch.ops, parts[0])
+    is_known = operators.is_registered(f"{parts[0]}::{parts[1]}")
+    found: Any = getattr(torch.ops, parts[0]) if is_known else None
     for part in parts[1:]:
         found = getattr(found, part, None)
     if operators.kind_of(found) not in ("overload", "packet"):
         raise CaseError(
-            f"op {shown} is not registered in this process; if a module of yours registers it, "
-            "allow that module: load_case(folder, allow_imports=('MODULE',)), or import it first"
+            f"op {one_line(shown, 200)} is not registered in this process; if a module of yours "
+            "registers it, allow that module: load_case(folder, allow_imports=('MODULE',)), or "
+            "import it first"
         )
     _check_op(found)
     return found
@@ -104,11 +110,11 @@ def _check_op(op: Any) -> None:
 
 
 def _check_higher_order(name: str) -> str:
-    if name in HIGHER_ORDER:
+    if name in PLACES:
         return name
     raise CaseError(
-        f"higher-order op {name!r} cannot be kept in a case: only those that take graphs and "
-        f"values can{nearest(name, HIGHER_ORDER)}"
+        f"higher-order op {quoted(name)} cannot be kept in a case: only those that take graphs and "
+        f"values can{nearest(name, PLACES)}"
     )
 
 
@@ -140,13 +146,13 @@ def _user_function(name: str, allow_imports: Collection[str]) -> Function:
     module, _, function = name.partition(":")
     if module not in allow_imports:
         raise CaseError(
-            f"the case calls {name!r}; that runs code of module {module!r}. If you trust it, "
-            f"allow it: load_case(folder, allow_imports=({module!r},))"
+            f"the case calls {quoted(name)}; that runs code of module {module!r}. If you trust it, "
+            f"allow it: load_case(folder, allow_imports=({quoted(module)},))"
         )
     found = getattr(sys.modules.get(module), function, None) if function.isidentifier() else None
     if callable(found) and getattr(found, "__module__", None) == module:
         return found
-    raise CaseError(f"module {module!r} has no function {function!r} of its own")
+    raise CaseError(f"module {module!r} has no function {quoted(function)} of its own")
 
 
 def module_of_target(name: str) -> str | None:

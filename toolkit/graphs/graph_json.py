@@ -8,8 +8,6 @@ What it does not do: leaf modules (`call_module` of an `nn.Linear`; Dynamo makes
 calling conventions (the graph's placeholders are its flat inputs), stack traces and other metadata.
 """
 
-import builtins
-import keyword
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -18,15 +16,20 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
-from ctk.compiler.errors import CaseError, nearest
+from ctk.compiler.errors import CaseError, TrustError, nearest
 from ctk.compiler.fx.walk import attribute_targets, fetch
+from ctk.toolkit.formats.limits import NODES, check_at_most
+from ctk.toolkit.formats.plain_text import quoted
 from ctk.toolkit.formats.schema import convert, encode
 from ctk.toolkit.formats.strict_json import Json, expect, items, member, optional
 from ctk.toolkit.formats.tensor_index import TensorIndex
 from ctk.toolkit.formats.tensors import Keep, keep_all, pack_tensors, unpack_tensors
 from ctk.toolkit.graphs.allow_list import check_attribute, check_method
 from ctk.toolkit.graphs.argument_json import Decoder, encode_value
+from ctk.toolkit.graphs.callable_places import check_callables
 from ctk.toolkit.graphs.callables import target_from_name, target_to_name
+from ctk.toolkit.graphs.names import check_identifier, check_name, check_path, is_identifier
+from ctk.toolkit.graphs.raw_memory import why_refused
 from ctk.toolkit.graphs.value_types import (
     META_KEY,
     check_value_json,
@@ -116,12 +119,15 @@ def _write_graph(gm: GraphModule, where: str) -> Json:
                 f"{where}: module {path!r} ({type(value).__name__}) is called as a whole; capture "
                 "the program with torch.compile or torch.export, which see through modules"
             )
+        elif callable(value) and not isinstance(value, Tensor):
+            raise CaseError(f"{where}: attribute {path} is {value!r}; a graph holds no functions")
         elif not isinstance(value, Tensor):
             values[path] = encode_value(value, f"{where}: attribute {path}")
     nodes = [_write_node(node, where) for node in gm.graph.nodes]
+    check_callables(gm.graph, subgraphs, where)
     name = type(gm).__name__.removesuffix("Impl")
     return {
-        "class": name if _is_identifier(name) else "GraphModule",  # a traced `<lambda>`
+        "class": name if is_identifier(name) else "GraphModule",  # a traced `<lambda>`
         "nodes": nodes,
         "subgraphs": subgraphs,
         "values": values,
@@ -130,7 +136,7 @@ def _write_graph(gm: GraphModule, where: str) -> Json:
 
 def _write_node(node: Node, where: str) -> Json:
     place = f"{where}: node {node.name}"
-    data: Json = {"op": node.op, "name": _check_name(node.name, place)}
+    data: Json = {"op": node.op, "name": check_name(node.name, place)}
     data["target"] = _write_target(node, place)
     if node.args:
         args = enumerate(node.args)
@@ -165,6 +171,7 @@ def graph_from_json(
     tensors: Mapping[str, Tensor],
     *,
     allow_imports: Collection[str] = (),
+    trust: bool = False,
     device: str | None = None,
 ) -> GraphModule:
     """Build a graph from JSON that may come from a stranger.
@@ -173,11 +180,14 @@ def graph_from_json(
         data: JSON of `graph_to_json`.
         tensors: The arrays that it returned, perhaps read from a file.
         allow_imports: Modules of which functions may be called; they are already imported.
+        trust: Whether it may call operators that read raw memory (`raw_memory`).
         device: Put constants and every device that an argument names there instead.
 
     Raises:
-        CaseError: It is malformed, or names something that a graph may not call.
+        CaseError: It is malformed, too large, or names something that a graph may not call.
+        TrustError: It calls an operator that only a trusted case may call.
     """
+    check_at_most(_count_nodes(data), NODES, "graph: nodes, sub-graphs included")
     listed = member(data, "constants", dict, "graph")
     index = convert(TensorIndex, listed, where="graph: constants")
     constants = unpack_tensors(index, tensors, device=device, where="graph: constant")
@@ -186,9 +196,21 @@ def graph_from_json(
         return target_from_name(name, allow_imports=allow_imports)
 
     try:
-        return _Reader(resolve, constants, device).graph(data, "graph", prefix="")
+        return _Reader(resolve, constants, device, trust).graph(data, "graph", prefix="")
     except RecursionError as error:
         raise CaseError("graph: values or sub-graphs are nested too deeply to be real") from error
+
+
+def _count_nodes(data: object) -> int:
+    """Return how many nodes a graph and its sub-graphs have, whatever else is wrong with them."""
+    count, todo = 0, [data]
+    while todo:
+        graph = todo.pop()
+        known = cast("Json", graph) if isinstance(graph, dict) else {}
+        nodes, subgraphs = known.get("nodes"), known.get("subgraphs")
+        count += len(cast("list[object]", nodes)) if isinstance(nodes, list) else 0
+        todo += cast("Json", subgraphs).values() if isinstance(subgraphs, dict) else ()
+    return count
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,21 +220,32 @@ class _Reader:
     resolve: Callable[[str], Any]
     constants: Mapping[str, Tensor]
     device: str | None
+    trust: bool
 
     def graph(self, data: Mapping[str, object], where: str, *, prefix: str) -> GraphModule:
         """Build a graph whose constants have names that start with `prefix`."""
+        _check_keys(data, ("class", "nodes", "subgraphs", "values", "constants"), where)
         root: dict[str, Any] = {}
-        for path, sub in member(data, "subgraphs", dict, where).items():
-            inner = f"{where}.{path}"
+        subgraphs = member(data, "subgraphs", dict, where)
+        for path, sub in subgraphs.items():
+            inner = f"{where}.{check_path(path, where)}"
             root[path] = self.graph(expect(sub, dict, inner), inner, prefix=f"{prefix}{path}.")
-        decoder = Decoder({}, self.resolve, self.device)
+        decoder = Decoder({}, _no_function, self.device)
         for path, value in member(data, "values", dict, where).items():
-            root[path] = decoder.decode(value, f"{where}: attribute {path}")
+            place = f"{where}: attribute {check_path(path, where)}"
+            if path in root:
+                raise CaseError(f"{place} is a sub-graph and a value")
+            root[path] = decoder.decode(value, place)
         graph = self.nodes(data, where)
-        for target in attribute_targets(graph):
+        check_callables(graph, subgraphs, where)
+        read = attribute_targets(graph)
+        unread = root.keys() - set(read)
+        if unread:
+            raise CaseError(f"{where}: no node reads the attribute {min(unread)!r}")
+        for target in read:
             if target not in root:
                 root[target] = _known(self.constants, prefix + target, where)
-        name = _check_identifier(member(data, "class", str, where), where)
+        name = check_identifier(member(data, "class", str, where), where)
         try:
             return GraphModule(root, graph, name)
         except (RuntimeError, SyntaxError, AttributeError, TypeError, KeyError) as error:
@@ -225,9 +258,11 @@ class _Reader:
         listed = items(data, "nodes", dict, where)
         ops = [node.get("op") for node in listed]
         if ops.count("output") != 1 or ops[-1] != "output":
-            raise CaseError(f"{where}: a graph ends with its one output node; found ops {ops[-3:]}")
+            raise CaseError(
+                f"{where}: a graph ends with its one output node; found ops {quoted(ops[-3:])}"
+            )
         for node in listed:
-            name = member(node, "name", str, where)
+            name = check_identifier(member(node, "name", str, where), f"{where}: node")
             if name in made:
                 raise CaseError(f"{where}: two nodes are named {name!r}")
             made[name] = self.node(graph, made, node, f"{where}: node {name}")
@@ -235,6 +270,7 @@ class _Reader:
 
     def node(self, graph: Graph, made: Mapping[str, Node], data: Json, where: str) -> Node:
         """Append one node."""
+        _check_keys(data, ("op", "name", "target", "args", "kwargs", "type", "value"), where)
         decoder = Decoder(made, self.resolve, self.device)
         op, name = member(data, "op", str, where), member(data, "name", str, where)
         target = member(data, "target", str, where)
@@ -242,17 +278,23 @@ class _Reader:
         kwargs = optional(data, "kwargs", dict, where) or {}
         values = [decoder.decode(arg, f"{where}: argument {i}") for i, arg in enumerate(args)]
         named = {
-            _check_identifier(key, where): decoder.decode(value, f"{where}: argument {key!r}")
+            check_identifier(key, where): decoder.decode(value, f"{where}: argument {key!r}")
             for key, value in kwargs.items()
         }
         _check_call(op, target, values, where)
+        reason = None if self.trust else why_refused(op, target)
+        if reason:
+            raise TrustError(
+                f"{where}: {target} {reason}; if you trust the case, say so: --trust, or "
+                "load_case(folder, trust=True)"
+            )
         node = graph.create_node(
             op,
             self._function(target, where) if op == "call_function" else target,
             tuple(values),
             named,
-            _check_name(name, where),
-            _TYPES.get(optional(data, "type", str, where) or ""),
+            check_name(name, where),
+            _placeholder_type(optional(data, "type", str, where), where),
         )
         node.name = name  # FX itself would call `sum` `sum_1`
         if data.get("value") is not None:
@@ -267,13 +309,23 @@ class _Reader:
             raise CaseError(f"{where}: {error}") from error
 
 
+def _no_function(name: str) -> object:
+    raise CaseError(f"a value of a graph cannot be the function {quoted(name)}")
+
+
+def _placeholder_type(name: str | None, where: str) -> Any:
+    if name is None or name in _TYPES:
+        return _TYPES[name] if name else None
+    raise CaseError(f"{where}: {quoted(name)} is no type of an input{nearest(name, _TYPES)}")
+
+
 def _known(constants: Mapping[str, Tensor], name: str, where: str) -> Tensor:
     if name in constants:
         return constants[name]
     raise CaseError(f"{where}: constant {name!r} is missing{nearest(name, constants)}")
 
 
-# --- checks of both directions: FX pastes names into the program that it generates --------------
+# --- checks of both directions ------------------------------------------------------------------
 
 _OPS = ("placeholder", "get_attr", "call_function", "call_method", "call_module", "output")
 
@@ -285,7 +337,7 @@ def _check_call(op: str, target: str, args: Sequence[object], where: str) -> str
         CaseError: The op is unknown, or the target is not one that a graph may have.
     """
     if op not in _OPS:
-        raise CaseError(f"{where}: {op!r} is no op of a graph{nearest(op, _OPS)}")
+        raise CaseError(f"{where}: {quoted(op)} is no op of a graph{nearest(op, _OPS)}")
     try:
         if op == "call_method":
             check_method(target)
@@ -294,37 +346,13 @@ def _check_call(op: str, target: str, args: Sequence[object], where: str) -> str
     except CaseError as error:
         raise CaseError(f"{where}: {error}") from error
     if op in ("get_attr", "call_module"):
-        _check_path(target, where)
+        check_path(target, where)
     elif op == "placeholder":
-        _check_identifier(target.removeprefix("*").removeprefix("*"), where)
+        check_identifier(target.removeprefix("*").removeprefix("*"), where)
     return target
 
 
-def _check_identifier(name: object, where: str) -> str:
-    if isinstance(name, str) and _is_identifier(name):
-        return name
-    raise CaseError(f"{where}: {name!r} is no name that a graph may use")
-
-
-def _is_identifier(name: str) -> bool:
-    return name.isidentifier() and not keyword.iskeyword(name)
-
-
-def _check_name(name: object, where: str) -> str:
-    """Check that a node may have this name: it must not hide what FX's programs read (`torch`).
-
-    Raises:
-        CaseError: It may not.
-    """
-    checked = _check_identifier(name, where)
-    if hasattr(builtins, checked) or Graph().placeholder(checked).name == checked:
-        return checked
-    raise CaseError(f"{where}: FX reserves the name {checked!r}; rename that node")
-
-
-def _check_path(path: str, where: str) -> None:
-    """Check the path of an attribute: it must not hide something that a GraphModule has itself."""
-    for part in path.split("."):
-        _check_identifier(part, where)
-        if part.startswith("__") or hasattr(GraphModule, part) or part in vars(torch.nn.Module()):
-            raise CaseError(f"{where}: attribute {path!r} would hide {part!r} of torch.nn.Module")
+def _check_keys(data: Mapping[str, object], known: Sequence[str], where: str) -> None:
+    for key in data:
+        if key not in known:
+            raise CaseError(f"{where}: unknown key {quoted(key)}; allowed: {', '.join(known)}")

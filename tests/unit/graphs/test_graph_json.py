@@ -127,7 +127,6 @@ ARGUMENTS: list[object] = [
     *("text \n \"'", ..., slice(None, 3), slice(1, None, 2), range(2, 9, 3)),
     *(torch.float8_e5m2, torch.device("cuda:1"), torch.channels_last, torch.strided),
     *(torch.Size([2, 3]), (1, (2.5, [None])), {"a": [1], "b": {"c": torch.int8}}, 2**80),
-    torch.ops.aten.add.Tensor,
 ]
 
 

@@ -1,0 +1,104 @@
+"""How large a case may be: every bound on what a stranger wrote, with its reason, in one place.
+
+Each is checked before what it bounds is built, so that a hostile case costs a moment and a
+sentence. They are far above what programs make: the largest captured graphs have 20,000 nodes.
+What it does not do: weights. Of those there may be as many as the machine has memory for.
+"""
+
+import os
+from pathlib import Path
+
+from ctk.compiler.errors import CaseError
+
+GRAPH_NBYTES = 64 << 20
+"""`graph.json` and `inputs.json`: 20,000 nodes with long shapes take about 15 MB."""
+
+DOCUMENT_NBYTES = 4 << 20
+"""Other documents (`manifest.json`, `diagnosis.json`): real ones have a few kB."""
+
+EVENTS_NBYTES = 64 << 20
+"""`events.jsonl`: a line has about 200 bytes, a compile makes some thousands."""
+
+TEXT_NBYTES = 16 << 20
+"""A text that is shown (`graph.py`, the diff of a pass), and a source file of the user."""
+
+HEADER_NBYTES = 16 << 20
+"""The header of a safetensors file: about 100 bytes per tensor."""
+
+DEPTH = 100
+"""How deep JSON may be nested; Python's own parser, which reads what FX writes, ends at 200."""
+
+NODES = 100_000
+"""Nodes of a graph, sub-graphs included."""
+
+TENSORS = 100_000
+"""Entries of a tensor index, and of a safetensors header."""
+
+FILES = 10_000
+"""Files that a manifest lists."""
+
+EVENTS = 50_000
+"""Passes, or kernels, that are read from one `events.jsonl`."""
+
+DIGITS = 64
+"""Digits of a number in JSON: the time that `int` takes grows with their square."""
+
+NAME_LENGTH = 1_000
+"""Characters of a name: node, attribute, file, operator, symbol."""
+
+TEXT_LENGTH = 100_000
+"""Characters of a string in a manifest: a target, an option, the message of an exception."""
+
+DIMENSIONS = 64
+"""Dimensions of a tensor; torch's own iterators end there."""
+
+INT64 = range(-(1 << 63), 1 << 63)
+"""What torch holds as a size, a stride, an offset or an element."""
+
+INT_BITS = 1 << 20
+"""Bits of a number that a graph may compute with Python's integers (torch has 64)."""
+
+SEQUENCE = 1_000_000
+"""Elements of a list, tuple or range that a graph may make."""
+
+
+def memory_nbytes() -> int:
+    """Return how many bytes this process can use: what is free, or its own limit if that is less.
+
+    Where the system does not say what is free, all of the memory counts as free.
+    """
+    return min(_free_nbytes(), _own_limit())
+
+
+def _free_nbytes() -> int:
+    try:
+        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) << 10
+    except OSError:
+        pass
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def _own_limit() -> int:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return INT64[-1]
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return INT64[-1] if limit == resource.RLIM_INFINITY else limit
+
+
+def check_at_most(found: int, limit: int, what: str) -> None:
+    """Check a size or count.
+
+    Args:
+        found: The value that was seen.
+        limit: One of the limits of this module.
+        what: File and place, and what is counted: `graph.json: nodes`.
+
+    Raises:
+        CaseError: It is larger.
+    """
+    if found > limit:
+        raise CaseError(f"{what}: {found:,}, more than the {limit:,} that ctk takes")
