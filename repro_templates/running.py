@@ -1,8 +1,8 @@
 """Run a program once: under recorded modes, seeded, its results and gradients read at once.
 
 Results are named `out0` (leaves of the output), `in0` (tensor inputs after the run, numbered by
-position) and, when the modes say `backward`, `grad_in0` (gradients of the inputs that require one;
-None when there is none).
+position), `held_NAME` (what the program holds, after the run) and, when the modes say `backward`,
+`grad_in0` (gradients of the inputs that require one; None when there is none).
 
 What it does not do: it makes no private copies (the caller's values are the program's to change),
 and compares nothing.
@@ -31,7 +31,7 @@ class Run:
     """What one run gave.
 
     Attributes:
-        values: The results by name, in the order outputs, inputs, gradients.
+        values: The results by name, in the order outputs, inputs, held tensors, gradients.
         generators: The states of torch's random generators after the call.
         drew_random: Whether the call used them.
     """
@@ -47,6 +47,8 @@ def called(
     modes: Modes,
     states: Sequence[State],
     around: AbstractContextManager[None] | None = None,
+    *,
+    held: Mapping[str, Tensor] | None = None,
 ) -> Run:
     """Seed the generators, call once and read everything; to be run `under` the modes.
 
@@ -56,24 +58,31 @@ def called(
         modes: As put on by `under`.
         states: As put on by `under`.
         around: Entered for the call and the gradients.
+        held: Tensors that the program reaches beside its inputs, to read them after the call: an
+            optimizer step returns nothing and writes into its parameters.
     """
     seed_generators(modes["seed"])
     before = generator_states()
     with around or contextlib.nullcontext():
-        values = results(call, inputs, modes, states)
+        values = results(call, inputs, modes, states, held or {})
     after = generator_states()
     drew = any(not torch.equal(a, b) for a, b in zip(before, after, strict=False))
     return Run(values, after, drew)
 
 
 def results(
-    call: Callable[..., object], inputs: Sequence[object], modes: Modes, states: Sequence[State]
+    call: Callable[..., object],
+    inputs: Sequence[object],
+    modes: Modes,
+    states: Sequence[State],
+    held: Mapping[str, Tensor],
 ) -> dict[str, object]:
     """Call once and read everything; outputs are cloned at once: they may alias inputs, buffers."""
     outputs = leaves(call(*inputs))
     values = {f"out{i}": clone_value(leaf) for i, leaf in enumerate(outputs)}
     tensors = {f"in{i}": x for i, x in enumerate(inputs) if isinstance(x, Tensor)}
     values |= {name: tensor.detach() for name, tensor in tensors.items()}
+    values |= {f"held_{name}": clone_value(tensor) for name, tensor in held.items()}
     if modes["backward"]:
         # Users call backward() outside of autocast.
         with entered(states, {**modes, "autocast": ()}):
@@ -179,6 +188,13 @@ def generator_states() -> tuple[Tensor, ...]:
     return (torch.get_rng_state(), *(torch.cuda.get_rng_state(i) for i in _cuda_devices()))
 
 
+def set_generator_states(states: Sequence[Tensor]) -> None:
+    """Give torch's generators the states of a reading of `generator_states`."""
+    torch.set_rng_state(states[0])
+    for index, state in enumerate(states[1:]):
+        torch.cuda.set_rng_state(state, index)
+
+
 def same_states(a: Sequence[Tensor], b: Sequence[Tensor]) -> bool:
     """Return whether two readings of `generator_states` are equal."""
     return len(a) == len(b) and all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
@@ -197,7 +213,9 @@ def _cuda_devices() -> list[int]:
 def autocast(modes: Modes) -> Generator[None, None, None]:
     """Enter exactly the regions of the modes, with autocast off on every other device type.
 
-    Also undone: regions that a graph entered and, because it raised, never left.
+    Also undone: regions that a graph entered and, because it raised, never left. Within a region of
+    the caller the casts that torch has cached are the caller's too: without them it would cast a
+    weight again, and add up gradients in another order.
     """
     wanted = {region["device_type"]: region for region in modes["autocast"]}
     devices = list(dict.fromkeys([*device_types(), *wanted]))
@@ -218,7 +236,8 @@ def autocast(modes: Modes) -> Generator[None, None, None]:
             torch.set_autocast_enabled(device, enabled)
             torch.set_autocast_dtype(device, dtype)
         torch.set_autocast_cache_enabled(cache_before)
-        torch.clear_autocast_cache()
+        if not any(enabled for enabled, _ in before.values()):
+            torch.clear_autocast_cache()
 
 
 @contextlib.contextmanager

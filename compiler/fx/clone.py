@@ -2,14 +2,19 @@
 
 `Tensor.clone` gives up expanded and overlapping strides and separates tensors that share storage; a
 program that writes into one of its inputs then means something else. Also what a memory layout is
-(`extent`, `overlaps`, `layout`). Nothing here looks at a graph.
+(`extent`, `overlaps`, `layout`), and writing a clone back (`put_back`). Nothing here looks at a
+graph.
 """
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Generator, ScriptObject, Tensor
 from torch.nn import Parameter
+
+from ctk.compiler.errors import CaseError
 
 Convert = Callable[[torch.dtype], torch.dtype]
 """Says which dtype a clone has, for the dtype of the original."""
@@ -74,16 +79,72 @@ def clone_inputs(inputs: Sequence[object], *, convert: Convert | None = None) ->
     1. Shape, stride and storage offset stay, expanded and overlapping ones too.
     2. The same object twice gives the same clone twice; tensors on one storage share one again.
     3. `requires_grad` stays, an `nn.Parameter` stays one, gradients are left behind.
-    4. Values that are no tensors are passed on.
+    4. Lists, tuples and dicts that hold state (5) are copied around the clones.
+    5. State is a tensor, a generator or a TorchScript object. A generator gives a new one in the
+       same state; torch's default generators are no program's own and are passed on.
+    6. All other values are passed on.
 
     Args:
         inputs: One value per placeholder; only read.
         convert: Gives the clones other dtypes; what it raises is passed on. None: keep.
+
+    Raises:
+        CaseError: A TorchScript object cannot be copied.
     """
-    tensors = {id(value): value for value in inputs if isinstance(value, Tensor)}
+    states = {id(state): state for value in inputs for state in state_in(value)}
+    tensors = {key: state for key, state in states.items() if isinstance(state, Tensor)}
     with torch.inference_mode(False), torch.no_grad():
-        clones = _clone_all(tensors, convert)
-    return tuple(clones[id(v)] if isinstance(v, Tensor) else v for v in inputs)
+        clones: dict[int, object] = {**_clone_all(tensors, convert)}
+    for key, state in states.items():
+        if not isinstance(state, Tensor):
+            clones[key] = _clone_object(state)
+    return tuple(_rebuilt(value, clones) for value in inputs)
+
+
+def state_in(value: object) -> Iterator[Tensor | Generator | ScriptObject]:
+    """Yield what a program can write to in a value: its tensors, generators, TorchScript objects.
+
+    Lists, tuples and dicts are looked through; torch's default generators are left out.
+    """
+    if isinstance(value, (list, tuple)):
+        for item in cast("Sequence[object]", value):
+            yield from state_in(item)
+    elif isinstance(value, dict):
+        for item in cast("dict[object, object]", value).values():
+            yield from state_in(item)
+    elif isinstance(value, (Tensor, Generator, ScriptObject)) and not _is_default(value):
+        yield value
+
+
+def _is_default(generator: object) -> bool:
+    defaults = (torch.default_generator, *torch.cuda.default_generators)
+    return any(generator is default for default in defaults)
+
+
+def _clone_object(state: Generator | ScriptObject) -> object:
+    if isinstance(state, Generator):
+        return state.clone_state()
+    try:
+        return copy.deepcopy(state)
+    except Exception as error:
+        raise CaseError(
+            f"a TorchScript object of type {state._type()} cannot be copied: {error}\n"  # type: ignore[attr-defined]  # stubs leave it out
+            "next: give its class `def_pickle`, or keep it out of the compiled function"
+        ) from error
+
+
+def _rebuilt(value: object, clones: dict[int, object]) -> object:
+    """Return a value with the clones in place of its state; itself when it holds none."""
+    if id(value) in clones:
+        return clones[id(value)]
+    if next(state_in(value), None) is None:
+        return value
+    if isinstance(value, dict):
+        items = cast("dict[object, object]", value).items()
+        return {key: _rebuilt(item, clones) for key, item in items}
+    items = [_rebuilt(item, clones) for item in cast("Sequence[object]", value)]
+    kind = cast("Any", type(value))
+    return kind(*items) if hasattr(kind, "_fields") else kind(items)  # a named tuple, or not
 
 
 def _clone_all(tensors: dict[int, Tensor], convert: Convert | None) -> dict[int, Tensor]:
@@ -100,6 +161,39 @@ def _clone_all(tensors: dict[int, Tensor], convert: Convert | None) -> dict[int,
         for (key, tensor), new in zip(members, made, strict=True):
             clones[key] = _as_leaf(new, tensor)
     return clones
+
+
+def put_back(tensors: Sequence[object], clones: Sequence[object]) -> None:
+    """Write clones over the tensors that they were made of, where a bit differs.
+
+    Autograd does not notice: the tensors have the values again that it may have saved. Values that
+    are no tensors are left out.
+
+    Args:
+        tensors: Changed.
+        clones: One per value of `tensors`, of the same shape and strides.
+    """
+    with torch.inference_mode(), torch.no_grad():
+        for tensor, clone in zip(tensors, clones, strict=True):
+            if isinstance(tensor, Tensor) and isinstance(clone, Tensor):
+                _put_back(tensor, clone)
+
+
+def _put_back(tensor: Tensor, clone: Tensor) -> None:
+    if not (_is_plain(tensor) and _is_plain(clone)):
+        if not torch.equal(tensor, clone):
+            tensor.detach().copy_(clone)
+        return
+    memory, saved = _memory(tensor), _memory(clone)
+    if not torch.equal(memory, saved):  # memory that did not change may be read-only
+        memory.copy_(saved)
+
+
+def _memory(tensor: Tensor) -> Tensor:
+    """Return the bytes that a plain tensor covers, with a version counter of its own."""
+    shape = (extent(tensor.shape, tensor.stride()),)
+    flat = tensor.data.as_strided(shape, (1,), tensor.storage_offset())
+    return flat.view(torch.uint8)
 
 
 def _own(dtype: torch.dtype) -> torch.dtype:

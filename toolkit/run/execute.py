@@ -16,7 +16,7 @@ import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.errors import CaseError, PrecisionRefused
-from ctk.compiler.fx.clone import clone_inputs
+from ctk.compiler.fx.clone import clone_inputs, clone_values, put_back
 from ctk.compiler.observe import Observer, first_line, is_observers, marking
 from ctk.compiler.torch_compat import dynamo
 from ctk.repro_templates.random_draws import same_draws
@@ -24,8 +24,9 @@ from ctk.repro_templates.running import STATES, called, in_float64, under
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.run.dynamo_context import dynamo_context
 from ctk.toolkit.run.outcome import Outcome
-from ctk.toolkit.run.private_copy import Eager, UpcastEager, private_copy
+from ctk.toolkit.run.private_copy import Eager, UpcastEager, held_tensors, private_copy
 from ctk.toolkit.targets import resolve_target
+from ctk.toolkit.targets.base import Target
 
 
 def run_graph(gm: GraphModule, inputs: Sequence[object], modes: Modes) -> Outcome:
@@ -120,10 +121,14 @@ def run_private(
     state = dataclasses.asdict(modes)
     state = in_float64(state) if dtype is not None else state
     with under(state, STATES):
-        return Outcome(called(runner(private), owned, state, STATES, around), dtype=dtype)
+        held = dict(held_tensors(private))
+        run = called(runner(private), owned, state, STATES, around, held=held)
+        return Outcome(run, dtype=dtype)
 
 
-def run_compiled(case: Case, *, observer: Observer | None = None) -> Outcome:
+def run_compiled(
+    case: Case, *, observer: Observer | None = None, target: Target | None = None
+) -> Outcome:
     """Compile a case with its target and call the result once.
 
     Example inputs and run inputs are separate clones, because a target may run the program while it
@@ -131,7 +136,9 @@ def run_compiled(case: Case, *, observer: Observer | None = None) -> Outcome:
 
     Args:
         case: Only read.
-        observer: Handed to the target.
+        observer: Handed to the target. The graphs that it is told of hold what they held before the
+            call: they can be run again.
+        target: The target itself; None: the one that `case.target` names.
 
     Raises:
         TargetError: The target is unknown or cannot be imported.
@@ -139,7 +146,7 @@ def run_compiled(case: Case, *, observer: Observer | None = None) -> Outcome:
         CaseError: `case.dynamic` does not fit the inputs.
         Exception: What the observer raises; it says nothing of the case.
     """
-    target, observer = resolve_target(case.target), marking(observer)
+    target, observer = target or resolve_target(case.target), marking(observer)
     target.check_config(case.config)
     private, owned = private_copy(case.graph, case.inputs, lazy=False)
     examples = clone_inputs(case.inputs)
@@ -159,9 +166,13 @@ def run_compiled(case: Case, *, observer: Observer | None = None) -> Outcome:
                         f"({type(error).__name__}: {first_line(error)}); capture it once more"
                     ) from error
                 return Outcome(None, error, "compile")
+        held = dict(held_tensors(private))
+        before = clone_values([*held.values()])
         try:
-            return Outcome(called(call, owned, state, STATES))
+            return Outcome(called(call, owned, state, STATES, held=held))
         except Exception as error:
             if is_observers(error):
                 raise
             return Outcome(None, error)
+        finally:
+            put_back([*held.values()], before)

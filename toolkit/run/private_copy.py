@@ -1,19 +1,24 @@
-"""Make a program private to one run: its own graph, inputs, buffers and modules.
+"""Make a program private to one run: its own graph, inputs, held state and modules.
 
-A compiler rewrites the graph that it is given, and a program may write into its inputs and buffers.
-What it does not do: it runs nothing.
+A compiler rewrites the graph that it is given, and a program may write into its inputs and into
+what its graph holds: parameters, buffers, constants, also in lists, and generators. An optimizer
+step holds its parameters and their state, `p = self.param; p.add_(grad, alpha=-0.1)`, and a copy of
+it writes into parameters of its own.
+
+What it does not do: it runs nothing, and does not see what a function keeps in Python variables.
 """
 
 import copy
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.fx import GraphModule, Interpreter, Node
+from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.nn import Module
 
 from ctk.compiler.errors import PrecisionRefused
-from ctk.compiler.fx.clone import clone_inputs
+from ctk.compiler.fx.clone import clone_inputs, state_in
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import first_line
 from ctk.repro_templates.float64 import wider
@@ -40,17 +45,18 @@ def private_copy(
         copy too.
 
     Raises:
+        CaseError: It holds a TorchScript object that cannot be copied.
         PrecisionRefused: `dtype` is given, and the program has no float64 form.
     """
     private = copy_graph_module(gm, lazy=lazy)
     _own_modules(private)
-    held = list(_held_tensors(private))
+    held = held_state(private)
     if dtype not in (None, torch.float64):
         raise ValueError(f"a program can run in its own dtypes or in float64, not in {dtype}")
     convert = wider if dtype is not None else None
-    clones = clone_inputs([*inputs, *(tensor for _, _, tensor in held)], convert=convert)
-    for (module, name, _), tensor in zip(held, clones[len(inputs) :], strict=True):
-        setattr(module, name, tensor)
+    clones = clone_inputs([*inputs, *(each.value for each in held)], convert=convert)
+    for each, clone in zip(held, clones[len(inputs) :], strict=True):
+        setattr(each.owner, each.name, clone)
     if dtype is not None:
         upcast_graph(private)
     return private, clones[: len(inputs)]
@@ -88,13 +94,51 @@ def _own_modules(gm: GraphModule) -> None:
             holder = graph_module.get_submodule(parent)
             called = getattr(holder, name)
             if not isinstance(called, GraphModule):
-                keep = {id(t): t for t in (*called.parameters(), *called.buffers())}
-                setattr(holder, name, copy.deepcopy(called, keep))
+                setattr(holder, name, copy.deepcopy(called, _shared(called)))
 
 
-def _held_tensors(gm: GraphModule) -> Iterator[tuple[Module, str, Tensor]]:
-    for module in gm.modules():
-        for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False):
-            yield module, name, parameter
-        for name, buffer in module.named_buffers(recurse=False, remove_duplicate=False):
-            yield module, name, buffer
+def _shared(called: Module) -> dict[int, object]:
+    """Return the state of a module and its children, for a `deepcopy` that shall not clone it."""
+    tables = [vars(module) for module in called.modules()]
+    return {id(state): state for table in tables for state in state_in(table)}
+
+
+class Held(NamedTuple):
+    """An attribute of a module that is state, or a list or dict of it."""
+
+    owner: Module
+    path: str
+    name: str
+    value: object
+
+
+def held_state(gm: GraphModule) -> list[Held]:
+    """Return the state that a graph holds, in a fixed order; an attribute of each module once."""
+    found: list[Held] = []
+    for path, module in gm.named_modules():
+        own = {
+            **dict(module.named_parameters(recurse=False, remove_duplicate=False)),
+            **dict(module.named_buffers(recurse=False, remove_duplicate=False)),
+            **{name: value for name, value in vars(module).items() if name not in _NOT_STATE},
+        }
+        found += [
+            Held(module, f"{path}.{name}" if path else name, name, value)
+            for name, value in own.items()
+            if next(state_in(value), None) is not None
+        ]
+    return found
+
+
+def held_tensors(gm: GraphModule) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors that a graph holds, by path; those in a list are `path[0]`, `path[1]`."""
+    for each in held_state(gm):
+        if isinstance(each.value, Tensor):
+            yield each.path, each.value
+            continue
+        for index, state in enumerate(state_in(each.value)):
+            if isinstance(state, Tensor):
+                yield f"{each.path}[{index}]", state
+
+
+_NOT_STATE = frozenset(vars(GraphModule({}, Graph()))) | {"meta"}
+"""What every module has for itself: its tables of parameters, buffers and hooks."""

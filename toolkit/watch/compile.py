@@ -19,16 +19,19 @@ from torch.fx import GraphModule
 from ctk.compiler.errors import ConfigError, TargetError, UnsupportedPlatform
 from ctk.compiler.observe import ErrorRecord
 from ctk.compiler.torch_compat import dynamo
+from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.recorder import Event, Recorder
 from ctk.toolkit.oracle.judge import error_signature
 from ctk.toolkit.run.execute import run_graph
 from ctk.toolkit.run.outcome import Outcome
+from ctk.toolkit.run.private_copy import held_state
 from ctk.toolkit.targets.base import Compiled
 from ctk.toolkit.watch.announce import Subject
 from ctk.toolkit.watch.dump import DumpWriter, guarded
 from ctk.toolkit.watch.first_call import check_first_call
-from ctk.toolkit.watch.on_failure import after_failed_check, restored, spare_inputs, tell_fallback
+from ctk.toolkit.watch.on_failure import after_failed_check, tell_fallback
 from ctk.toolkit.watch.session import Session
+from ctk.toolkit.watch.spare import spare_of
 from ctk.toolkit.watch.watched_case import WatchedCase
 
 logger = logging.getLogger("ctk")
@@ -71,7 +74,9 @@ class _Watch:
         self._watched = watched
         self._options = watched.session.options
         self._writer = DumpWriter(watched.folder)
-        self._recorder = Recorder(keep_calls=self._options.check == "pass", on_event=self._on_event)
+        # A graph that holds state is checked by a compile of its own (first_call.py).
+        keep = self._options.check == "pass" and not held_state(watched.case.graph)
+        self._recorder = Recorder(keep_calls=keep, on_event=self._on_event)
         self._state: State = "compiling"
         self._sees_exceptions = False  # a call of ours is running: what it raises comes to us
 
@@ -102,7 +107,7 @@ class _Watch:
         if self._state == "eager":
             return self._watched.case.graph(*args)
         if self._state == "later calls":
-            return self._guarded_call(compiled, args, args)
+            return self._guarded_call(compiled, args, self._watched.case_with(args))
         self._state = "later calls"
         try:
             return self._first_call(compiled, args)
@@ -112,53 +117,46 @@ class _Watch:
 
     def _first_call(self, compiled: Compiled, args: tuple[object, ...]) -> object:
         watched, on_failure = self._watched, self._options.on_failure
-        spare = spare_inputs(self._options, args, watched.case.name)
         watched.update_modes()
+        spare = spare_of(self._options, watched.case, args)
         if self._options.check != "off" and spare is not None:
-            self._check(compiled, spare)
+            self._check(compiled, spare.case)
             if self._state == "eager":
                 return watched.case.graph(*args)
+        before = watched.case_with(args) if spare is None else spare.case
         try:
-            return self._guarded_call(compiled, args, spare or args)
+            return self._guarded_call(compiled, args, before)
         except Exception as error:
-            if on_failure == "raise" or spare is None or not restored(args, spare):
+            if on_failure == "raise" or spare is None or not spare.restored():
                 raise
             self._state = "eager"
             tell_fallback(on_failure, watched.case, error, while_="in its first call")
             return watched.case.graph(*args)
 
-    def _guarded_call(
-        self, compiled: Compiled, args: tuple[object, ...], before: tuple[object, ...]
-    ) -> object:
-        """Call; announce an exception unless eager raises as well on the inputs as they were."""
+    def _guarded_call(self, compiled: Compiled, args: tuple[object, ...], before: Case) -> object:
+        """Call; announce an exception unless eager raises as well on all that was `before`."""
         try:
             with self._seeing_exceptions():
                 return compiled(*args)
         except Exception as error:
-            case = self._watched.case
-            if run_graph(case.graph, before, case.modes).error is None:
-                self._watched.fail(
-                    error_signature(Outcome(None, error)), error=error, inputs=before
-                )
+            if run_graph(before.graph, before.inputs, before.modes).error is None:
+                self._watched.fail(error_signature(Outcome(None, error)), error=error, at=before)
             raise
 
-    def _check(self, compiled: Compiled, inputs: tuple[object, ...]) -> None:
+    def _check(self, compiled: Compiled, before: Case) -> None:
         """Compare the first call with eager, and act on what is found.
 
         Raises:
             MiscompileError: Wrong values, with `on_failure="raise"`.
-            Exception: What the compiled graph raised on clones of the inputs, likewise.
+            Exception: What the compiled graph raised on copies of its inputs, likewise.
         """
-        case = self._watched.case
-        differentiable = any(isinstance(v, torch.Tensor) and v.requires_grad for v in inputs)
-        modes = dataclasses.replace(case.modes, backward=case.modes.grad and differentiable)
+        differentiable = any(isinstance(v, torch.Tensor) and v.requires_grad for v in before.inputs)
+        modes = dataclasses.replace(before.modes, backward=before.modes.grad and differentiable)
         log = self._recorder.log if self._options.check == "pass" else None
+        case = self._watched.case
         with self._seeing_exceptions():
             found = check_first_call(
-                dataclasses.replace(case, inputs=inputs, modes=modes),
-                compiled,
-                log=log,
-                rejudge=self._watched.subject.can_recompile,
+                dataclasses.replace(before, modes=modes), self._watched.subject, compiled, log=log
             )
         if found.note:
             logger.warning("ctk: %s of %s is not checked: %s", case.name, case.target, found.note)
@@ -166,13 +164,13 @@ class _Watch:
             logger.warning("ctk: %s: no failure, but %s; no result shows it", case.name, sentence)
         if found.signature is None:
             return
-        in_forward = (found.signature.output or "").startswith(("out", "in"))
+        in_forward = (found.signature.output or "").startswith(("out", "in", "held"))
         announced = self._watched.fail(
             found.signature,
             error=found.error,
             details=found.details,
             backward=modes.backward and not in_forward,
-            inputs=inputs,
+            at=before,
         )
         if after_failed_check(self._options.on_failure, case, announced, found.error):
             self._state = "eager"

@@ -1,33 +1,59 @@
-"""Check the first call of a compiled graph against eager, on clones, before the program's own call.
+"""Check the first call of a compiled graph against eager, on copies, before the program's own call.
 
-What it costs, once per graph: a clone of the inputs (weights included), the graph in eager, the
-compiled graph on the clones with its backward pass when gradients are on (which compiles a lazy
-backward now instead of later), and, when a bit differs, the graph in float64. Only a mismatch costs
-a second compile: it is judged again from scratch, so that random numbers and races are not taken
-for miscompiles. A `log` adds the graph before and after each pass that changed it, twice.
+The program must not notice: whatever runs here runs on copies of all state that the graph can
+reach (spare.py). Two kinds of graphs:
 
-What it does not do: later calls, other sizes and other data are not checked.
+1. The inputs are all it reaches, as for a model, whose parameters Dynamo makes inputs: the compiled
+   graph itself is called with copies.
+2. It holds state of its own, as the step of an optimizer holds parameters: `p = self.param` and
+   `p.add_(grad, alpha=-0.1)`. The compiled graph holds them too, and a second call would be a
+   second step. So copies of graph, state and inputs are compiled once more, by the same target, and
+   that is run and, with a `log`, checked pass by pass. The program's own compiled graph is called
+   once, for the program.
+
+What it costs, once per graph: two copies of inputs and held state (weights included), the graph in
+eager, the compiled graph with its backward pass when gradients are on (which compiles a lazy
+backward now instead of later), for the second kind a compile, and, when a bit differs, the graph in
+float64. Only a mismatch costs a further compile: it is judged again from scratch, so that random
+numbers and races are not taken for miscompiles. A `log` adds the graph before and after each pass
+that changed it, twice.
+
+What it does not do: later calls, other sizes and other data are not checked. What a function keeps
+in Python variables is not copied.
 """
 
+import dataclasses
+import functools
 import logging
+import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch.fx import Graph, GraphModule
 
 from ctk.compiler.observe import first_line
+from ctk.compiler.torch_compat.autograd import without_saved_tensor_hooks
 from ctk.repro_templates.compare import compare_runs, runs_identical
 from ctk.repro_templates.errors import Mismatch
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.compile_log.check import Finding, check_log
-from ctk.toolkit.compile_log.recorder import CompileLog
+from ctk.toolkit.compile_log.recorder import CompileLog, Recorder
 from ctk.toolkit.oracle.judge import error_signature, judge, mismatch_signature
 from ctk.toolkit.oracle.judgement import Verdict
-from ctk.toolkit.run.execute import run_eager, run_graph, run_reference
+from ctk.toolkit.run.execute import run_compiled, run_eager, run_graph, run_reference
 from ctk.toolkit.run.outcome import Outcome
+from ctk.toolkit.run.private_copy import held_state
+from ctk.toolkit.watch.announce import Subject
 
 logger = logging.getLogger("ctk")
+
+
+@functools.cache
+def _one_at_a_time(_pid: int) -> threading.RLock:
+    """Return the lock of a process: two checks would put torch's generators back crosswise."""
+    return threading.RLock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,41 +77,52 @@ class FirstCall:
 
 def check_first_call(
     case: Case,
+    subject: Subject,
     compiled: Callable[..., object],
     *,
     log: CompileLog | None = None,
-    rejudge: bool = True,
 ) -> FirstCall:
     """Run a graph in eager and compiled, and compare. Never raises: a failing check is a `note`.
 
     Args:
-        case: The captured graph with the inputs and modes of the call; only read.
-        compiled: What the target made of it.
+        case: The captured graph with the inputs and modes of the call; all of it copies of the
+            program's own, and only read.
+        subject: Who compiled it.
+        compiled: What the target made of it, for the program.
         log: The events of its compile, to check every pass too; the log must be one that keeps
             calls. None: only results are compared.
-        rejudge: Whether `case.target` can be compiled again by name.
     """
     try:
-        return _checked(case, compiled, log, rejudge=rejudge)
+        with _one_at_a_time(os.getpid()), without_saved_tensor_hooks():
+            return _checked(case, subject, compiled, log)
     except Exception as error:  # a problem of the check is not one of the user's program
         logger.debug("ctk: the check failed", exc_info=error)
         return FirstCall(note=f"the check failed: {type(error).__name__}: {first_line(error)}")
 
 
 def _checked(
-    case: Case, compiled: Callable[..., object], log: CompileLog | None, *, rejudge: bool
+    case: Case, subject: Subject, compiled: Callable[..., object], log: CompileLog | None
 ) -> FirstCall:
     eager = run_eager(case)
     if eager.run is None:
         said = f"{type(eager.error).__name__}: {first_line(eager.error)}" if eager.error else ""
         return FirstCall(note=f"the graph itself raises in eager ({said})")
-    outcome = run_graph(call_graph(compiled, len(case.inputs)), case.inputs, case.modes)
+    if held_state(case.graph):
+        recorder = Recorder(keep_calls=log is not None)
+        log = recorder.log if log is not None else None
+        own = dataclasses.replace(case, config=subject.config)
+        outcome = run_compiled(own, observer=recorder, target=subject.target)
+    else:
+        outcome = run_graph(call_graph(compiled, len(case.inputs)), case.inputs, case.modes)
     if outcome.error is not None:
+        if outcome.phase == "compile":
+            said = f"{type(outcome.error).__name__}: {first_line(outcome.error)}"
+            return FirstCall(note=f"a second compile, for copies of what it holds, raises ({said})")
         return FirstCall(error_signature(outcome), outcome.error)
     wrong = [f for f in check_log(case, log) if f.status == "wrong"] if log is not None else []
     found = _mismatches(case, eager, outcome)
     if found:
-        return _judged(case, eager, found, wrong, rejudge=rejudge)
+        return _judged(case, eager, found, wrong, rejudge=subject.can_recompile)
     return FirstCall(hidden=tuple(_sentence(finding) for finding in wrong))
 
 

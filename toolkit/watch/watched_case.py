@@ -76,6 +76,10 @@ class WatchedCase:
             self.case = dataclasses.replace(self.case, modes=modes)
             self._save(self.case)
 
+    def case_with(self, inputs: tuple[object, ...]) -> Case:
+        """Return the case with the inputs of a call, and what the graph holds now."""
+        return dataclasses.replace(self.case, inputs=inputs)
+
     def forget_inputs(self) -> None:
         """Let go of the program's tensors."""
         self.case = dataclasses.replace(self.case, inputs=())
@@ -87,7 +91,7 @@ class WatchedCase:
         error: BaseException | None = None,
         details: Sequence[str] = (),
         backward: bool = False,
-        inputs: tuple[object, ...] | None = None,
+        at: Case | None = None,
     ) -> str:
         """Mark the case folder, note the failure, and announce it with the commands that help.
 
@@ -96,7 +100,7 @@ class WatchedCase:
             error: The exception, if it is one.
             details: Sentences for people.
             backward: It needs the backward pass.
-            inputs: Those of the failing call; None: those that are saved.
+            at: Graph and inputs as they were before the failing call; None: as they are saved.
 
         Returns:
             The announcement. An exception is announced once, however many places it passes.
@@ -106,11 +110,11 @@ class WatchedCase:
         kept = self.session.options.inputs
         text = announcement(self.case, self.folder, kept, details) + import_hint(self.subject)
         if error is None or note_saved(error, self.folder):
-            known = self.case.inputs if inputs is None else inputs
-            self._save(dataclasses.replace(self.case, inputs=known))
+            known = at or self.case
+            self._save(dataclasses.replace(self.case, graph=known.graph, inputs=known.inputs))
             self.session.add_failure(Failure(self.case.name, self.folder, str(signature)))
             logger.warning("%s", text)
-        if inputs is not None:
+        if at is not None:
             self.forget_inputs()
         return text
 

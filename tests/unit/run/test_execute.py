@@ -32,8 +32,9 @@ def test_a_run_changes_nothing_of_the_case():
     case = inplace_case()
     text = str(case.graph.graph)
     first, second = values(run_eager(case)), values(run_eager(case))
-    assert list(first) == ["out0", "out1", "in0", "in1"]
+    assert list(first) == ["out0", "out1", "in0", "in1", "held_count"]
     assert torch.equal(first["in0"], torch.ones(3))
+    assert torch.equal(first["held_count"], torch.ones(3))
     assert torch.equal(second["out0"], torch.ones(3))
     assert torch.equal(case.inputs[0], torch.zeros(3))
     assert torch.equal(case.graph.count, torch.zeros(3))

@@ -1,0 +1,40 @@
+"""Autograd's books: the version counters of tensors, and hooks on what it saves."""
+
+# What pyright says of private names is what this package is for.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
+import contextlib
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+
+import torch
+from torch import Tensor
+
+
+def remember_versions(tensors: Sequence[Tensor]) -> Callable[[], None]:
+    """Return what gives tensors the version counters back that they have now.
+
+    To be called when they have the values again that they have now: a tensor that autograd saved
+    may then be used in its backward pass. Inference tensors count no versions.
+
+    Seen in torch 2.11 and 2.13: `torch.autograd._unsafe_preserve_version_counter`.
+    """
+    counted = tuple(tensor for tensor in tensors if not tensor.is_inference())
+    kept = torch.autograd._unsafe_preserve_version_counter(counted)
+    return lambda: kept.__exit__(None, None, None)
+
+
+def without_saved_tensor_hooks() -> AbstractContextManager[None]:
+    """Keep the program's `saved_tensors_hooks` from seeing what is saved in a `with` block.
+
+    Only the innermost hooks are asked, so hooks that do nothing are put on top; without hooks of
+    the program there is nothing to hide. Seen in torch 2.11 and 2.13:
+    `torch._C._autograd._top_saved_tensors_default_hooks`.
+    """
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
+        return contextlib.nullcontext()
+    return torch.autograd.graph.saved_tensors_hooks(_same, _same)
+
+
+def _same(value: Tensor) -> Tensor:
+    return value

@@ -1,0 +1,54 @@
+"""Two steps of a program leave the same bits, watched or not.
+
+Quick rows: each kind of program under one backend; more where two steps were once four.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ctk.toolkit.watch.hooks import install
+from tests.helpers.training_zoo import PROGRAMS, Program, differences, two_steps
+
+CHECKS = ("off", "output", "pass")
+BACKENDS = ("ctk", "aot_eager", "inductor")
+QUICK = {"sgd": BACKENDS, "adam": ("ctk", "aot_eager"), "tied_weights_shared_buffers": BACKENDS}
+SLOW_KINDS = ("adam_foreach", "adam_capturable", "adamw", "rmsprop")
+
+
+def rows() -> list[Any]:
+    return [
+        pytest.param(program, backend, id=f"{program.name}-{backend}", marks=_marks(row))
+        for program, backend, row in _numbered()
+    ]
+
+
+def _numbered() -> Iterator[tuple[Program, str, bool]]:
+    """Yield each row, and whether it is quick: by turns under `ctk` and `aot_eager`."""
+    for number, program in enumerate(PROGRAMS):
+        own = () if program.name in SLOW_KINDS else (BACKENDS[number % 2],)
+        for backend in BACKENDS:
+            yield program, backend, backend in QUICK.get(program.name, own)
+
+
+def _marks(is_quick: bool) -> list[pytest.MarkDecorator]:
+    return [] if is_quick else [pytest.mark.slow]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
+@pytest.mark.parametrize(("program", "backend"), rows())
+def test_watching_changes_nothing(program: Program, backend: str, tmp_path: Path):
+    plain = two_steps(program, compiler(backend))
+    for check in CHECKS:
+        with install(dump=tmp_path / check, check=check) as hooks:
+            watched = two_steps(program, compiler(backend))
+        assert hooks.session.failures == [], check
+        assert hooks.session.graphs > 0
+        assert differences(plain, watched) == [], check
+
+
+def compiler(backend: str):
+    return lambda function, **more: torch.compile(function, backend=backend, **more)
