@@ -23,6 +23,7 @@ import shutil
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,7 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["environ"])
+    tempfile.tempdir = None  # found once per process, by TMPDIR
     for name in [name for name in sys.modules if name.partition(".")[0] in OURS]:
         if name != "tests.helpers.warm_server":
             del sys.modules[name]

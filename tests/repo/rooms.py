@@ -70,6 +70,10 @@ ROOMS = (
     Room("compiler/backend.py", "The Dynamo backend `ctk`."),
     Room("toolkit/__init__.py", "The toolkit as a package: imports nothing."),
     Room(
+        "toolkit/processes",
+        "Child processes: start, supervise, find and end them, and what they leave behind.",
+    ),
+    Room(
         "toolkit/formats", "Files on disk: checked JSON, atomic folders, tensors; knows no graph."
     ),
     Room(
@@ -98,10 +102,6 @@ ROOMS = (
         apart=("toolkit/reduce", "toolkit/bisect"),
     ),
     Room("toolkit/report", "What a diagnosis looks like, as JSON and as text."),
-    Room(
-        "toolkit/operation",
-        "The folder of an operation, on disk as it grows: begun, gone on with, survived.",
-    ),
     Room("toolkit/check_case.py", "The operation `check` of the library."),
     Room("toolkit/repro_case.py", "The operation `repro` of the library: does it still fail?"),
     Room("toolkit/minimize.py", "The operation `minimize`: any graph, any predicate."),

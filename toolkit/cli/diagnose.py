@@ -1,5 +1,6 @@
 """`ctk diagnose`: check, bisect, minify and emit a repro; one folder at the end."""
 
+import shlex
 from typing import TYPE_CHECKING
 
 from ctk.toolkit.cli.answer import Answer, ExitCode
@@ -9,22 +10,18 @@ from ctk.toolkit.cli.options import (
     IsolationOptions,
     KeptInputs,
     OutOption,
-    ResumeOption,
     SubjectOptions,
 )
 from ctk.toolkit.cli.progress import progress
 from ctk.toolkit.cli.shell import Command
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ctk.toolkit.report.diagnosis import Diagnosis
 
 
 def diagnose(
     subject: SubjectOptions,
     out: OutOption,
-    resume: ResumeOption,
     kept: KeptInputs,
     budget: BudgetOptions,
     isolation: IsolationOptions,
@@ -40,7 +37,6 @@ def diagnose(
         diagnosis = diagnose_program(
             subject.subject,
             out=out.out,
-            resume=resume.resume,
             keep=kept.inputs,
             max_questions=budget.max_questions,
             max_seconds=budget.max_seconds,
@@ -62,34 +58,14 @@ def answer_of_diagnosis(diagnosis: "Diagnosis") -> Answer:
     assert folder is not None, "only a diagnosis that was written has an answer"
     record = record_of(diagnosis)
     headline, *lines = summary(record, folder)
-    lines += [f"written    {folder}", *lines_to_go_on(diagnosis, folder)]
-    headline = f"{'interrupted: ' * diagnosis.is_interrupted}{headline}{stumbles(diagnosis)}"
+    code = exit_code_of(diagnosis.judgement)
+    lines.append(f"written    {folder}")
+    reduction = diagnosis.reduction
+    if reduction is not None and reduction.reason == "interrupted":
+        code = ExitCode.CANNOT_TELL
+        lines.append(f"interrupted; to go on: ctk diagnose {shlex.quote(str(folder / 'minimal'))}")
     data = encode(record) | {"folder": str(folder)}
-    return Answer(code_of(diagnosis), headline, data, tuple(lines))
-
-
-def code_of(diagnosis: "Diagnosis") -> ExitCode:
-    """Return the exit code: 125 for what Ctrl-C or an error ended, or what is not on disk."""
-    if diagnosis.is_interrupted or stumbles(diagnosis) or not diagnosis.is_saved:
-        return ExitCode.CANNOT_TELL
-    return exit_code_of(diagnosis.judgement)
-
-
-def stumbles(diagnosis: "Diagnosis") -> str:
-    """Return what errors of ctk itself have kept from the reduction, for the end of a headline."""
-    reduction = diagnosis.reduction
-    return f"; {reduction.problems[0]}" if reduction is not None and reduction.problems else ""
-
-
-def lines_to_go_on(diagnosis: "Diagnosis", folder: "Path") -> list[str]:
-    """Return how to go on with a search that has not come to its end."""
-    from ctk.toolkit.oracle.go_on import resume_hint
-
-    reduction = diagnosis.reduction
-    if reduction is None or (reduction.finished and not diagnosis.is_interrupted):
-        return []
-    command = resume_hint(folder)
-    return [f"to go on: {command}"] if command else []
+    return Answer(code, headline, data, tuple(lines))
 
 
 COMMAND = Command("diagnose", diagnose)

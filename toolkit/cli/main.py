@@ -11,6 +11,7 @@ import typer
 
 from ctk.toolkit.cli import bisect_pass, check, diagnose, doctor, ls, minify, repro, run, show
 from ctk.toolkit.cli.shell import Command, guarded
+from ctk.toolkit.cli.supervision import supervise
 
 COMMANDS: tuple[Command, ...] = (
     diagnose.COMMAND,
@@ -73,5 +74,6 @@ def root(
 
 def main() -> None:
     """Run the `ctk` command line; modules beside it can be named, as with `python -m`."""
+    supervise(COMMANDS)
     sys.path.insert(0, "")
     build_app()()

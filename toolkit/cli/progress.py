@@ -22,6 +22,7 @@ from rich.progress import (
 )
 
 from ctk.toolkit.oracle.progress import Say
+from ctk.toolkit.processes.link import tell_alive
 
 if TYPE_CHECKING:
     from ctk.toolkit.reduce.problem import Progress as Reduction
@@ -71,6 +72,7 @@ class BarReporter:
         self._task = bar.add_task("starting", total=None)
 
     def __call__(self, message: str, done: int | None = None, total: int | None = None) -> None:
+        tell_alive()
         self._bar.update(self._task, description=message, completed=done or 0, total=total)
 
     def reduction(self, state: "Reduction") -> None:
@@ -88,6 +90,7 @@ class LogReporter:
         self._started = self._written = clock()
 
     def __call__(self, message: str, done: int | None = None, total: int | None = None) -> None:
+        tell_alive()
         now = self._clock()
         is_new = message != self._message
         if is_new:

@@ -31,6 +31,7 @@ from ctk.compiler.errors import (
 from ctk.toolkit.cli.answer import Answer, ExitCode, emit
 from ctk.toolkit.cli.flatten import flattened, with_parameters
 from ctk.toolkit.cli.options import JsonOutput
+from ctk.toolkit.processes.link import find_link
 
 CANNOT_TELL_ERRORS = (
     UnsupportedPlatform,
@@ -71,9 +72,14 @@ def guarded(command: Command) -> Callable[..., None]:
 
     @functools.wraps(flat)
     def run(*, json_output: bool = False, **options: object) -> None:
+        link = find_link()
+        if link is not None:
+            link.started(command.name, as_json=json_output)
         with terminate_as_interrupt(), stdout_to_stderr():
             answer = answer_of(lambda: flat(**options))
         emit(command.name, answer, as_json=json_output)
+        if link is not None:
+            link.answered(int(answer.exit_code))
         raise typer.Exit(int(answer.exit_code))
 
     own = inspect.signature(flat).parameters.values()

@@ -1,6 +1,7 @@
 """`ctk show`: what is in a case or a diagnosis; `--pass N` shows what one pass changed."""
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -137,7 +138,6 @@ def show_diagnosis(folder: Path) -> Answer:
     """
     from ctk.toolkit.case.listing import find_entries
     from ctk.toolkit.formats.schema import encode
-    from ctk.toolkit.oracle.go_on import resume_hint
     from ctk.toolkit.report.as_json import read_json
     from ctk.toolkit.report.as_text import summary
 
@@ -145,9 +145,8 @@ def show_diagnosis(folder: Path) -> Answer:
     headline, *lines = summary(record, folder)
     cases = [str(entry.path) for entry in find_entries(folder) if entry.problem is None]
     lines += [f"look at it: ctk show {path}" for path in cases]
-    is_whole = record.minimal is None or record.minimal.finished
-    command = None if record.state == "finished" and is_whole else resume_hint(folder)
-    lines += [f"to go on: {command}"] if command else []
+    if record.state != "finished" and cases:
+        lines.append(f"to go on: ctk diagnose {shlex.quote(cases[-1])}")
     found = {"folder": str(folder), "diagnosis": encode(record)}
     return Answer(ExitCode.NO_FAILURE, headline, found, tuple(lines))
 

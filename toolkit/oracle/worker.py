@@ -26,7 +26,6 @@ from ctk.toolkit.case.store import load_case
 from ctk.toolkit.compile_log.recorder import Recorder
 from ctk.toolkit.oracle.judge import judge
 from ctk.toolkit.oracle.judgement import Judgement, Verdict
-from ctk.toolkit.oracle.processes import adopt_orphans, end_group, lead_group, reap_orphans
 from ctk.toolkit.oracle.protocol import (
     READY,
     Answer,
@@ -36,6 +35,7 @@ from ctk.toolkit.oracle.protocol import (
     read_question,
     write_line,
 )
+from ctk.toolkit.processes.groups import adopt_orphans, end_group, lead_group, reap_orphans
 from ctk.toolkit.run.execute import run_eager
 from ctk.toolkit.targets import traits_of
 

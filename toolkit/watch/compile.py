@@ -22,6 +22,7 @@ from ctk.compiler.torch_compat import dynamo
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.recorder import Event, Recorder
 from ctk.toolkit.oracle.judge import error_signature
+from ctk.toolkit.processes.link import at_work
 from ctk.toolkit.run.execute import run_graph
 from ctk.toolkit.run.outcome import Outcome
 from ctk.toolkit.run.private_copy import held_state
@@ -62,7 +63,8 @@ def compile_watched(
     if not opened:
         return subject.target.compile(gm, example_inputs, config=subject.config, observer=None)
     try:
-        return _Watch(opened[0]).compiled(gm, example_inputs)
+        with at_work(opened[0].folder, "compiling it"):
+            return _Watch(opened[0]).compiled(gm, example_inputs)
     finally:
         session.keep_quota()
 
@@ -110,7 +112,8 @@ class _Watch:
             return self._guarded_call(compiled, args, self._watched.case_with(args))
         self._state = "later calls"
         try:
-            return self._first_call(compiled, args)
+            with at_work(self._watched.folder, "calling it for the first time"):
+                return self._first_call(compiled, args)
         finally:  # let go of the program's tensors and of all that was recorded for the check
             self._watched.forget_inputs()
             self._recorder.log.events.clear()

@@ -10,6 +10,7 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Generator
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -18,9 +19,24 @@ _PR_SET_CHILD_SUBREAPER = 36
 def lead_group(parent: int) -> None:
     """Make this forked process the leader of a new group; on Linux, it dies with `parent`."""
     os.setpgid(0, 0)
+    die_with(parent)
+
+
+def die_with(parent: int) -> None:
+    """Let the system kill this forked process when `parent` ends, however it does (Linux)."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:  # it died before the line above
         os._exit(1)
+
+
+@contextlib.contextmanager
+def dying_with_parent() -> Generator[None]:
+    """Be killed if the parent ends inside the `with` block, where nobody can look for its end."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    try:
+        yield
+    finally:
+        _prctl(_PR_SET_PDEATHSIG, 0)
 
 
 def adopt_orphans() -> None:

@@ -1,0 +1,76 @@
+"""Small programs that run in two halves, without torch: `python -m tests.helpers.halves WORK`.
+
+The working half prints its process id and does what WORK says; the other prints how it ended.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from types import FrameType
+
+from ctk.toolkit.processes.link import find_link
+from ctk.toolkit.processes.supervise import fork_half
+
+DAEMON = "import os,time\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n"
+"""Leaves its parents, its group and its session."""
+
+
+def count_interrupts() -> None:
+    """Catch SIGINT and SIGTERM for a second, and print how many came."""
+    seen: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        seen.append(number)
+
+    signal.signal(signal.SIGINT, note)
+    signal.signal(signal.SIGTERM, note)
+    print("ready", os.getpid(), flush=True)
+    deadline = time.monotonic() + 1.5
+    while time.monotonic() < deadline:
+        time.sleep(0.05)
+    print("seen", *seen, flush=True)
+
+
+def be_stubborn() -> None:
+    """Take no notice of signals that end, with a child that takes none either."""
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    code = "import signal,time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
+    subprocess.Popen([sys.executable, "-SE", "-c", code])
+    print("ready", os.getpid(), flush=True)
+    while True:
+        time.sleep(1)
+
+
+def leave_a_daemon() -> None:
+    subprocess.run([sys.executable, "-SE", "-c", f"{DAEMON}time.sleep(600)"], check=True)
+    print("ready", os.getpid(), flush=True)
+
+
+def answer_and_crash() -> None:
+    link = find_link()
+    assert link is not None
+    link.started("check", as_json=True)
+    link.answered(1)
+    os.abort()
+
+
+def wait() -> None:
+    print("ready", os.getpid(), flush=True)
+    time.sleep(600)
+
+
+def main() -> None:
+    work = globals()[sys.argv[1]]
+    grace_seconds = 1.0 if work is be_stubborn else 60.0
+    end = fork_half(grace_seconds=grace_seconds, cleans_up="untidy" not in sys.argv)
+    if end is None:
+        work()
+        return
+    notes = end.notes
+    print("end", end.status, end.gave_up, sorted(end.signals), notes.command, notes.exit_code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,145 @@
+"""What kills the process that works does not kill the command: it goes on, or says why not."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.cli import GOOD, Said, write
+from tests.helpers.warm_python import warm_python
+
+DEADLY = """
+import os, signal, sys
+
+def abort(gm, example_inputs):
+    os.abort()
+
+def leave(gm, example_inputs):
+    os._exit(3)
+"""
+
+DYING_SCRIPT = """
+import os, sys
+import torch
+import ctk
+
+def die(gm):
+    os.abort()
+
+def f(x):
+    return torch.relu(x) + 1
+
+if sys.argv[1] == "compiling":
+    with ctk.patch(custom_passes={"joint": [f"{__file__}:die"]}):
+        torch.compile(f, backend="ctk")(torch.ones(3))
+torch.compile(f, backend="ctk")(torch.ones(3))
+os.abort()
+"""
+
+STUCK = """
+import signal, threading
+import torch
+
+def model():
+    return torch.nn.ReLU()
+
+def inputs():
+    while True:  # as a pool that waits for its processes
+        try:
+            threading.Event().wait()
+        except BaseException:
+            pass
+"""
+
+
+def start(*arguments: object, folder: Path) -> "subprocess.Popen[str]":
+    (folder / "tmp").mkdir(exist_ok=True)
+    return subprocess.Popen(
+        [warm_python().with_name("ctk"), *map(str, arguments)],
+        cwd=folder,
+        env={**os.environ, "TMPDIR": str(folder / "tmp"), "WARM_CHILDREN": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def ctk(*arguments: object, folder: Path) -> Said:
+    process = start(*arguments, folder=folder)
+    out, err = process.communicate(timeout=120)
+    return Said(process.returncode, out, err)
+
+
+def left_behind(folder: Path) -> list[str]:
+    return [path.name for path in (folder / "tmp").iterdir() if path.name.startswith("ctk-")]
+
+
+@pytest.mark.parametrize("command", ["repro", "check"])
+@pytest.mark.parametrize(("target", "seen"), [("abort", "signal"), ("leave", "runtime-error")])
+def test_a_deadly_compile_is_asked_again_in_a_child(
+    command: str, target: str, seen: str, good: Path, tmp_path: Path
+) -> None:
+    deadly = write(tmp_path, "deadly.py", DEADLY)
+    said = ctk(command, good, "--target", f"{deadly}:{target}", "--json", folder=tmp_path)
+    if (command, target) == ("check", "leave"):  # not deadly in a child: its steps are asked here
+        assert said.code == 125
+        assert said.data["error"]["type"] == "Killed"
+        return
+    assert said.code == 1, said.out + said.err
+    assert said.err.count("the command goes on with --isolate") == 1
+    (graph,) = said.data["graphs"]
+    assert graph.get("judgement", graph)["signature"]["kind"] == seen
+    assert not left_behind(tmp_path)
+
+
+def test_without_children_the_answer_says_what_happened(good: Path, tmp_path: Path) -> None:
+    deadly = write(tmp_path, "deadly.py", DEADLY)
+    options = ("--target", f"{deadly}:abort", "--no-isolate", "--json")
+    said = ctk("repro", good, *options, folder=tmp_path)
+    assert said.code == said.data["exit_code"] == 125
+    assert said.data["answer"].startswith("cannot tell: the process was killed by signal 6")
+
+
+def test_a_script_that_dies_while_it_compiles_leaves_its_case(tmp_path: Path) -> None:
+    script = write(tmp_path, "script.py", DYING_SCRIPT)
+    said = ctk("run", "--json", script, "compiling", folder=tmp_path)
+    assert said.code == 1, said.out + said.err
+    (failure,) = said.data["failures"]
+    assert "killed by signal 6 (Aborted) while compiling it" in failure["summary"]
+    assert json.loads(Path(failure["case"], "manifest.json").read_text())
+
+
+def test_a_script_that_dies_later_is_no_failure_of_a_compile(tmp_path: Path) -> None:
+    script = write(tmp_path, "script.py", DYING_SCRIPT)
+    said = ctk("run", script, "later", folder=tmp_path)
+    assert said.code == 125, said.out + said.err
+    assert said.first.startswith("cannot tell: the script ended after 1 graph(s) had been compiled")
+
+
+def test_a_usage_error_and_help_have_their_own_exit_codes(tmp_path: Path) -> None:
+    assert ctk("repro", "--nonsense", folder=tmp_path).code == 2
+    assert ctk("repro", "--help", folder=tmp_path).code == 0
+    assert ctk("repro", tmp_path / "nothing", folder=tmp_path).code == 2
+
+
+def test_a_program_that_does_not_end_is_ended_by_sigterm(tmp_path: Path) -> None:
+    process = start("check", write(tmp_path, "stuck.py", GOOD + STUCK), folder=tmp_path)
+    wait_for_the_child(tmp_path)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 125
+    assert out.startswith("cannot tell: interrupted; it did not end within")
+    assert not left_behind(tmp_path)
+
+
+def wait_for_the_child(folder: Path) -> None:
+    """Wait until the working half has made its temporary folder, and a moment more."""
+    deadline = time.monotonic() + 60
+    while not left_behind(folder):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(3)

@@ -1,0 +1,128 @@
+"""What `ctk` does when the half that works is killed: once more in children, or a clear answer.
+
+    check repro bisect-pass minify diagnose   again, with `--isolate` (and `--resume`), once
+    run                                       the answer says what was at work; nothing is repeated
+
+The two halves are made here, before torch is imported (toolkit/processes/supervise.py). Commands
+that compile nothing have one.
+"""
+
+import inspect
+import signal
+import sys
+from collections.abc import Sequence
+
+from ctk.toolkit.cli.answer import Answer, ExitCode, emit
+from ctk.toolkit.cli.crashed_script import answer_for_script
+from ctk.toolkit.cli.flatten import flattened
+from ctk.toolkit.cli.shell import Command
+from ctk.toolkit.processes.scratch import sweep
+from ctk.toolkit.processes.supervise import End, can_supervise, die_of, fork_half
+
+GRACE_SECONDS = 5.0
+"""How long an interrupted command may show no sign of life before it is killed."""
+
+_SENT = (
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
+    signal.SIGPIPE,
+)  # fmt: skip
+"""Signals by which others end a process: no crash of what it runs."""
+
+
+def supervise(commands: Sequence[Command]) -> None:
+    """Return in a process that is watched over; the one that watches exits here, as that one did.
+
+    Args:
+        commands: The table of commands; the first word of `sys.argv` that is no option names one.
+    """
+    place = next((i for i, word in enumerate(sys.argv) if i and not word.startswith("-")), 0)
+    command = next((each for each in commands if each.name == sys.argv[place]), None)
+    if command is None or not can_supervise():
+        return
+    repeats, runs_script = "isolate" in _options(command), command.passes_arguments_on
+    if not (repeats or runs_script):
+        return
+    sweep()
+    end = _fork_half(repeats)
+    if end is None:
+        return
+    more = _further_options(command, sys.argv[place + 1 :])
+    if repeats and more and is_crash(end):
+        sys.stderr.write(
+            f"ctk: {_what_happened(end)}; the command goes on with {' '.join(more)}: "
+            "a child process can be killed without loss\n"
+        )
+        sys.argv[place + 1 : place + 1] = more
+        end = _fork_half(repeats)
+        if end is None:
+            return
+    _exit_as(command, end)
+
+
+def is_crash(end: End) -> bool:
+    """Return whether the working half died of what it ran, with no answer given."""
+    if end.notes.command is None or end.notes.exit_code is not None or end.gave_up:
+        return False
+    return -end.status not in _SENT
+
+
+def _fork_half(cleans_up: bool) -> End | None:
+    end = fork_half(grace_seconds=GRACE_SECONDS if cleans_up else None, cleans_up=cleans_up)
+    if end is not None:
+        sweep()
+    return end
+
+
+def _options(command: Command) -> set[str]:
+    return set(inspect.signature(flattened(command.run)).parameters)
+
+
+def _further_options(command: Command, given: Sequence[str]) -> list[str]:
+    """Return what to add to a command that was killed; nothing where that would not help."""
+    known = {"isolate", "resume"} & _options(command)
+    more = [f"--{name}" for name in sorted(known) if f"--{name}" not in given]
+    return [] if "--no-isolate" in given or more == ["--resume"] else more
+
+
+def _what_happened(end: End) -> str:
+    if end.status >= 0:
+        return f"what was compiled ended the process with status {end.status}"
+    name = signal.strsignal(-end.status) or "unknown"
+    return f"the process was killed by signal {-end.status} ({name})"
+
+
+def _exit_as(command: Command, end: End) -> None:
+    """Exit with the answer of the working half, or with one that says how it ended."""
+    if end.notes.exit_code is not None:
+        sys.exit(end.notes.exit_code if end.status < 0 or end.gave_up else end.status)
+    if end.notes.command is None and end.status >= 0:
+        sys.exit(end.status)
+    if not end.gave_up and not is_crash(end) and end.status < 0:
+        die_of(-end.status)
+    if end.gave_up:
+        answer = _gave_up()
+    elif command.passes_arguments_on:
+        answer = answer_for_script(_what_happened(end), end)
+    else:
+        answer = _killed(_what_happened(end))
+    emit(command.name, answer, as_json=end.notes.as_json)
+    sys.exit(int(answer.exit_code))
+
+
+def _gave_up() -> Answer:
+    seconds = f"{GRACE_SECONDS:g} seconds"
+    return Answer(
+        ExitCode.CANNOT_TELL,
+        f"cannot tell: interrupted; it did not end within {seconds} and was killed",
+        {"error": {"type": "KeyboardInterrupt", "message": "interrupted, then killed"}},
+        ("Every process that it had started was ended too; what was said to be written is.",),
+    )
+
+
+def _killed(what: str) -> Answer:
+    return Answer(
+        ExitCode.CANNOT_TELL,
+        f"cannot tell: {what}",
+        {"error": {"type": "Killed", "message": what}},
+        ("What was said to be written is. To find what does it: ctk repro CASE --isolate",),
+    )

@@ -1,0 +1,132 @@
+"""What the working half of a command tells the half that watches over it (supervise.py).
+
+One JSON line per note, over a pipe; nobody waits for an answer. Without a supervisor (the library,
+tests that call a command in their own process) nothing is told.
+"""
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_ALIVE_SECONDS = 0.2
+"""Signs of life are told no more often: the pipe holds 64 KiB, and its reader may be asleep."""
+
+
+@dataclass(slots=True)
+class Link:
+    """The writing end.
+
+    Attributes:
+        descriptor: Of the pipe; does not block.
+    """
+
+    descriptor: int
+    _told_alive: float = 0.0
+
+    def started(self, command: str, *, as_json: bool) -> None:
+        """A command begins its work: from now on the end of the process is no usage error."""
+        self._tell("started", {"command": command, "as_json": as_json})
+
+    def answered(self, exit_code: int) -> None:
+        """The answer has been printed: nothing is lost any more."""
+        self._tell("answered", exit_code)
+
+    def work(self, case: str, doing: str) -> None:
+        """A saved case is at work: it is being compiled, or called; empty: no longer."""
+        self._tell("work", {"case": case, "doing": doing})
+
+    def alive(self) -> None:
+        """Work goes on."""
+        now = time.monotonic()
+        if now - self._told_alive >= _ALIVE_SECONDS:
+            self._told_alive = now
+            self._tell("alive", None)
+
+    def _tell(self, kind: str, value: object) -> None:
+        with contextlib.suppress(OSError):  # nobody listens: the work is worth more than the note
+            os.write(self.descriptor, json.dumps({kind: value}).encode() + b"\n")
+
+
+_LINKS: dict[int, Link] = {}
+"""The link of a process to its supervisor, by process id: a fork of the user's has none."""
+
+
+def set_link(link: Link) -> None:
+    """Give this process a link to its supervisor."""
+    _LINKS[os.getpid()] = link
+
+
+def find_link() -> Link | None:
+    """Return the link of this process to its supervisor; None where there is none."""
+    return _LINKS.get(os.getpid())
+
+
+def tell_alive() -> None:
+    """Tell the supervisor, if there is one, that work goes on."""
+    link = find_link()
+    if link is not None:
+        link.alive()
+
+
+@contextlib.contextmanager
+def at_work(case: Path, doing: str) -> Generator[None]:
+    """Tell the supervisor, if there is one, what it was that killed us inside the `with` block.
+
+    Args:
+        case: The folder of the saved case.
+        doing: `compiling it`.
+    """
+    link = find_link()
+    if link is None:
+        yield
+        return
+    link.work(str(case.absolute()), doing)
+    try:
+        yield
+    finally:
+        link.work(str(case.absolute()), "")
+
+
+@dataclass(slots=True)
+class Notes:
+    """What was told until now, read by the supervisor.
+
+    Attributes:
+        command: Which command works; None before it starts.
+        as_json: Whether it was asked for JSON.
+        exit_code: Of its answer; None before it was printed.
+        works: What each saved case was doing last; empty when it was done.
+        alive_at: When something was told last (`time.monotonic`).
+    """
+
+    command: str | None = None
+    as_json: bool = False
+    exit_code: int | None = None
+    works: dict[str, str] = field(default_factory=dict[str, str])
+    alive_at: float = field(default_factory=time.monotonic)
+    _rest: bytes = b""
+
+    def read(self, descriptor: int) -> None:
+        """Take in whatever the pipe holds."""
+        with contextlib.suppress(BlockingIOError):
+            while data := os.read(descriptor, 1 << 16):
+                *lines, self._rest = (self._rest + data).split(b"\n")
+                for line in lines:
+                    self._take(json.loads(line))
+
+    def _take(self, note: dict[str, object]) -> None:
+        self.alive_at = time.monotonic()
+        match note:
+            case {"started": {"command": str(command), "as_json": bool(as_json)}}:
+                self.command, self.as_json = command, as_json
+            case {"answered": int(exit_code)}:
+                self.exit_code = exit_code
+            case {"work": {"case": str(case), "doing": str(doing)}}:
+                self.works.pop(case, None)
+                self.works[case] = doing
+            case _:
+                pass

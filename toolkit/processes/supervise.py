@@ -1,0 +1,217 @@
+"""Two halves of one command: a child does the work, and the parent sees how it ends.
+
+    half = fork_half(...)       before torch is imported: it costs a few milliseconds
+      child   None is returned; it goes on as if nothing had been
+      parent  an `End`, when the child has ended
+
+The parent is invisible: both are in one process group, so that Ctrl-C and Ctrl-Z of a terminal
+reach both, and the parent only
+
+1. passes on a signal that was sent to it alone (`kill PID`), exactly once;
+2. stops when the child stops, and wakes it again;
+3. kills the child, with all that descends from it, when an interrupted command does not end, or one
+   that has answered does not (`grace_seconds`);
+4. is killed with it: a child does not survive its parent (Linux).
+
+What it does not do: decide what the end of a child means (toolkit/cli/supervision.py).
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ctk.toolkit.processes.groups import adopt_orphans, die_with
+from ctk.toolkit.processes.link import Link, Notes, set_link
+from ctk.toolkit.processes.scratch import OWNER, owner, scratch_root
+from ctk.toolkit.processes.tree import end_descendants
+
+_PASSED_ON = (
+    "SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGCONT",
+)  # fmt: skip
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+_POLL_SECONDS = 0.5
+_ECHO_SECONDS = 0.1
+"""How long a signal that was sent to the whole group may take to reach the child as well."""
+
+_FROM_A_PROCESS = 0
+"""`si_code` of a signal that a process sent is at most this; the terminal's is above."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How the working half ended.
+
+    Attributes:
+        status: Its exit status; a negative one is the signal that killed it.
+        notes: What it told.
+        signals: The signals that were sent to the command.
+        gave_up: The parent killed it: it had not ended in time after a signal or its answer.
+        pid: Its process id.
+    """
+
+    status: int
+    notes: Notes
+    signals: frozenset[int]
+    gave_up: bool
+    pid: int
+
+
+@dataclass(slots=True)
+class _Half:
+    """The working half as the parent sees it."""
+
+    pid: int
+    notes_pipe: int
+    echo_pipe: int
+    grace_seconds: float | None
+    notes: Notes = field(default_factory=Notes)
+    signals: set[int] = field(default_factory=set[int])
+    echoes: Counter[int] = field(default_factory=Counter[int])
+    ending_since: float | None = None
+    gave_up: bool = False
+
+
+def can_supervise() -> bool:
+    """Return whether this system tells who sent a signal (macOS does not)."""
+    return hasattr(signal, "sigtimedwait") and Path("/proc/self/stat").exists()
+
+
+def fork_half(*, grace_seconds: float | None, cleans_up: bool) -> End | None:
+    """Fork; return None in the child, which works, and its end in the parent.
+
+    Args:
+        grace_seconds: How long the child may show no sign of life after a signal that ends it, or
+            live on after its answer; None: as long as it likes.
+        cleans_up: Whether whatever the child has started ends with it, and is marked as ours.
+    """
+    notes_in, notes_out = os.pipe()
+    echo_in, echo_out = os.pipe()
+    for descriptor in (notes_in, notes_out, echo_in, echo_out):
+        os.set_blocking(descriptor, False)
+    if cleans_up:
+        adopt_orphans()
+    parent, watched = os.getpid(), _watched_signals()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    flush()
+    pid = os.fork()
+    if pid == 0:
+        os.close(notes_in)
+        os.close(echo_in)
+        die_with(parent)
+        signal.set_wakeup_fd(echo_out, warn_on_full_buffer=False)
+        set_link(Link(notes_out))
+        if cleans_up:
+            scratch_root()
+            os.environ[OWNER] = owner()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        return None
+    os.close(notes_out)
+    os.close(echo_out)
+    try:
+        return _attended(_Half(pid, notes_in, echo_in, grace_seconds), watched)
+    finally:
+        if cleans_up:
+            end_descendants(parent)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        os.close(notes_in)
+        os.close(echo_in)
+
+
+def flush() -> None:
+    """Write out what Python holds back: after a fork both halves would write it."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+
+
+def die_of(number: int) -> None:
+    """End this process by a signal, as the half that it stands for did."""
+    signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+    os.kill(os.getpid(), number)
+
+
+def _watched_signals() -> set[signal.Signals]:
+    """Return the signals to wait for; one that is ignored (`nohup`) stays ignored."""
+    named = {getattr(signal, name) for name in _PASSED_ON}
+    heard = {number for number in named if signal.getsignal(number) is not signal.SIG_IGN}
+    return heard | {signal.SIGCHLD}
+
+
+def _attended(half: _Half, watched: set[signal.Signals]) -> End:
+    """Wait for the end of the working half."""
+    while True:
+        pid, status = os.waitpid(half.pid, os.WNOHANG | os.WUNTRACED)
+        if pid and os.WIFSTOPPED(status):
+            os.kill(os.getpid(), signal.SIGSTOP)  # whoever started us sees us stop, and wakes us
+            os.kill(half.pid, signal.SIGCONT)
+            continue
+        half.notes.read(half.notes_pipe)
+        if pid:
+            code = os.waitstatus_to_exitcode(status)
+            return End(code, half.notes, frozenset(half.signals), half.gave_up, half.pid)
+        if _has_had_its_time(half):
+            half.gave_up = True
+            end_descendants(half.pid)
+            os.kill(half.pid, signal.SIGKILL)
+        info = signal.sigtimedwait(watched, _POLL_SECONDS)
+        if info is not None and info.si_signo != signal.SIGCHLD:
+            _pass_on(half, info.si_signo, alone=info.si_code <= _FROM_A_PROCESS)
+
+
+def _pass_on(half: _Half, number: int, *, alone: bool) -> None:
+    """Give a signal to the child, unless it was sent to the group and the child has it already."""
+    half.signals.add(number)
+    if number in _ENDING:
+        half.ending_since = time.monotonic()
+    if alone and not _has_echoed(half, number):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(half.pid, number)
+    half.echoes[number] -= 1  # the child's own, whoever sent it
+
+
+def _has_echoed(half: _Half, number: int) -> bool:
+    """Return whether the child has caught a signal that we did not send."""
+    deadline = time.monotonic() + _ECHO_SECONDS
+    while True:
+        with contextlib.suppress(BlockingIOError):
+            half.echoes.update(os.read(half.echo_pipe, 1 << 12))
+        if half.echoes[number] > 0:
+            return True
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+
+
+def _has_had_its_time(half: _Half) -> bool:
+    """Return whether the child should have ended: a command that writes its result may take long.
+
+    It ignores SIGINT meanwhile, which the system tells us.
+    """
+    if half.grace_seconds is None or half.gave_up:
+        return False
+    since = half.ending_since
+    if half.notes.exit_code is not None and since is None:
+        since = half.notes.alive_at
+    if since is None or _is_writing(half.pid):
+        return False
+    return time.monotonic() - max(since, half.notes.alive_at) > half.grace_seconds
+
+
+def _is_writing(pid: int) -> bool:
+    """Return whether a command puts Ctrl-C off; one that was started without it cannot tell us."""
+    is_ours = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    return is_ours and _is_ignoring(pid, signal.SIGINT)
+
+
+def _is_ignoring(pid: int, number: int) -> bool:
+    with contextlib.suppress(OSError, ValueError):
+        for line in (Path("/proc") / str(pid) / "status").read_text().splitlines():
+            if line.startswith("SigIgn:"):
+                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+    return False

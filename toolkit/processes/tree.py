@@ -1,0 +1,100 @@
+"""Which processes descend from another, which carry our mark, and how to end them all.
+
+A process that left its group (a double-forked daemon, a pool that leads its own) is still found:
+by its parents, as long as an ancestor adopts orphans (groups.py), and by a variable in its
+environment afterwards. Everything is read from `/proc`: without one (macOS) nothing is found.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+PROC = Path("/proc")
+
+_END_SECONDS = 5.0
+"""How long killed processes may take to be gone."""
+
+
+def process_ids() -> Iterator[int]:
+    """Yield every process that this machine shows us."""
+    with contextlib.suppress(OSError):
+        yield from (int(name) for name in os.listdir(PROC) if name.isdigit())  # noqa: PTH208  a Path each is slow
+
+
+def _stat(pid: int) -> list[str]:
+    """Return the fields of `/proc/PID/stat` from the third on; the second, a name, may be anything.
+
+    Empty when the process is gone.
+    """
+    try:
+        return (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
+
+
+def start_time(pid: int) -> int | None:
+    """Return when a process started, in clock ticks since boot; None when it is gone or a zombie.
+
+    With the process id it names a process for good: ids are used again.
+    """
+    fields = _stat(pid)
+    return int(fields[19]) if fields and fields[0] not in "ZX" else None
+
+
+def descendants(root: int) -> list[int]:
+    """Return the living processes below one, parents before their children."""
+    children: dict[int, list[int]] = {}
+    for pid in process_ids():
+        fields = _stat(pid)
+        if fields and fields[0] not in "ZX":
+            children.setdefault(int(fields[1]), []).append(pid)
+    found = list(children.get(root, ()))
+    for pid in found:  # grows while it is read
+        found += children.get(pid, ())
+    return found
+
+
+def end_descendants(root: int, *, spare: Collection[int] = ()) -> list[int]:
+    """Kill what descends from a process, itself excepted; return what was found.
+
+    A killed parent's children may be born meanwhile: it looks again until nothing is left.
+
+    Args:
+        root: An ancestor that adopts orphans, or is one that has left none.
+        spare: Processes that live on.
+    """
+    killed: list[int] = []
+    deadline = time.monotonic() + _END_SECONDS
+    while found := [pid for pid in descendants(root) if pid not in spare]:
+        killed += end_processes(found)
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.005)
+    return killed
+
+
+def end_processes(pids: Collection[int]) -> Collection[int]:
+    """Send SIGKILL to some processes; those that are gone are fine."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+    return pids
+
+
+def carriers(variable: str) -> list[int]:
+    """Return the living processes of this user, not this one, that were started with `NAME=VALUE`.
+
+    Args:
+        variable: Looked for in the environment that a process was started with.
+    """
+    wanted = variable.encode()
+    found: list[int] = []
+    for pid in process_ids():
+        with contextlib.suppress(OSError):
+            entries = (PROC / str(pid) / "environ").read_bytes().split(b"\0")
+            if pid != os.getpid() and wanted in entries:
+                found.append(pid)
+    return found
