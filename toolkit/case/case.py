@@ -7,6 +7,7 @@ from pathlib import Path
 from torch.fx import GraphModule
 
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.formats.checked import DeviceType, FloatDtype, Seed
 from ctk.toolkit.formats.schema import document
 
 
@@ -15,8 +16,8 @@ from ctk.toolkit.formats.schema import document
 class Autocast:
     """One active autocast region."""
 
-    device_type: str
-    dtype: str  # "bfloat16"
+    device_type: DeviceType
+    dtype: FloatDtype  # "bfloat16"
     cache_enabled: bool = True
 
 
@@ -30,8 +31,8 @@ class Modes:
     backward: bool = False  # the failure needs a backward pass: run it, compare gradients
     autocast: tuple[Autocast, ...] = ()
     deterministic: bool = False
-    seed: int = 0
-    default_dtype: str = "float32"
+    seed: Seed = 0
+    default_dtype: FloatDtype = "float32"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from ctk.compiler.observe import Stage
+from ctk.toolkit.formats.checked import Line
 from ctk.toolkit.formats.schema import document
 
 FailureKind = Literal[
@@ -35,11 +36,11 @@ class Signature:
     """
 
     kind: FailureKind
-    exception: str | None = None
-    where: str | None = None
+    exception: Line | None = None
+    where: Line | None = None
     signal: int | None = None
-    output: str | None = None
-    message: str = ""
+    output: Line | None = None
+    message: Line = ""
 
     @property
     def is_deadly(self) -> bool:

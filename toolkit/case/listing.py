@@ -3,7 +3,6 @@
 Reads manifests and sizes only: it loads no graph, verifies no hashes and imports nobody's modules.
 """
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,8 +10,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ctk.compiler.errors import CaseError
+from ctk.compiler.observe import first_line
 from ctk.toolkit.case.manifest import MANIFEST, read_manifest
 from ctk.toolkit.formats.files import is_partial
+from ctk.toolkit.formats.limits import GRAPH_NBYTES
+from ctk.toolkit.formats.plain_text import one_line
+from ctk.toolkit.formats.strict_json import Json, expect, items, member, read_json
 
 HALF_WRITTEN = "half-written: the process died or is still writing"
 GRAPH = "graph.json"
@@ -65,7 +68,7 @@ def describe(folder: Path) -> Entry:
         manifest = read_manifest(folder)
     except CaseError as error:
         age = _age_of_file(folder / MANIFEST)
-        return Entry(folder, age_seconds=age, problem=str(error).splitlines()[0])
+        return Entry(folder, age_seconds=age, problem=one_line(first_line(error)))
     sizes = {name: record.nbytes for name, record in manifest.files.items()}
     return Entry(
         folder,
@@ -91,28 +94,27 @@ def _damage(folder: Path, sizes: dict[str, int]) -> str | None:
 def count_calls(path: Path) -> int | None:
     """Return the call nodes of a `graph.json`, sub-graphs included; None if unreadable."""
     try:
-        return _calls(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, RecursionError):
+        return _calls(read_json(path, next_step="", limit=GRAPH_NBYTES))
+    except CaseError:
         return None
 
 
-def _calls(graph: object) -> int:
-    if not isinstance(graph, dict):
-        return 0
-    nodes = graph.get("nodes") or ()
-    own = sum(isinstance(n, dict) and str(n.get("op", "")).startswith("call_") for n in nodes)
-    subgraphs = graph.get("subgraphs") or {}
-    return own + sum(_calls(subgraph) for subgraph in subgraphs.values())
+def _calls(graph: Json) -> int:
+    """Count calls, as a `CaseError` where something is no graph."""
+    nodes = items(graph, "nodes", dict, "graph")
+    own = sum(str(node.get("op", "")).startswith("call_") for node in nodes)
+    subgraphs = member(graph, "subgraphs", dict, "graph")
+    return own + sum(_calls(expect(each, dict, "graph")) for each in subgraphs.values())
 
 
 def _age(created: object, manifest: Path) -> float:
     try:
         written = datetime.fromisoformat(str(created))
-    except ValueError:
+        if written.tzinfo is None:
+            written = written.replace(tzinfo=UTC)
+        return max(0.0, (datetime.now(UTC) - written).total_seconds())
+    except (ValueError, OverflowError):
         return _age_of_file(manifest)
-    if written.tzinfo is None:
-        written = written.replace(tzinfo=UTC)
-    return max(0.0, (datetime.now(UTC) - written).total_seconds())
 
 
 def _age_of_file(path: Path) -> float:

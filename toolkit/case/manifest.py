@@ -18,14 +18,18 @@ from pathlib import Path, PurePosixPath
 from typing import Annotated, Final, Literal, cast
 
 import torch
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from ctk.compiler.choices import InputsMode
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Modes
 from ctk.toolkit.case.environment import recorded_variables
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.formats.bounded_file import check_nbytes
+from ctk.toolkit.formats.checked import Line, Module, Sha256, Spec, Symbol
 from ctk.toolkit.formats.files import replace_file
+from ctk.toolkit.formats.limits import FILES, GRAPH_NBYTES, NAME_LENGTH, memory_nbytes
+from ctk.toolkit.formats.plain_text import quoted
 from ctk.toolkit.formats.schema import document, encode, read_document
 from ctk.toolkit.formats.strict_json import Json, dump_json
 
@@ -33,6 +37,8 @@ SCHEMA: Final = 2
 """Raised whenever an older ctk could misread what this one writes, or this one what it wrote."""
 
 MANIFEST = "manifest.json"
+VALUES = ".safetensors"
+"""Files of this kind hold weights, and may be as large as the memory."""
 
 _DAMAGED = (
     "the folder is half-written or damaged: copy it again, or capture again with CTK_DUMP=DIR"
@@ -47,9 +53,9 @@ def _checked_path(name: str) -> str:
     """
     path = PurePosixPath(name)
     plain = re.fullmatch(r"[\w.+ -]+(/[\w.+ -]+)*", name)
-    if plain and not path.is_absolute() and ".." not in path.parts:
+    if len(name) <= NAME_LENGTH and plain and not path.is_absolute() and ".." not in path.parts:
         return name
-    raise ValueError(f"{name!r} leads out of the case folder, or is no plain path")
+    raise ValueError(f"{quoted(name)} leads out of the case folder, or is no plain path")
 
 
 FileName = Annotated[str, AfterValidator(_checked_path)]
@@ -62,7 +68,7 @@ class FileRecord:
     """Size and SHA-256 of a file of the folder."""
 
     nbytes: int
-    sha256: str
+    sha256: Sha256
 
 
 @document
@@ -70,12 +76,12 @@ class FileRecord:
 class Provenance:
     """Who wrote a case, where and when; nothing secret (see `recorded_variables`)."""
 
-    created: str
-    ctk: str
-    torch: str
-    python: str
-    platform: str
-    environment: Mapping[str, str]
+    created: Line
+    ctk: Line
+    torch: Line
+    python: Line
+    platform: Line
+    environment: Mapping[Line, Line]
 
 
 @document
@@ -100,18 +106,18 @@ class Manifest:
         schema: Version of the case format.
     """
 
-    name: str
-    target: str
+    name: Line
+    target: Spec
     config: Mapping[str, object]
     modes: Modes
     signature: Signature | None
     inputs: InputsMode
-    dynamic: Mapping[str, tuple[str | None, ...]]
-    symbols: Mapping[str, object]
-    synthetic: tuple[str, ...]
-    imports: tuple[str, ...]
+    dynamic: Mapping[Line, tuple[Symbol | None, ...]]
+    symbols: Mapping[Symbol, object]
+    synthetic: tuple[Line, ...]
+    imports: tuple[Module, ...]
     sources: tuple[FileName, ...]
-    files: Mapping[FileName, FileRecord]
+    files: Annotated[Mapping[FileName, FileRecord], Field(max_length=FILES)]
     provenance: Provenance
     schema: Literal[2] = SCHEMA
 
@@ -220,6 +226,7 @@ def check_files(folder: Path, manifest: Manifest) -> None:
         if not path.resolve().is_relative_to(folder.resolve()):
             raise CaseError(f"{folder}: file {name} is a link out of the folder: refused")
         nbytes = path.stat().st_size
+        check_nbytes(path, nbytes, memory_nbytes() if path.suffix == VALUES else GRAPH_NBYTES)
         if nbytes != wanted.nbytes:
             raise CaseError(
                 f"{folder}: file {name} has {nbytes} bytes, the manifest says {wanted.nbytes}; "

@@ -39,6 +39,7 @@ from ctk.toolkit.case.sources import (
     resolve_references,
 )
 from ctk.toolkit.formats.files import atomic_folder, is_partial, scratch_folder
+from ctk.toolkit.formats.limits import GRAPH_NBYTES
 from ctk.toolkit.formats.safetensors_file import load_arrays, save_arrays
 from ctk.toolkit.formats.scalars import size_hint
 from ctk.toolkit.formats.schema import convert, read_document, write_document
@@ -209,12 +210,12 @@ def load_case(
     try:
         allowed = set(manifest.imports) & set(allow_imports)
         graph = graph_from_json(
-            read_json(folder / GRAPH, next_step=_NEXT),
+            read_json(folder / GRAPH, next_step=_NEXT, limit=GRAPH_NBYTES),
             _arrays(folder / CONSTANTS),
             allow_imports=allowed,
             device=device,
         )
-        packed = read_document(Inputs, folder / INPUTS, next_step=_NEXT)
+        packed = read_document(Inputs, folder / INPUTS, next_step=_NEXT, limit=GRAPH_NBYTES)
         inputs = unpack_inputs(packed, _arrays(folder / VALUES), graph, device)
     except (CaseError, RecursionError) as error:
         raise CaseError(f"{error}, in {folder}{_import_hint(manifest, allow_imports)}") from error

@@ -37,6 +37,9 @@ TENSORS = 100_000
 FILES = 10_000
 """Files that a manifest lists."""
 
+LINE_NBYTES = 1 << 20
+"""A line of `events.jsonl`; a longer one is passed over."""
+
 EVENTS = 50_000
 """Passes, or kernels, that are read from one `events.jsonl`."""
 

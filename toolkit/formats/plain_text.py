@@ -38,8 +38,9 @@ def many_lines(text: str) -> str:
 
 def quoted(value: object, limit: int = 80) -> str:
     """Return a value for a message: its `repr`, cut."""
-    text = repr(value[: 2 * limit] if isinstance(value, str | bytes) else value)
-    return one_line(text, limit)
+    if isinstance(value, str | bytes | tuple | list):
+        value = value[: 2 * limit]
+    return one_line(repr(value), limit)
 
 
 def is_plain(text: str, limit: int = TEXT_LENGTH) -> bool:

@@ -12,6 +12,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from ctk.compiler.errors import CaseError
+from ctk.compiler.observe import first_line
+from ctk.toolkit.formats.limits import DIMENSIONS, HEADER_NBYTES, INT64, TENSORS, check_at_most
+from ctk.toolkit.formats.plain_text import one_line, quoted
+from ctk.toolkit.formats.strict_json import expect, items, parse_json
 
 _NATIVE = frozenset(
     (
@@ -63,16 +67,52 @@ def save_arrays(path: Path, arrays: Mapping[str, Tensor]) -> None:
         ) from error
 
 
+def _check_header(path: Path) -> None:
+    """Check the header of a file before safetensors, and then torch, believe it.
+
+    8 bytes of length, then JSON: `{"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}`.
+    The offsets must cover the rest of the file, without gap or overlap.
+    """
+    nbytes = path.stat().st_size
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        check_at_most(length, min(HEADER_NBYTES, max(0, nbytes - 8)), f"{path.name}: header bytes")
+        header = parse_json(file.read(length), where=f"{path.name}: header")
+    check_at_most(len(header), TENSORS, f"{path.name}: tensors")
+    spans = sorted(_span(name, entry, path.name) for name, entry in header.items() if _holds(name))
+    ends = [0, *(end for _, end in spans)]
+    if [start for start, _ in spans] != ends[:-1] or ends[-1] != nbytes - 8 - length:
+        raise CaseError(f"{path.name}: tensors overlap, leave gaps or end outside of the file")
+
+
+def _holds(name: str) -> bool:
+    return name != "__metadata__"
+
+
+def _span(name: str, entry: object, where: str) -> tuple[int, int]:
+    place = f"{where}: tensor {quoted(name)}"
+    known = expect(entry, dict, place)
+    shape = items(known, "shape", int, place)
+    offsets = items(known, "data_offsets", int, place)
+    if len(shape) > DIMENSIONS or any(size not in INT64 or size < 0 for size in shape):
+        raise CaseError(f"{place}: {quoted(shape)} is no shape")
+    if len(offsets) != 2 or not 0 <= offsets[0] <= offsets[1]:
+        raise CaseError(f"{place}: {quoted(offsets)} are no offsets")
+    return offsets[0], offsets[1]
+
+
 def load_arrays(path: Path) -> dict[str, Tensor]:
     """Read the arrays of a file.
 
     Raises:
-        CaseError: It is no safetensors file, or cut short.
+        CaseError: It is no safetensors file, cut short, or its header is none that we write.
     """
     try:
+        _check_header(path)
         return load_file(path)
-    except (OSError, SafetensorError, RuntimeError, ValueError, KeyError) as error:
+    except (OSError, SafetensorError, RuntimeError, ValueError, KeyError, AttributeError) as error:
+        said = one_line(first_line(error), 300)
         raise CaseError(
-            f"{path.name} in {path.parent} is no valid safetensors file ({error}); "
+            f"{path.name} in {path.parent} is no valid safetensors file ({said}); "
             "the folder is damaged: copy it again or capture again"
         ) from error

@@ -20,6 +20,7 @@ from pydantic import Field
 from torch import Tensor
 
 from ctk.compiler.errors import CaseError
+from ctk.toolkit.formats.plain_text import quoted
 from ctk.toolkit.formats.schema import document
 
 _CHUNK = 1 << 18
@@ -181,12 +182,14 @@ def _plant(values: Tensor, recipe: Normal, where: str) -> None:
     total = sum(counts.values())
     if min(counts.values()) < 0 or total > values.numel():
         numbers = list(counts.values())
-        raise CaseError(f"{where}: {numbers} special values do not fit {values.numel()} elements")
+        raise CaseError(
+            f"{where}: {quoted(numbers)} special values do not fit {values.numel()} elements"
+        )
     if total == 0:
         return
-    special = [value for value, count in counts.items() for _ in range(count)]
+    special = [torch.full((count,), each, dtype=torch.float64) for each, count in counts.items()]
     places = torch.arange(total) * values.numel() // total
-    values[places] = torch.tensor(special, dtype=torch.float64).to(values.dtype)
+    values[places] = torch.cat(special).to(values.dtype)
 
 
 def _draw_uniform(

@@ -22,7 +22,16 @@ from torch import Tensor
 
 from ctk.compiler.errors import CaseError, nearest
 from ctk.compiler.fx.clone import extent, overlaps
+from ctk.compiler.observe import first_line
 from ctk.compiler.torch_compat import fake as torch_fake
+from ctk.toolkit.formats.limits import (
+    DIMENSIONS,
+    INT64,
+    TENSORS,
+    check_at_most,
+    memory_nbytes,
+)
+from ctk.toolkit.formats.plain_text import one_line, quoted
 from ctk.toolkit.formats.safetensors_file import from_array, to_array
 from ctk.toolkit.formats.scalars import device_from_name, dtype_from_name, dtype_name, size_hint
 from ctk.toolkit.formats.synthetic import (
@@ -231,23 +240,56 @@ def unpack_tensors(
     Raises:
         CaseError: Something is missing, or does not fit in memory.
     """
+    _check_index(index, where)
     memory: dict[str, Tensor] = {}
     tensors: dict[str, Tensor] = {}
     for name, entry in index.entries.items():
-        place = f"{where}: {name}"
+        place = f"{where}: {one_line(name, 100)}"
         try:
             tensors[name] = _unpack_one(entry, index, arrays, memory, device=device, where=place)
         except (RuntimeError, AssertionError, TypeError, ValueError, OverflowError) as error:
-            text = str(error).splitlines()[0] if str(error) else type(error).__name__
+            text = first_line(error)
             raise CaseError(
                 f"{place} cannot be made on this machine: {text} (device {entry.device}; to "
                 "load the case elsewhere: load_case(folder, device='cpu'))"
             ) from error
     for name, same in index.same.items():
         if same not in tensors:
-            raise CaseError(f"{where}: {name}: no tensor {same!r}{nearest(same, tensors)}")
+            raise CaseError(
+                f"{where}: {one_line(name, 100)}: no tensor {quoted(same)}{nearest(same, tensors)}"
+            )
         tensors[name] = tensors[same]
     return tensors
+
+
+def _check_index(index: TensorIndex, where: str) -> None:
+    """Check every number of an index, and that all of it fits into memory, before any is made.
+
+    Raises:
+        CaseError: It is too large; the message names the tensor, the bytes and the limit.
+    """
+    counts = {"tensors": len(index.entries) + len(index.same), "storages": len(index.storages)}
+    for what, count in counts.items():
+        check_at_most(count, TENSORS, f"{where}: {what}")
+    limit, total = memory_nbytes(), 0
+    for key, storage in index.storages.items():
+        place = f"{where}: storage {quoted(key)}"
+        total += _nbytes(storage.shape, storage.stride, storage.first, storage.dtype, place)
+        check_at_most(total, limit, f"{place}: bytes, with those before it")
+    for name, entry in index.entries.items():
+        place = f"{where}: {quoted(name)}"
+        _nbytes(entry.shape, entry.stride, entry.offset, entry.dtype, place)
+        itemsize = dtype_from_name(entry.dtype, place).itemsize
+        check_at_most(math.prod(entry.shape) * itemsize, limit, f"{place}: bytes of all elements")
+
+
+def _nbytes(shape: Sequence[int], stride: Sequence[int], first: int, dtype: str, where: str) -> int:
+    """Return the bytes up to the last element; what a recipe draws takes 8 bytes per element."""
+    _check_geometry(shape, stride, first, where)
+    return max(
+        (first + extent(shape, stride)) * dtype_from_name(dtype, where).itemsize,
+        8 * math.prod(shape),
+    )
 
 
 def _unpack_one(
@@ -261,8 +303,10 @@ def _unpack_one(
 ) -> Tensor:
     key, storages = entry.storage, index.storages
     if key not in storages:
-        raise CaseError(f"{where}: no storage {key!r}{nearest(key, storages)}")
+        raise CaseError(f"{where}: no storage {quoted(key)}{nearest(key, storages)}")
     place = device_from_name(device or entry.device, where)
+    if place.type == "meta":
+        raise CaseError(f"{where}: a case holds no tensors without memory (device meta)")
     with torch.inference_mode(storages[key].inference), torch.no_grad():
         if key not in memory:
             memory[key] = _fill(storages[key], arrays.get(key), where).to(place)
@@ -291,8 +335,12 @@ def _fill(storage: Storage, array: Tensor | None, where: str) -> Tensor:
 
 
 def _check_geometry(shape: Sequence[int], stride: Sequence[int], first: int, where: str) -> None:
-    if len(shape) != len(stride) or min([first, *shape, *stride]) < 0:
-        raise CaseError(f"{where}: shape {shape}, stride {stride}, offset {first} do not fit")
+    numbers = [first, *shape, *stride]
+    is_sane = len(shape) == len(stride) <= DIMENSIONS and min(numbers) >= 0
+    if is_sane and max(numbers) in INT64 and first + extent(shape, stride) in INT64:
+        return
+    shown = f"shape {quoted(shape)}, stride {quoted(stride)}, offset {quoted(first)}"
+    raise CaseError(f"{where}: {shown} do not fit together, or into 64 bits")
 
 
 def _view(flat: Tensor, entry: Entry, where: str) -> Tensor:
@@ -303,5 +351,7 @@ def _view(flat: Tensor, entry: Entry, where: str) -> Tensor:
     storage = flat.untyped_storage()
     end = offset + extent(shape, stride)
     if 0 not in shape and end * dtype.itemsize > storage.nbytes():
-        raise CaseError(f"{where}: shape {shape} with stride {stride} leaves its storage")
+        raise CaseError(
+            f"{where}: shape {quoted(shape)} with stride {quoted(stride)} leaves its storage"
+        )
     return torch.empty(0, dtype=dtype, device=flat.device).set_(storage, offset, shape, stride)

@@ -13,6 +13,7 @@ from ctk.compiler.observe import Stage
 from ctk.toolkit.bisect.culprit import Culprit, FoundBy
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.formats.checked import Line
 from ctk.toolkit.formats.files import replace_file
 from ctk.toolkit.formats.schema import document, read_document, write_document
 from ctk.toolkit.oracle.judgement import Verdict
@@ -44,15 +45,15 @@ class CulpritRecord:
     """
 
     stage: Stage
-    pass_: str
+    pass_: Line
     kind: Literal["pass", "kernel"]
     rewrite: int | None
     index_in_pass: int | None
-    rule: str
+    rule: Line
     rewrites_in_pass: int
-    nodes: tuple[str, ...]
-    captured_nodes: tuple[str, ...]
-    evidence: str
+    nodes: tuple[Line, ...]
+    captured_nodes: tuple[Line, ...]
+    evidence: Line
 
     @property
     def where(self) -> str:
@@ -80,10 +81,10 @@ class MinimalRecord:
         culprit: Who is guilty of it, for comparison.
     """
 
-    nodes: tuple[str, ...]
+    nodes: tuple[Line, ...]
     finished: bool
     stopped_by: Reason | None
-    culprit: str | None
+    culprit: Line | None
 
 
 @document
@@ -91,7 +92,7 @@ class MinimalRecord:
 class ReproRecord:
     """The emitted script, relative to the folder, and what its run in a clean process showed."""
 
-    path: str | None
+    path: Line | None
     clean_run: Says | None
     exit_code: int | None
 
@@ -122,17 +123,17 @@ class Record:
         schema: Version of this document.
     """
 
-    case: str
-    target: str
+    case: Line
+    target: Line
     state: State
     verdict: Verdict
-    detail: str
+    detail: Line
     signature: Signature | None
     culprit: CulpritRecord | None
     also: tuple[CulpritRecord, ...]
     confirmed: bool
     found_by: FoundBy | None
-    reason: str
+    reason: Line
     compiles: int
     questions: int
     seconds: float

@@ -37,7 +37,10 @@ from ctk.compiler.observe import (
 )
 from ctk.toolkit.case.manifest import shorten_home
 from ctk.toolkit.compile_log.recorder import Event
+from ctk.toolkit.formats.bounded_file import read_bounded
 from ctk.toolkit.formats.files import free_path, replace_file
+from ctk.toolkit.formats.limits import EVENTS as MOST_EVENTS
+from ctk.toolkit.formats.limits import EVENTS_NBYTES, LINE_NBYTES, check_at_most
 from ctk.toolkit.formats.schema import decode, document, encode
 from ctk.toolkit.graphs.listing import graph_diff, graph_lines
 
@@ -164,9 +167,15 @@ class DumpWriter:
 def dumped(kind: type[Dumped], folder: Path) -> list[Dumped]:
     """Return the passes or the kernels in the dump of a graph, in order; none without a dump."""
     path, found = folder / EVENTS, list[Dumped]()
-    for line in path.read_bytes().splitlines() if path.is_file() else ():
+    if not path.is_file():
+        return found
+    word = b'"pass"' if kind is DumpedPass else b'"kernel"'
+    for line in read_bounded(path, EVENTS_NBYTES).splitlines():
+        if word not in line or len(line) > LINE_NBYTES:
+            continue
         with contextlib.suppress(CaseError):  # another event, or a last line that was cut off
             found.append(decode(kind, line, where=EVENTS))
+        check_at_most(len(found), MOST_EVENTS, f"{EVENTS} in {folder}: {word.decode()} events")
     return found
 
 

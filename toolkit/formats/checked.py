@@ -1,0 +1,78 @@
+"""Types for the fields of documents: what a stranger may write there, checked when it is read.
+
+`Line` is text for people and comes out printable, in one line; the others are refused when wrong.
+What it does not do: documents that ctk makes itself are not checked, only what is read from a file.
+"""
+
+import re
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from ctk.toolkit.formats.limits import INT64, NAME_LENGTH, TEXT_LENGTH
+from ctk.toolkit.formats.plain_text import is_plain, one_line, quoted
+from ctk.toolkit.formats.scalars import dtypes
+
+
+def _spec(text: str) -> str:
+    if is_plain(text, TEXT_LENGTH):
+        return text
+    raise ValueError(f"{quoted(text)} is not one line of printable characters")
+
+
+def _matching(pattern: str, what: str) -> AfterValidator:
+    compiled = re.compile(pattern)
+
+    def check(text: str) -> str:
+        if len(text) <= NAME_LENGTH and compiled.fullmatch(text):
+            return text
+        raise ValueError(f"{quoted(text)} is no {what}")
+
+    return AfterValidator(check)
+
+
+def _float_dtype(name: str) -> str:
+    found = dtypes().get(name)
+    if found is not None and found.is_floating_point:
+        return name
+    raise ValueError(f"{quoted(name)} is no floating dtype (`float32`)")
+
+
+def _seed(value: int) -> int:
+    if -(1 << 63) <= value < 1 << 64:
+        return value
+    raise ValueError(f"{value} is no seed of 64 bits")
+
+
+def _int64(value: int) -> int:
+    if value in INT64:
+        return value
+    raise ValueError(f"{value} is no integer of 64 bits")
+
+
+Line = Annotated[str, AfterValidator(one_line)]
+"""Text for people, in one printable line."""
+
+Spec = Annotated[str, AfterValidator(_spec)]
+"""A text that ctk uses as it is (a target): refused unless it is one printable line."""
+
+Module = Annotated[str, _matching(r"\w[\w-]*(\.\w[\w-]*)*", "name of a module")]
+"""A dotted name of a Python module."""
+
+Symbol = Annotated[str, _matching(r"[\w +\-*/%().,<>=!&|~^]+", "expression of symbolic sizes")]
+"""An expression of symbolic sizes: `2*s77`."""
+
+DeviceType = Annotated[str, _matching(r"[a-z]{2,20}", "type of device (`cuda`)")]
+"""A type of device, without an index."""
+
+Sha256 = Annotated[str, _matching(r"[0-9a-f]{64}", "SHA-256")]
+"""A hash in hexadecimal."""
+
+FloatDtype = Annotated[str, AfterValidator(_float_dtype)]
+"""The name of a floating dtype of torch."""
+
+Seed = Annotated[int, AfterValidator(_seed)]
+"""A seed that torch takes."""
+
+Int64 = Annotated[int, AfterValidator(_int64)]
+"""An integer of 64 bits."""
