@@ -11,7 +11,7 @@ from typing import cast
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.torch_compat import aot, graphs
+from ctk.compiler.torch_compat import aot, graphs, inductor
 from ctk.compiler.torch_compat.graphs import Boxed
 
 
@@ -56,7 +56,8 @@ def dispatch(
         return stages.partition(joint, joint_inputs, options)
 
     def backward(graph: GraphModule, inputs: Sequence[object]) -> object:
-        compiled = stages.backward(graph, inputs)
+        with inductor.compile_lock():  # autograd may ask for it while another thread compiles
+            compiled = stages.backward(graph, inputs)
         return torch.compiler.disable(compiled, reason="ctk has compiled this backward graph")
 
     run = aot.trace(

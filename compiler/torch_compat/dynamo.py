@@ -4,25 +4,34 @@
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, cast
 
 import torch
 
+_LOOKUP = threading.RLock()
+"""Held while a backend is looked up. Dynamo registers an entry point at its first lookup: it asks
+whether the name is there and then adds it, so that two threads may add it twice, which it refuses.
+What runs inside imports backends and takes no lock of ours.
+"""
+
 
 def backend_names() -> tuple[str, ...]:
     """Return the names of all registered Dynamo backends. Seen in torch 2.11 and 2.13."""
     from torch._dynamo import list_backends
 
-    return tuple(list_backends(exclude_tags=()))
+    with _LOOKUP:
+        return tuple(list_backends(exclude_tags=()))
 
 
 def find_backend(name: str) -> Callable[..., Any]:
     """Return a registered Dynamo backend. Seen in torch 2.11 and 2.13."""
     from torch._dynamo import lookup_backend
 
-    return lookup_backend(name)
+    with _LOOKUP:
+        return lookup_backend(name)
 
 
 def wrap_backend_lookup(wrap: Callable[[object], object], owner: object) -> Callable[[], None]:
@@ -40,15 +49,42 @@ def wrap_backend_lookup(wrap: Callable[[object], object], owner: object) -> Call
     active = [True]
 
     def lookup(backend: object) -> object:
-        return original(wrap(backend) if active[0] else backend)
+        with _LOOKUP:  # torch.compile may be called by several threads at once
+            return original(wrap(backend) if active[0] else backend)
+
+    undo_registering = _register_once()
 
     def undo() -> None:
         active[0] = False  # somebody may have wrapped ours in the meantime, and still call it
+        undo_registering()
         if module.get_compiler_fn is lookup:
             module.get_compiler_fn = original
 
     cast(Any, lookup).ctk_owner = owner
     module.get_compiler_fn = lookup
+    return undo
+
+
+def _register_once() -> Callable[[], None]:
+    """Let Dynamo register the same backend twice; return the undo function.
+
+    It looks backends up in more places than one (`torch._TorchCompileWrapper`), without a lock.
+    Seen in torch 2.11 and 2.13: `torch._dynamo.backends.registry.register_backend`.
+    """
+    registry: Any = importlib.import_module("torch._dynamo.backends.registry")
+    original, known = registry.register_backend, registry._COMPILER_FNS
+
+    def register(compiler_fn: Any = None, name: Any = None, *args: Any, **kwargs: Any) -> Any:
+        with _LOOKUP:
+            if name in known and known[name] is compiler_fn:
+                return compiler_fn
+            return original(compiler_fn, name, *args, **kwargs)
+
+    def undo() -> None:
+        if registry.register_backend is register:
+            registry.register_backend = original
+
+    registry.register_backend = register
     return undo
 
 
@@ -71,7 +107,7 @@ def unwrap_backend(backend: Any) -> tuple[str | None, Any, dict[str, object]]:
         keywords, backend = dict(backend.kwargs), backend.compiler_fn
     registry: Any = importlib.import_module("torch._dynamo.backends.registry")
     if isinstance(backend, str):
-        return backend, registry.lookup_backend(backend), keywords
+        return backend, find_backend(backend), keywords
     loaded = getattr(registry, "_COMPILER_FNS", {})
     name = next((name for name, function in loaded.items() if function is backend), None)
     return name, backend, keywords

@@ -4,6 +4,7 @@
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib
+import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -54,9 +55,12 @@ class Sites:
 
 def _inductor(name: str) -> Any:
     """Import a module of Inductor, without torch's deprecation notices about itself meanwhile."""
+    full_name = f"torch._inductor.{name}"
+    if full_name in sys.modules:  # the filters of warnings are the process's, other threads' too
+        return importlib.import_module(full_name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
-        return importlib.import_module(f"torch._inductor.{name}")
+        return importlib.import_module(full_name)
 
 
 def sites() -> Sites:

@@ -20,9 +20,10 @@ from ctk.compiler.fx.clone import clone_inputs, clone_values, put_back
 from ctk.compiler.observe import Observer, first_line, is_observers, marking
 from ctk.compiler.torch_compat import dynamo
 from ctk.repro_templates.random_draws import same_draws
-from ctk.repro_templates.running import STATES, called, in_float64, under
+from ctk.repro_templates.running import STATES, called, under
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.run.dynamo_context import dynamo_context
+from ctk.toolkit.run.modes import reference_state
 from ctk.toolkit.run.outcome import Outcome
 from ctk.toolkit.run.private_copy import Eager, UpcastEager, held_tensors, private_copy
 from ctk.toolkit.targets import resolve_target
@@ -119,7 +120,7 @@ def run_private(
     """
     private, owned = private_copy(gm, inputs, dtype=dtype)
     state = dataclasses.asdict(modes)
-    state = in_float64(state) if dtype is not None else state
+    state = reference_state(state) if dtype is not None else state
     with under(state, STATES):
         held = dict(held_tensors(private))
         run = called(runner(private), owned, state, STATES, around, held=held)

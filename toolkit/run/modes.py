@@ -4,12 +4,18 @@ What it does not do: it knows nothing of cases or graphs, and sets no environmen
 """
 
 import dataclasses
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from typing import Any
 
 import torch
 
-from ctk.repro_templates.running import STATES, device_types, under
+from ctk.repro_templates.running import STATES, device_types, in_float64, under
 from ctk.toolkit.case.case import Autocast, Modes
+
+_KEEPS_DEFAULT_DTYPE: ContextVar[bool] = ContextVar("_KEEPS_DEFAULT_DTYPE", default=False)
+"""Set in this thread while its runs must not change the default dtype of the whole process."""
 
 
 def current_modes(*, seed: int = 0, backward: bool = False) -> Modes:
@@ -28,6 +34,26 @@ def current_modes(*, seed: int = 0, backward: bool = False) -> Modes:
 def applied(modes: Modes) -> AbstractContextManager[None]:
     """Run the body under `modes`, seeded; restore everything afterwards, generators included."""
     return under(dataclasses.asdict(modes), STATES)
+
+
+@contextmanager
+def default_dtype_kept() -> Generator[None]:
+    """Let float64 references of this thread leave the default dtype alone inside the block.
+
+    It belongs to all threads of the process. A graph that makes floats out of nothing, or out of
+    integers, then has no float64 reference where it mixes them with others.
+    """
+    token = _KEEPS_DEFAULT_DTYPE.set(True)
+    try:
+        yield
+    finally:
+        _KEEPS_DEFAULT_DTYPE.reset(token)
+
+
+def reference_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the state of a float64 reference, for the modes of a program as a dict."""
+    kept = ("default_dtype",) if _KEEPS_DEFAULT_DTYPE.get() else ()
+    return {**in_float64(state), **{name: state[name] for name in kept}}
 
 
 def _active_autocast() -> tuple[Autocast, ...]:

@@ -47,7 +47,9 @@ class AotEvents:
         """Return `compiler`, reporting the graphs of a stage and interpreting the vetoed ones."""
 
         def compile_graph(gm: GraphModule, inputs: Sequence[object], *rest: Any) -> Any:
-            return self._compile(stage, gm, inputs, lambda: compiler(gm, inputs, *rest))
+            # A backward graph may be compiled at its first call, outside of Dynamo's compile.
+            with inductor.compile_lock():
+                return self._compile(stage, gm, inputs, lambda: compiler(gm, inputs, *rest))
 
         return compile_graph
 

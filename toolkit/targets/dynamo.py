@@ -8,6 +8,7 @@ unseen: bisect names a graph, and the reducer does the rest.
 """
 
 import inspect
+import threading
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -175,9 +176,11 @@ def _aot_watched(events: AotEvents) -> Generator[None]:
     """Wrap the compilers of every AOTAutograd backend that is called inside; undo it afterwards."""
     site = aot.backend_site()
     with inductor.compile_lock():
-        original = vars(site.owner)[site.name]
+        original, thread = vars(site.owner)[site.name], threading.get_ident()
 
         def call(backend: Any, gm: GraphModule, inputs: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() != thread:  # it compiles something else, without the lock
+                return original(backend, gm, inputs, **kwargs)
             events.is_aot = True
             return original(_with_events(backend, events), gm, inputs, **kwargs)
 

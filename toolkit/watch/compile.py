@@ -9,6 +9,7 @@ further, its case folder is marked, and `on_failure` decides what the program ge
 import dataclasses
 import logging
 import shutil
+import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Literal
@@ -27,12 +28,13 @@ from ctk.toolkit.run.execute import run_graph
 from ctk.toolkit.run.outcome import Outcome
 from ctk.toolkit.run.private_copy import held_state
 from ctk.toolkit.targets.base import Compiled
+from ctk.toolkit.watch.alone import alone
 from ctk.toolkit.watch.announce import Subject
 from ctk.toolkit.watch.dump import DumpWriter, guarded
 from ctk.toolkit.watch.first_call import check_first_call
 from ctk.toolkit.watch.on_failure import after_failed_check, tell_fallback
 from ctk.toolkit.watch.session import Session
-from ctk.toolkit.watch.spare import spare_of
+from ctk.toolkit.watch.spare import Spare, spare_of
 from ctk.toolkit.watch.watched_case import WatchedCase
 
 logger = logging.getLogger("ctk")
@@ -80,6 +82,7 @@ class _Watch:
         keep = self._options.check == "pass" and not held_state(watched.case.graph)
         self._recorder = Recorder(keep_calls=keep, on_event=self._on_event)
         self._state: State = "compiling"
+        self._lock = threading.Lock()  # held by the thread that makes the first call ready
         self._sees_exceptions = False  # a call of ours is running: what it raises comes to us
 
     def compiled(self, gm: GraphModule, example_inputs: Sequence[object]) -> Compiled:
@@ -106,26 +109,54 @@ class _Watch:
         return lambda *args: self._call(compiled, args)
 
     def _call(self, compiled: Compiled, args: tuple[object, ...]) -> object:
+        if self._state == "first call":
+            return self._first_call(compiled, args)
         if self._state == "eager":
             return self._watched.case.graph(*args)
-        if self._state == "later calls":
-            return self._guarded_call(compiled, args, self._watched.case_with(args))
-        self._state = "later calls"
-        try:
-            with at_work(self._watched.folder, "calling it for the first time"):
-                return self._first_call(compiled, args)
-        finally:  # let go of the program's tensors and of all that was recorded for the check
-            self._watched.forget_inputs()
-            self._recorder.log.events.clear()
+        return self._guarded_call(compiled, args, self._watched.case_with(args))
 
     def _first_call(self, compiled: Compiled, args: tuple[object, ...]) -> object:
+        with at_work(self._watched.folder, "calling it for the first time"):
+            with alone() if self._options.check != "off" else self._lock:
+                is_first = self._state == "first call"  # no other thread was faster
+                spare = self._prepare(compiled, args) if is_first else None
+            if is_first:
+                try:
+                    return self._unchecked_first_call(compiled, args, spare)
+                finally:
+                    self._forget()
+        return self._call(compiled, args)
+
+    def _prepare(self, compiled: Compiled, args: tuple[object, ...]) -> Spare | None:
+        """Do what comes before the program's own first call; other threads wait for it.
+
+        Returns:
+            The case on copies of the program's state, if the options need it.
+        """
+        try:
+            self._watched.update_modes()
+            spare = spare_of(self._options, self._watched.case, args)
+            if self._options.check != "off" and spare is not None:
+                self._check(compiled, spare.case)
+        except BaseException:
+            self._forget()
+            raise
+        finally:
+            if self._state == "first call":
+                self._state = "later calls"
+        return spare
+
+    def _forget(self) -> None:
+        """Let go of the program's tensors and of all that was recorded for the check."""
+        self._watched.forget_inputs()
+        self._recorder.log.events.clear()
+
+    def _unchecked_first_call(
+        self, compiled: Compiled, args: tuple[object, ...], spare: Spare | None
+    ) -> object:
         watched, on_failure = self._watched, self._options.on_failure
-        watched.update_modes()
-        spare = spare_of(self._options, watched.case, args)
-        if self._options.check != "off" and spare is not None:
-            self._check(compiled, spare.case)
-            if self._state == "eager":
-                return watched.case.graph(*args)
+        if self._state == "eager":
+            return watched.case.graph(*args)
         before = watched.case_with(args) if spare is None else spare.case
         try:
             return self._guarded_call(compiled, args, before)
@@ -142,7 +173,9 @@ class _Watch:
             with self._seeing_exceptions():
                 return compiled(*args)
         except Exception as error:
-            if run_graph(before.graph, before.inputs, before.modes).error is None:
+            with alone():
+                eager = run_graph(before.graph, before.inputs, before.modes)
+            if eager.error is None:
                 self._watched.fail(error_signature(Outcome(None, error)), error=error, at=before)
             raise
 

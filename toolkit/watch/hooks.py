@@ -110,9 +110,11 @@ def backend_from_environment(target: str) -> DynamoBackend:
     return watched_backend(_session_of(watch_options()), resolve_target(target), {})
 
 
-@functools.cache
+_SESSIONS: dict[WatchOptions, Session] = {}
+
+
 def _session_of(options: WatchOptions) -> Session:
-    return Session(options)
+    return _SESSIONS.setdefault(options, Session(options))  # atomic: threads share one session
 
 
 @dataclass(slots=True, eq=False)
