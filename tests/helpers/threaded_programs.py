@@ -1,4 +1,4 @@
-"""Programs whose threads compile at the same time; each prints numbers that do not depend on that."""
+"""Programs whose threads compile at the same time; what each prints does not depend on that."""
 
 POOL = """
 import sys, threading

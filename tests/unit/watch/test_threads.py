@@ -28,8 +28,13 @@ def test_threads_compile_at_the_same_time(tmp_path: Path, name: str):
     done = watched(script, "ctk,aot_eager", "--check", "pass")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("no failure: ")
+    # Unwatched, torch may register the entry point twice (docs/limitations.md).
+    script.write_text(
+        "import torch._dynamo\ntorch._dynamo.lookup_backend('ctk')\n" + PROGRAMS[name]
+    )
     plain = run_python(script, "ctk,aot_eager")
-    assert plain.returncode == 0 and plain.stdout in done.stderr
+    assert plain.returncode == 0, plain.stderr
+    assert plain.stdout and plain.stdout in done.stderr
 
 
 @pytest.mark.slow
@@ -106,7 +111,7 @@ def test_threads_share_one_check_of_a_graph(tmp_path: Path):
         return run
 
     backend = debug_compile(counting, dump=tmp_path, check="output")
-    compiled = torch.compile(lambda x: x.sin(), backend=backend, dynamic=False)
+    compiled = backend(torch.fx.symbolic_trace(lambda x: (x.sin(),)), [torch.ones(3)])
     barrier = threading.Barrier(4)
 
     def job() -> None:
