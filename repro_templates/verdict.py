@@ -134,7 +134,18 @@ def run(
 
     modes = in_float64(modes) if wide else modes
     with under(modes, program.states):
-        return called(flat, inputs, modes, program.states, around)
+        return called(flat, inputs, modes, program.states, around, held=held_by(call))
+
+
+def held_by(call: Callable[..., object]) -> dict[str, torch.Tensor]:
+    """Return the tensors of a module by name, compiled or not."""
+    if not isinstance(call, torch.nn.Module):
+        return {}
+    tensors = (
+        *call.named_parameters(remove_duplicate=False),
+        *call.named_buffers(remove_duplicate=False),
+    )
+    return {name.removeprefix("_orig_mod."): tensor for name, tensor in tensors}
 
 
 def reference(program: Program, eager: Run) -> tuple[Mapping[str, object] | None, str]:

@@ -40,7 +40,9 @@ def _marks(is_quick: bool) -> list[pytest.MarkDecorator]:
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")
 @pytest.mark.parametrize(("program", "backend"), rows())
-def test_watching_changes_nothing(program: Program, backend: str, tmp_path: Path):
+def test_watching_changes_nothing(
+    program: Program, backend: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
     plain = two_steps(program, compiler(backend))
     for check in CHECKS:
         with install(dump=tmp_path / check, check=check) as hooks:
@@ -48,6 +50,8 @@ def test_watching_changes_nothing(program: Program, backend: str, tmp_path: Path
         assert hooks.session.failures == [], check
         assert hooks.session.graphs > 0
         assert differences(plain, watched) == [], check
+    said = [record.getMessage() for record in caplog.records if record.name.startswith("ctk")]
+    assert [text for text in said if "not checked" in text or "no result shows it" in text] == []
 
 
 def compiler(backend: str):
