@@ -4,13 +4,14 @@ Does not know any command. Rich is told to print plain, unwrapped text when stdo
 terminal, so that logs can be searched and commands in them pasted.
 """
 
+import io
 import json
+import math
 import os
-import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TextIO
+from typing import TextIO, cast
 
 from rich.console import Console, RenderableType
 from rich.syntax import Syntax
@@ -55,21 +56,21 @@ class Answer:
     body: tuple[RenderableType, ...] = ()
 
 
-def emit(command: str, answer: Answer, *, as_json: bool) -> None:
-    """Print an answer: on stdout, or on stderr for a usage error; a closed pipe is no error."""
-    is_usage = answer.exit_code is ExitCode.USAGE
-    out = sys.stderr if is_usage and not as_json else sys.stdout
-    try:
-        out.write(as_json_text(command, answer) if as_json else as_text(answer, out))
-        out.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
-
-
 def as_json_text(command: str, answer: Answer) -> str:
     """Return an answer as JSON: `command`, `exit_code`, `answer`, then the command's own keys."""
     head = {"command": command, "exit_code": int(answer.exit_code), "answer": answer.headline}
-    return json.dumps(head | dict(answer.data), indent=2, default=str) + "\n"
+    return json.dumps(_finite(head | dict(answer.data)), indent=2, default=str) + "\n"
+
+
+def _finite(value: object) -> object:
+    """Return JSON values with `nan` and `inf` as strings: JSON has no such numbers."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {key: _finite(each) for key, each in cast("Mapping[str, object]", value).items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(each) for each in cast("Sequence[object]", value)]
+    return value
 
 
 def as_text(answer: Answer, stream: TextIO) -> str:
@@ -84,10 +85,22 @@ def as_text(answer: Answer, stream: TextIO) -> str:
 
 
 def console_for(stream: TextIO) -> Console:
-    """Return a console for `stream`: as wide as the terminal, or one that never wraps."""
-    if stream.isatty():
-        return Console(file=stream, highlight=False)
-    return Console(file=stream, highlight=False, width=LOG_WIDTH, color_system=None)
+    """Return a console that looks like `stream` and writes to memory.
+
+    As wide as the terminal, or one that never wraps. `NO_COLOR` takes away every style,
+    `FORCE_COLOR` gives them to a log too, `TERM=dumb` has none.
+    """
+    is_terminal = stream.isatty()
+    is_forced = bool(os.environ.get("FORCE_COLOR"))
+    is_plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") in ("dumb", "unknown")
+    has_styles = (is_terminal or is_forced) and not is_plain
+    return Console(
+        file=io.StringIO(),
+        highlight=False,
+        width=None if is_terminal else LOG_WIDTH,
+        color_system=("auto" if is_terminal else "standard") if has_styles else None,
+        force_terminal=has_styles,
+    )
 
 
 def table(*columns: str) -> Table:

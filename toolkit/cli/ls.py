@@ -9,6 +9,7 @@ from rich.table import Table
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.cli.answer import Answer, ExitCode, table
+from ctk.toolkit.cli.completion import complete_folder
 from ctk.toolkit.cli.shell import Command
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ def ls(
             metavar="DIR",
             help="A dump folder (default: CTK_DUMP, else ctk_dumps here).",
             show_default=False,
+            autocompletion=complete_folder,
         ),
     ] = None,
 ) -> Answer:

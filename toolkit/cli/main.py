@@ -10,7 +10,10 @@ from typing import Annotated
 import typer
 
 from ctk.toolkit.cli import bisect_pass, check, diagnose, doctor, ls, minify, repro, run, show
+from ctk.toolkit.cli.entry import Entry
+from ctk.toolkit.cli.options import JsonOutput, QuietOutput, VerboseOutput
 from ctk.toolkit.cli.shell import Command, guarded
+from ctk.toolkit.cli.streams import prepare_streams
 from ctk.toolkit.cli.supervision import supervise
 
 COMMANDS: tuple[Command, ...] = (
@@ -30,7 +33,8 @@ HELP = """Name the pass, rewrite and node that make a PyTorch program compile wr
 Start with `ctk diagnose FILE.py`, or with `ctk run SCRIPT` for a program that calls torch.compile.
 
 Exit codes of every command: 0 no failure, 1 failure found, 2 usage, 125 cannot tell (also after
-Ctrl-C). The answer is the first line of stdout; what the program itself prints goes to stderr.
+Ctrl-C, and when the answer cannot be written). The answer is the first line of stdout; what the
+program itself prints goes to stderr.
 """
 
 PASS_ON = {
@@ -43,7 +47,13 @@ PASS_ON = {
 def build_app() -> typer.Typer:
     """Return the Typer application made from `COMMANDS`."""
     app = typer.Typer(
-        name="ctk", no_args_is_help=True, add_completion=False, rich_markup_mode=None, help=HELP
+        name="ctk",
+        cls=Entry,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        help=HELP,
     )
     app.callback()(root)
     for command in COMMANDS:
@@ -68,12 +78,16 @@ def root(
             "--version", help="Show the version and exit.", is_eager=True, callback=show_version
         ),
     ] = False,
+    json_output: JsonOutput = False,
+    quiet: QuietOutput = False,
+    verbose: VerboseOutput = False,
 ) -> None:
     """Handle the options that stand before a command."""
 
 
 def main() -> None:
     """Run the `ctk` command line; modules beside it can be named, as with `python -m`."""
+    prepare_streams()
     supervise(COMMANDS)
     sys.path.insert(0, "")
-    build_app()()
+    build_app()(prog_name="ctk")

@@ -15,6 +15,7 @@ import typer
 
 from ctk.compiler.choices import InputsMode
 from ctk.compiler.errors import ConfigError
+from ctk.toolkit.cli.completion import complete_case, complete_folder, complete_target
 
 if TYPE_CHECKING:
     from ctk.toolkit.importers.base import CaseOptions
@@ -36,6 +37,7 @@ class SubjectOptions:
             help="A case folder, or FILE.py with functions model() and inputs() "
             "(FILE.py:build,example for other names).",
             show_default=False,
+            autocompletion=complete_case,
         ),
     ]
     target: Annotated[
@@ -47,6 +49,7 @@ class SubjectOptions:
             help="ctk, inductor, aot_eager, torchscript, MODULE:CALLABLE, or a Dynamo "
             "backend's name (default: the case's own; ctk for FILE.py).",
             show_default=False,
+            autocompletion=complete_target,
             rich_help_panel=HOW,
         ),
     ] = None
@@ -120,6 +123,7 @@ def out_option(default: str) -> Any:
         metavar="DIR",
         help=f"Folder to write to (default: {default}).",
         show_default=False,
+        autocompletion=complete_folder,
         rich_help_panel=RUN,
     )
 
@@ -208,6 +212,14 @@ class IsolationOptions:
 
 JsonOutput = Annotated[
     bool, typer.Option("--json", help="Print one JSON document on stdout, and nothing else.")
+]
+QuietOutput = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="Print the first line of the answer only, no progress."),
+]
+VerboseOutput = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Log to stderr what ctk does, with tracebacks and times."),
 ]
 
 

@@ -5,9 +5,12 @@ that hours of work do not fill it.
 """
 
 import contextlib
+import io
+import os
 import sys
 import time
 from collections.abc import Callable, Generator
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from rich.console import Console
@@ -21,6 +24,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from ctk.compiler.errors import StorageError
+from ctk.toolkit.cli.streams import written
 from ctk.toolkit.oracle.progress import Say
 from ctk.toolkit.processes.link import tell_alive
 
@@ -28,6 +33,9 @@ if TYPE_CHECKING:
     from ctk.toolkit.reduce.problem import Progress as Reduction
 
 LOG_SECONDS = 5.0
+
+_QUIET: ContextVar[bool] = ContextVar("quiet", default=False)
+"""Whether this command was asked to tell nothing on the way."""
 
 
 class Reporter(Say, Protocol):
@@ -42,7 +50,10 @@ class Reporter(Say, Protocol):
 def progress(stream: TextIO | None = None) -> Generator[Reporter]:
     """Yield a reporter that writes to `stream` (stderr); the bar disappears at the end."""
     out = stream or sys.stderr
-    if not out.isatty():
+    if _QUIET.get():
+        yield LogReporter(io.StringIO())
+        return
+    if not out.isatty() or os.environ.get("TERM") == "dumb":
         yield LogReporter(out)
         return
     with Progress(
@@ -57,6 +68,16 @@ def progress(stream: TextIO | None = None) -> Generator[Reporter]:
         transient=True,
     ) as bar:
         yield BarReporter(bar)
+
+
+@contextlib.contextmanager
+def quiet_progress(is_quiet: bool) -> Generator[None]:
+    """Tell nothing on the way while the block runs, if that is wanted."""
+    token = _QUIET.set(is_quiet)
+    try:
+        yield
+    finally:
+        _QUIET.reset(token)
 
 
 def reduction_line(state: "Reduction") -> str:
@@ -97,8 +118,10 @@ class LogReporter:
             self._message, self._started = message, now
         if is_new or now - self._written >= LOG_SECONDS:
             self._written = now
-            self._out.write(f"ctk: {message}{self._count(done, total, now - self._started)}\n")
-            self._out.flush()
+            with contextlib.suppress(StorageError):  # nobody reads it: the work goes on
+                written(
+                    self._out, f"ctk: {message}{self._count(done, total, now - self._started)}\n"
+                )
 
     def reduction(self, state: "Reduction") -> None:
         """Write a line for each smaller case, and now and then."""

@@ -9,6 +9,7 @@ import typer
 
 from ctk.compiler.choices import Check, InputsMode, OnFailure
 from ctk.toolkit.cli.answer import Answer, ExitCode
+from ctk.toolkit.cli.completion import complete_case
 from ctk.toolkit.cli.options import RUN, out_option
 from ctk.toolkit.cli.shell import Command
 
@@ -53,7 +54,13 @@ class WatchingOptions:
 def run(
     watching: WatchingOptions,
     script: Annotated[
-        str, typer.Argument(metavar="SCRIPT", help="A Python script.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="SCRIPT",
+            help="A Python script.",
+            show_default=False,
+            autocompletion=complete_case,
+        ),
     ],
     arguments: Annotated[
         list[str] | None,

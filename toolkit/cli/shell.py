@@ -1,4 +1,4 @@
-"""Between commands and the shell: answers, errors, Ctrl-C, who may write to stdout.
+"""Between a command and the shell: its options for printing, Ctrl-C, who may write to stdout.
 
 While a command runs, whatever the user's program, its compiler or a child process prints goes to
 stderr, so that stdout starts with the answer and holds nothing but JSON under `--json`.
@@ -7,50 +7,29 @@ stderr, so that stdout starts with the answer and holds nothing but JSON under `
 import contextlib
 import functools
 import inspect
+import logging
 import os
 import signal
 import sys
-import tempfile
+import time
 import traceback
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 
 import typer
 
-from ctk.compiler.errors import (
-    CaptureError,
-    CodegenUnsupported,
-    CtkError,
-    DoesNotReproduce,
-    StorageError,
-    UnsupportedPlatform,
-    VerifyError,
-)
-from ctk.toolkit.cli.answer import Answer, ExitCode, emit
+from ctk.toolkit.cli.answer import Answer
+from ctk.toolkit.cli.entry import Said
+from ctk.toolkit.cli.errors import answer_of
 from ctk.toolkit.cli.flatten import flattened, with_parameters
-from ctk.toolkit.cli.options import JsonOutput
+from ctk.toolkit.cli.options import JsonOutput, QuietOutput, VerboseOutput
+from ctk.toolkit.cli.progress import quiet_progress
+from ctk.toolkit.cli.streams import told
 from ctk.toolkit.processes.link import find_link
 
-CANNOT_TELL_ERRORS = (
-    UnsupportedPlatform,
-    CaptureError,
-    DoesNotReproduce,
-    StorageError,
-    VerifyError,
-    CodegenUnsupported,
-)
-"""Errors that are not the caller's: a fair question that cannot be answered here."""
-
-BUG_MESSAGE = """The traceback is in {path}
-Please report it with that file, the command line and the output of `ctk doctor`."""
-
-
-JSON = inspect.Parameter(
-    "json_output", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=JsonOutput
-)
-"""The option that every command has."""
+PRINTING = {"json_output": JsonOutput, "quiet": QuietOutput, "verbose": VerboseOutput}
+"""The options that every command has, after its name or before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,80 +44,63 @@ class Command:
     passes_arguments_on: bool = False  # unknown options belong to the user's script
 
 
-def guarded(command: Command) -> Callable[..., None]:
-    """Return the function that Typer calls: it runs the command, prints its answer and exits."""
+def guarded(command: Command) -> Callable[..., Said]:
+    """Return the function that Typer calls: it runs the command and says what is to be printed."""
 
     flat = flattened(command.run)
 
     @functools.wraps(flat)
-    def run(*, json_output: bool = False, **options: object) -> None:
+    def run(*, ctx: typer.Context, **options: object) -> Said:
+        before = ctx.find_root().params
+        as_json, is_quiet, is_verbose = (
+            bool(options.pop(name)) or bool(before.get(name)) for name in PRINTING
+        )
         link = find_link()
         if link is not None:
-            link.started(command.name, as_json=json_output)
-        with terminate_as_interrupt(), stdout_to_stderr():
-            answer = answer_of(lambda: flat(**options))
-        emit(command.name, answer, as_json=json_output)
-        if link is not None:
-            link.answered(int(answer.exit_code))
-        raise typer.Exit(int(answer.exit_code))
+            link.started(command.name, as_json=as_json)
+        with (
+            terminate_as_interrupt(),
+            stdout_to_stderr(),
+            quiet_progress(is_quiet),
+            verbose_log(command.name) if is_verbose else contextlib.nullcontext(),
+        ):
+            answer = answer_of(lambda: _told(flat, options, is_verbose))
+        return Said(command.name, answer, as_json, is_quiet)
 
-    own = inspect.signature(flat).parameters.values()
-    return with_parameters(run, [*own, JSON])
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    own = [inspect.Parameter("ctx", keyword, annotation=typer.Context)]
+    own += inspect.signature(flat).parameters.values()
+    own += [
+        inspect.Parameter(name, keyword, default=False, annotation=annotation)
+        for name, annotation in PRINTING.items()
+    ]
+    return with_parameters(run, own)
 
 
-def answer_of(run: Callable[[], Answer]) -> Answer:
-    """Run a command and turn whatever it raises into an answer with the documented exit code."""
+def _told(run: Callable[..., Answer], options: dict[str, object], is_verbose: bool) -> Answer:
+    """Run a command; with `--verbose` whatever it raises is told with its traceback."""
     try:
-        return run()
-    except CtkError as error:
-        code = ExitCode.CANNOT_TELL if isinstance(error, CANNOT_TELL_ERRORS) else ExitCode.USAGE
-        return refusal(error, code)
-    except KeyboardInterrupt as interrupt:
-        return Answer(
-            ExitCode.CANNOT_TELL,
-            "cannot tell: interrupted before there was a result",
-            {"error": {"type": "KeyboardInterrupt", "message": "interrupted"}},
-            notes_of(interrupt) or ("Run the same command again to start over.",),
-        )
-    except Exception as error:
-        return bug(error)
+        return run(**options)
+    except BaseException as error:
+        if is_verbose:
+            told("".join(traceback.format_exception(error)).rstrip())
+        raise
 
 
-def refusal(error: CtkError, code: ExitCode) -> Answer:
-    """Return the answer for an expected error: its message, no traceback."""
-    first, *rest = "\n".join((str(error) or type(error).__name__, *notes_of(error))).splitlines()
-    word = "cannot tell" if code is ExitCode.CANNOT_TELL else "ctk"
-    return Answer(code, f"{word}: {first}", error_data(error), ("\n".join(rest),) if rest else ())
-
-
-def bug(error: Exception) -> Answer:
-    """Return the answer for an unexpected exception, with its traceback in a file of its own."""
-    path = save_traceback(error)
-    summary = f"{type(error).__name__}: {error}".splitlines()[0]
-    data = error_data(error) | {"traceback": str(path)}
-    headline = f"cannot tell: ctk itself failed, which is a bug: {summary}"
-    body = (BUG_MESSAGE.format(path=path), *notes_of(error))
-    return Answer(ExitCode.CANNOT_TELL, headline, data, body)
-
-
-def notes_of(error: BaseException) -> tuple[str, ...]:
-    """Return what was noted on an exception on its way: what is kept, and how to go on."""
-    return tuple(getattr(error, "__notes__", ()))
-
-
-def error_data(error: BaseException) -> dict[str, object]:
-    """Return the JSON form of an error."""
-    notes = list(notes_of(error))
-    data = {"type": type(error).__name__, "message": str(error)}
-    return {"error": data | ({"notes": notes} if notes else {})}
-
-
-def save_traceback(error: BaseException) -> Path:
-    """Write a traceback (without the values of variables) to a new file; return its path."""
-    handle, name = tempfile.mkstemp(prefix="ctk-bug-", suffix=".txt", text=True)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write("".join(traceback.format_exception(error)))
-    return Path(name)
+@contextlib.contextmanager
+def verbose_log(command: str) -> Generator[None]:
+    """Send our log to stderr at DEBUG, and tell how long the command took."""
+    logger, started = logging.getLogger("ctk"), time.monotonic()
+    handler, level = logging.StreamHandler(sys.stderr), logger.level
+    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+        told(f"ctk: {command} took {time.monotonic() - started:.1f} s")
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.cli.answer import Answer, ExitCode, table
+from ctk.toolkit.cli.completion import complete_case
 from ctk.toolkit.cli.shell import Command
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def show(
             metavar="CASE",
             help="A case folder, or a folder that diagnose wrote.",
             show_default=False,
+            autocompletion=complete_case,
         ),
     ],
     pass_number: Annotated[

@@ -12,8 +12,9 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from ctk.toolkit.cli.answer import Answer, ExitCode, emit
+from ctk.toolkit.cli.answer import Answer, ExitCode
 from ctk.toolkit.cli.crashed_script import answer_for_script
+from ctk.toolkit.cli.entry import Said, leave
 from ctk.toolkit.cli.flatten import flattened
 from ctk.toolkit.cli.shell import Command
 from ctk.toolkit.processes.scratch import sweep
@@ -97,7 +98,8 @@ def _exit_as(command: Command, end: End) -> None:
         sys.exit(end.notes.exit_code if end.status < 0 or end.gave_up else end.status)
     if end.notes.command is None and end.status >= 0:
         sys.exit(end.status)
-    if not end.gave_up and not is_crash(end) and end.status < 0:
+    is_sent = end.status < 0 and -end.status != signal.SIGPIPE  # 141 would end `git bisect run`
+    if not end.gave_up and not is_crash(end) and is_sent:
         die_of(-end.status)
     if end.gave_up:
         answer = _gave_up()
@@ -105,8 +107,7 @@ def _exit_as(command: Command, end: End) -> None:
         answer = answer_for_script(_what_happened(end), end)
     else:
         answer = _killed(_what_happened(end))
-    emit(command.name, answer, as_json=end.notes.as_json)
-    sys.exit(int(answer.exit_code))
+    leave(Said(command.name, answer, end.notes.as_json))
 
 
 def _gave_up() -> Answer:

@@ -1,0 +1,137 @@
+"""What a command raised, as an answer with one of the documented exit codes.
+
+| raised | exit code |
+|---|---|
+| an error of ctk about what the caller gave | 2 |
+| an error of ctk about what cannot be done here; disk, memory, stack; Ctrl-C; a bug of ours | 125 |
+"""
+
+import errno
+import os
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import typer
+
+from ctk.compiler.errors import (
+    CaptureError,
+    CodegenUnsupported,
+    CtkError,
+    DoesNotReproduce,
+    StorageError,
+    UnsupportedPlatform,
+    VerifyError,
+)
+from ctk.toolkit.cli.answer import Answer, ExitCode
+
+CANNOT_TELL_ERRORS = (
+    UnsupportedPlatform,
+    CaptureError,
+    DoesNotReproduce,
+    StorageError,
+    VerifyError,
+    CodegenUnsupported,
+)
+"""Errors that are not the caller's: a fair question that cannot be answered here."""
+
+STORAGE_ADVICE = {
+    errno.ENOSPC: "the disk is full: free some space, or name a folder elsewhere with --out",
+    errno.EDQUOT: "the disk quota is used up: free some space, or name a folder elsewhere (--out)",
+    errno.EROFS: "the file system is read-only: name a folder that can be written with --out",
+    errno.EACCES: "permission is denied: name a folder that can be written with --out",
+    errno.EPERM: "permission is denied: name a folder that can be written with --out",
+    errno.EIO: "the device reports an error",
+    errno.EPIPE: "whoever was to read it has gone away",
+    errno.EMFILE: "too many files are open: raise the limit (ulimit -n)",
+}
+"""By error number: what the system refused, and what to do."""
+
+BUG_MESSAGE = """The traceback is in {path}
+Please report it with that file, the command line and the output of `ctk doctor`."""
+
+UNSAVED_MESSAGE = """The traceback could not be saved ({why}); see it with --verbose.
+Please report it with the command line and the output of `ctk doctor`."""
+
+
+def answer_of(run: Callable[[], Answer]) -> Answer:
+    """Run a command and turn whatever it raises into an answer with the documented exit code."""
+    try:
+        return run()
+    except BaseException as error:  # also sys.exit of the user's program
+        return answer_for(error)
+
+
+def answer_for(error: BaseException) -> Answer:
+    """Return the answer for what a command raised."""
+    match error:
+        case CtkError():
+            cannot = isinstance(error, CANNOT_TELL_ERRORS)
+            return refusal(error, ExitCode.CANNOT_TELL if cannot else ExitCode.USAGE)
+        case KeyboardInterrupt() | typer.Abort():
+            said = "interrupted before there was a result"
+            return cannot_tell(error, said, "Run the same command again to start over.")
+        case SystemExit():  # its own code might be 1, which would say that a failure was found
+            said = f"the program ended itself: sys.exit({error.code!r})"
+            return cannot_tell(error, said, "ctk needs it to go on.")
+        case MemoryError():
+            return cannot_tell(error, "there is not enough memory", "Try a smaller input.")
+        case RecursionError():
+            return cannot_tell(
+                error,
+                "something is nested too deeply for Python's stack",
+                "Try sys.setrecursionlimit in the program, or a smaller graph.",
+            )
+        case OSError() if error.errno in STORAGE_ADVICE:
+            return cannot_tell(error, str(error), STORAGE_ADVICE[error.errno])
+        case _:
+            return bug(error)
+
+
+def cannot_tell(error: BaseException, said: str, advice: str) -> Answer:
+    """Return the answer for what is nobody's mistake; notes on the way say what is kept."""
+    notes = notes_of(error)
+    body = notes or (f"next: {advice}",)
+    return Answer(ExitCode.CANNOT_TELL, f"cannot tell: {said}", error_data(error, said), body)
+
+
+def refusal(error: CtkError, code: ExitCode) -> Answer:
+    """Return the answer for an expected error: its message, no traceback."""
+    first, *rest = "\n".join((str(error) or type(error).__name__, *notes_of(error))).splitlines()
+    word = "cannot tell" if code is ExitCode.CANNOT_TELL else "ctk"
+    return Answer(code, f"{word}: {first}", error_data(error), ("\n".join(rest),) if rest else ())
+
+
+def bug(error: BaseException) -> Answer:
+    """Return the answer for an unexpected exception, with its traceback in a file of its own."""
+    summary = f"{type(error).__name__}: {error}".splitlines()[0]
+    headline = f"cannot tell: ctk itself failed, which is a bug: {summary}"
+    try:
+        path = save_traceback(error)
+    except OSError as problem:
+        body, saved = UNSAVED_MESSAGE.format(why=problem), None
+    else:
+        body, saved = BUG_MESSAGE.format(path=path), str(path)
+    data = error_data(error) | {"traceback": saved}
+    return Answer(ExitCode.CANNOT_TELL, headline, data, (body, *notes_of(error)))
+
+
+def notes_of(error: BaseException) -> tuple[str, ...]:
+    """Return what was noted on an exception on its way: what is kept, and how to go on."""
+    return tuple(getattr(error, "__notes__", ()))
+
+
+def error_data(error: BaseException, said: str = "") -> dict[str, object]:
+    """Return the JSON form of an error."""
+    notes = list(notes_of(error))
+    data = {"type": type(error).__name__, "message": str(error) or said}
+    return {"error": data | ({"notes": notes} if notes else {})}
+
+
+def save_traceback(error: BaseException) -> Path:
+    """Write a traceback (without the values of variables) to a new file; return its path."""
+    handle, name = tempfile.mkstemp(prefix="ctk-bug-", suffix=".txt", text=True)
+    with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+        file.write("".join(traceback.format_exception(error)))
+    return Path(name)

@@ -1,0 +1,103 @@
+"""The three standard streams of a command: open, able to take any text, and flushed at the end.
+
+1. Closed before the start (`>&-`): its number is given to nothing else, what is written is refused.
+2. It cannot show a character (ASCII): that is written with a backslash, `\\xe9`.
+3. stdout on a full disk, or a closed pipe: `written` says so, and Python's flush at the end finds
+   nothing left. What cannot be written to stderr is dropped: the answer does not depend on it.
+
+It writes no answer and decides no exit code (`entry.py` does).
+"""
+
+import contextlib
+import io
+import os
+import sys
+from typing import Any, TextIO, cast
+
+from ctk.compiler.errors import StorageError
+
+
+class ClosedStream(io.TextIOBase):
+    """Stands for a stream that was closed before the process started."""
+
+    def write(self, s: str, /) -> int:
+        """Refuse."""
+        raise OSError("it was closed before ctk started")
+
+    def fileno(self) -> int:
+        raise io.UnsupportedOperation("fileno")
+
+
+class LenientFile(io.FileIO):
+    """A file that drops what cannot be written: nobody reads a stderr on a full disk."""
+
+    def write(self, b: Any, /) -> int:
+        """Write, or drop."""
+        try:
+            return super().write(b)
+        except OSError:
+            return memoryview(b).nbytes
+
+
+def prepare_streams() -> None:
+    """Open what is closed, and let stderr drop what it cannot take.
+
+    A closed descriptor would be given to the next file that is opened, and what C++ prints would
+    end there.
+    """
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            _open_nothing(descriptor)
+    if cast("TextIO | None", sys.stdout) is None:
+        sys.stdout = cast("TextIO", ClosedStream())
+    if sys.stderr is sys.__stderr__:  # not one that a test reads
+        sys.stderr = _lenient(2, getattr(sys.stderr, "encoding", None))
+
+
+def _lenient(descriptor: int, encoding: str | None) -> TextIO:
+    raw = LenientFile(descriptor, "w", closefd=False)
+    return io.TextIOWrapper(
+        io.BufferedWriter(raw), encoding, errors="backslashreplace", line_buffering=True
+    )
+
+
+def written(stream: TextIO, text: str) -> None:
+    """Write a text and flush it; a character that the stream cannot show has a backslash.
+
+    Raises:
+        StorageError: It did not arrive: full disk, closed pipe, closed stream.
+    """
+    encoding = getattr(stream, "encoding", None) or "utf-8"
+    try:
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+        stream.flush()
+    except (OSError, ValueError) as error:  # ValueError: I/O operation on closed file
+        raise StorageError(f"{type(error).__name__}: {error}") from error
+
+
+def told(text: str) -> None:
+    """Write a line to stderr; one that cannot be written is dropped."""
+    with contextlib.suppress(StorageError):
+        written(sys.stderr, f"{text}\n")
+
+
+def settle_streams() -> None:
+    """Flush, and drop what cannot be written: the interpreter would exit with 120 for it."""
+    for stream in (sys.__stdout__, sys.__stderr__):
+        if stream is None:
+            continue
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError):
+                _open_nothing(stream.fileno())
+
+
+def _open_nothing(descriptor: int) -> None:
+    """Make a descriptor one of the null device."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    if nothing != descriptor:
+        os.dup2(nothing, descriptor)
+        os.close(nothing)
