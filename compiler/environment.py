@@ -13,6 +13,7 @@ it is used (config.py, toolkit/watch/hooks.py).
 | `CTK_FUEL` | a count from 0 | how many rewrites each compile may do |
 | `CTK_DISABLE` | `pass,stage/pass` | passes that do not run |
 | `CTK_QUOTA` | `500M`, `2G` | size of the dump folder; the oldest dumps make room |
+| `CTK_MEMORY` | `500M`, `8G` | what a question that is asked in a child process may hold |
 """
 
 import os
@@ -36,6 +37,7 @@ VARIABLES = (
     "CTK_FUEL",
     "CTK_DISABLE",
     "CTK_QUOTA",
+    "CTK_MEMORY",
 )
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
@@ -53,6 +55,7 @@ class Environment:
     fuel: int | None = None
     disable: tuple[str, ...] = ()
     quota_nbytes: int | None = None
+    memory_nbytes: int | None = None
 
     @property
     def wants_hooks(self) -> bool:
@@ -93,6 +96,7 @@ def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
         fuel=_read(source, "CTK_FUEL", _count),
         disable=_read(source, "CTK_DISABLE", _names) or (),
         quota_nbytes=_read(source, "CTK_QUOTA", parse_size),
+        memory_nbytes=_read(source, "CTK_MEMORY", parse_size),
     )
 
 

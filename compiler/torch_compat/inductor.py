@@ -4,6 +4,7 @@
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib
+import os
 import sys
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -238,3 +239,12 @@ def torch_bisector() -> Callable[[Callable[[], bool]], Any]:
     from torch._inductor.compiler_bisector import CompilerBisector
 
     return CompilerBisector.do_bisect
+
+
+def cache_folder() -> str:
+    """Return the folder that Inductor keeps compiled code in, for all programs of this user.
+
+    Source: `torch._inductor.runtime.cache_dir_utils` (2.5 to 2.13).
+    """
+    utils = _inductor("runtime.cache_dir_utils")
+    return os.environ.get("TORCHINDUCTOR_CACHE_DIR") or utils.default_cache_dir()

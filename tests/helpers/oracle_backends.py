@@ -74,3 +74,34 @@ def exploding(x: torch.Tensor) -> torch.Tensor:
 
 
 torch.fx.wrap("exploding")
+
+
+def devour(gm: GraphModule, inputs: list[object]) -> Compiled:
+    """Compile to a program that takes memory until it is stopped, in a process of its own too."""
+
+    def call(*values: object) -> object:
+        os.fork()
+        kept: list[bytearray] = []
+        for _ in range(64):
+            kept.append(bytearray(b"x") * (64 << 20))
+            time.sleep(0.02)
+        raise MemoryError
+
+    return call
+
+
+def killed_from_outside(gm: GraphModule, inputs: list[object]) -> Compiled:
+    """Die as of the system's want of memory."""
+    if _calls(gm, "hardtanh"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return gm.forward
+
+
+def leave_a_daemon(gm: GraphModule, inputs: list[object]) -> Compiled:
+    """Start a process that leaves its group, its session and its parents; answer as usual."""
+    code = (
+        "import os, time\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n"
+        "time.sleep(600)"
+    )
+    subprocess.run([sys.executable, "-SE", "-c", code], check=True)
+    return gm.forward

@@ -8,10 +8,11 @@ from ctk.toolkit.formats.checked import Line
 from ctk.toolkit.formats.schema import document
 
 FailureKind = Literal[
-    "compile-error", "runtime-error", "signal", "timeout",
+    "compile-error", "runtime-error", "signal", "timeout", "memory",
     "accuracy", "nan", "dtype", "shape", "stride", "structure",
 ]  # fmt: skip
-"""`nan` is a NaN or Inf pattern that differs; `structure` is another number or nesting of results.
+"""`memory` is more of it than the limit of a child, where eager needs less; `nan` is a NaN or Inf
+pattern that differs; `structure` is another number or nesting of results.
 """
 
 
@@ -45,7 +46,7 @@ class Signature:
     @property
     def is_deadly(self) -> bool:
         """Whether it ends or stops the process that shows it."""
-        return self.kind in ("signal", "timeout")
+        return self.kind in ("signal", "timeout", "memory")
 
     @property
     def is_numeric(self) -> bool:

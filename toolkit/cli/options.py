@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ctk.compiler.choices import InputsMode
+from ctk.compiler.environment import parse_size
 from ctk.compiler.errors import ConfigError
 from ctk.toolkit.cli.completion import complete_case, complete_folder, complete_target
 
@@ -205,9 +206,29 @@ class IsolationOptions:
         ),
     ] = None
 
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            "--memory",
+            metavar="SIZE",
+            help="Most memory that one question may hold, such as 8G; it is then asked in a child "
+            "process (default there: CTK_MEMORY, else most of what is free).",
+            show_default=False,
+            rich_help_panel=RUN,
+        ),
+    ] = None
+
     def keywords(self) -> "IsolationKeywords":
-        """Return the options as the library takes them."""
-        return {"isolate": self.isolate, "timeout_seconds": self.timeout}
+        """Return the options as the library takes them.
+
+        Raises:
+            ConfigError: A `--memory` that is no size.
+        """
+        return {
+            "isolate": self.isolate,
+            "timeout_seconds": self.timeout,
+            "memory_nbytes": parse_memory(self.memory),
+        }
 
 
 JsonOutput = Annotated[
@@ -221,6 +242,18 @@ VerboseOutput = Annotated[
     bool,
     typer.Option("--verbose", "-v", help="Log to stderr what ctk does, with tracebacks and times."),
 ]
+
+
+def parse_memory(text: str | None) -> int | None:
+    """Return the bytes of `--memory`.
+
+    Raises:
+        ConfigError: It is no size.
+    """
+    try:
+        return parse_size(text) if text is not None else None
+    except ValueError as error:
+        raise ConfigError(f"--memory {text!r} is not allowed; {error}") from error
 
 
 def parse_config(pairs: Iterable[str] | None) -> dict[str, object]:

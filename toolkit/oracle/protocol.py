@@ -26,6 +26,7 @@ class Question:
         expected: The failure that is looked for; None: any.
         allow_imports: Modules that loading may import.
         timeout_seconds: After this the child is killed; None: never.
+        memory_nbytes: With more than this it is killed, with what it has started; None: any.
         is_eager: Only run the program in eager (to see whether it is the program that crashes).
         veto: What must not happen in the compile; None leaves it unobserved.
     """
@@ -35,6 +36,7 @@ class Question:
     expected: Signature | None = None
     allow_imports: tuple[str, ...] = ()
     timeout_seconds: float | None = None
+    memory_nbytes: int | None = None
     is_eager: bool = False
     veto: Veto | None = None
 

@@ -31,7 +31,7 @@ def same_failure(
     watched = Veto() if expected is not None and expected.exception is not None else None
 
     def oracle(candidate: Case) -> Judgement:
-        judgement = executor.ask(candidate, expected, watched)
+        judgement = executor.ask(candidate, expected, watched, is_candidate=True)
         if cause is None or judgement.verdict is not Verdict.REPRODUCES:
             return judgement
         if executor.ask(candidate, expected, cause).verdict is Verdict.PASSES:

@@ -19,6 +19,7 @@ class IsolationKeywords(TypedDict, total=False):
 
     isolate: bool | None
     timeout_seconds: float | None
+    memory_nbytes: int | None
 
 
 class AskOptions(CaseOptions, IsolationKeywords, total=False):
@@ -40,6 +41,7 @@ def opened(
         cases,
         isolate=options.get("isolate"),
         timeout_seconds=options.get("timeout_seconds"),
+        memory_nbytes=options.get("memory_nbytes"),
         allow_imports=request.allow_imports,
     )
     with executor:

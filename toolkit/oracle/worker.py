@@ -19,7 +19,7 @@ import sys
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.store import load_case
@@ -35,12 +35,20 @@ from ctk.toolkit.oracle.protocol import (
     read_question,
     write_line,
 )
-from ctk.toolkit.processes.groups import adopt_orphans, end_group, lead_group, reap_orphans
+from ctk.toolkit.processes.groups import (
+    adopt_orphans,
+    dying_with_parent,
+    end_group,
+    lead_group,
+    reap_orphans,
+)
+from ctk.toolkit.processes.memory import as_text, held_nbytes
+from ctk.toolkit.processes.tree import descendants, end_descendants
 from ctk.toolkit.run.execute import run_eager
 from ctk.toolkit.targets import traits_of
 
-_POLL_SECONDS = 0.5
-"""How often a child that says nothing is looked at."""
+_POLL_SECONDS = 0.1
+"""How often a child that says nothing is looked at: memory can be written at gigabytes a second."""
 
 
 _DEATH_SECONDS = 5.0
@@ -54,6 +62,14 @@ class Child:
     pid: int
     questions: BinaryIO
     answers: BinaryIO
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a child ended that has not answered: its exit status, and whether we killed it."""
+
+    status: int
+    killed_for: Literal["time", "memory"] | None = None
 
 
 class ParentGone(Exception):
@@ -70,14 +86,15 @@ def main() -> None:
     answers.flush()
     try:
         while (question := read_question(questions)) is not None:
-            traits_of(question.target).preload()
+            with dying_with_parent():  # it may import the user's files: nobody reads the pipe
+                traits_of(question.target).preload()
             child, answer = _answer(child, question, questions)
             write_line(answers, answer)
     except (ParentGone, BrokenPipeError):
         pass
     finally:
         if child is not None:
-            end_group(child.pid)
+            _ended(child)
 
 
 def _take_standard_pipes() -> tuple[BinaryIO, BinaryIO]:
@@ -96,32 +113,51 @@ def _answer(
     """Ask a child, forking one if there is none; return it, if it lives on, and the answer."""
     child = child or _fork(parent)
     found = _ask(child, question, parent)
-    if not isinstance(found, int | None):
-        return child, found
+    if not isinstance(found, End):
+        return _tidied(child), found
     seen = _signature(found, question)
     expected = question.expected
     is_wanted = expected is None or expected.matches(seen)
-    if found is None and (expected is None or not is_wanted):
+    if found.killed_for == "time" and (expected is None or not is_wanted):
         return None, Judgement(Verdict.TIMEOUT, seen, seen.message)
     if not is_wanted:
         return None, Judgement(Verdict.DIFFERENT, seen, seen.message)
     child = _fork(parent)
     eager = _ask(child, replace(question, is_eager=True), parent)
-    if isinstance(eager, int | None):
+    if isinstance(eager, End):
         return None, Judgement(Verdict.INVALID, seen, f"eager alone does it too: {seen.message}")
-    return child, Judgement(Verdict.REPRODUCES, seen, seen.message)
+    return _tidied(child), Judgement(Verdict.REPRODUCES, seen, seen.message)
 
 
-def _signature(status: int | None, question: Question) -> Signature:
-    """Return what a child's end means: None is a timeout, a negative status a signal."""
-    if status is None:
-        message = f"no answer within {question.timeout_seconds} seconds"
-        return Signature("timeout", where=_last_start(question), message=message)
-    if status < 0:
-        name = signal.strsignal(-status) or "unknown"
-        message = f"killed by signal {-status} ({name})"
-        return Signature("signal", where=_last_start(question), signal=-status, message=message)
-    return Signature("runtime-error", "SystemExit", message=f"the process ended with {status}")
+def _tidied(child: Child) -> Child | None:
+    """Return the child for the next question, unless this one left processes: they end with it."""
+    if all(pid == child.pid for pid in descendants(os.getpid())):
+        return child
+    _ended(child)
+    return None
+
+
+def _signature(end: End, question: Question) -> Signature:
+    """Return what a child's end means.
+
+    SIGKILL that we did not send comes from outside, and nearly always from the system that has run
+    out of memory: it is no crash of the compiled program.
+    """
+    where = _last_start(question)
+    if end.killed_for == "time":
+        message = f"no answer within {question.timeout_seconds:g} seconds"
+        return Signature("timeout", where=where, message=message)
+    if end.killed_for == "memory":
+        limit = as_text(question.memory_nbytes or 0)
+        return Signature("memory", where=where, message=f"more than {limit} (--memory)")
+    if end.status == -signal.SIGKILL:
+        message = "killed from outside (SIGKILL): probably no memory was left"
+        return Signature("memory", where=where, message=message)
+    if end.status < 0:
+        name = signal.strsignal(-end.status) or "unknown"
+        message = f"killed by signal {-end.status} ({name})"
+        return Signature("signal", where=where, signal=-end.status, message=message)
+    return Signature("runtime-error", "SystemExit", message=f"the process ended with {end.status}")
 
 
 def _trail(question: Question) -> Path:
@@ -135,8 +171,8 @@ def _last_start(question: Question) -> str | None:
     return trail.read_text() if question.veto is not None and trail.exists() else None
 
 
-def _ask(child: Child, question: Question, parent: BinaryIO) -> Answer | int | None:
-    """Return the child's answer; if it died, its exit status; if it was killed for time, None.
+def _ask(child: Child, question: Question, parent: BinaryIO) -> Answer | End:
+    """Return the child's answer, or how it ended.
 
     Raises:
         ParentGone: The parent closed its pipe meanwhile; the child has been killed.
@@ -151,15 +187,22 @@ def _ask(child: Child, question: Question, parent: BinaryIO) -> Answer | int | N
         ready, _, _ = select.select([child.answers, parent], [], [], wait)
         if child.answers in ready:
             answer = read_answer(child.answers)
-            return answer if answer is not None else _ended(_let_die(child))
+            return answer if answer is not None else End(_ended(_let_die(child)))
         if parent in ready:
             _ended(child)
             raise ParentGone
         if left <= 0:
-            _ended(child)
-            return None
+            return End(_ended(child), "time")
+        if _holds_too_much(question):
+            return End(_ended(child), "memory")
         if _is_dead(child):  # without an end of file: something that it started holds its pipe
-            return _ended(child)
+            return End(_ended(child))
+
+
+def _holds_too_much(question: Question) -> bool:
+    """Return whether the child and all that it has started hold more than the question may."""
+    limit = question.memory_nbytes
+    return limit is not None and held_nbytes(descendants(os.getpid())) > limit
 
 
 def _is_dead(child: Child) -> bool:
@@ -175,8 +218,9 @@ def _let_die(child: Child) -> Child:
 
 
 def _ended(child: Child) -> int:
-    """End a child (or what is left of it), close its pipes and return its exit status."""
+    """End a child (or what is left of it) and all it has started; return its exit status."""
     status = end_group(child.pid)
+    end_descendants(os.getpid())
     with contextlib.suppress(BrokenPipeError):
         child.questions.close()
     child.answers.close()

@@ -21,6 +21,7 @@ from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.oracle.executors.child import ChildProcess
 from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.oracle.judgement import Verdict
+from ctk.toolkit.processes.scratch import scratch_root
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
 from tests.helpers.project import ROOT
@@ -140,6 +141,43 @@ class TestProcesses:
             assert not sleepers(mark)
         assert children() == before
         assert not marked(mark)
+
+    @pytest.mark.usefixtures("warm_children")
+    def test_more_memory_than_allowed_is_a_failure_of_its_own_kind(self, mark: str):
+        executor = ChildProcess(60, allow_imports=(BACKENDS,), memory_nbytes=3 << 29)
+        with executor:
+            judgement = executor.ask(case_for("devour"))
+            assert judgement.verdict is Verdict.REPRODUCES
+            assert judgement.signature is not None
+            assert judgement.signature.kind == "memory"
+            assert judgement.signature.message == "more than 1.5G (--memory)"
+            out_of_memory = Signature("runtime-error", "MemoryError")
+            assert executor.ask(case_for("devour"), out_of_memory).verdict is Verdict.DIFFERENT
+            assert executor.ask(case_for("right")).verdict is Verdict.PASSES
+
+    @pytest.mark.usefixtures("warm_children")
+    def test_what_the_system_kills_is_no_crash_of_the_program(self, mark: str):
+        with ChildProcess(60, allow_imports=(BACKENDS,)) as executor:
+            judgement = executor.ask(case_for("killed_from_outside"))
+        assert judgement.signature is not None
+        assert judgement.signature.kind == "memory"
+        assert "from outside" in judgement.signature.message
+
+    @pytest.mark.usefixtures("warm_children")
+    def test_a_daemon_does_not_survive_its_question(self, mark: str):
+        with ChildProcess(60, allow_imports=(BACKENDS,)) as executor:
+            assert executor.ask(case_for("leave_a_daemon")).verdict is Verdict.PASSES
+            assert not sleepers(mark)
+            assert executor.ask(case_for("right")).verdict is Verdict.PASSES
+        assert not marked(mark)
+
+    @pytest.mark.usefixtures("warm_children")
+    def test_what_a_child_leaves_in_the_temporary_folder_is_in_ours(self):
+        with ChildProcess(60, allow_imports=(BACKENDS,)) as executor:
+            executor.ask(case_for("right"))
+            assert not list(scratch_root().glob("ctk-question-*"))
+            environment = Path(f"/proc/{executor._worker.process.pid}/environ").read_bytes()
+        assert f"TMPDIR={scratch_root()}".encode() in environment.split(b"\0")
 
     @pytest.mark.usefixtures("warm_children")
     def test_closing_twice_is_fine_and_a_question_starts_a_new_worker(self):

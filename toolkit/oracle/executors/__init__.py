@@ -13,12 +13,16 @@ from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind, Needs
 EXECUTORS: tuple[ExecutorKind, ...] = (child.EXECUTOR, in_process.EXECUTOR)
 """In the order in which they are asked; the first that serves the needs runs the questions."""
 
+HANG_SECONDS = 60.0
+"""Longest that a question about a case that records a hang may take, if nobody says otherwise."""
+
 
 def executor_for(
     cases: Iterable[Case],
     *,
     isolate: bool | None = None,
     timeout_seconds: float | None = None,
+    memory_nbytes: int | None = None,
     allow_imports: Sequence[str] = (),
 ) -> Executor:
     """Return who runs the questions about some cases; to be used in a `with` block.
@@ -26,16 +30,28 @@ def executor_for(
     Args:
         cases: What will be asked about; a recorded crash or hang needs a child.
         isolate: Whether to ask in children; None leaves the choice to the other arguments.
-        timeout_seconds: Longest that one question may take; needs a child.
+        timeout_seconds: Longest that one question may take; needs a child. A case that records a
+            hang has a limit in any case.
+        memory_nbytes: What one question, with all that it starts, may hold; needs a child. None
+            takes `CTK_MEMORY`, else most of what is free.
         allow_imports: Modules that loading a case may import.
 
     Raises:
-        ConfigError: A time limit without a child.
+        ConfigError: A limit without a child.
     """
-    if isolate is False and timeout_seconds is not None:
-        raise ConfigError(
-            "--timeout works in a child process only; leave out --no-isolate or --timeout"
-        )
-    is_deadly = any(case.signature and case.signature.is_deadly for case in cases)
-    needs = Needs(isolate, timeout_seconds, tuple(allow_imports), is_deadly)
+    for option, value in (("--timeout", timeout_seconds), ("--memory", memory_nbytes)):
+        if isolate is False and value is not None:
+            raise ConfigError(
+                f"{option} works in a child process only; leave out --no-isolate or {option}"
+            )
+    signatures = [case.signature for case in cases if case.signature]
+    if isolate is not False and any(signature.kind == "timeout" for signature in signatures):
+        timeout_seconds = timeout_seconds or HANG_SECONDS
+    needs = Needs(
+        isolate,
+        timeout_seconds,
+        tuple(allow_imports),
+        memory_nbytes,
+        any(signature.is_deadly for signature in signatures),
+    )
     return next(kind for kind in EXECUTORS if kind.serves(needs)).start(needs)

@@ -21,9 +21,16 @@ class Executor(Protocol):
     isolates: bool
 
     def ask(
-        self, case: Case, expected: Signature | None = None, veto: Veto | None = None
+        self,
+        case: Case,
+        expected: Signature | None = None,
+        veto: Veto | None = None,
+        *,
+        is_candidate: bool = False,
     ) -> Judgement:
         """Judge a case, compiled without what a veto names; an empty veto only observes.
+
+        About a candidate of a reduction "no" is a safe answer: it need not be waited for long.
 
         Raises:
             CtkError: The target, its options or the case are wrong, or nobody can answer.
@@ -53,12 +60,14 @@ class Needs:
         isolate: Whether the user wants children; None leaves the choice to the rest.
         timeout_seconds: Longest that one question may take.
         allow_imports: Modules that loading a case may import.
+        memory_nbytes: What one question may hold; None: the default.
         is_deadly: A case records a crash or a hang.
     """
 
     isolate: bool | None = None
     timeout_seconds: float | None = None
     allow_imports: tuple[str, ...] = ()
+    memory_nbytes: int | None = None
     is_deadly: bool = False
 
 

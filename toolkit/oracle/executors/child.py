@@ -10,18 +10,22 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
+from ctk.compiler.environment import read_environment
 from ctk.compiler.errors import CtkError
+from ctk.compiler.torch_compat import inductor
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind, Needs
-from ctk.toolkit.oracle.judgement import Judgement
+from ctk.toolkit.oracle.executors.patience import Patience
+from ctk.toolkit.oracle.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.protocol import (
     Failure,
     Question,
@@ -29,6 +33,8 @@ from ctk.toolkit.oracle.protocol import (
     read_answer,
     write_line,
 )
+from ctk.toolkit.processes.memory import default_limit_nbytes
+from ctk.toolkit.processes.scratch import OWNER, owner, scratch_root
 
 _END_SECONDS = 5.0
 """How long a worker may take to end when its stdin is closed."""
@@ -61,32 +67,63 @@ class ChildProcess(Executor):
 
     Args:
         timeout_seconds: Time limit of one question, the time to compile included; None: no limit.
+            Candidates of a reduction may take less (patience.py).
         allow_imports: Modules that loading the case may import: what the user allowed.
+        memory_nbytes: What one question, with all that it starts, may hold; None takes
+            `CTK_MEMORY`, else most of what is free.
     """
 
     isolates = True
 
     def __init__(
-        self, timeout_seconds: float | None = None, *, allow_imports: Sequence[str] = ()
+        self,
+        timeout_seconds: float | None = None,
+        *,
+        allow_imports: Sequence[str] = (),
+        memory_nbytes: int | None = None,
     ) -> None:
-        self.timeout_seconds = timeout_seconds
+        self.patience = Patience(timeout_seconds)
         self.allow_imports = tuple(allow_imports)
+        self.memory_nbytes = memory_nbytes or read_environment().memory_nbytes
         self._worker: _Worker | None = None
 
     def ask(
-        self, case: Case, expected: Signature | None = None, veto: Veto | None = None
+        self,
+        case: Case,
+        expected: Signature | None = None,
+        veto: Veto | None = None,
+        *,
+        is_candidate: bool = False,
     ) -> Judgement:
         """Judge a case in a child."""
-        with tempfile.TemporaryDirectory(prefix="ctk-question-") as folder:
+        with tempfile.TemporaryDirectory(prefix="ctk-question-", dir=scratch_root()) as folder:
             question = Question(
                 target=case.target,
                 folder=str(save_case(case, Path(folder) / "case", inputs="full", portable=False)),
                 expected=expected,
                 allow_imports=self.allow_imports,
-                timeout_seconds=self.timeout_seconds,
+                timeout_seconds=self.patience.seconds(is_candidate=is_candidate),
+                memory_nbytes=self.memory_nbytes or default_limit_nbytes(),
                 veto=veto,
             )
-            return self._answer(question)
+            return self._answer_in_time(question)
+
+    def _answer_in_time(self, question: Question) -> Judgement:
+        """Answer; a short limit that ran out is believed to be a hang that is looked for only once
+        the whole one has run out as well.
+        """
+        started = time.monotonic()
+        answer = self._answer(question)
+        if answer.signature is None or answer.signature.kind != "timeout":
+            self.patience.note(time.monotonic() - started)
+            return answer
+        is_short = question.timeout_seconds != self.patience.limit_seconds
+        if answer.verdict is not Verdict.REPRODUCES or not is_short or self.patience.is_proved:
+            return answer
+        whole = replace(question, timeout_seconds=self.patience.limit_seconds)
+        answer = self._answer_in_time(whole)
+        self.patience.is_proved = answer.verdict is Verdict.REPRODUCES
+        return answer
 
     def close(self) -> None:
         """End the worker and its child, and wait for them."""
@@ -112,7 +149,7 @@ class ChildProcess(Executor):
             raise CtkError(f"the oracle's worker process ended while it was asked\n{log}")
         if isinstance(answer, Failure):
             raise error_of(answer)
-        has_died = answer.signature is not None and answer.signature.kind == "signal"
+        has_died = answer.signature is not None and answer.signature.kind in ("signal", "memory")
         return replace(answer, detail=f"{answer.detail}\n{_tail(worker)}") if has_died else answer
 
 
@@ -142,12 +179,20 @@ def _start() -> _Worker:
 
 
 def _environment() -> dict[str, str]:
-    """Return our environment with our import path and without a pool of compile workers.
+    """Return our environment with our import path, our mark, our temporary folder, and no pool.
 
-    The pool's processes lead groups of their own and would outlive a killed child.
+    The processes of a pool of compile workers would outlive a question, or die with it and be
+    missed by the next. Compiled code stays in Inductor's cache, which is not temporary.
     """
     path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
-    return {"TORCHINDUCTOR_COMPILE_THREADS": "1", **os.environ, "PYTHONPATH": path}
+    return {
+        **os.environ,
+        "PYTHONPATH": path,
+        "TORCHINDUCTOR_CACHE_DIR": inductor.cache_folder(),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "TMPDIR": str(scratch_root()),
+        OWNER: owner(),
+    }
 
 
 def _tail(worker: _Worker) -> str:
@@ -173,11 +218,16 @@ def _end(worker: _Worker) -> None:
 def _serves(needs: Needs) -> bool:
     if needs.isolate is not None:
         return needs.isolate
-    return needs.timeout_seconds is not None or needs.is_deadly
+    has_limit = needs.timeout_seconds is not None or needs.memory_nbytes is not None
+    return has_limit or needs.is_deadly
 
 
 def _start_for(needs: Needs) -> ChildProcess:
-    return ChildProcess(needs.timeout_seconds, allow_imports=needs.allow_imports)
+    return ChildProcess(
+        needs.timeout_seconds,
+        allow_imports=needs.allow_imports,
+        memory_nbytes=needs.memory_nbytes,
+    )
 
 
 EXECUTOR = ExecutorKind("child", _serves, _start_for)

@@ -14,7 +14,12 @@ class InProcess(Executor):
     isolates = False
 
     def ask(
-        self, case: Case, expected: Signature | None = None, veto: Veto | None = None
+        self,
+        case: Case,
+        expected: Signature | None = None,
+        veto: Veto | None = None,
+        *,
+        is_candidate: bool = False,
     ) -> Judgement:
         """Judge a case here."""
         return judge(case, expected=expected, observer=Recorder(veto) if veto else None)
