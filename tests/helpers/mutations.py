@@ -41,7 +41,7 @@ DIAGNOSIS = {
     "evidence": "out0"},
     "also": [], "confirmed": True, "found_by": "check", "reason": "", "compiles": 3, "questions": 5,
     "seconds": 1.5, "call_nodes": {"before": 3, "after": 1},
-    "minimal": {"nodes": ["relu"], "finished": True, "stopped_by": "done", "culprit": None},
+    "minimal": {"nodes": ["relu"], "finished": True, "stopped_by": "minimal", "culprit": None},
     "repro": {"path": "repro.py", "clean_run": None, "exit_code": None},
 }  # fmt: skip
 

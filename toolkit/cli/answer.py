@@ -11,12 +11,14 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TextIO, cast
+from typing import Any, TextIO, cast
 
 from rich.console import Console, RenderableType
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
+
+from ctk.toolkit.formats.plain_text import many_lines, one_line
 
 
 class ExitCode(IntEnum):
@@ -77,11 +79,19 @@ def as_text(answer: Answer, stream: TextIO) -> str:
     """Return an answer as text: coloured and wrapped if `stream` is a terminal, plain otherwise."""
     console = console_for(stream)
     with console.capture() as capture:
-        console.print(Text(answer.headline, style=STYLES[answer.exit_code]), soft_wrap=True)
-        for part in answer.body:
+        headline = Text(one_line(answer.headline), style=STYLES[answer.exit_code])
+        console.print(headline, soft_wrap=True)
+        for part in map(_plain, answer.body):
             shown = part.code if isinstance(part, Syntax) and not console.is_terminal else part
             console.print(shown, soft_wrap=isinstance(shown, str | Text), markup=False)
     return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
+
+
+def _plain(part: RenderableType) -> RenderableType:
+    """Return a part of a body in which a stranger's text moves no cursor (cells: `Rows`)."""
+    if isinstance(part, Syntax):
+        part.code = many_lines(part.code)
+    return many_lines(part) if isinstance(part, str) else part
 
 
 def console_for(stream: TextIO) -> Console:
@@ -97,15 +107,26 @@ def console_for(stream: TextIO) -> Console:
     return Console(
         file=io.StringIO(),
         highlight=False,
+        markup=False,
+        emoji=False,
         width=None if is_terminal else LOG_WIDTH,
         color_system=("auto" if is_terminal else "standard") if has_styles else None,
         force_terminal=has_styles,
     )
 
 
+class Rows(Table):
+    """A table whose cells are text: each in one printable line, without markup."""
+
+    def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
+        """Add a row; see `rich.table.Table.add_row`."""
+        plain = (one_line(cell) if isinstance(cell, str) else cell for cell in cells)
+        super().add_row(*plain, **options)
+
+
 def table(*columns: str) -> Table:
     """Return an empty table without rules; its cells fold on narrow terminals, nothing is cut."""
-    result = Table(box=None, pad_edge=False, header_style="bold")
+    result = Rows(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         result.add_column(column, overflow="fold")
     return result

@@ -28,6 +28,9 @@ HEADER_NBYTES = 16 << 20
 DEPTH = 100
 """How deep JSON may be nested; Python's own parser, which reads what FX writes, ends at 200."""
 
+BRACKETS = 16_000_000
+"""Brackets of a JSON text; a node of a graph has about 30."""
+
 NODES = 100_000
 """Nodes of a graph, sub-graphs included."""
 

@@ -9,14 +9,16 @@ place where it needs it, and never sees a `KeyError`, `TypeError` or `JSONDecode
 
 import json
 import re
+from array import array
 from collections import Counter
 from collections.abc import Mapping
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from ctk.compiler.errors import CaseError, nearest
 from ctk.toolkit.formats.bounded_file import read_bounded
-from ctk.toolkit.formats.limits import DEPTH, DIGITS, DOCUMENT_NBYTES
+from ctk.toolkit.formats.limits import BRACKETS, DEPTH, DIGITS, DOCUMENT_NBYTES, check_at_most
 from ctk.toolkit.formats.plain_text import quoted
 
 T = TypeVar("T")
@@ -76,6 +78,7 @@ def parse_json(text: str | bytes, *, where: str) -> Json:
 
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _DIGITS = re.compile(rb"\d{%d}" % (DIGITS + 1))
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
@@ -83,8 +86,8 @@ _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 def _measure(text: bytes, where: str) -> None:
     """Refuse what a parser should not see, in a few passes over the bytes and without recursion.
 
-    Outside of strings only brackets are kept: of "[[1, 2], {}]" that is "[[]{}]". Each round
-    removes the innermost pairs ("[]", then ""), so that a text of depth n is empty after n rounds.
+    Outside of strings only brackets are kept, as steps down and up, and their sums are depths: of
+    "[[1, 2], {}]" that is "[[]{}]", then 1 1 -1 1 -1 -1, then 1 2 1 2 1 0.
     """
     plain = _STRING.sub(b"0", text)
     found = _DIGITS.search(plain)
@@ -93,12 +96,10 @@ def _measure(text: bytes, where: str) -> None:
             f"{where}: a number with more than {DIGITS} digits, which starts with "
             f"{found[0][:20].decode()}"
         )
-    brackets = plain.translate(None, _NOT_BRACKETS)
-    for _ in range(DEPTH):
-        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
-    is_left = b"[]" in brackets or b"{}" in brackets
-    if is_left or brackets.count(b"[") + brackets.count(b"{") > DEPTH:
-        raise CaseError(f"{where}: nested more than {DEPTH} deep, or cut short")
+    steps = array("b", plain.translate(_STEPS, _NOT_BRACKETS))
+    check_at_most(len(steps), BRACKETS, f"{where}: brackets")
+    if max(accumulate(steps), default=0) > DEPTH:
+        raise CaseError(f"{where}: nested more than {DEPTH} deep")
     if _HALF.search(text):
         _check_characters(text, where)
 

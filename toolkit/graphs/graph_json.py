@@ -18,8 +18,9 @@ from torch.fx import Graph, GraphModule, Node
 
 from ctk.compiler.errors import CaseError, TrustError, nearest
 from ctk.compiler.fx.walk import attribute_targets, fetch
+from ctk.compiler.observe import first_line
 from ctk.toolkit.formats.limits import NODES, check_at_most
-from ctk.toolkit.formats.plain_text import quoted
+from ctk.toolkit.formats.plain_text import one_line, quoted
 from ctk.toolkit.formats.schema import convert, encode
 from ctk.toolkit.formats.strict_json import Json, expect, items, member, optional
 from ctk.toolkit.formats.tensor_index import TensorIndex
@@ -29,6 +30,7 @@ from ctk.toolkit.graphs.argument_json import Decoder, encode_value
 from ctk.toolkit.graphs.callable_places import check_callables
 from ctk.toolkit.graphs.callables import target_from_name, target_to_name
 from ctk.toolkit.graphs.names import check_identifier, check_name, check_path, is_identifier
+from ctk.toolkit.graphs.python_numbers import check_numbers
 from ctk.toolkit.graphs.raw_memory import why_refused
 from ctk.toolkit.graphs.value_types import (
     META_KEY,
@@ -238,6 +240,7 @@ class _Reader:
             root[path] = decoder.decode(value, place)
         graph = self.nodes(data, where)
         check_callables(graph, subgraphs, where)
+        check_numbers(graph, where)
         read = attribute_targets(graph)
         unread = root.keys() - set(read)
         if unread:
@@ -248,8 +251,16 @@ class _Reader:
         name = check_identifier(member(data, "class", str, where), where)
         try:
             return GraphModule(root, graph, name)
-        except (RuntimeError, SyntaxError, AttributeError, TypeError, KeyError) as error:
-            raise CaseError(f"{where} is no graph that FX accepts: {error}") from error
+        except (
+            RuntimeError,
+            SyntaxError,
+            AttributeError,
+            TypeError,
+            LookupError,
+            ValueError,
+        ) as error:
+            said = one_line(first_line(error), 300)
+            raise CaseError(f"{where} is no graph that FX accepts: {said}") from error
 
     def nodes(self, data: Mapping[str, object], where: str) -> Graph:
         """Build the nodes in order; each may only use those before it."""
@@ -329,6 +340,10 @@ def _known(constants: Mapping[str, Tensor], name: str, where: str) -> Tensor:
 
 _OPS = ("placeholder", "get_attr", "call_function", "call_method", "call_module", "output")
 
+_ARGUMENTS = {"placeholder": (0, 1), "get_attr": (0, 0), "output": (1, 1), "call_method": (1, 100)}
+"""How many positional arguments a node may have; a call of a function or module as many as it has.
+"""
+
 
 def _check_call(op: str, target: str, args: Sequence[object], where: str) -> str:
     """Check a node's op and target; return the target.
@@ -345,6 +360,9 @@ def _check_call(op: str, target: str, args: Sequence[object], where: str) -> str
             check_attribute(args[1] if len(args) > 1 else None)
     except CaseError as error:
         raise CaseError(f"{where}: {error}") from error
+    least, most = _ARGUMENTS.get(op, (0, len(args)))
+    if not least <= len(args) <= most:
+        raise CaseError(f"{where}: {op} with {len(args)} arguments")
     if op in ("get_attr", "call_module"):
         check_path(target, where)
     elif op == "placeholder":

@@ -21,6 +21,7 @@ from ctk.repro_templates.float64 import METHODS
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.sources import FOLDER, SourcePlan
 from ctk.toolkit.formats.buildable import RECIPE_SEEDS
+from ctk.toolkit.formats.plain_text import one_line
 from ctk.toolkit.repro.carry import carry
 from ctk.toolkit.repro.inputs import inputs_body, named_inputs, plan_marks
 from ctk.toolkit.repro.module import ModuleText, module_text
@@ -238,8 +239,8 @@ def _expected(case: Case) -> dict[str, object]:
 
 def literal(value: object, room: int = 80) -> str:
     """Return JSON-like data as Python source, on one line if it fits, else one item per line."""
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, str):  # what cannot be seen is written as Python escapes it
+        return json.dumps(value, ensure_ascii=False) if value.isprintable() else ascii(value)
     if not isinstance(value, (Mapping, list, tuple)):
         return scalar_source(value, "of the options")
     is_mapping = isinstance(value, Mapping)
@@ -285,8 +286,9 @@ def _docstring(
         "Clean run": clean_run,
         "Inputs": _inputs_note(case),
     }
-    lines = [_field(key, shorten_paths(text)) for key, text in fields.items() if text]
-    text = f"Standalone repro: {headline} with {plan.target}.\n\n" + "\n".join(lines) + "\n"
+    lines = [_field(key, shorten_paths(one_line(text))) for key, text in fields.items() if text]
+    title = one_line(f"Standalone repro: {headline} with {plan.target}.")
+    text = f"{title}\n\n" + "\n".join(lines) + "\n"
     escaped = text.replace("\\", "\\\\").replace('"""', "'''")
     return f'"""{escaped}"""'
 
