@@ -90,6 +90,7 @@ def answer_of_summary(script: str, summary: "RunSummary") -> Answer:
     """Return the answer; a failure that was seen counts more than how the script ended."""
     code, headline = verdict_of(script, summary)
     lines = [f"ctk diagnose {failure.folder}  # {failure.summary}" for failure in summary.failures]
+    lines += [f"also: {each}" for each in summary.why[1:]]
     if summary.folder is not None:
         lines.append(f"dumps: {summary.folder}")
     if summary.error is not None and not summary.failures:
@@ -116,7 +117,8 @@ def verdict_of(script: str, summary: "RunSummary") -> tuple[ExitCode, str]:
     if summary.exit_code:
         return ExitCode.USAGE, f"ctk: {script} exited with {summary.exit_code}; no compile failed"
     if not summary.graphs:
-        return ExitCode.CANNOT_TELL, f"cannot tell: {script} compiled nothing"
+        why = f": {summary.why[0]}" if summary.why else ""
+        return ExitCode.CANNOT_TELL, f"cannot tell: {script} compiled nothing{why}"
     return ExitCode.NO_FAILURE, f"no failure: {summary.graphs} graph(s) compiled"
 
 
@@ -128,6 +130,7 @@ def data_of(summary: "RunSummary") -> dict[str, object]:
             {"graph": each.graph, "case": str(each.folder), "summary": each.summary}
             for each in summary.failures
         ],
+        "why_nothing": list(summary.why),
         "dumps": str(summary.folder) if summary.folder else None,
         "script_exit_code": summary.exit_code,
         "script_error": repr(summary.error) if summary.error else None,

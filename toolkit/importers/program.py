@@ -20,9 +20,11 @@ from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import first_line
 from ctk.compiler.references import user_traceback
 from ctk.compiler.torch_compat import dynamo, fake
+from ctk.compiler.torch_compat.capture_reasons import Collected, collected
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.graphs.value_types import describe_dynamic
 from ctk.toolkit.importers.base import Importer, Request
+from ctk.toolkit.importers.no_graph import HINT, is_scripted, reasons_for_no_graph, scripted_at
 from ctk.toolkit.run.modes import current_modes
 from ctk.toolkit.targets import resolve_target
 from ctk.toolkit.usercode.program import SEED, Program, importable, load_program, seeded
@@ -59,13 +61,14 @@ def capture_cases(
     """
     captured: list[Captured] = []
     torch.compiler.reset()
-    with importable(program.path.parent), seeded():
+    found = Collected()
+    with importable(program.path.parent), seeded(), collected(found):
         _run_recorded(program, captured, backward=backward, dynamic=dynamic)
     if not captured:
-        raise CaptureError(
-            f"Dynamo captured no graph of {program.path.name}: it runs no torch operation that "
-            "torch.compile can see (torch.compiler.disable, TORCHDYNAMO_DISABLE?)"
-        )
+        first, *more = reasons_for_no_graph(found, program.model)
+        also = "".join(f"\n  also: {each}" for each in more)
+        name = program.path.name
+        raise CaptureError(f"Dynamo captured no graph of {name}: {first}{also}\n  {HINT}")
     options = {**program.config, **(config or {})}
     sources = source_files(target, options, program.path.parent)
     return [
@@ -162,6 +165,12 @@ def tensors_in(value: object) -> Iterator[torch.Tensor]:
 def _run_recorded(
     program: Program, captured: list[Captured], *, backward: bool, dynamic: bool
 ) -> None:
+    if is_scripted(program.model):
+        raise CaptureError(
+            f"Dynamo captured no graph of {program.path.name}: {scripted_at(program.path)}: its "
+            "model is compiled by torch.jit already, and Dynamo does not look inside; "
+            "give ctk the model before torch.jit"
+        )
     backend = recording_backend(captured, backward=backward)
     grad = torch.is_grad_enabled() and (backward or not _is_inference(program))
     # None, not False: False would forbid the sizes that inputs() has marked as dynamic.

@@ -124,10 +124,12 @@ class Installed:
     Attributes:
         session: Graphs and failures so far, and the dump folder.
         undo: Puts Dynamo's backend lookup back.
+        lookups: How many backends Dynamo has looked up: one per `torch.compile` at least.
     """
 
     session: Session
     undo: Callable[[], None] = field(default=lambda: None, repr=False)
+    lookups: int = 0
     _known: list[tuple[object, DynamoBackend]] = field(
         default_factory=list[tuple[object, DynamoBackend]], repr=False
     )
@@ -141,6 +143,7 @@ class Installed:
 
         Equal backends give the same object: Dynamo compares backends to reuse what it compiled.
         """
+        self.lookups += 1
         if hasattr(backend, "ctk_watched"):
             return backend
         for known, wrapper in self._known:

@@ -15,7 +15,9 @@ from typing import Unpack
 
 from ctk.compiler.errors import ProgramError
 from ctk.compiler.references import near_file
-from ctk.toolkit.watch.hooks import install
+from ctk.compiler.torch_compat.capture_reasons import Collected, collected, switched_off_by
+from ctk.toolkit.importers.no_graph import reasons_for_no_graph
+from ctk.toolkit.watch.hooks import Installed, install
 from ctk.toolkit.watch.session import Failure, WatchKeywords
 
 INTERRUPTED = 130
@@ -32,6 +34,7 @@ class RunSummary:
         folder: The dumps of this run; None when nothing was compiled.
         exit_code: The script's own: 0, what it gave to `sys.exit`, 1 for an exception.
         error: The exception that ended the script; its traceback starts in the script.
+        why: Why nothing was compiled, if nothing was and it is known.
     """
 
     graphs: int
@@ -39,6 +42,7 @@ class RunSummary:
     folder: Path | None
     exit_code: int = 0
     error: BaseException | None = field(default=None, repr=False)
+    why: tuple[str, ...] = ()
 
 
 def run_script(
@@ -61,9 +65,9 @@ def run_script(
     if not script.is_file():
         raise ProgramError(f"no such file: {path}{near_file(script.absolute())}")
     handle = install(**options)
-    exit_code, error = 0, None
+    exit_code, error, found = 0, None, Collected()
     try:
-        with script_environment(script, args):
+        with script_environment(script, args), collected(found):
             runpy.run_path(str(script), run_name="__main__")
     except SystemExit as request:
         exit_code = _exit_code(request)
@@ -75,7 +79,15 @@ def run_script(
         handle.uninstall()
     session = handle.session
     folder = session.folder if session.graphs else None
-    return RunSummary(session.graphs, tuple(session.failures), folder, exit_code, error)
+    why = () if session.graphs else _why_nothing(handle, found)
+    return RunSummary(session.graphs, tuple(session.failures), folder, exit_code, error, why)
+
+
+def _why_nothing(handle: Installed, found: Collected) -> tuple[str, ...]:
+    """Return why a script compiled nothing."""
+    if switched_off_by() or handle.lookups:
+        return reasons_for_no_graph(found)
+    return ("it never calls torch.compile, or did before it was watched",)
 
 
 @contextmanager

@@ -88,6 +88,24 @@ def test_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr().err == "bye\n"
 
 
+def test_a_script_that_compiles_nothing_says_why(tmp_path: Path):
+    for text, reason in (
+        ("print()", "never calls torch.compile"),
+        (
+            "import torch\ndef f(x):\n    torch._dynamo.graph_break()\n    return x\n"
+            "torch.compile(f, backend='eager')(torch.ones(2))\n",
+            "script.py:3 in f: Call to `torch._dynamo.graph_break()`",
+        ),
+        (
+            "import torch\ndef f(n):\n    return n\ntorch.compile(f, backend='eager')(2)\n",
+            "script.py:2 in f: ",
+        ),
+    ):
+        summary = run_script(script_of(tmp_path, text), dump=tmp_path / "d")
+        assert summary.graphs == 0 and reason in summary.why[0]
+        torch.compiler.reset()
+
+
 # --- a real model ---
 
 

@@ -1,0 +1,67 @@
+"""Say why a program gave Dynamo nothing to compile: the reason, and the line of the program.
+
+What it does not do: collect the reasons (compiler/torch_compat/capture_reasons.py does).
+"""
+
+from pathlib import Path
+
+import torch
+
+from ctk.compiler.torch_compat.capture_reasons import (
+    Collected,
+    Reason,
+    definition,
+    is_error_suppressed,
+    switched_off_by,
+)
+
+SHOWN = 3
+"""How many reasons are told."""
+
+HINT = "see what Dynamo does: TORCH_LOGS=dynamo,graph_breaks"
+
+
+def reasons_for_no_graph(found: Collected, model: object = None) -> tuple[str, ...]:
+    """Return sentences that say why nothing was captured, the most telling first.
+
+    Cases: 1. Dynamo is switched off; 2. it gave up or skipped frames: its reasons, with the place;
+    3. it took the frames, and there was no operation on tensors; 4. it was offered none.
+
+    Args:
+        found: What Dynamo did.
+        model: What was compiled, if it is known: tells a place where Dynamo knows only torch's own.
+    """
+    known = definition(model) if model is not None else Reason("")
+    if switched_off_by():
+        return (f"Dynamo is switched off by {switched_off_by()}",)
+    if found.reasons:
+        told = [_told(reason, known) for reason in found.reasons if not reason.is_in_library]
+        told = told or [_told(reason, known) for reason in found.reasons]
+        if is_error_suppressed():
+            told[0] += " (torch._dynamo.config.suppress_errors hides the error)"
+        return tuple(dict.fromkeys(told))[:SHOWN]
+    taken = next((each for each in found.traced if each.file), known)
+    if found.traced:
+        return (f"Dynamo met no operation on tensors{_in(taken)}",)
+    return (f"Dynamo was given no Python function of the program{_in(known)}",)
+
+
+def is_scripted(model: object) -> bool:
+    """Return whether a model was compiled by torch.jit already, which Dynamo does not enter."""
+    return isinstance(model, torch.jit.ScriptModule | torch.jit.ScriptFunction)
+
+
+def scripted_at(path: Path) -> str:
+    """Return `FILE:LINE` of the first line of a program that names torch.jit, else the file."""
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    found = (number for number, line in enumerate(lines, 1) if "jit." in line)
+    return f"{path}:{next(found, 1)}"
+
+
+def _told(reason: Reason, known: Reason) -> str:
+    place = reason.place or known.place
+    return f"{place}: {reason.text}" if place else reason.text
+
+
+def _in(place: Reason) -> str:
+    return f" ({place.place})" if place.file else ""
