@@ -2,14 +2,16 @@
 
 The one door for passes, targets, programs and Inductor's options. How a file is run, and what it
 can import, says `python_files.py`. Loading runs the user's code: callers ask first where the
-reference is not the user's own.
+reference is not the user's own. A module may lie in the working folder, which is searched last.
 """
 
 import ast
+import contextlib
 import importlib
 import re
+import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -82,6 +84,23 @@ def load(
     return found
 
 
+@contextlib.contextmanager
+def searched_last(folder: Path) -> Generator[None]:
+    """Let modules of a folder be imported inside the `with` block, where no other has their name.
+
+    For names that the user gave. Last, so that nothing in the folder stands in for an installed
+    module; and only meanwhile, so that an import of somebody else never finds anything there.
+    """
+    entry = str(folder)
+    sys.path.append(entry)
+    try:
+        yield
+    finally:
+        places = [number for number, known in enumerate(sys.path) if known == entry]
+        for number in places[-1:]:  # the program may have removed it itself
+            del sys.path[number]
+
+
 def _module_of(
     reference: Reference, subject: str, folder: Path | None, error: type[CtkError]
 ) -> ModuleType:
@@ -91,7 +110,10 @@ def _module_of(
             f"{subject}: no such file: {reference.place} (looked at {path}){near_file(path)}"
         )
     try:
-        return load_file(path) if path else importlib.import_module(reference.place)
+        if path:
+            return load_file(path)
+        with searched_last(Path.cwd()):
+            return importlib.import_module(reference.place)
     except (Exception, SystemExit) as raised:
         raise error(
             f"{subject} cannot be {'loaded' if path else 'imported'}: "

@@ -16,6 +16,7 @@ from ctk.toolkit.bisect_case import bisect_first_failing
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.folders import output_folder
 from ctk.toolkit.case.store import save_case
+from ctk.toolkit.case.trust import trust_option
 from ctk.toolkit.importers import Inputs, Subject, name_of
 from ctk.toolkit.minify import OnProgress, reduce_case, uninterrupted, write_result
 from ctk.toolkit.oracle.executors.base import Executor
@@ -95,7 +96,8 @@ class _Proof:
         self, executor: Executor, budget: Budget, *, say: Say, on_progress: OnProgress | None
     ) -> Diagnosis:
         """Make the case smaller, emit its repro, and return the whole diagnosis."""
-        with self._best.kept(f"ctk diagnose {self._folder / 'minimal'}"):
+        trust = trust_option(self._case)
+        with self._best.kept(f"ctk diagnose {self._folder / 'minimal'}{trust}"):
             search = with_wrong_node(self._case, self._found.search, say)
             self._write(search=search)
             reduction, minimal = reduce_case(

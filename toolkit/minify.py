@@ -20,6 +20,7 @@ from ctk.toolkit.bisect_case import bisect_first_failing
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.folders import output_folder
 from ctk.toolkit.case.store import load_case, save_case
+from ctk.toolkit.case.trust import trust_option
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.importers import Inputs, Subject, name_of
 from ctk.toolkit.oracle.executors.base import Executor
@@ -106,7 +107,7 @@ def minify(
         case = replace(case, signature=search.judgement.signature)
         folder = output_folder(out, f"minimal_{name_of(subject)}")
         best = BestCase(folder / "case", keep)
-        with best.kept(f"ctk minify {best.folder}"):
+        with best.kept(f"ctk minify {best.folder}{trust_option(case)}"):
             reduction, minimal = reduce_case(
                 case,
                 search,
@@ -206,7 +207,7 @@ def write_result(
 
 def _as_saved(case: Case, folder: Path) -> Case:
     """Return the case with the values that its folder holds: a repro must not tell more."""
-    saved = load_case(folder)
+    saved = load_case(folder, trust=True)
     return replace(case, inputs=saved.inputs, synthetic=saved.synthetic)
 
 

@@ -137,18 +137,19 @@ def become(request: dict[str, Any], streams: list[int]) -> None:
 def run_program() -> None:
     """Run `sys.argv` as the interpreter would: `-c CODE ...`, `-m MODULE ...` or `FILE ...`."""
     first, *rest = sys.argv
+    is_safe = bool(os.environ.get("PYTHONSAFEPATH"))
     if first == "-c":
-        sys.path.insert(0, "")
+        sys.path[:0] = [] if is_safe else [""]
         sys.argv[:] = ["-c", *rest[1:]]
         module = type(sys)("__main__")
         sys.modules["__main__"] = module
         exec(compile(rest[0], "<string>", "exec"), module.__dict__)
     elif first == "-m":
-        sys.path.insert(0, str(Path.cwd()))
+        sys.path[:0] = [] if is_safe else [str(Path.cwd())]
         sys.argv[:] = rest
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
     else:
-        sys.path.insert(0, str(Path(first).resolve().parent))
+        sys.path[:0] = [] if is_safe else [str(Path(first).resolve().parent)]
         sys.argv[:] = [first, *rest]
         runpy.run_path(first, run_name="__main__")
 

@@ -79,6 +79,9 @@ ROOMS = (
     Room(
         "toolkit/usercode", "The user's own code: program files, names of functions, source files."
     ),
+    Room(
+        "toolkit/trust", "Trust: what a stranger's case would run, import or set, and what is safe."
+    ),
     Room("toolkit/graphs", "A graph as JSON, as Python and as lines, and what it may call."),
     Room("toolkit/case", "One failure on disk: the value, its signature, its folder."),
     Room("toolkit/targets", "What can be put under test: our targets, and every Dynamo backend."),

@@ -50,7 +50,7 @@ def test_no_file_holds_a_secret_of_the_environment(tmp_path: Path):
     done = ctk(tmp_path, "run", "--check", "pass", "--inputs", "full", "--out", "dumps", "job.py")
     assert done.returncode == 1, done.stderr
     (case,) = (path.parent for path in (tmp_path / "dumps").rglob("manifest.json"))
-    done = ctk(tmp_path, "diagnose", str(case), "--out", "diagnosis")
+    done = ctk(tmp_path, "diagnose", str(case), "--trust", "--out", "diagnosis")
     assert done.returncode == 1, done.stderr
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(written) > 20 and any(path.name == "repro.py" for path in written)

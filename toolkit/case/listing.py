@@ -11,14 +11,13 @@ from pathlib import Path
 
 from ctk.compiler.errors import CaseError
 from ctk.compiler.observe import first_line
-from ctk.toolkit.case.manifest import MANIFEST, read_manifest
+from ctk.toolkit.case.manifest import GRAPH, MANIFEST, read_manifest
 from ctk.toolkit.formats.files import is_partial
 from ctk.toolkit.formats.limits import GRAPH_NBYTES
 from ctk.toolkit.formats.plain_text import one_line
 from ctk.toolkit.formats.strict_json import Json, expect, items, member, read_json
 
 HALF_WRITTEN = "half-written: the process died or is still writing"
-GRAPH = "graph.json"
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from ctk.toolkit.formats.strict_json import Json, dump_json
 SCHEMA: Final = 2
 """Raised whenever an older ctk could misread what this one writes, or this one what it wrote."""
 
-MANIFEST = "manifest.json"
+MANIFEST, GRAPH = "manifest.json", "graph.json"
 VALUES = ".safetensors"
 """Files of this kind hold weights, and may be as large as the memory."""
 

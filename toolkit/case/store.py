@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import cast, get_args
 
 from torch import Tensor
+from torch.fx import GraphModule
 
 from ctk.compiler.choices import InputsMode
 from ctk.compiler.errors import CaseError, nearest
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.inputs import Inputs, pack_inputs, storing, unpack_inputs
 from ctk.toolkit.case.manifest import (
+    GRAPH,
     MANIFEST,
     Manifest,
     check_files,
@@ -38,6 +40,7 @@ from ctk.toolkit.case.sources import (
     plan_sources,
     resolve_references,
 )
+from ctk.toolkit.case.trust import check_trust, words_of
 from ctk.toolkit.formats.files import atomic_folder, is_partial, scratch_folder
 from ctk.toolkit.formats.limits import GRAPH_NBYTES
 from ctk.toolkit.formats.safetensors_file import load_arrays, save_arrays
@@ -49,8 +52,9 @@ from ctk.toolkit.graphs.callables import load_imports, module_of_target
 from ctk.toolkit.graphs.graph_json import graph_from_json, graph_to_json, target_names
 from ctk.toolkit.graphs.python_source import graph_to_python
 from ctk.toolkit.graphs.value_types import symbol_hints
+from ctk.toolkit.trust.demands import NOTHING, Given
 
-GRAPH, TEXT, CONSTANTS = "graph.json", "graph.py", "constants.safetensors"
+TEXT, CONSTANTS = "graph.py", "constants.safetensors"
 INPUTS, VALUES = "inputs.json", "inputs.safetensors"
 
 _NEXT = "copy the folder again, or capture again with CTK_DUMP=DIR"
@@ -184,9 +188,16 @@ def _text(case: Case, manifest: Manifest) -> str:
 
 
 def load_case(
-    folder: str | Path, *, allow_imports: Collection[str] = (), device: str | None = None
+    folder: str | Path,
+    *,
+    trust: bool = False,
+    allow_imports: Collection[str] = (),
+    given: Given = NOTHING,
+    device: str | None = None,
 ) -> Case:
-    """Read a case; nobody's code runs, except imports that the user allows.
+    """Read a case; one that names code, or options that reach further, is refused without trust.
+
+    So whoever holds a `Case` may judge it: its user vouches for it, or it is harmless.
 
     >>> import ctk, torch
     >>> (graph,) = ctk.repro(torch.relu, torch.ones(2)).graphs
@@ -196,30 +207,29 @@ def load_case(
 
     Args:
         folder: A case folder.
-        allow_imports: Modules that may be imported, of those that the manifest lists.
+        trust: Whether the user trusts who made the case: then its modules are imported, and its
+            target, passes and options are taken as they are.
+        allow_imports: Modules that may be imported, of those that the manifest lists: the finer
+            way to trust a case that only calls functions or operators of these.
+        given: What the user says in place of the case's own words: that needs no trust.
         device: Put all tensors, and everything that names a device, there instead.
 
     Raises:
         CaseError: No such folder, a half-written or damaged one, one from a newer ctk, or a graph
             that names something that is not allowed.
+        TrustError: It would run or set more than torch's own; says what, and how to trust it.
     """
     folder = _existing(Path(folder))
     manifest = read_manifest(folder)
     check_files(folder, manifest)
-    load_imports(manifest.imports, allow_imports)
-    try:
-        allowed = set(manifest.imports) & set(allow_imports)
-        graph = graph_from_json(
-            read_json(folder / GRAPH, next_step=_NEXT, limit=GRAPH_NBYTES),
-            _arrays(folder / CONSTANTS),
-            allow_imports=allowed,
-            device=device,
-        )
-        packed = read_document(Inputs, folder / INPUTS, next_step=_NEXT, limit=GRAPH_NBYTES)
-        inputs = unpack_inputs(packed, _arrays(folder / VALUES), graph, device)
-    except (CaseError, RecursionError) as error:
-        raise CaseError(f"{error}, in {folder}{_import_hint(manifest, allow_imports)}") from error
+    data = read_json(folder / GRAPH, next_step=_NEXT, limit=GRAPH_NBYTES)
     target, config = resolve_references(manifest, folder)
+    if not trust:
+        words = words_of(manifest, data)
+        check_trust(folder, words, given, allow_imports=allow_imports, alias=target)
+    allowed = set(manifest.imports) & set(manifest.imports if trust else allow_imports)
+    load_imports(manifest.imports, allowed)
+    graph, inputs = _graph_and_inputs(folder, data, allowed, device)
     return Case(
         graph=graph,
         inputs=inputs,
@@ -232,6 +242,19 @@ def load_case(
         dynamic=manifest.dynamic,
         synthetic=manifest.synthetic,
     )
+
+
+def _graph_and_inputs(
+    folder: Path, data: Json, allowed: Collection[str], device: str | None
+) -> tuple[GraphModule, tuple[object, ...]]:
+    """Build the graph of `graph.json`, whose JSON is given, and the inputs beside it."""
+    try:
+        arrays = _arrays(folder / CONSTANTS)
+        graph = graph_from_json(data, arrays, allow_imports=allowed, device=device)
+        packed = read_document(Inputs, folder / INPUTS, next_step=_NEXT, limit=GRAPH_NBYTES)
+        return graph, unpack_inputs(packed, _arrays(folder / VALUES), graph, device)
+    except (CaseError, RecursionError) as error:
+        raise CaseError(f"{error}, in {folder}") from error
 
 
 def _existing(folder: Path) -> Path:
@@ -256,9 +279,3 @@ def _existing(folder: Path) -> Path:
 
 def _arrays(path: Path) -> dict[str, Tensor]:
     return load_arrays(path) if path.is_file() else {}
-
-
-def _import_hint(manifest: Manifest, allow_imports: Collection[str]) -> str:
-    missing = [name for name in manifest.imports if name not in allow_imports]
-    options = " ".join(f"--allow-import {name}" for name in missing)
-    return f"; the case needs modules that you have not allowed: {options}" if missing else ""

@@ -50,6 +50,7 @@ def diagnose(
 
 def answer_of_diagnosis(diagnosis: "Diagnosis") -> Answer:
     """Return the answer for a diagnosis that was written."""
+    from ctk.toolkit.case.trust import trust_option
     from ctk.toolkit.formats.schema import encode
     from ctk.toolkit.report.as_json import record_of
     from ctk.toolkit.report.as_text import summary
@@ -63,7 +64,9 @@ def answer_of_diagnosis(diagnosis: "Diagnosis") -> Answer:
     reduction = diagnosis.reduction
     if reduction is not None and reduction.reason == "interrupted":
         code = ExitCode.CANNOT_TELL
-        lines.append(f"interrupted; to go on: ctk diagnose {shlex.quote(str(folder / 'minimal'))}")
+        place = shlex.quote(str(folder / "minimal"))
+        go_on = f"ctk diagnose {place}{trust_option(reduction.best)}"
+        lines.append(f"interrupted; to go on: {go_on}")
     data = encode(record) | {"folder": str(folder)}
     return Answer(code, headline, data, tuple(lines))
 

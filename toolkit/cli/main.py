@@ -4,7 +4,6 @@ Nothing heavy is imported here or at the top of a command's file, so that `ctk -
 once.
 """
 
-import sys
 from typing import Annotated
 
 import typer
@@ -86,8 +85,7 @@ def root(
 
 
 def main() -> None:
-    """Run the `ctk` command line; modules beside it can be named, as with `python -m`."""
+    """Run the `ctk` command line; nothing is imported from the working folder by its place."""
     prepare_streams()
     supervise(COMMANDS)
-    sys.path.insert(0, "")
     build_app()(prog_name="ctk")

@@ -55,6 +55,8 @@ def minify(
 
 def answer_of(found: "Minified") -> Answer:
     """Return the answer: how small it became, where it is, and how to go on if it can."""
+    from ctk.toolkit.case.trust import trust_option
+
     reduction = found.reduction
     if reduction is None or found.folder is None or found.repro_run is None:
         data = {"graph": found.case.name} | judgement_data(found.judgement)
@@ -69,7 +71,8 @@ def answer_of(found: "Minified") -> Answer:
     )
     lines = [f"case: {found.folder}", f"repro: python {found.repro}  # {found.repro_run.says}"]
     if not reduction.finished:
-        lines.append(f"to go on: ctk minify {shlex.quote(str(found.folder))}")
+        trust = trust_option(reduction.best)
+        lines.append(f"to go on: ctk minify {shlex.quote(str(found.folder))}{trust}")
     data = reduction_data(reduction) | {
         "case": str(found.folder),
         "repro": {

@@ -89,12 +89,21 @@ class SubjectOptions:
             rich_help_panel=WHAT,
         ),
     ] = None
+    trust: Annotated[
+        bool,
+        typer.Option(
+            "--trust",
+            help="Run what the case names: its target, passes and modules (ctk show CASE lists "
+            "them).",
+            rich_help_panel=WHAT,
+        ),
+    ] = False
     allow_import: Annotated[
         list[str] | None,
         typer.Option(
             "--allow-import",
             metavar="MODULE",
-            help="A module that loading the case may import (repeatable; default: torch only).",
+            help="A module that loading the case may import (repeatable; default: none).",
             show_default=False,
             rich_help_panel=WHAT,
         ),
@@ -113,6 +122,7 @@ class SubjectOptions:
             "dynamic": self.dynamic,
             "graph": self.graph,
             "allow_imports": tuple(self.allow_import or ()),
+            "trust": self.trust,
         }
 
 

@@ -1,5 +1,6 @@
 """`ctk run`: run a script with every `torch.compile` in it watched, without changing the script."""
 
+import shlex
 import traceback
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,8 +89,13 @@ def run(
 
 def answer_of_summary(script: str, summary: "RunSummary") -> Answer:
     """Return the answer; a failure that was seen counts more than how the script ended."""
+    from ctk.toolkit.case.trust import trust_option
+
     code, headline = verdict_of(script, summary)
-    lines = [f"ctk diagnose {failure.folder}  # {failure.summary}" for failure in summary.failures]
+    lines = [
+        f"ctk diagnose {shlex.quote(str(each.folder))}{trust_option(each.folder)}  # {each.summary}"
+        for each in summary.failures
+    ]
     lines += [f"also: {each}" for each in summary.why[1:]]
     if summary.folder is not None:
         lines.append(f"dumps: {summary.folder}")

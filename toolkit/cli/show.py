@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import RenderableType
 from rich.syntax import Syntax
 from rich.table import Table
 
@@ -16,6 +17,7 @@ from ctk.toolkit.cli.completion import complete_case
 from ctk.toolkit.cli.shell import Command
 
 if TYPE_CHECKING:
+    from ctk.toolkit.trust.demands import Demand
     from ctk.toolkit.watch.dump import DumpedKernel, DumpedPass
 
 DIAGNOSIS = "diagnosis.json"
@@ -56,6 +58,7 @@ def show_case(folder: Path) -> Answer:
     """Return the answer for a case folder."""
     from ctk.toolkit.case.listing import count_calls
     from ctk.toolkit.case.manifest import MANIFEST, read_manifest
+    from ctk.toolkit.case.trust import demands_in
     from ctk.toolkit.formats.schema import encode
     from ctk.toolkit.watch.dump import DumpedKernel, DumpedPass, dumped
 
@@ -69,10 +72,13 @@ def show_case(folder: Path) -> Answer:
     code = text_of(folder / "graph.py")
     state = f"fails: {manifest.signature}" if manifest.signature else "no failure recorded"
     headline = f"case {manifest.name}: target {manifest.target}, {calls} calls, {state}"
-    body = [facts_table(facts)]
+    demands = demands_in(folder)
+    body: list[RenderableType] = [facts_table(facts)]
+    body += [demands_table(demands)] if demands else []
     body += [passes_table(passes)] if passes else []
     body += [kernels_table(kernels)] if kernels else []
     data = {"case": str(folder), "call_nodes": calls} | facts
+    data |= {"demands": [encode(each) for each in demands]}
     data |= {"passes": [encode(each) for each in passes]}
     data |= {"kernels": [encode(each) for each in kernels], "graph": code}
     return Answer(
@@ -97,6 +103,15 @@ def facts_table(facts: Mapping[str, object]) -> Table:
     for name, value in facts.items():
         if value not in (None, "", {}, []):
             rows.add_row(name, value if isinstance(value, str) else json.dumps(value, default=str))
+    return rows
+
+
+def demands_table(demands: "tuple[Demand, ...]") -> Table:
+    """Return one row per thing that needs trust."""
+    rows = table("needs --trust, because it", "says")
+    for each in demands:
+        what, _, where = str(each).rpartition(" (")
+        rows.add_row(what, where.rstrip(")"))
     return rows
 
 
@@ -139,6 +154,7 @@ def show_diagnosis(folder: Path) -> Answer:
         CaseError: Its diagnosis.json cannot be read.
     """
     from ctk.toolkit.case.listing import find_entries
+    from ctk.toolkit.case.trust import trust_option
     from ctk.toolkit.formats.schema import encode
     from ctk.toolkit.report.as_json import read_json
     from ctk.toolkit.report.as_text import summary
@@ -148,7 +164,8 @@ def show_diagnosis(folder: Path) -> Answer:
     cases = [str(entry.path) for entry in find_entries(folder) if entry.problem is None]
     lines += [f"look at it: ctk show {path}" for path in cases]
     if record.state != "finished" and cases:
-        lines.append(f"to go on: ctk diagnose {shlex.quote(cases[-1])}")
+        go_on = f"ctk diagnose {shlex.quote(cases[-1])}{trust_option(Path(cases[-1]))}"
+        lines.append(f"to go on: {go_on}")
     found = {"folder": str(folder), "diagnosis": encode(record)}
     return Answer(ExitCode.NO_FAILURE, headline, found, tuple(lines))
 

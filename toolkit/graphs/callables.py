@@ -22,11 +22,13 @@ tables are in `allow_list`.
 import importlib
 import sys
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from ctk.compiler.errors import CaseError, nearest
+from ctk.compiler.references import searched_last
 from ctk.compiler.torch_compat import operators
 from ctk.toolkit.formats.plain_text import one_line, quoted
 from ctk.toolkit.graphs.allow_list import Function, function_name, functions_by_name
@@ -183,7 +185,8 @@ def load_imports(listed: Collection[str], allow_imports: Collection[str]) -> Non
         if name not in allow_imports:
             continue
         try:
-            importlib.import_module(name)
+            with searched_last(Path.cwd()):
+                importlib.import_module(name)
         except Exception as error:  # the user's module may raise anything
             raise CaseError(
                 f"module {name!r}, which the case needs, cannot be imported: {error!r}"

@@ -23,6 +23,7 @@ class CaseOptions(TypedDict, total=False):
     dynamic: bool
     graph: int | None
     allow_imports: Sequence[str]
+    trust: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Request:
         dynamic: Capture a program with symbolic sizes.
         graph: Which graph of several, from 0; None for all.
         allow_imports: Modules that loading a case may import.
+        trust: Whether the user trusts who made a case folder; a program of the user needs none.
     """
 
     target: str | None = None
@@ -44,6 +46,7 @@ class Request:
     dynamic: bool = False
     graph: int | None = None
     allow_imports: Sequence[str] = ()
+    trust: bool = False
 
 
 def request_of(options: CaseOptions, known: type[CaseOptions] = CaseOptions) -> Request:
@@ -74,6 +77,8 @@ def _check_types(chosen: Mapping[str, Any]) -> None:
         ConfigError: A value is of another type than its keyword's.
     """
     target, config, graph = (chosen.get(name) for name in ("target", "config", "graph"))
+    if not isinstance(chosen.get("trust", False), bool):
+        raise ConfigError(f"trust is {chosen['trust']!r}; it must be True or False")
     if not isinstance(target, str | None):
         raise ConfigError(
             f"target is a {type(target).__name__}; name it: 'inductor', 'my_module:my_backend' or "

@@ -1,6 +1,7 @@
 """Import case folders: one case, or every case of a dump.
 
-Opening a case runs and imports nothing that it names, except the modules that the request allows.
+A case that would run or import anything beyond torch's operators is refused, unless the request
+trusts it; what the request says itself, the target and options, needs no trust.
 """
 
 from pathlib import Path
@@ -11,6 +12,7 @@ from ctk.toolkit.case.listing import find_entries
 from ctk.toolkit.case.manifest import MANIFEST
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.importers.base import Importer, Request, overridden
+from ctk.toolkit.trust.demands import Given
 
 
 def accepts(spec: str) -> bool:
@@ -20,11 +22,19 @@ def accepts(spec: str) -> bool:
 
 
 def load(spec: str, request: Request) -> list[Case]:
-    """Load the case of a folder, or each case of a dump."""
+    """Load the case of a folder, or each case of a dump.
+
+    Raises:
+        TrustError: One of them needs trust that the request does not give.
+    """
     path = Path(spec).expanduser()
     folders = case_folders(path.parent if path.is_file() else path)
-    allowed = tuple(request.allow_imports)
-    return [overridden(load_case(folder, allow_imports=allowed), request) for folder in folders]
+    given, allowed = Given(request.target, request.config), tuple(request.allow_imports)
+    loaded = [
+        load_case(folder, trust=request.trust, allow_imports=allowed, given=given)
+        for folder in folders
+    ]
+    return [overridden(case, request) for case in loaded]
 
 
 def case_folders(folder: Path) -> list[Path]:

@@ -18,7 +18,7 @@ from ctk.compiler.errors import CaptureError, CtkError, ProgramError
 from ctk.compiler.fx.clone import clone_inputs
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import first_line
-from ctk.compiler.references import user_traceback
+from ctk.compiler.references import searched_last, user_traceback
 from ctk.compiler.torch_compat import dynamo, fake
 from ctk.compiler.torch_compat.capture_reasons import Collected, collected
 from ctk.toolkit.case.case import Case, Modes
@@ -27,7 +27,7 @@ from ctk.toolkit.importers.base import Importer, Request
 from ctk.toolkit.importers.no_graph import HINT, is_scripted, reasons_for_no_graph, scripted_at
 from ctk.toolkit.run.modes import current_modes
 from ctk.toolkit.targets import resolve_target
-from ctk.toolkit.usercode.program import SEED, Program, importable, load_program, seeded
+from ctk.toolkit.usercode.program import SEED, Program, load_program, seeded
 from ctk.toolkit.usercode.sources import source_files
 
 
@@ -62,7 +62,7 @@ def capture_cases(
     captured: list[Captured] = []
     torch.compiler.reset()
     found = Collected()
-    with importable(program.path.parent), seeded(), collected(found):
+    with searched_last(program.path.parent), seeded(), collected(found):
         _run_recorded(program, captured, backward=backward, dynamic=dynamic)
     if not captured:
         first, *more = reasons_for_no_graph(found, program.model)

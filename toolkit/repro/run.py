@@ -37,6 +37,9 @@ _KEPT = (
 )  # fmt: skip
 
 
+_ASIDE: Mapping[str, str] = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1"}
+
+
 @dataclass(frozen=True, slots=True)
 class ReproRun:
     """What one run of a repro showed.
@@ -101,7 +104,8 @@ def run_repro(
 ) -> ReproRun:
     """Run a repro in a clean process: none of our or torch's debugging variables, its own folder.
 
-    It leaves no `__pycache__` in the folder of the case.
+    It leaves no `__pycache__` in the folder of the case, and no file of that folder stands in for a
+    module: the folder may have been a stranger's before we wrote there.
 
     Args:
         path: The script.
@@ -111,7 +115,7 @@ def run_repro(
     process = subprocess.Popen(
         [python, path.name],
         cwd=path.resolve().parent,
-        env={**clean_environment(os.environ), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**clean_environment(os.environ), **_ASIDE},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -7,7 +7,6 @@ not run) and calls the two functions. It does not run the model and knows nothin
 import contextlib
 import inspect
 import json
-import sys
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +17,7 @@ import torch
 
 from ctk.compiler.errors import ProgramError, nearest
 from ctk.compiler.python_files import load_file
-from ctk.compiler.references import near_file, user_traceback
+from ctk.compiler.references import near_file, searched_last, user_traceback
 
 SEED = 0
 """Seed of a program that sets none itself, so that it gives the same inputs every time."""
@@ -58,7 +57,7 @@ def load_program(spec: str) -> Program:
             returns something else than what it should. The message names the line in their file.
     """
     path, build, example = parse_spec(spec)
-    with importable(path.parent), seeded():
+    with searched_last(path.parent), seeded():
         module = _load_module(path)
         functions = {name: _function(module, name, path) for name in (build, example)}
         model = _call(functions[build], build, path)
@@ -89,18 +88,6 @@ def parse_spec(spec: str) -> tuple[Path, str, str]:
     if not path.is_file():
         raise ProgramError(f"no such file: {file}{near_file(path)}")
     return path, build.strip() or "model", example.strip() or "inputs"
-
-
-@contextlib.contextmanager
-def importable(folder: Path) -> Generator[None]:
-    """Put a folder first on `sys.path` inside the `with` block, as Python does for a script."""
-    entry = str(folder)
-    sys.path.insert(0, entry)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(ValueError):  # the program may have removed it itself
-            sys.path.remove(entry)
 
 
 @contextlib.contextmanager

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from ctk.compiler.python_files import is_installed
-from ctk.compiler.references import Reference, files_of
-from ctk.toolkit.usercode.program import importable
+from ctk.compiler.references import Reference, files_of, searched_last
 
 
 def source_files(target: str, config: object, folder: Path) -> tuple[Path, ...]:
@@ -68,7 +67,7 @@ def _source_file(reference: Reference, folder: Path) -> Path | None:
         candidates = (reference.path(), reference.path(folder))
         return next((path for path in candidates if path.is_file()), None)
     try:
-        with importable(folder):
+        with searched_last(folder):
             spec = importlib.util.find_spec(reference.place)
     except (ImportError, ValueError):  # no such module: whoever resolves the spec says so
         return None

@@ -11,6 +11,7 @@ from pathlib import Path
 from ctk.compiler.choices import InputsMode
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.raise_site import root_error
+from ctk.toolkit.case.trust import trust_option
 from ctk.toolkit.targets.base import Target
 
 
@@ -51,13 +52,14 @@ def announcement(case: Case, folder: Path, inputs: InputsMode, details: Sequence
         details: Measured errors, the first wrong pass.
     """
     place = shlex.quote(str(folder))
+    trust = trust_option(case)
     lines = [
         f"ctk: {case.name} fails with target {case.target}: {case.signature}",
         *(f"  {detail}" for detail in details),
         f"  saved in {place}",
-        f"  reproduce:  ctk repro {place}",
-        f"  minimize:   ctk minify {place}",
-        f"  all of it:  ctk diagnose {place}",
+        f"  reproduce:  ctk repro {place}{trust}",
+        f"  minimize:   ctk minify {place}{trust}",
+        f"  all of it:  ctk diagnose {place}{trust}",
     ]
     if inputs == "none":
         lines.append("  its inputs are not saved: run again with CTK_INPUTS=recipe or full")
@@ -78,10 +80,11 @@ def import_hint(subject: Subject) -> str:
     return ""
 
 
-def note_saved(error: BaseException, folder: Path) -> bool:
+def note_saved(error: BaseException, case: Case, folder: Path) -> bool:
     """Note on an exception where it is saved; return False if that was noted before."""
     root = root_error(error)
-    note = f"ctk saved this as a case; all of it: ctk diagnose {shlex.quote(str(folder))}"
+    command = f"ctk diagnose {shlex.quote(str(folder))}{trust_option(case)}"
+    note = f"ctk saved this as a case; all of it: {command}"
     if note in getattr(root, "__notes__", ()):
         return False
     root.add_note(note)

@@ -109,7 +109,7 @@ class WatchedCase:
         self.case = dataclasses.replace(self.case, signature=signature, modes=modes)
         kept = self.session.options.inputs
         text = announcement(self.case, self.folder, kept, details) + import_hint(self.subject)
-        if error is None or note_saved(error, self.folder):
+        if error is None or note_saved(error, self.case, self.folder):
             known = at or self.case
             self._save(dataclasses.replace(self.case, graph=known.graph, inputs=known.inputs))
             self.session.add_failure(Failure(self.case.name, self.folder, str(signature)))

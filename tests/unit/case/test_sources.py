@@ -69,7 +69,7 @@ import sys
 from pathlib import Path
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.oracle.judge import judge
-print(judge(load_case(Path(sys.argv[1]))).verdict.value)
+print(judge(load_case(Path(sys.argv[1]), trust=True)).verdict.value)
 """
 
 
@@ -85,10 +85,10 @@ def test_a_moved_case_fails_without_the_files_it_was_made_of(
     changes: dict[str, object], there: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = moved_case(sine(**changes), there, monkeypatch)
-    case = load_case(folder.relative_to(Path.cwd()))
+    case = load_case(folder.relative_to(Path.cwd()), trust=True)
     monkeypatch.chdir("/")
     assert judge(case).verdict is Verdict.REPRODUCES
-    again = load_case(save_case(case, folder.parent / "again", inputs="full"))
+    again = load_case(save_case(case, folder.parent / "again", inputs="full"), trust=True)
     assert read_manifest(folder.parent / "again").target == read_manifest(folder).target
     assert judge(again).verdict is Verdict.REPRODUCES
 
@@ -98,7 +98,7 @@ def test_a_moved_case_fails_in_a_child_process_and_in_a_fresh_one(
 ) -> None:
     folder = moved_case(sine(target="my.py:backend"), there, monkeypatch)
     with ChildProcess(60) as child:
-        assert child.ask(load_case(folder)).verdict is Verdict.REPRODUCES
+        assert child.ask(load_case(folder, trust=True)).verdict is Verdict.REPRODUCES
     command = [sys.executable, "-c", JUDGE, str(folder)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
@@ -115,7 +115,7 @@ def test_where_a_file_raises_does_not_depend_on_where_it_lies(
     found = judge(case).signature
     assert found is not None and found.where == "raises.py:backend"
     folder = moved_case(dataclasses.replace(case, signature=found), there, monkeypatch)
-    loaded = load_case(folder)
+    loaded = load_case(folder, trust=True)
     assert judge(loaded, expected=loaded.signature).verdict is Verdict.REPRODUCES
 
 
@@ -125,12 +125,14 @@ def test_a_module_that_cannot_be_imported_there_is_found_in_the_case(there: Path
     case = dataclasses.replace(case, sources=(there / "my_unknown_backend.py",))
     folder = save_case(case, there / "case")
     assert read_manifest(folder).target == "my_unknown_backend:make"
-    assert load_case(folder).target == f"{folder}/sources/my_unknown_backend.py:make"
+    assert load_case(folder, trust=True).target == f"{folder}/sources/my_unknown_backend.py:make"
 
 
 def test_what_is_no_file_of_the_user_keeps_its_name(there: Path) -> None:
     config = {"a": ["json:loads", "no.py", "gone.py:f", "C: x"], "b": "~/gone.py:f"}
-    loaded = load_case(save_case(linear_case(target="inductor", config=config), there / "case"))
+    loaded = load_case(
+        save_case(linear_case(target="inductor", config=config), there / "case"), trust=True
+    )
     assert loaded.target == "inductor"
     assert loaded.config == {**config, "b": str(Path("~/gone.py:f").expanduser())}
 

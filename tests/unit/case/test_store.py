@@ -64,7 +64,7 @@ def test_everything_beside_the_graph_comes_back(tmp_path: Path) -> None:
         sources=(source,),
         dynamic={"l_x_": ("s0", None)},
     )
-    loaded = load_case(save_case(case, tmp_path / "case"))
+    loaded = load_case(save_case(case, tmp_path / "case"), trust=True)
     for name in ("target", "config", "modes", "signature", "name", "dynamic"):
         assert getattr(loaded, name) == getattr(case, name)
     (copied,) = loaded.sources
@@ -206,7 +206,7 @@ def test_paths_under_home_are_shortened_and_found_again(
     text = (folder / "manifest.json").read_text()
     assert "jane.doe" not in text
     assert "cannot open ~/x.so, see ~" in text
-    loaded = load_case(folder)
+    loaded = load_case(folder, trust=True)
     assert (loaded.target, loaded.config) == (case.target, case.config)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ctk.compiler.errors import CaseError
+from ctk.compiler.errors import CaseError, TrustError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.manifest import read_manifest
 from ctk.toolkit.case.store import load_case, save_case
@@ -152,10 +152,18 @@ def evil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
 
 def test_loading_imports_nothing_that_the_user_did_not_allow(evil: tuple[Path, Path]) -> None:
     folder, mark = evil
-    load_case(folder)
-    load_case(folder, allow_imports=["something_else"])
+    with pytest.raises(TrustError, match=r"(?s)imports the module 'evil_module'.*--trust"):
+        load_case(folder)
+    with pytest.raises(TrustError, match="evil_module"):
+        load_case(folder, allow_imports=["something_else"])
     assert not mark.exists()
     load_case(folder, allow_imports=["evil_module"])
+    assert mark.exists()
+
+
+def test_trust_imports_the_modules_of_a_case(evil: tuple[Path, Path]) -> None:
+    folder, mark = evil
+    load_case(folder, trust=True)
     assert mark.exists()
 
 
@@ -184,7 +192,7 @@ def test_an_op_of_a_module_that_is_not_allowed_says_what_to_allow(
     assert read_manifest(folder).imports == ("ops_of_jane",)
     text = (folder / "graph.json").read_text().replace(f"ctk_evil_{number}", "ctk_evil_absent")
     rewrite(folder, "graph.json", text)
-    with pytest.raises(CaseError, match=r"ctk_evil_absent.*--allow-import ops_of_jane"):
+    with pytest.raises(CaseError, match=r"(?s)'ops_of_jane'.*ctk_evil_absent.*--allow-import"):
         load_case(folder)
 
 
@@ -194,10 +202,12 @@ def test_a_malicious_case_with_right_hashes_runs_nothing(folder: Path, target: s
     call = next(node for node in data["nodes"] if node["op"] == "call_function")
     call.update(target=target, args=["touch /tmp/owned"], kwargs={})
     rewrite(folder, "graph.json", json.dumps(data))
-    with pytest.raises(CaseError, match="linear"):
+    with pytest.raises(CaseError, match=target):
         load_case(folder, allow_imports=["os"])
-    with pytest.raises(CaseError, match="linear"):
+    with pytest.raises(CaseError, match=target):
         load_case(folder)
+    with pytest.raises(CaseError, match=target):
+        load_case(folder, trust=True)
 
 
 def test_an_import_that_fails_is_a_case_error(folder: Path) -> None:

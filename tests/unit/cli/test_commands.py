@@ -22,7 +22,7 @@ class TestRepro:
         assert said.first.startswith("no failure")
 
     def test_case_fails_again(self, case: Path) -> None:
-        said = ctk("repro", case, "--json")
+        said = ctk("repro", case, "--trust", "--json")
         assert said.code == said.data["exit_code"] == 1
         (graph,) = said.data["graphs"]
         assert graph["verdict"] == "reproduces"
@@ -32,7 +32,7 @@ class TestRepro:
         assert "reproduced on " in (case / "repro.py").read_text()
 
     def test_config_of_the_command_line_wins(self, case: Path) -> None:
-        said = ctk("repro", case, "--config", 'disable=["joint/negate_relu"]')
+        said = ctk("repro", case, "--trust", "--config", 'disable=["joint/negate_relu"]')
         assert said.code == 0, said.out
 
     def test_other_target_on_the_same_case(self, case: Path) -> None:
@@ -107,7 +107,7 @@ class TestCheck:
 
 class TestBisectAndDiagnose:
     def test_bisect_names_pass_and_rewrite(self, case: Path, tmp_path: Path) -> None:
-        said = ctk("bisect-pass", case, "--out", tmp_path / "found")
+        said = ctk("bisect-pass", case, "--trust", "--out", tmp_path / "found")
         assert said.code == 1
         assert "joint/negate_relu" in said.first
         data = json.loads((tmp_path / "found" / "diagnosis.json").read_text())
@@ -126,7 +126,7 @@ class TestBisectAndDiagnose:
         shown = ctk("show", out)
         assert shown.code == 0
         assert "joint/negate_relu (confirmed)" in shown.first
-        assert ctk("repro", out / "minimal").code == 1
+        assert ctk("repro", out / "minimal", "--trust").code == 1
 
     def test_good_program(self, good: Path, tmp_path: Path) -> None:
         said = ctk("diagnose", good, "--out", tmp_path / "found")
@@ -148,11 +148,11 @@ class TestDoctor:
 
 class TestMinify:
     def test_smallest_case(self, case: Path, tmp_path: Path) -> None:
-        said = ctk("minify", case, "--out", tmp_path / "small", "--json")
+        said = ctk("minify", case, "--trust", "--out", tmp_path / "small", "--json")
         assert said.code == 1
         assert said.data["call_nodes"] == {"before": 2, "after": 1}
         assert said.data["repro"]["clean_run"] == "reproduced"
-        assert ctk("repro", tmp_path / "small" / "case").code == 1
+        assert ctk("repro", tmp_path / "small" / "case", "--trust").code == 1
 
     def test_good_program(self, good: Path, tmp_path: Path) -> None:
         said = ctk("minify", good, "--out", tmp_path / "small")
@@ -169,12 +169,12 @@ class TestMinify:
             return write_repro(case, folder, culprit), seen
 
         monkeypatch.setattr("ctk.toolkit.minify.write_verified_repro", write_only)
-        said = ctk("minify", case, "--out", tmp_path / "small", "--max-questions", 1)
+        said = ctk("minify", case, "--trust", "--out", tmp_path / "small", "--max-questions", 1)
         assert said.code == 1
         assert f"to go on: ctk minify {tmp_path / 'small' / 'case'}" in said.out
 
     def test_time_limit_needs_a_child(self, case: Path) -> None:
-        said = ctk("minify", case, "--timeout", 5, "--no-isolate")
+        said = ctk("minify", case, "--trust", "--timeout", 5, "--no-isolate")
         assert said.code == 2
         assert "--timeout" in said.err
 

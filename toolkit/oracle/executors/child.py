@@ -182,12 +182,14 @@ def _environment() -> dict[str, str]:
     """Return our environment with our import path, our mark, our temporary folder, and no pool.
 
     The processes of a pool of compile workers would outlive a question, or die with it and be
-    missed by the next. Compiled code stays in Inductor's cache, which is not temporary.
+    missed by the next. Compiled code stays in Inductor's cache, which is not temporary. Nothing is
+    imported from the working folder, which may be a stranger's, by its place.
     """
-    path = os.pathsep.join(entry or str(Path.cwd()) for entry in sys.path)
+    path = os.pathsep.join(entry for entry in sys.path if entry)
     return {
         **os.environ,
         "PYTHONPATH": path,
+        "PYTHONSAFEPATH": "1",
         "TORCHINDUCTOR_CACHE_DIR": inductor.cache_folder(),
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "TMPDIR": str(scratch_root()),

@@ -1,0 +1,67 @@
+"""docs/security.md says nothing that no test holds: a line has a number, a number has tests."""
+
+import ast
+import re
+
+import pytest
+
+from tests.helpers.project import ROOT
+
+PAGE = ROOT / "docs" / "security.md"
+
+UNTRUSTED = "security/test_untrusted.py"
+TRUSTED = "security/test_trusted.py"
+FOLDER = "security/test_working_folder.py"
+
+HELD_BY = {
+    "S1": [f"{TRUSTED}::test_show_and_ls_only_read"],
+    "S2": [f"{UNTRUSTED}::test_a_target_that_is_not_torchs_own"],
+    "S3": [f"{UNTRUSTED}::test_an_option_of_ctk_that_is_not_harmless"],
+    "S4": [
+        f"{UNTRUSTED}::test_an_option_of_inductor_that_is_not_harmless",
+        f"{UNTRUSTED}::test_an_option_of_another_target",
+    ],
+    "S5": [
+        f"{UNTRUSTED}::test_a_function_that_is_not_torchs",
+        f"{UNTRUSTED}::test_a_module_that_is_listed",
+    ],
+    "S6": [f"{UNTRUSTED}::test_every_command_refuses_and_says_what_and_how_to_trust"],
+    "S7": ["security/test_hostile_helpers.py::test_a_process_a_module_and_a_file_are_noticed"],
+    "S8": [f"{TRUSTED}::test_show_lists_what_needs_trust"],
+    "S9": [f"{TRUSTED}::test_what_the_user_says_needs_no_trust"],
+    "S10": [f"{TRUSTED}::test_an_allowed_module_allows_its_functions_only"],
+    "S11": [f"{UNTRUSTED}::test_every_operation_of_the_library_refuses_a_folder"],
+    "S20": [f"{TRUSTED}::test_a_trusted_case_runs"],
+    "S21": [f"{TRUSTED}::test_trust_is_for_one_command"],
+    "S22": [f"{TRUSTED}::test_a_program_of_the_user_needs_no_trust"],
+    "S23": [f"{TRUSTED}::test_the_printed_commands_work"],
+    "S30": [f"{FOLDER}::test_no_command_imports_from_the_working_folder"],
+    "S31": [f"{FOLDER}::test_children_import_nothing_from_the_working_folder"],
+    "S32": [f"{FOLDER}::test_a_module_that_the_user_names_may_lie_there"],
+    "S33": [f"{FOLDER}::test_beside_a_program_installed_modules_win"],
+}
+
+
+def numbers() -> list[str]:
+    """The numbers of the page, in order."""
+    return re.findall(r"^- \*\*(S\d+)\*\* ", PAGE.read_text(), re.MULTILINE)
+
+
+def test_every_line_has_a_number_of_its_own_and_tests() -> None:
+    assert sorted(numbers()) == sorted(HELD_BY)
+
+
+def test_nothing_is_said_between_the_lines() -> None:
+    _, _, body = PAGE.read_text().partition("\n## ")
+    for line in f"## {body}".splitlines():
+        assert line == "" or line.startswith(("## ", "- **S")), f"no number: {line}"
+
+
+@pytest.mark.parametrize("number", HELD_BY)
+def test_the_tests_of_a_line_exist(number: str) -> None:
+    assert HELD_BY[number]
+    for name in HELD_BY[number]:
+        file, _, function = name.partition("::")
+        tree = ast.parse((ROOT / "tests" / file).read_text())
+        found = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+        assert function in found, name

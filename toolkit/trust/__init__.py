@@ -1,0 +1,1 @@
+"""Trust: what a stranger's case would run, import or set, and what is safe."""

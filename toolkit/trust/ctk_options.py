@@ -1,0 +1,98 @@
+"""The options of the target `ctk` that a case may set without trust.
+
+All but the user's own passes: a generator, names of passes and numbers. `custom_passes` names code,
+unless it is empty.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import cast, get_args
+
+from ctk.compiler.choices import OnFailure
+
+GENERATORS = ("torchscript", "eager")
+"""The code generators; a test holds them to the table CODEGENS."""
+
+MOST = 2**40
+"""Largest number that an option may have: a count of bytes."""
+
+_PASS = re.compile(r"[\w./#-]{1,200}")
+_OPTION = re.compile(r"\w{1,100}")
+
+
+def is_harmless(key: str, value: object) -> bool:
+    """Return whether an option of `ctk` may have this value without trust."""
+    if key in _CHECKS:
+        return _CHECKS[key](value)
+    step, _, option = key.rpartition(".")
+    return bool(step) and _is_option(step, option, value)
+
+
+def _is_option(step: object, option: object, value: object) -> bool:
+    """Return whether a pass may have an option: a switch or a number, no text that could name."""
+    is_named = isinstance(step, str) and _PASS.fullmatch(step) is not None
+    is_named &= isinstance(option, str) and _OPTION.fullmatch(option) is not None
+    return is_named and (value is None or isinstance(value, bool) or is_number(value, -MOST, MOST))
+
+
+def is_number(value: object, least: float, most: float) -> bool:
+    """Return whether a value is an int or a float (no bool) within bounds."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return least <= value <= most
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Return the words of a table."""
+    return tuple(text.split())
+
+
+def _one_of(allowed: tuple[str, ...]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, str) and value in allowed
+
+
+def _are_generators(value: object) -> bool:
+    if isinstance(value, str):
+        return value in GENERATORS
+    return isinstance(value, list | tuple) and all(
+        each in GENERATORS for each in cast("list[object]", value)
+    )
+
+
+def _are_passes(value: object) -> bool:
+    names = [value] if isinstance(value, str) else value
+    return (
+        isinstance(names, list | tuple)
+        and len(cast("list[object]", names)) <= 1000
+        and all(
+            isinstance(each, str) and _PASS.fullmatch(each) is not None
+            for each in cast("list[object]", names)
+        )
+    )
+
+
+def _are_pass_options(value: object) -> bool:
+    steps = cast("Mapping[object, object]", value) if isinstance(value, dict) else None
+    return steps is not None and all(
+        isinstance(options, dict)
+        and all(_is_option(step, *each) for each in cast("dict[object, object]", options).items())
+        for step, options in steps.items()
+    )
+
+
+def _is_empty(value: object) -> bool:
+    """Return whether a table of passes names none."""
+    return isinstance(value, dict) and not any(cast("dict[object, object]", value).values())
+
+
+_CHECKS: Mapping[str, Callable[[object], bool]] = {
+    "codegen": _one_of(GENERATORS),
+    "fallback": _are_generators,
+    "passes": _are_pass_options,
+    "custom_passes": _is_empty,
+    "disable": _are_passes,
+    "fuel": lambda value: value is None or (isinstance(value, int) and is_number(value, 0, MOST)),
+    "on_failure": _one_of(get_args(OnFailure)),
+    "verify": lambda value: isinstance(value, bool),
+    "freezing": lambda value: isinstance(value, bool),
+}
