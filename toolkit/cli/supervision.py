@@ -8,6 +8,7 @@ that compile nothing have one.
 """
 
 import inspect
+import shlex
 import signal
 import sys
 from collections.abc import Sequence
@@ -47,10 +48,10 @@ def supervise(commands: Sequence[Command]) -> None:
     end = _fork_half(repeats)
     if end is None:
         return
-    more = _further_options(command, sys.argv[place + 1 :])
+    more = _further_options(command, sys.argv[place + 1 :], end)
     if repeats and more and is_crash(end):
         sys.stderr.write(
-            f"ctk: {_what_happened(end)}; the command goes on with {' '.join(more)}: "
+            f"ctk: {_what_happened(end)}; the command goes on with {shlex.join(more)}: "
             "a child process can be killed without loss\n"
         )
         sys.argv[place + 1 : place + 1] = more
@@ -78,11 +79,15 @@ def _options(command: Command) -> set[str]:
     return set(inspect.signature(flattened(command.run)).parameters)
 
 
-def _further_options(command: Command, given: Sequence[str]) -> list[str]:
-    """Return what to add to a command that was killed; nothing where that would not help."""
-    known = {"isolate", "resume"} & _options(command)
-    more = [f"--{name}" for name in sorted(known) if f"--{name}" not in given]
-    return [] if "--no-isolate" in given or more == ["--resume"] else more
+def _further_options(command: Command, given: Sequence[str], end: End) -> list[str]:
+    """Return what to add to a command that was killed; nothing where that would not help.
+
+    What the user gave stands behind it, and wins.
+    """
+    if "--no-isolate" in given or "--isolate" in given:
+        return []
+    folder = end.notes.resumable if "resume" in _options(command) else None
+    return ["--isolate", *(("--resume", "--out", folder) if folder else ())]
 
 
 def _what_happened(end: End) -> str:

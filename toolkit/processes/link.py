@@ -39,6 +39,10 @@ class Link:
         """A saved case is at work: it is being compiled, or called; empty: no longer."""
         self._tell("work", {"case": case, "doing": doing})
 
+    def resumable(self, folder: str) -> None:
+        """A journal has been started in a folder: `--resume` goes on there."""
+        self._tell("resumable", folder)
+
     def alive(self) -> None:
         """Work goes on."""
         now = time.monotonic()
@@ -72,6 +76,13 @@ def tell_alive() -> None:
         link.alive()
 
 
+def tell_resumable(folder: Path) -> None:
+    """Tell the supervisor, if there is one, in which folder `--resume` can go on from now on."""
+    link = find_link()
+    if link is not None:
+        link.resumable(str(folder.absolute()))
+
+
 @contextlib.contextmanager
 def at_work(case: Path, doing: str) -> Generator[None]:
     """Tell the supervisor, if there is one, what it was that killed us inside the `with` block.
@@ -100,6 +111,7 @@ class Notes:
         as_json: Whether it was asked for JSON.
         exit_code: Of its answer; None before it was printed.
         works: What each saved case was doing last; empty when it was done.
+        resumable: The folder in which `--resume` can go on.
         alive_at: When something was told last (`time.monotonic`).
     """
 
@@ -107,6 +119,7 @@ class Notes:
     as_json: bool = False
     exit_code: int | None = None
     works: dict[str, str] = field(default_factory=dict[str, str])
+    resumable: str | None = None
     alive_at: float = field(default_factory=time.monotonic)
     _rest: bytes = b""
 
@@ -128,5 +141,7 @@ class Notes:
             case {"work": {"case": str(case), "doing": str(doing)}}:
                 self.works.pop(case, None)
                 self.works[case] = doing
+            case {"resumable": str(folder)}:
+                self.resumable = folder
             case _:
                 pass
