@@ -2,7 +2,7 @@
 
 import shlex
 import traceback
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +16,7 @@ from ctk.toolkit.cli.shell import Command
 
 if TYPE_CHECKING:
     from ctk.toolkit.watch.script import RunSummary
+    from ctk.toolkit.watch.session import Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +90,18 @@ def run(
 
 def answer_of_summary(script: str, summary: "RunSummary") -> Answer:
     """Return the answer; a failure that was seen counts more than how the script ended."""
-    from ctk.toolkit.case.trust import trust_option
-
     code, headline = verdict_of(script, summary)
     lines = [
-        f"ctk diagnose {shlex.quote(str(each.folder))}{trust_option(each.folder)}  # {each.summary}"
-        for each in summary.failures
+        diagnosing(failure)
+        if failure.is_saved
+        else f"not saved, see below: {failure.graph}: {failure.summary}"
+        for failure in summary.failures
     ]
     lines += [f"also: {each}" for each in summary.why[1:]]
+    lines += [
+        f"missing: {each.graph or 'a graph that was not watched'}: {each.what}: {each.why}"
+        for each in summary.missing
+    ]
     if summary.folder is not None:
         lines.append(f"dumps: {summary.folder}")
     if summary.error is not None and not summary.failures:
@@ -104,11 +109,20 @@ def answer_of_summary(script: str, summary: "RunSummary") -> Answer:
     return Answer(code, headline, data_of(summary), tuple(lines))
 
 
+def diagnosing(failure: "Failure") -> str:
+    """Return the command that takes a failure further."""
+    from ctk.toolkit.case.trust import trust_option
+
+    case = f"{shlex.quote(str(failure.folder))}{trust_option(failure.folder)}"
+    return f"ctk diagnose {case}  # {failure.summary}"
+
+
 def verdict_of(script: str, summary: "RunSummary") -> tuple[ExitCode, str]:
     """Return exit code and first line.
 
     1. A failure in a compile or a checked call. 2. Ctrl-C. 3. The script failed for a reason of its
-    own. 4. Nothing was compiled: there is nothing to tell. 5. All compiles went well.
+    own. 4. Nothing was compiled, or nobody looked at a compile: there is nothing to tell. 5. All
+    compiles went well; dumps that could not be written are told.
     """
     if summary.failures:
         first = summary.failures[0]
@@ -125,7 +139,13 @@ def verdict_of(script: str, summary: "RunSummary") -> tuple[ExitCode, str]:
     if not summary.graphs:
         why = f": {summary.why[0]}" if summary.why else ""
         return ExitCode.CANNOT_TELL, f"cannot tell: {script} compiled nothing{why}"
-    return ExitCode.NO_FAILURE, f"no failure: {summary.graphs} graph(s) compiled"
+    unseen = [each.why for each in summary.missing if each.what == "everything"]
+    if unseen:
+        seen = f"{len(unseen)} graph(s) could not be watched"
+        return ExitCode.CANNOT_TELL, f"cannot tell: {seen}: {unseen[0]}"
+    names = len({each.graph for each in summary.missing})
+    missing = f"; the dumps of {names} are missing or incomplete" if names else ""
+    return ExitCode.NO_FAILURE, f"no failure: {summary.graphs} graph(s) compiled{missing}"
 
 
 def data_of(summary: "RunSummary") -> dict[str, object]:
@@ -133,10 +153,15 @@ def data_of(summary: "RunSummary") -> dict[str, object]:
     return {
         "graphs": summary.graphs,
         "failures": [
-            {"graph": each.graph, "case": str(each.folder), "summary": each.summary}
+            {
+                "graph": each.graph,
+                "case": str(each.folder) if each.is_saved else None,
+                "summary": each.summary,
+            }
             for each in summary.failures
         ],
         "why_nothing": list(summary.why),
+        "missing": [asdict(each) for each in summary.missing],
         "dumps": str(summary.folder) if summary.folder else None,
         "script_exit_code": summary.exit_code,
         "script_error": repr(summary.error) if summary.error else None,

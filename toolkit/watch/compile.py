@@ -12,6 +12,7 @@ import shutil
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Literal
 
 import torch
@@ -33,7 +34,7 @@ from ctk.toolkit.watch.announce import Subject
 from ctk.toolkit.watch.dump import DumpWriter, guarded
 from ctk.toolkit.watch.first_call import check_first_call
 from ctk.toolkit.watch.on_failure import after_failed_check, tell_fallback
-from ctk.toolkit.watch.session import Session
+from ctk.toolkit.watch.session import Missing, Session
 from ctk.toolkit.watch.spare import Spare, spare_of
 from ctk.toolkit.watch.watched_case import WatchedCase
 
@@ -61,6 +62,7 @@ def compile_watched(
     guarded(
         lambda: opened.append(WatchedCase.open(session, subject, gm, example_inputs)),
         f"watching a graph (dumps go to {session.options.dump})",
+        lambda why: session.add_missing(Missing("", "everything", why)),
     )
     if not opened:
         return subject.target.compile(gm, example_inputs, config=subject.config, observer=None)
@@ -77,7 +79,7 @@ class _Watch:
     def __init__(self, watched: WatchedCase) -> None:
         self._watched = watched
         self._options = watched.session.options
-        self._writer = DumpWriter(watched.folder)
+        self._writer = DumpWriter(watched.folder, partial(watched.missed, "events"))
         # A graph that holds state is checked by a compile of its own (first_call.py).
         keep = self._options.check == "pass" and not held_state(watched.case.graph)
         self._recorder = Recorder(keep_calls=keep, on_event=self._on_event)

@@ -88,9 +88,11 @@ class DumpWriter:
 
     Attributes:
         folder: The case folder of the graph; made when the first event arrives.
+        missed: Told once why the rest of the dump is missing.
     """
 
     folder: Path
+    missed: Callable[[str], None] | None = None
     _stages: int = 0
     _passes: int = 0
     _problem: bool = False
@@ -99,7 +101,8 @@ class DumpWriter:
     def write(self, event: Event) -> None:
         """Write one event; a problem of ours is logged once and never reaches the compile."""
         if not self._problem:
-            self._problem = not guarded(lambda: self._write(event), f"the dump to {self.folder}")
+            what = f"the dump to {self.folder}"
+            self._problem = not guarded(lambda: self._write(event), what, self.missed)
 
     def _write(self, event: Event) -> None:
         match event:
@@ -195,12 +198,15 @@ def dumped_diff(folder: Path, number: int) -> tuple[DumpedPass, Path | None]:
     return passes[number], next((folder / "passes").glob(f"{number:03}_*.diff"), None)
 
 
-def guarded(action: Callable[[], object], what: str) -> bool:
+def guarded(
+    action: Callable[[], object], what: str, missed: Callable[[str], None] | None = None
+) -> bool:
     """Run an action of ours inside somebody's program: a problem is one log line, no more.
 
     Args:
         action: Writes something.
         what: Names it in the log line (`the dump to DIR/graph0`).
+        missed: Told why it did not work.
 
     Returns:
         Whether it worked.
@@ -215,6 +221,8 @@ def guarded(action: Callable[[], object], what: str) -> bool:
             first_line(error),
         )
         logger.debug("ctk: %s stopped", what, exc_info=error)
+        if missed is not None:
+            missed(f"{type(error).__name__}: {first_line(error)}")
         return False
     return True
 

@@ -20,7 +20,7 @@ from typing import Unpack
 
 from torch.fx import GraphModule
 
-from ctk.compiler.errors import ConfigError
+from ctk.compiler.errors import ConfigError, TargetError
 from ctk.compiler.torch_compat import dynamo
 from ctk.toolkit.targets import TARGETS, resolve_target
 from ctk.toolkit.targets.base import Compiled, Target
@@ -29,7 +29,13 @@ from ctk.toolkit.usercode.references import json_options, reference_to, script_f
 from ctk.toolkit.usercode.sources import source_files
 from ctk.toolkit.watch.announce import Subject
 from ctk.toolkit.watch.compile import compile_watched
-from ctk.toolkit.watch.session import Session, WatchKeywords, WatchOptions, watch_options
+from ctk.toolkit.watch.session import (
+    Session,
+    WatchKeywords,
+    WatchOptions,
+    check_keywords,
+    watch_options,
+)
 
 logger = logging.getLogger("ctk")
 
@@ -66,8 +72,15 @@ def debug_compile(
 
     Raises:
         ConfigError: An option is not allowed; says what is.
-        TargetError: The target is unknown or cannot be imported.
+        TargetError: The target is unknown, cannot be imported, or is no backend.
+        TypeError: An option is unknown; says which is near.
     """
+    check_keywords("debug_compile", options, "config")
+    if not isinstance(target, str) and not callable(target):
+        raise TargetError(
+            f"debug_compile: {type(target).__name__} {target!r} is no target; name one, e.g. "
+            "'inductor', or give a Dynamo backend: a function of a graph and example inputs"
+        )
     session = Session(watch_options(**options))
     if isinstance(target, str):
         resolved, importable = resolve_target(target), True
@@ -86,7 +99,9 @@ def install(**options: Unpack[WatchKeywords]) -> "Installed":
 
     Raises:
         ConfigError: An option is not allowed, or the hooks are installed with other options.
+        TypeError: An option is unknown; says which is near.
     """
+    check_keywords("install", options)
     wanted = watch_options(**options)
     present = dynamo.backend_lookup_owner()
     if isinstance(present, Installed):

@@ -18,7 +18,7 @@ from ctk.compiler.references import near_file
 from ctk.compiler.torch_compat.capture_reasons import Collected, collected, switched_off_by
 from ctk.toolkit.importers.no_graph import reasons_for_no_graph
 from ctk.toolkit.watch.hooks import Installed, install
-from ctk.toolkit.watch.session import Failure, WatchKeywords
+from ctk.toolkit.watch.session import Failure, Missing, WatchKeywords
 
 INTERRUPTED = 130
 """Exit status of a process that Ctrl-C ended."""
@@ -35,6 +35,7 @@ class RunSummary:
         exit_code: The script's own: 0, what it gave to `sys.exit`, 1 for an exception.
         error: The exception that ended the script; its traceback starts in the script.
         why: Why nothing was compiled, if nothing was and it is known.
+        missing: What of the dumps could not be written.
     """
 
     graphs: int
@@ -43,6 +44,7 @@ class RunSummary:
     exit_code: int = 0
     error: BaseException | None = field(default=None, repr=False)
     why: tuple[str, ...] = ()
+    missing: tuple[Missing, ...] = ()
 
 
 def run_script(
@@ -78,9 +80,10 @@ def run_script(
     finally:
         handle.uninstall()
     session = handle.session
-    folder = session.folder if session.graphs else None
+    folder = session.made_folder if session.graphs else None
     why = () if session.graphs else _why_nothing(handle, found)
-    return RunSummary(session.graphs, tuple(session.failures), folder, exit_code, error, why)
+    failures, missing = tuple(session.failures), tuple(session.missing)
+    return RunSummary(session.graphs, failures, folder, exit_code, error, why, missing)
 
 
 def _why_nothing(handle: Installed, found: Collected) -> tuple[str, ...]:

@@ -8,9 +8,10 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypedDict, cast, get_args
+from typing import Literal, TypedDict, cast, get_args
 
 import torch
 
@@ -53,6 +54,22 @@ class Failure:
     graph: str
     folder: Path
     summary: str
+    is_saved: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Something of a dump that could not be written, and why.
+
+    Attributes:
+        graph: Its name; empty for one that was not watched at all, nor checked.
+        what: `case` or `events`; `everything` for one that was not watched.
+        why: The exception in one line.
+    """
+
+    graph: str
+    what: Literal["case", "events", "everything"]
+    why: str
 
 
 @dataclass(slots=True)
@@ -63,11 +80,13 @@ class Session:
         options: What to do.
         failures: What went wrong so far.
         graphs: How many graphs were compiled so far.
+        missing: What of the dumps could not be written so far.
     """
 
     options: WatchOptions
     failures: list[Failure] = field(default_factory=list[Failure])
     graphs: int = 0
+    missing: list[Missing] = field(default_factory=list[Missing])
     _folder: Path | None = None
     _pid: int = 0
     _warned_quota: bool = False
@@ -80,6 +99,16 @@ class Session:
             if self._folder is None or self._pid != os.getpid():
                 self._folder, self._pid = new_folder(self.options.dump), os.getpid()
             return self._folder
+
+    @property
+    def made_folder(self) -> Path | None:
+        """The folder of this process if it was made: on a full disk it could not be."""
+        return self._folder if self._pid == os.getpid() else None
+
+    def add_missing(self, missing: Missing) -> None:
+        """Note that something of a dump could not be written."""
+        with self._lock:
+            self.missing.append(missing)
 
     def next_graph(self) -> str:
         """Return the name of the next graph: `graph0`, `graph1`, …"""
@@ -116,6 +145,21 @@ class WatchKeywords(TypedDict, total=False):
     on_failure: OnFailure | None
     inputs: InputsMode | None
     quota: int | str | None
+
+
+def check_keywords(function: str, given: Iterable[str], *others: str) -> None:
+    """Refuse an option that a function does not have, in the name of that function.
+
+    Raises:
+        TypeError: An option is unknown; says which is near.
+    """
+    known = (*WatchKeywords.__annotations__, *others)
+    for name in given:
+        if name not in known:
+            allowed = ", ".join(known)
+            raise TypeError(
+                f"{function}() has no option {name!r}{nearest(name, known)} ({allowed})"
+            )
 
 
 def watch_options(

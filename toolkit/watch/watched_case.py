@@ -7,7 +7,9 @@ import dataclasses
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from torch.fx import GraphModule
 
@@ -22,7 +24,7 @@ from ctk.toolkit.importers.program import hinted
 from ctk.toolkit.run.modes import current_modes
 from ctk.toolkit.watch.announce import Subject, announcement, import_hint, note_saved
 from ctk.toolkit.watch.dump import guarded, write_text
-from ctk.toolkit.watch.session import Failure, Session
+from ctk.toolkit.watch.session import Failure, Missing, Session
 
 logger = logging.getLogger("ctk")
 
@@ -112,7 +114,10 @@ class WatchedCase:
         if error is None or note_saved(error, self.case, self.folder):
             known = at or self.case
             self._save(dataclasses.replace(self.case, graph=known.graph, inputs=known.inputs))
-            self.session.add_failure(Failure(self.case.name, self.folder, str(signature)))
+            failure = Failure(self.case.name, self.folder, str(signature), self._can_save)
+            if not self._can_save:
+                text = f"{text.splitlines()[0]}\n  it could not be saved in {self.folder}"
+            self.session.add_failure(failure)
             logger.warning("%s", text)
         if at is not None:
             self.forget_inputs()
@@ -121,8 +126,12 @@ class WatchedCase:
     def _save(self, case: Case) -> None:
         """Write a case; the first problem is one log line and a file that says it, then no more."""
         self._can_save = self._can_save and guarded(
-            lambda: self._write(case), f"saving {self.folder}"
+            lambda: self._write(case), f"saving {self.folder}", partial(self.missed, "case")
         )
+
+    def missed(self, what: Literal["case", "events"], why: str) -> None:
+        """Note what of this graph's dump could not be written."""
+        self.session.add_missing(Missing(self.case.name, what, why))
 
     def _write(self, case: Case) -> None:
         if not case.inputs and (self.folder / MANIFEST).exists():

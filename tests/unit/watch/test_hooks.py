@@ -243,3 +243,14 @@ def test_a_wrong_variable_is_told(tmp_path: Path):
 def test_importing_the_toolkit_is_light():
     code = "import sys, ctk; assert 'torch' not in sys.modules; ctk.install"
     assert run_python("-c", code, is_clean=True).returncode == 0
+
+
+def test_what_is_no_target_and_what_is_no_option_is_told_at_once() -> None:
+    with pytest.raises(TargetError, match="debug_compile: int 3 is no target"):
+        debug_compile(3)  # type: ignore[arg-type]  # on purpose
+    with pytest.raises(TypeError, match=r"debug_compile\(\) has no option 'chek'; did you mean"):
+        debug_compile(chek="output")  # type: ignore[call-arg]  # on purpose
+    with pytest.raises(TypeError, match=r"debug_compile\(\) has no option 'confg'; did you mean"):
+        debug_compile(confg={})  # type: ignore[call-arg]  # on purpose
+    with pytest.raises(TypeError, match=r"install\(\) has no option 'quotas'; did you mean"):
+        install(quotas="1G")  # type: ignore[call-arg]  # on purpose
