@@ -1,17 +1,12 @@
 """bisect: the guilty pass, rewrite or kernel of a failing compile, and the proof."""
 
-import time
 from pathlib import Path
 from typing import Unpack
 
-from ctk.toolkit.bisect import Search, find_culprit
-from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.folders import output_folder
-from ctk.toolkit.importers import Inputs, Subject, name_of
-from ctk.toolkit.oracle.executors.base import Executor
+from ctk.toolkit.importers import Inputs, Subject
+from ctk.toolkit.operation.opening import operation
 from ctk.toolkit.oracle.progress import Say, silent
-from ctk.toolkit.oracle.several import AskOptions, first_failing, opened
-from ctk.toolkit.report.as_json import write_json
+from ctk.toolkit.oracle.several import AskOptions
 from ctk.toolkit.report.diagnosis import Diagnosis
 
 
@@ -20,6 +15,7 @@ def bisect(
     inputs: Inputs | None = None,
     *,
     out: str | Path | None = None,
+    resume: bool = False,
     say: Say = silent,
     **options: Unpack[AskOptions],
 ) -> Diagnosis:
@@ -36,24 +32,13 @@ def bisect(
         subject: A program or case by name, a `Case`, a `GraphModule`, or a callable.
         inputs: Those of one call, for a graph or a callable.
         out: Folder to write to; None makes `diagnosis_<name>` here.
+        resume: Go on in the folder that an earlier, ended run has left, and ask nothing again.
         say: Told what happens.
         options: `target`, `config`, `backward`, `dynamic`, `graph`, `allow_imports`, `isolate`,
             `timeout_seconds`.
     """
-    started = time.monotonic()
-    with opened(subject, inputs, options) as (cases, executor):
-        folder = output_folder(out, f"diagnosis_{name_of(subject)}")
-        case, search = bisect_first_failing(cases, executor, say)
-    diagnosis = Diagnosis(case, search, time.monotonic() - started, folder=folder)
-    write_json(diagnosis, folder)
-    return diagnosis
-
-
-def bisect_first_failing(cases: list[Case], executor: Executor, say: Say) -> tuple[Case, Search]:
-    """Bisect each case until one shows its failure; return it, else the one that tells most."""
-
-    def ask(case: Case) -> Search:
-        say(f"bisect {case.name}")
-        return find_culprit(case, executor=executor, on_progress=say)
-
-    return first_failing(cases, ask, lambda search: search.judgement)
+    with operation(
+        "bisect-pass", subject, inputs, options, out=out, resume=resume, keep="full", say=say
+    ) as run:
+        run.bisected()
+        return run.finish()

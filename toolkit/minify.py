@@ -3,66 +3,38 @@
 The failure is bisected first: its culprit tells the reducer where to look, and holds it to that
 failure. `diagnose` reduces through here as well, so both ask the same questions.
 
+OUT/case/    the smallest case so far, at the end with its repro.py; the rest: `operation/`
+
 What it does not do: failures that are no wrong compile; for those there is `minimize`.
 """
 
-import signal
-import threading
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
 from ctk.compiler.choices import InputsMode
-from ctk.toolkit.bisect import Search, find_culprit
-from ctk.toolkit.bisect_case import bisect_first_failing
+from ctk.compiler.errors import DoesNotReproduce
+from ctk.toolkit.bisect import Search
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.folders import output_folder
-from ctk.toolkit.case.store import load_case, save_case
-from ctk.toolkit.case.trust import trust_option
+from ctk.toolkit.case.store import load_case
 from ctk.toolkit.compile_log.recorder import Veto
-from ctk.toolkit.importers import Inputs, Subject, name_of
-from ctk.toolkit.oracle.executors.base import Executor
-from ctk.toolkit.oracle.judgement import Judgement
+from ctk.toolkit.importers import Inputs, Subject
+from ctk.toolkit.operation.at_work import Operation
+from ctk.toolkit.operation.opening import discard, operation
+from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.oracle.progress import Say, silent
-from ctk.toolkit.oracle.same_failure import same_failure
-from ctk.toolkit.oracle.several import AskOptions, opened
+from ctk.toolkit.oracle.same_failure import SameFailure
+from ctk.toolkit.oracle.several import AskOptions
 from ctk.toolkit.reduce.best_case import BestCase
 from ctk.toolkit.reduce.driver import Reduction, minimize
 from ctk.toolkit.reduce.hint import hint_step
-from ctk.toolkit.reduce.problem import Budget, Problem, Progress
+from ctk.toolkit.reduce.problem import Budget, Problem, Progress, budget_of
 from ctk.toolkit.reduce.steps import STEPS
-from ctk.toolkit.repro.run import ReproRun, write_verified_repro
+from ctk.toolkit.report.diagnosis import Diagnosis
+from ctk.toolkit.repro.run import REPRO, ReproRun, write_repro, write_verified_repro
 
 OnProgress = Callable[[Progress], None]
-
-NO_LIMIT = Budget()
-
-
-@dataclass(frozen=True, slots=True)
-class Minified:
-    """The result of `minify`.
-
-    Attributes:
-        case: The first case that fails, with its signature; else the one that tells most.
-        search: What it shows, and who causes it.
-        reduction: The smallest case and how it was found; None when nothing fails.
-        folder: Where the smallest case was written.
-        repro: Its script.
-        repro_run: What the script showed in a clean process.
-    """
-
-    case: Case
-    search: Search
-    reduction: Reduction | None = None
-    folder: Path | None = None
-    repro: Path | None = None
-    repro_run: ReproRun | None = None
-
-    @property
-    def judgement(self) -> Judgement:
-        return self.search.judgement
 
 
 def minify(
@@ -70,13 +42,14 @@ def minify(
     inputs: Inputs | None = None,
     *,
     out: str | Path | None = None,
+    resume: bool = False,
     keep: InputsMode = "full",
     max_questions: int | None = None,
     max_seconds: float | None = None,
     say: Say = silent,
     on_progress: OnProgress | None = None,
     **options: Unpack[AskOptions],
-) -> Minified:
+) -> Diagnosis:
     """Make the first failing graph of a program as small as possible, and write it with its repro.
 
     >>> import ctk, torch
@@ -87,7 +60,8 @@ def minify(
     Args:
         subject: A program or case by name, a `Case`, a `GraphModule`, or a callable.
         inputs: Those of one call, for a graph or a callable.
-        out: Folder to write to; None makes `minimal_<name>` here, once there is a failure.
+        out: Folder to write to; None makes `minimal_<name>` here. It is removed if nothing fails.
+        resume: Go on in the folder that an earlier, ended run has left, and ask nothing again.
         keep: What the written case keeps of its inputs: values, a recipe for similar ones, nothing.
         max_questions: Stop reducing after so many questions.
         max_seconds: Stop reducing after so long.
@@ -97,89 +71,105 @@ def minify(
             `timeout_seconds`.
 
     Returns:
-        The result; without a reduction when nothing fails. Ctrl-C ends the reduction early
-        and keeps the best so far.
+        The result; without a reduction when nothing fails. Ctrl-C, and an error of ours, end the
+        reduction early and keep the best so far.
     """
-    with opened(subject, inputs, options) as (cases, executor):
-        case, search = bisect_first_failing(cases, executor, say)
-        if not search.judgement.fails:
-            return Minified(case, search)
-        case = replace(case, signature=search.judgement.signature)
-        folder = output_folder(out, f"minimal_{name_of(subject)}")
-        best = BestCase(folder / "case", keep)
-        with best.kept(f"ctk minify {best.folder}{trust_option(case)}"):
-            reduction, minimal = reduce_case(
-                case,
-                search,
-                executor,
-                best=best,
-                budget=Budget(max_questions, max_seconds),
-                say=say,
-                on_progress=on_progress,
-            )
-            with uninterrupted():
-                say("run the repro in a clean process")
-                script, seen = write_result(reduction, best, minimal, search)
-    return Minified(case, search, reduction, best.folder, script, seen)
+    budget = budget_of(max_questions, max_seconds)
+    with operation(
+        "minify", subject, inputs, options, out=out, resume=resume, keep=keep, say=say
+    ) as run:
+        found = run.bisected()
+        if not found.judgement.fails:
+            discard(run)
+            return replace(found, folder=None, state="finished")
+        return reduced(run, run.folder / "case", budget, on_progress)
 
 
-def reduce_case(
-    case: Case,
-    search: Search,
-    executor: Executor,
-    *,
-    best: BestCase,
-    budget: Budget = NO_LIMIT,
-    say: Say = silent,
-    on_progress: OnProgress | None = None,
-) -> tuple[Reduction, Search | None]:
-    """Reduce a failing case; the culprit's nodes are tried first.
+def reduced(
+    run: Operation, folder: Path, budget: Budget, on_progress: OnProgress | None
+) -> Diagnosis:
+    """Reduce the failing case that was bisected, and write the result; finishes the operation.
 
     Args:
-        case: Has the signature of its failure.
-        search: Its bisection.
-        executor: Who answers.
-        best: Writes each smaller case.
+        run: Knows the case and its culprit.
+        folder: For the smallest case.
         budget: What may be used.
-        say: Told what happens.
         on_progress: Called after each question.
-
-    Returns:
-        The reduction, and the bisection of the smallest case; None when it was interrupted.
     """
 
-    def run(cause: bool) -> Reduction:
-        def after_question(state: Progress) -> None:
-            best.tick()
-            if on_progress:
-                on_progress(state)
+    def saved(case: Case) -> None:
+        run.write(state="reducing", best=case, minimal=folder)
 
+    best = BestCase(folder, run.keep, run.journal, run.digests, saved)
+    reduction, minimal, is_interrupted = _reduced(run, best, budget, on_progress)
+    run.complained(*reduction.problems)
+    run.keep_tracebacks(reduction.errors)
+    best.improved(reduction.best)
+    run.note_unsaved(folder.name, best.problem)
+    if best.problem:
+        return run.finish(is_done=False, reduction=reduction, is_interrupted=is_interrupted)
+    script, seen, is_interrupted = _repro(run, reduction, folder, minimal, is_interrupted)
+    return run.finish(
+        is_done=reduction.finished,
+        reduction=reduction,
+        minimal_search=minimal,
+        minimal=folder,
+        repro=script,
+        repro_run=seen,
+        is_interrupted=is_interrupted,
+    )
+
+
+def _reduced(
+    run: Operation, best: BestCase, budget: Budget, on_progress: OnProgress | None
+) -> tuple[Reduction, Search | None, bool]:
+    """Reduce the case; the culprit's nodes are tried first.
+
+    Returns:
+        The reduction, the bisection of the smallest case (None when there is none), and whether
+        Ctrl-C has ended it.
+    """
+    assert run.found is not None
+    case, search = run.found.case, run.found.search
+
+    def attempt(cause: bool) -> Reduction:
         hints = search.culprit.captured if search.culprit and not cause else ()
         veto = Veto(passes=frozenset({search.culprit.where})) if search.culprit and cause else None
+        oracle = SameFailure(case, run.executor, veto)
         problem = Problem(
             case,
-            same_failure(case, executor, cause=veto),
+            oracle,
+            recall=oracle.recall,
             budget=budget,
-            on_progress=after_question,
+            on_progress=on_progress,
             on_improvement=best.improved,
+            digests=run.digests,
         )
         return minimize(problem, (hint_step(hints), *STEPS))
 
-    reduction = run(cause=False)
-    minimal = _bisect_again(reduction, executor, say)
-    if minimal is not None and _slipped(search, minimal):
-        say("the smallest case fails for another reason: reduce again, holding on to the culprit")
-        reduction = run(cause=True)
-        minimal = _bisect_again(reduction, executor, say)
-    return reduction, minimal
-
-
-def _bisect_again(reduction: Reduction, executor: Executor, say: Say) -> Search | None:
-    if reduction.reason == "interrupted":
-        return None
+    reduction = attempt(cause=False)
+    minimal = None
     try:
-        return find_culprit(reduction.best, executor=executor, on_progress=say)
+        if reduction.reason != "interrupted":
+            minimal = _bisected_again(run, reduction)
+        if minimal is not None and _slipped(search, minimal):
+            run.say("the smallest case fails for another reason: reduce again, holding the culprit")
+            best.start_again()
+            reduction = attempt(cause=True)
+            if reduction.reason != "interrupted":
+                minimal = _bisected_again(run, reduction)
+    except DoesNotReproduce as error:
+        run.complained(f"the smallest case may fail for another reason: {error}")
     except KeyboardInterrupt:
+        return reduction, None, True
+    return reduction, minimal, reduction.reason == "interrupted"
+
+
+def _bisected_again(run: Operation, reduction: Reduction) -> Search | None:
+    try:
+        return run.search(reduction.best)
+    except Exception as error:
+        run.stumbled("the bisection of the smallest case", error)
         return None
 
 
@@ -195,14 +185,37 @@ def _base(where: str) -> str:
     return where.partition("#")[0]
 
 
-def write_result(
-    reduction: Reduction, best: BestCase, *searches: Search | None
-) -> tuple[Path, ReproRun]:
-    """Write the smallest case with a repro that was run; the header names the culprit if proved."""
-    folder = save_case(reduction.best, best.folder, inputs=best.keep, overwrite=True)
-    best.saved = True
-    shown = reduction.best if best.keep == "full" else _as_saved(reduction.best, folder)
-    return write_verified_repro(shown, folder, _guilty_pass(*searches))
+def _repro(
+    run: Operation, reduction: Reduction, folder: Path, minimal: Search | None, is_interrupted: bool
+) -> tuple[Path | None, ReproRun | None, bool]:
+    """Write the script of the smallest case and run it; after Ctrl-C it is not run.
+
+    Returns:
+        The script, what it showed, and whether Ctrl-C has come by now.
+    """
+    assert run.found is not None
+    key = fingerprint(reduction.best, run.digests)
+    script = folder / REPRO
+    known = run.journal.recall(ReproRun, key)
+    if known is not None and script.is_file():
+        return script, known, is_interrupted
+    culprit = _guilty_pass(minimal, run.found.search)
+    try:
+        shown = reduction.best if run.keep == "full" else _as_saved(reduction.best, folder)
+        if not is_interrupted:
+            run.say("run the repro in a clean process")
+            try:
+                script, seen = write_verified_repro(shown, folder, culprit)
+            except KeyboardInterrupt:
+                is_interrupted = True
+            else:
+                run.journal.note(key, replace(seen, output=seen.output[-2000:]))
+                return script, seen, False
+        run.complained("interrupted: the repro was written, but not run")
+        return write_repro(shown, folder, culprit), None, True
+    except Exception as error:
+        run.stumbled("writing the repro", error)
+        return None, None, is_interrupted
 
 
 def _as_saved(case: Case, folder: Path) -> Case:
@@ -218,16 +231,3 @@ def _guilty_pass(*searches: Search | None) -> str | None:
         if search and culprit is not None and not culprit.is_kernel and search.confirmed:
             return culprit.where
     return None
-
-
-@contextmanager
-def uninterrupted() -> Generator[None]:
-    """Put off Ctrl-C while the result is written; only the main thread gets it anyway."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)

@@ -22,7 +22,7 @@ from ctk.toolkit.oracle.judgement import Judgement, Verdict
 from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.reduce.driver import minimize as minimize_problem
-from ctk.toolkit.reduce.problem import Budget, Problem, Progress
+from ctk.toolkit.reduce.problem import Problem, Progress, budget_of
 from ctk.toolkit.reduce.size import call_nodes
 from ctk.toolkit.run.private_copy import private_copy
 
@@ -30,6 +30,11 @@ Predicate = Callable[[GraphModule, tuple[object, ...]], object]
 """Returns a bool or a `Verdict`."""
 
 ASKED_AT_START = 3
+
+_FLAKY = (
+    "the predicate is flaky: of the same graph it says {}\n"
+    "Seed what is random in it, or let it try several times and answer for all of them."
+)
 SHOWN_LINES = 20
 
 
@@ -63,15 +68,17 @@ def minimize(
         on_progress: Called after each call of `fails`.
 
     Returns:
-        `graph`, `inputs`, `finished`, `reason`, and what each step cost; Ctrl-C ends the
-        search early and keeps the smallest so far.
+        `graph`, `inputs`, `finished`, `reason`, and what each step cost; Ctrl-C, and `on_progress`
+        if it raises, end the search early and keep the smallest so far.
 
     Raises:
+        ConfigError: A limit is no count, or no time.
         DoesNotReproduce: `fails` says no of the given graph, or once yes and once no.
         PredicateError: `fails` raised, or its answer is none; it names the candidate and holds the
             smallest graph so far.
         ProgramError: `gm` is no `GraphModule`, takes other inputs, or does not run in eager.
     """
+    budget = budget_of(max_questions, max_seconds)
     given: object = cast("object", gm)  # many scripts are never type-checked
     if not isinstance(given, GraphModule):
         raise ProgramError(
@@ -82,13 +89,22 @@ def minimize(
     oracle = _Oracle(fails)
     _check_steady(oracle, start)
     _check_runs(start)
-    problem = Problem(
-        start, oracle.judge, budget=Budget(max_questions, max_seconds), on_progress=on_progress
-    )
+    problem = Problem(start, oracle.judge, budget=budget, on_progress=on_progress)
     try:
-        return minimize_problem(problem)
+        found = minimize_problem(problem)
     except _Raised as raised:
         raise raised.told(problem.best) from raised.error
+    except DoesNotReproduce as error:
+        raise DoesNotReproduce(_FLAKY.format("reproduces, then something else")) from error
+    _raise_again(found)
+    return found
+
+
+def _raise_again(found: Reduction) -> None:
+    """Raise what the predicate has raised, with the smallest graph so far."""
+    for raised in found.errors:
+        if isinstance(raised, _Raised):
+            raise raised.told(found.best) from raised.error
 
 
 class _Oracle:
@@ -131,10 +147,7 @@ def _check_steady(oracle: _Oracle, start: Case) -> None:
         raise raised.told(start) from raised.error
     if len(set(answers)) > 1:
         said = ", ".join(answer.value for answer in answers)
-        raise DoesNotReproduce(
-            f"the predicate is flaky: of the same graph it says {said}\n"
-            "Seed what is random in it, or let it try several times and answer for all of them."
-        )
+        raise DoesNotReproduce(_FLAKY.format(said))
     if answers[0] is not Verdict.REPRODUCES:
         raise DoesNotReproduce(
             f"the predicate says {answers[0].value} of the given graph: there is nothing to reduce"

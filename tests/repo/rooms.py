@@ -105,6 +105,10 @@ ROOMS = (
         apart=("toolkit/reduce", "toolkit/bisect"),
     ),
     Room("toolkit/report", "What a diagnosis looks like, as JSON and as text."),
+    Room(
+        "toolkit/operation",
+        "The folder of an operation, on disk as it grows: begun, gone on with, survived.",
+    ),
     Room("toolkit/check_case.py", "The operation `check` of the library."),
     Room("toolkit/repro_case.py", "The operation `repro` of the library: does it still fail?"),
     Room("toolkit/minimize.py", "The operation `minimize`: any graph, any predicate."),

@@ -5,6 +5,7 @@ from typing import Literal
 
 from ctk.compiler.observe import Stage
 from ctk.toolkit.compile_log.recorder import Veto
+from ctk.toolkit.formats.schema import document
 from ctk.toolkit.oracle.judgement import Judgement
 
 FoundBy = Literal["error", "check", "fuel", "elimination"]
@@ -14,6 +15,7 @@ kernels are needed for the failure.
 """
 
 
+@document
 @dataclass(frozen=True, slots=True)
 class Culprit:
     """What causes a failure.
@@ -65,6 +67,7 @@ def in_one_line(where: str, rewrite: int | None, place: str, nodes: tuple[str, .
     return ", ".join(parts)
 
 
+@document
 @dataclass(frozen=True, slots=True)
 class Search:
     """The result of a bisection.

@@ -27,6 +27,7 @@ from ctk.toolkit.bisect.suspects import (
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder, Veto
 from ctk.toolkit.oracle.executors.base import Executor
+from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.oracle.judge import judge
 from ctk.toolkit.oracle.judgement import Judgement, Verdict
 
@@ -37,36 +38,52 @@ Progress = Callable[[str], None]
 
 
 def find_culprit(
-    case: Case, *, executor: Executor | None = None, on_progress: Progress | None = None
+    case: Case,
+    *,
+    executor: Executor | None = None,
+    on_progress: Progress | None = None,
+    on_failing: Callable[[Judgement], None] | None = None,
 ) -> Search:
     """Find what causes a case's failure and prove it.
 
     Args:
         case: The case.
-        executor: Asked first if it survives crashes: a case that kills or stops the process is
-            then bisected there.
+        executor: Asked everything that a judgement answers; the observed compile, whose graphs are
+            needed, happens here. Asked first if it survives crashes: a case that kills or stops the
+            process is then bisected there.
         on_progress: Called with a line per question.
+        on_failing: Called with the failure, as soon as it was seen.
 
     Returns:
         The search; without a culprit when the case does not fail.
     """
     say = on_progress or (lambda _: None)
-    if executor is not None and executor.isolates:
+    tell = on_failing or (lambda _: None)
+    executor = executor or InProcess()
+    if executor.isolates:
         say(f"compile with {case.target}, in a child process")
         first = executor.ask(case, case.signature, Veto())
         if first.signature is not None and first.signature.is_deadly:
+            if first.verdict is Verdict.REPRODUCES:
+                tell(first)
             if first.verdict in (Verdict.REPRODUCES, Verdict.TIMEOUT):
                 return find_deadly(case, executor, first, say)
             return Search(first, compiles=1, reason=first.detail)
-    return _Finder(case, say).find()
+    return _Finder(case, executor, say, tell).find()
 
 
 class _Finder:
     """Asks questions about one case and counts the compiles."""
 
-    def __init__(self, case: Case, on_progress: Progress) -> None:
-        self._case = case
-        self._say = on_progress
+    def __init__(
+        self,
+        case: Case,
+        executor: Executor,
+        on_progress: Progress,
+        on_failing: Callable[[Judgement], None],
+    ) -> None:
+        self._case, self._executor = case, executor
+        self._say, self._tell = on_progress, on_failing
         self._compiles = 0
         self._answers: dict[Veto, Judgement] = {}
 
@@ -75,6 +92,7 @@ class _Finder:
         judgement, log = self._observe(Veto())
         if judgement.verdict is not Verdict.REPRODUCES:
             return Search(judgement, compiles=self._compiles, reason=judgement.detail)
+        self._tell(judgement)
         self._case = replace(self._case, signature=judgement.signature)
         for found_by, culprit in self._candidates(log):
             confirmed, also = self._confirm(culprit, log)
@@ -198,7 +216,7 @@ class _Finder:
     def _ask(self, veto: Veto, what: str) -> Judgement:
         if veto not in self._answers:
             self._compiles += 1
-            answer = judge(self._case, expected=self._case.signature, observer=Recorder(veto))
+            answer = self._executor.ask(self._case, self._case.signature, veto)
             self._answers[veto] = answer
             self._say(f"{what}: {answer.verdict.value}")
         return self._answers[veto]

@@ -2,12 +2,14 @@
 
 from ctk.toolkit.cli.answer import Answer
 from ctk.toolkit.cli.diagnose import answer_of_diagnosis
-from ctk.toolkit.cli.options import IsolationOptions, OutOption, SubjectOptions
+from ctk.toolkit.cli.options import IsolationOptions, OutOption, ResumeOption, SubjectOptions
 from ctk.toolkit.cli.progress import progress
 from ctk.toolkit.cli.shell import Command
 
 
-def bisect_pass(subject: SubjectOptions, out: OutOption, isolation: IsolationOptions) -> Answer:
+def bisect_pass(
+    subject: SubjectOptions, out: OutOption, resume: ResumeOption, isolation: IsolationOptions
+) -> Answer:
     """Find the guilty pass, rewrite and node.
 
     Proves it by compiling without that rewrite alone, and writes diagnosis.json. The case is not
@@ -19,6 +21,7 @@ def bisect_pass(subject: SubjectOptions, out: OutOption, isolation: IsolationOpt
         diagnosis = bisect(
             subject.subject,
             out=out.out,
+            resume=resume.resume,
             say=report,
             **subject.keywords(),
             **isolation.keywords(),

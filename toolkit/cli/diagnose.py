@@ -1,6 +1,5 @@
 """`ctk diagnose`: check, bisect, minify and emit a repro; one folder at the end."""
 
-import shlex
 from typing import TYPE_CHECKING
 
 from ctk.toolkit.cli.answer import Answer, ExitCode
@@ -10,6 +9,7 @@ from ctk.toolkit.cli.options import (
     IsolationOptions,
     KeptInputs,
     OutOption,
+    ResumeOption,
     SubjectOptions,
 )
 from ctk.toolkit.cli.progress import progress
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 def diagnose(
     subject: SubjectOptions,
     out: OutOption,
+    resume: ResumeOption,
     kept: KeptInputs,
     budget: BudgetOptions,
     isolation: IsolationOptions,
@@ -37,6 +38,7 @@ def diagnose(
         diagnosis = diagnose_program(
             subject.subject,
             out=out.out,
+            resume=resume.resume,
             keep=kept.inputs,
             max_questions=budget.max_questions,
             max_seconds=budget.max_seconds,
@@ -50,7 +52,6 @@ def diagnose(
 
 def answer_of_diagnosis(diagnosis: "Diagnosis") -> Answer:
     """Return the answer for a diagnosis that was written."""
-    from ctk.toolkit.case.trust import trust_option
     from ctk.toolkit.formats.schema import encode
     from ctk.toolkit.report.as_json import record_of
     from ctk.toolkit.report.as_text import summary
@@ -59,16 +60,31 @@ def answer_of_diagnosis(diagnosis: "Diagnosis") -> Answer:
     assert folder is not None, "only a diagnosis that was written has an answer"
     record = record_of(diagnosis)
     headline, *lines = summary(record, folder)
-    code = exit_code_of(diagnosis.judgement)
-    lines.append(f"written    {folder}")
-    reduction = diagnosis.reduction
-    if reduction is not None and reduction.reason == "interrupted":
-        code = ExitCode.CANNOT_TELL
-        place = shlex.quote(str(folder / "minimal"))
-        go_on = f"ctk diagnose {place}{trust_option(reduction.best)}"
-        lines.append(f"interrupted; to go on: {go_on}")
+    lines += [f"written    {folder}", *lines_to_go_on(diagnosis)]
+    headline = f"{'interrupted: ' * diagnosis.is_interrupted}{headline}{stumbles(diagnosis)}"
     data = encode(record) | {"folder": str(folder)}
-    return Answer(code, headline, data, tuple(lines))
+    return Answer(code_of(diagnosis), headline, data, tuple(lines))
+
+
+def code_of(diagnosis: "Diagnosis") -> ExitCode:
+    """Return the exit code: 125 for what Ctrl-C or an error ended, or what is not on disk."""
+    if diagnosis.is_interrupted or stumbles(diagnosis) or not diagnosis.is_saved:
+        return ExitCode.CANNOT_TELL
+    return exit_code_of(diagnosis.judgement)
+
+
+def stumbles(diagnosis: "Diagnosis") -> str:
+    """Return what errors of ctk itself have kept from the reduction, for the end of a headline."""
+    reduction = diagnosis.reduction
+    return f"; {reduction.problems[0]}" if reduction is not None and reduction.problems else ""
+
+
+def lines_to_go_on(diagnosis: "Diagnosis") -> list[str]:
+    """Return how to go on with a search that has not come to its end."""
+    reduction = diagnosis.reduction
+    if reduction is None or (reduction.finished and not diagnosis.is_interrupted):
+        return []
+    return [f"to go on: {diagnosis.go_on}"]
 
 
 COMMAND = Command("diagnose", diagnose)

@@ -1,16 +1,17 @@
 """`ctk minify`: the smallest graph that still fails in the same way, with its repro."""
 
 import dataclasses
-import shlex
 from typing import TYPE_CHECKING
 
-from ctk.toolkit.cli.answer import Answer, ExitCode, table
+from ctk.toolkit.cli.answer import Answer, table
+from ctk.toolkit.cli.diagnose import code_of, lines_to_go_on, stumbles
 from ctk.toolkit.cli.exit_codes import exit_code_of, judgement_data, line_of
 from ctk.toolkit.cli.options import (
     BudgetOptions,
     IsolationOptions,
     KeptInputs,
     OutOption,
+    ResumeOption,
     SubjectOptions,
 )
 from ctk.toolkit.cli.progress import progress
@@ -20,13 +21,14 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ctk.toolkit.case.case import Case
-    from ctk.toolkit.minify import Minified
     from ctk.toolkit.reduce.driver import Reduction
+    from ctk.toolkit.report.diagnosis import Diagnosis
 
 
 def minify(
     subject: SubjectOptions,
     out: OutOption,
+    resume: ResumeOption,
     kept: KeptInputs,
     budget: BudgetOptions,
     isolation: IsolationOptions,
@@ -42,6 +44,7 @@ def minify(
         found = minify_program(
             subject.subject,
             out=out.out,
+            resume=resume.resume,
             keep=kept.inputs,
             max_questions=budget.max_questions,
             max_seconds=budget.max_seconds,
@@ -53,35 +56,36 @@ def minify(
     return answer_of(found)
 
 
-def answer_of(found: "Minified") -> Answer:
+def answer_of(found: "Diagnosis") -> Answer:
     """Return the answer: how small it became, where it is, and how to go on if it can."""
-    from ctk.toolkit.case.trust import trust_option
-
     reduction = found.reduction
-    if reduction is None or found.folder is None or found.repro_run is None:
+    if reduction is None or found.folder is None:
         data = {"graph": found.case.name} | judgement_data(found.judgement)
         headline = f"{line_of(found.judgement)} [{found.case.name}]"
         return Answer(exit_code_of(found.judgement), headline, data)
-    is_interrupted = reduction.reason == "interrupted"
-    code = ExitCode.CANNOT_TELL if is_interrupted else ExitCode.FAILURE
     state = "minimal" if reduction.finished else f"stopped by {reduction.reason}"
     headline = (
-        f"{'interrupted' if is_interrupted else 'failure'}: {reduction.nodes_before} -> "
+        f"{'interrupted' if found.is_interrupted else 'failure'}: {reduction.nodes_before} -> "
         f"{reduction.nodes_after} call nodes ({state}): {kind_of(reduction.best)}"
+        f"{stumbles(found)}"
     )
-    lines = [f"case: {found.folder}", f"repro: python {found.repro}  # {found.repro_run.says}"]
-    if not reduction.finished:
-        trust = trust_option(reduction.best)
-        lines.append(f"to go on: ctk minify {shlex.quote(str(found.folder))}{trust}")
+    run = found.repro_run
+    lines = [f"case: {found.minimal}"] if found.minimal else []
+    if found.repro:
+        lines.append(f"repro: python {found.repro}  # {run.says if run else 'not run'}")
+    lines += [f"problem: {problem}" for problem in found.problems]
+    lines += lines_to_go_on(found)
     data = reduction_data(reduction) | {
-        "case": str(found.folder),
+        "case": str(found.minimal) if found.minimal else None,
+        "folder": str(found.folder),
+        "problems": list(found.problems),
         "repro": {
-            "path": str(found.repro),
-            "clean_run": found.repro_run.says,
-            "exit_code": found.repro_run.exit_code,
+            "path": str(found.repro) if found.repro else None,
+            "clean_run": run.says if run else None,
+            "exit_code": run.exit_code if run else None,
         },
     }
-    return Answer(code, headline, data, (*lines, statistics_table(reduction)))
+    return Answer(code_of(found), headline, data, (*lines, statistics_table(reduction)))
 
 
 def kind_of(case: "Case") -> str:
@@ -97,6 +101,7 @@ def reduction_data(reduction: "Reduction") -> dict[str, object]:
         "stopped_by": reduction.reason,
         "questions": reduction.questions,
         "cached": reduction.cached,
+        "remembered": reduction.remembered,
         "seconds": round(reduction.seconds, 2),
         "call_nodes": {"before": reduction.nodes_before, "after": reduction.nodes_after},
         "steps": {
@@ -107,10 +112,10 @@ def reduction_data(reduction: "Reduction") -> dict[str, object]:
 
 def statistics_table(reduction: "Reduction") -> "Table":
     """Return one row per step of the reducer: what it cost and what it brought."""
-    rows = table("step", "questions", "useful", "cached")
+    rows = table("step", "questions", "useful", "cached", "remembered")
     for name, counts in reduction.statistics.items():
-        if counts.questions or counts.cached:
-            cells = (counts.questions, counts.useful, counts.cached)
+        if counts.questions or counts.cached or counts.remembered:
+            cells = (counts.questions, counts.useful, counts.cached, counts.remembered)
             rows.add_row(name, *(str(cell) for cell in cells))
     return rows
 

@@ -147,6 +147,21 @@ class OutOption:
 
 
 @dataclass(frozen=True, slots=True)
+class ResumeOption:
+    """Whether to go on."""
+
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Go on in DIR, where the same command was ended, and ask nothing again (default: "
+            "in the newest folder of CASE here).",
+            rich_help_panel=RUN,
+        ),
+    ] = False
+
+
+@dataclass(frozen=True, slots=True)
 class KeptInputs:
     """What of the inputs is written."""
 

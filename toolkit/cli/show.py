@@ -1,7 +1,6 @@
 """`ctk show`: what is in a case or a diagnosis; `--pass N` shows what one pass changed."""
 
 import json
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -154,8 +153,8 @@ def show_diagnosis(folder: Path) -> Answer:
         CaseError: Its diagnosis.json cannot be read.
     """
     from ctk.toolkit.case.listing import find_entries
-    from ctk.toolkit.case.trust import trust_option
     from ctk.toolkit.formats.schema import encode
+    from ctk.toolkit.oracle.go_on import resume_hint
     from ctk.toolkit.report.as_json import read_json
     from ctk.toolkit.report.as_text import summary
 
@@ -163,9 +162,9 @@ def show_diagnosis(folder: Path) -> Answer:
     headline, *lines = summary(record, folder)
     cases = [str(entry.path) for entry in find_entries(folder) if entry.problem is None]
     lines += [f"look at it: ctk show {path}" for path in cases]
-    if record.state != "finished" and cases:
-        go_on = f"ctk diagnose {shlex.quote(cases[-1])}{trust_option(Path(cases[-1]))}"
-        lines.append(f"to go on: {go_on}")
+    is_whole = record.minimal is None or record.minimal.finished
+    command = None if record.state == "finished" and is_whole else resume_hint(folder)
+    lines += [f"to go on: {command}"] if command else []
     found = {"folder": str(folder), "diagnosis": encode(record)}
     return Answer(ExitCode.NO_FAILURE, headline, found, tuple(lines))
 

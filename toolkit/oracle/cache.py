@@ -1,14 +1,19 @@
 """Remember what an oracle answered, so that the same question is never asked twice.
 
 A question is known by its fingerprint: the graph without its node names, what the inputs are
-(dtype, shape, strides, device, gradient, contents), target, config and modes. Two candidates that
-were reached on different ways and are the same program have one fingerprint.
+(dtype, shape, strides, device, gradient, contents, which share memory), target, config and modes.
+Two candidates that were reached on different ways and are the same program have one fingerprint; it
+is the same in every process, because the journal of an operation is read by another one.
 """
 
 import hashlib
 import json
+import re
+import sys
+import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import FunctionType
 
 import torch
 from torch.fx import GraphModule, Node
@@ -17,6 +22,33 @@ from ctk.compiler.fx.walk import fetch
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.formats.buildable import raw_bytes
 from ctk.toolkit.oracle.judgement import Judgement
+
+
+@dataclass(slots=True)
+class Digests:
+    """Digests of tensors' contents: those of a large model are read once, not for each question.
+
+    A tensor is known by its identity, as long as it lives and is not written to.
+    """
+
+    known: dict[int, tuple[weakref.ref[torch.Tensor], int, str]] = field(
+        default_factory=dict[int, tuple[weakref.ref[torch.Tensor], int, str]]
+    )
+
+    def of(self, tensor: torch.Tensor) -> str:
+        """Return the digest of the contents of a strided tensor."""
+        version = -1 if tensor.is_inference() else tensor._version
+        found, seen, digest = self.known.get(id(tensor), (None, -1, ""))
+        if found is not None and found() is tensor and seen == version:
+            return digest
+        plain = tensor.detach().resolve_conj().resolve_neg().cpu()
+        content = raw_bytes(plain).numpy().data if plain.numel() else b""
+        digest = hashlib.blake2b(content, digest_size=16).hexdigest()
+        if version >= 0:  # an inference tensor does not say when it is written to
+            number, known = id(tensor), self.known
+            ref = weakref.ref(tensor, lambda _: known.pop(number, None) and None)
+            known[number] = (ref, version, digest)
+        return digest
 
 
 @dataclass(slots=True)
@@ -37,17 +69,35 @@ class Cache:
         self.judgements[fingerprint] = judgement
 
 
-def fingerprint(case: Case) -> str:
-    """Return the fingerprint of the question that a case asks: 32 hex digits."""
+def fingerprint(case: Case, digests: Digests | None = None) -> str:
+    """Return the fingerprint of the question that a case asks: 32 hex digits.
+
+    Args:
+        case: Only read.
+        digests: Remembers those of the tensors; a caller with many questions keeps one.
+    """
+    digests = digests or Digests()
     parts = [
         case.target,
         json.dumps(dict(case.config), sort_keys=True, default=repr),
         repr(case.modes),
-        *(_input_text(value) for value in case.inputs),
+        *(_input_text(value, digests) for value in case.inputs),
+        *_sharing_texts(case),
         *_dynamic_texts(case),
-        *_graph_texts(case.graph),
+        *_graph_texts(case.graph, digests),
     ]
     return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
+
+
+def _sharing_texts(case: Case) -> Iterable[str]:
+    """Return which inputs lie in the memory of an earlier one, and where in it."""
+    first: dict[int, int] = {}
+    for position, value in enumerate(case.inputs):
+        if isinstance(value, torch.Tensor) and value.layout == torch.strided and not value.is_meta:
+            address = value.untyped_storage().data_ptr()
+            owner = first.setdefault(address, position) if address else position
+            if owner != position:
+                yield f"shares {position} {owner} {value.storage_offset()}"
 
 
 def _dynamic_texts(case: Case) -> Iterable[str]:
@@ -60,48 +110,58 @@ def _dynamic_texts(case: Case) -> Iterable[str]:
                 yield f"dynamic {position} {dim} {numbers.setdefault(symbol, len(numbers))}"
 
 
-def _input_text(value: object) -> str:
+def _input_text(value: object, digests: Digests) -> str:
     if not isinstance(value, torch.Tensor):
         return f"{type(value).__name__} {value!r}"
-    return f"{tensor_text(value)} {type(value).__name__} {value.requires_grad}"
+    return f"{tensor_text(value, digests)} {type(value).__name__} {value.requires_grad}"
 
 
-def tensor_text(tensor: torch.Tensor) -> str:
+def tensor_text(tensor: torch.Tensor, digests: Digests | None = None) -> str:
     """Return dtype, shape, strides, device and a digest of a tensor's contents."""
     meta = f"{tensor.dtype} {tuple(tensor.shape)} {tensor.stride()} {tensor.device}"
     if tensor.layout != torch.strided or tensor.is_meta:
         return meta
-    plain = tensor.detach().resolve_conj().resolve_neg().cpu()
-    content = raw_bytes(plain).numpy().data if plain.numel() else b""
-    return f"{meta} {hashlib.blake2b(content, digest_size=16).hexdigest()}"
+    return f"{meta} {(digests or Digests()).of(tensor)}"
 
 
-def _graph_texts(gm: GraphModule) -> Iterable[str]:
+def _graph_texts(gm: GraphModule, digests: Digests) -> Iterable[str]:
     numbers: dict[Node, int] = {}
     for number, node in enumerate(gm.graph.nodes):
         arguments = f"{_argument_text(node.args, numbers)} {_argument_text(node.kwargs, numbers)}"
-        yield f"{node.op} {_target_text(gm, node)} {arguments}"
+        yield f"{node.op} {_target_text(gm, node, digests)} {arguments}"
         numbers[node] = number
 
 
-def _target_text(gm: GraphModule, node: Node) -> str:
+def _target_text(gm: GraphModule, node: Node, digests: Digests) -> str:
     if node.op in ("placeholder", "output"):
         return ""
     if node.op in ("get_attr", "call_module"):
-        return _object_text(fetch(gm, node.target))
-    if isinstance(node.target, str):
-        return node.target
-    module = getattr(node.target, "__module__", None)
-    return f"{module} {getattr(node.target, '__qualname__', '')} {node.target}"
+        return _object_text(fetch(gm, node.target), digests)
+    return node.target if isinstance(node.target, str) else function_text(node.target)
 
 
-def _object_text(found: object) -> str:
+def function_text(function: object) -> str:
+    """Return the names of a function, and its address only where these do not lead to it."""
+    module = str(getattr(function, "__module__", None))
+    name = str(getattr(function, "__qualname__", ""))
+    text = f"{module} {name} {function}"
+    if isinstance(function, FunctionType):
+        found: object = sys.modules.get(module)
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if found is not function:
+            return text
+    return re.sub(r" at 0x[0-9a-f]+", "", text)
+
+
+def _object_text(found: object, digests: Digests) -> str:
     if isinstance(found, GraphModule):
-        return "{" + "; ".join(_graph_texts(found)) + "}"
+        return "{" + "; ".join(_graph_texts(found, digests)) + "}"
     if isinstance(found, torch.Tensor):
-        return tensor_text(found)
+        return tensor_text(found, digests)
     if isinstance(found, torch.nn.Module):
-        state = (f"{name} {tensor_text(tensor)}" for name, tensor in found.state_dict().items())
+        pairs = found.state_dict(keep_vars=True).items()
+        state = (f"{name} {tensor_text(tensor, digests)}" for name, tensor in pairs)
         return f"{found!r} {' '.join(state)}"
     return repr(found)
 

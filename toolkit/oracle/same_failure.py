@@ -3,39 +3,64 @@
 Every reduction of a compile asks through here, so that `minify` and `diagnose` ask the same.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.judgement import Judgement, Verdict
+from ctk.toolkit.oracle.remembering import Remembering
 
 
-def same_failure(
-    case: Case, executor: Executor, *, cause: Veto | None = None
-) -> Callable[[Case], Judgement]:
-    """Return the oracle that says whether a candidate shows the failure of `case`.
+@dataclass(frozen=True, slots=True)
+class SameFailure:
+    """The oracle that says whether a candidate shows the failure of `case`.
 
     1. A candidate must show the signature of `case`. An exception is the same only when it comes
        from the same pass, which takes an observed compile to know.
     2. With a `cause`, the candidate must also pass once that is left out: a reduction may otherwise
        slip from the failure that was proved to another one with the same signature.
 
-    Args:
+    Attributes:
         case: Has the signature to look for.
         executor: Who compiles and runs.
         cause: What must be to blame.
     """
-    expected = case.signature
-    watched = Veto() if expected is not None and expected.exception is not None else None
 
-    def oracle(candidate: Case) -> Judgement:
-        judgement = executor.ask(candidate, expected, watched, is_candidate=True)
-        if cause is None or judgement.verdict is not Verdict.REPRODUCES:
-            return judgement
-        if executor.ask(candidate, expected, cause).verdict is Verdict.PASSES:
-            return judgement
-        return replace(judgement, verdict=Verdict.DIFFERENT)
+    case: Case
+    executor: Executor
+    cause: Veto | None = None
 
-    return oracle
+    def __call__(self, candidate: Case) -> Judgement:
+        """Judge a candidate."""
+        expected = self.case.signature
+        judgement = self.executor.ask(candidate, expected, self._watched, is_candidate=True)
+        if self.cause is None or judgement.verdict is not Verdict.REPRODUCES:
+            return judgement
+        without = self.executor.ask(candidate, expected, self.cause)
+        return _blamed(judgement, without)
+
+    def recall(self, candidate: Case) -> Judgement | None:
+        """Return what the executor remembers of a candidate; None where it would have to ask."""
+        if not isinstance(self.executor, Remembering):
+            return None
+        expected = self.case.signature
+        judgement = self.executor.recall(candidate, expected, self._watched, is_candidate=True)
+        if judgement is None or self.cause is None:
+            return judgement
+        if judgement.verdict is not Verdict.REPRODUCES:
+            return judgement
+        without = self.executor.recall(candidate, expected, self.cause)
+        return without and _blamed(judgement, without)
+
+    @property
+    def _watched(self) -> Veto | None:
+        expected = self.case.signature
+        return Veto() if expected is not None and expected.exception is not None else None
+
+
+def _blamed(judgement: Judgement, without: Judgement) -> Judgement:
+    """Return the judgement; another failure where leaving out the cause changes nothing."""
+    if without.verdict is Verdict.PASSES:
+        return judgement
+    return replace(judgement, verdict=Verdict.DIFFERENT)

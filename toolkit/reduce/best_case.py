@@ -1,76 +1,85 @@
-"""The smallest case so far, on disk: a killed process loses seconds of a reduction.
+"""The smallest case so far, on disk before the search goes on.
 
 What it does not do: it does not know how small is small; it keeps what it is told.
 """
 
-import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from ctk.compiler.choices import InputsMode
 from ctk.compiler.errors import CtkError
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.listing import describe
 from ctk.toolkit.case.store import save_case
+from ctk.toolkit.formats.schema import document
+from ctk.toolkit.oracle.cache import Digests, fingerprint
+from ctk.toolkit.oracle.interrupts import interrupts_put_off
+from ctk.toolkit.oracle.journal import Journal
+from ctk.toolkit.reduce.size import call_nodes
+
+logger = logging.getLogger("ctk")
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class Best:
+    """A smaller case that is on disk."""
+
+    fingerprint: str
+    nodes: int
 
 
 class BestCase:
-    """Keeps the smallest case so far on disk, so that a killed process loses seconds of work.
+    """Keeps the smallest case so far in a folder, and notes in the journal that it is there.
 
-    A case is written at once, unless the last one was written less than a second ago, or writing
-    takes more than a tenth of the time; then with the next question.
+    A search that is run again with remembered answers passes the same cases again: those that the
+    journal has are passed over, so that the folder never goes back to a larger one.
 
     Args:
         folder: Where to.
         keep: What the case keeps of its inputs.
+        journal: Of the operation.
+        digests: Of the tensors of cases.
         on_saved: Called after each time.
     """
 
     def __init__(
-        self, folder: Path, keep: InputsMode, on_saved: Callable[[Case], None] | None = None
+        self,
+        folder: Path,
+        keep: InputsMode,
+        journal: Journal,
+        digests: Digests,
+        on_saved: Callable[[Case], None],
     ) -> None:
-        self.folder, self.keep, self.saved = folder, keep, False
-        self._on_saved = on_saved
-        self._waiting: Case | None = None
-        self._not_before = time.monotonic()
+        self.folder, self.keep = folder, keep
+        self.problem = ""
+        self._journal, self._digests, self._on_saved = journal, digests, on_saved
+        self._attempt = 0
+
+    def start_again(self) -> None:
+        """Begin another reduction of the same case: its cases follow those of the one before."""
+        self._attempt += 1
 
     def improved(self, case: Case) -> None:
-        """Take note of a smaller case."""
-        self._waiting = case
-        self.tick()
-
-    def tick(self) -> None:
-        """Write the smallest case, if it is not written yet and it is time to."""
-        if self._waiting is not None and time.monotonic() >= self._not_before:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write the smallest case now, if it is not written yet."""
-        case, self._waiting = self._waiting, None
-        if case is None:
+        """Write a smaller case now; what cannot be written is told once, in `problem`."""
+        known = fingerprint(case, self._digests)
+        key = f"{self._attempt} {known}"
+        if self._journal.recall(Best, key) and not self._is_lost(key):
             return
-        started = time.monotonic()
-        save_case(case, self.folder, inputs=self.keep, overwrite=True)
-        self.saved = True
-        if self._on_saved:
-            self._on_saved(case)
-        ended = time.monotonic()
-        self._not_before = ended + max(1.0, 10 * (ended - started))
-
-    @contextmanager
-    def kept(self, go_on: str) -> Generator[None]:
-        """Whatever is raised inside: write the smallest case, and say on the exception where.
-
-        Args:
-            go_on: The command that takes it up again.
-        """
         try:
-            yield
-        except BaseException as error:
-            try:
-                self.flush()
-            except (CtkError, OSError) as problem:
-                error.add_note(f"The smallest case so far could not be saved: {problem}")
-            if self.saved:
-                error.add_note(f"The smallest case so far is kept: {self.folder}\n  {go_on}")
-            raise
+            with interrupts_put_off():
+                save_case(case, self.folder, inputs=self.keep, overwrite=True)
+                self._journal.note(key, Best(known, call_nodes(case)))
+                self.problem = ""
+                self._on_saved(case)
+        except (CtkError, OSError) as error:
+            if not self.problem:
+                logger.warning("ctk: the smallest case so far is not on disk: %s", error)
+            self.problem = f"the smallest case is not on disk: {error}"
+
+    def _is_lost(self, key: str) -> bool:
+        """Return whether the last case that was written is not whole."""
+        is_last = key == self._journal.last(Best)
+        return is_last and (not self.folder.is_dir() or describe(self.folder).problem is not None)

@@ -1,16 +1,17 @@
 """The state of one reduction: the best case so far, every answer, counters and the budget.
 
-`Problem` is the only mutable object of the reducer, and `Problem.ask` the only place where an
-oracle is asked.
+`Problem` is the only mutable object of the reducer, and `Problem._ask` the only place where an
+oracle is asked. An answer that an earlier, killed run got is recalled and costs no budget.
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ctk.compiler.errors import DoesNotReproduce
+from ctk.compiler.errors import ConfigError, DoesNotReproduce
+from ctk.compiler.observe import first_line
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.oracle.cache import Cache, fingerprint
+from ctk.toolkit.oracle.cache import Cache, Digests, fingerprint
 from ctk.toolkit.oracle.judgement import Judgement, Verdict
 from ctk.toolkit.reduce.analysis import Facts, facts_of
 from ctk.toolkit.reduce.size import call_nodes, is_smaller
@@ -22,12 +23,44 @@ class OutOfBudget(Exception):
     """No question is left; the message says of what: `questions` or `seconds`."""
 
 
+class Ended(Exception):
+    """What others were asked or told raised: nothing can be asked any more. `error` is theirs."""
+
+    def __init__(self, who: str, error: Exception) -> None:
+        super().__init__(f"{who} raised {said(error)}")
+        self.error = error
+
+
+def said(error: BaseException) -> str:
+    """Return an exception in one line."""
+    return f"{type(error).__name__}: {first_line(error)}"
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """How much a reduction may use; None is without limit."""
 
     questions: int | None = None
     seconds: float | None = None
+
+
+def budget_of(max_questions: object, max_seconds: object) -> Budget:
+    """Return the budget that a caller's words make.
+
+    Raises:
+        ConfigError: One of them is no count, or no time.
+    """
+    if max_questions is not None and (
+        isinstance(max_questions, bool) or not isinstance(max_questions, int) or max_questions < 1
+    ):
+        raise ConfigError(f"max_questions is {max_questions!r}; it must be a count, from 1")
+    if max_seconds is not None and (
+        isinstance(max_seconds, bool)
+        or not isinstance(max_seconds, int | float)
+        or not max_seconds > 0
+    ):
+        raise ConfigError(f"max_seconds is {max_seconds!r}; it must be a number above 0")
+    return Budget(max_questions, max_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +84,8 @@ class StepStatistics:
     Attributes:
         questions: How often the oracle was asked.
         useful: How many answers gave a smaller case.
-        cached: How often an answer was remembered instead.
+        cached: How often an answer of this run was used again.
+        remembered: How many answers an earlier run had got.
         not_applicable: Edits that make no sense for the case that they were made for.
         not_smaller: Edits whose result the order (`size.py`) does not call smaller. A step that has
             nothing but these sees something that the order does not.
@@ -60,6 +94,7 @@ class StepStatistics:
     questions: int = 0
     useful: int = 0
     cached: int = 0
+    remembered: int = 0
     not_applicable: int = 0
     not_smaller: int = 0
 
@@ -71,22 +106,31 @@ class Problem:
     Attributes:
         best: The smallest case so far that reproduces.
         oracle: Judges a case; only `Verdict.REPRODUCES` counts as failing.
+        recall: Returns the answer that is known of an earlier run, if there is one.
         budget: What may be used.
         on_progress: Called after each answer of the oracle.
         on_improvement: Called with each new best case, before the search goes on (a caller saves
             it).
         cache: Every answer so far.
+        digests: Of the tensors of cases.
+        left_out: What each step that raised has said; such a step is not tried again.
+        errors: What it raised.
         step: Name of the step at work.
     """
 
     best: Case
     oracle: Oracle
+    recall: Callable[[Case], Judgement | None] = lambda case: None
     budget: Budget = Budget()
     on_progress: Callable[[Progress], None] | None = None
     on_improvement: Callable[[Case], None] | None = None
     cache: Cache = field(default_factory=Cache)
+    digests: Digests = field(default_factory=Digests)
+    left_out: dict[str, str] = field(default_factory=dict[str, str])
+    errors: list[Exception] = field(default_factory=list[Exception])
     step: str = "start"
     questions: int = 0
+    remembered: int = 0
     statistics: dict[str, StepStatistics] = field(default_factory=dict[str, StepStatistics])
     started: float = field(default_factory=time.monotonic)
     nodes_before: int = -1
@@ -112,7 +156,9 @@ class Problem:
         Raises:
             DoesNotReproduce: The oracle says anything but `reproduces` of the given case.
         """
-        judgement = self._judge(self.best)
+        judgement, is_new = self._judge(self.best)
+        if is_new:
+            self._tell(self.best, judgement.verdict)
         if judgement.verdict is not Verdict.REPRODUCES:
             seen = f" ({judgement.signature})" if judgement.signature else ""
             detail = f": {judgement.detail}" if judgement.detail else ""
@@ -135,36 +181,60 @@ class Problem:
         if not is_smaller(candidate, self.best):
             self._counts.not_smaller += 1
             return None
-        judgement = self._judge(candidate)
-        if judgement.verdict is not Verdict.REPRODUCES:
-            return False
+        judgement, is_new = self._judge(candidate)
+        is_kept = judgement.verdict is Verdict.REPRODUCES
+        if is_kept:
+            self._keep(candidate)
+        if is_new:
+            self._tell(candidate, judgement.verdict)
+        return is_kept
+
+    def _keep(self, candidate: Case) -> None:
         self.best = candidate
         self._counts.useful += 1
         if self.on_improvement:
-            self.on_improvement(candidate)
-        return True
+            try:
+                self.on_improvement(candidate)
+            except Exception as error:
+                raise Ended("on_improvement", error) from error
+
+    def leave_out(self, step: str, error: Exception) -> None:
+        """Take note that a step raised: the others go on without it."""
+        self.left_out[step] = f"step {step} raised {said(error)}, and was left out"
+        self.errors.append(error)
 
     def never_smaller(self) -> tuple[str, ...]:
         """Return the steps that made cases, none of them smaller: the order misses their idea."""
         return tuple(
             name
             for name, counts in self.statistics.items()
-            if counts.not_smaller and not counts.questions + counts.cached
+            if counts.not_smaller and not counts.questions + counts.cached + counts.remembered
         )
 
     @property
     def _counts(self) -> StepStatistics:
         return self.statistics.setdefault(self.step, StepStatistics())
 
-    def _judge(self, case: Case) -> Judgement:
-        key = fingerprint(case)
+    def _judge(self, case: Case) -> tuple[Judgement, bool]:
+        """Return the answer, and whether the oracle was asked for it."""
+        key = fingerprint(case, self.digests)
         known = self.cache.find(key)
         if known is not None:
             self._counts.cached += 1
-            return known
-        judgement = self._ask(case)
+            return known, False
+        known = self._recalled(case)
+        judgement = known or self._ask(case)
         self.cache.add(key, judgement)
-        return judgement
+        return judgement, known is None
+
+    def _recalled(self, case: Case) -> Judgement | None:
+        try:
+            known = self.recall(case)
+        except Exception as error:
+            raise Ended("the journal", error) from error
+        self.remembered += known is not None
+        self._counts.remembered += known is not None
+        return known
 
     def _ask(self, case: Case) -> Judgement:
         if self.budget.questions is not None and self.questions >= self.budget.questions:
@@ -173,10 +243,18 @@ class Problem:
             raise OutOfBudget("seconds")
         self.questions += 1
         self._counts.questions += 1
-        judgement = self.oracle(case)
+        try:
+            return self.oracle(case)
+        except Exception as error:
+            raise Ended("the oracle", error) from error
+
+    def _tell(self, case: Case, verdict: Verdict) -> None:
+        """Tell how far the search is; the answer counts already, whatever is raised here."""
         if self.on_progress:
-            self.on_progress(self._progress(case, judgement.verdict))
-        return judgement
+            try:
+                self.on_progress(self._progress(case, verdict))
+            except Exception as error:
+                raise Ended("on_progress", error) from error
 
     def _progress(self, case: Case, verdict: Verdict) -> Progress:
         smallest = case if verdict is Verdict.REPRODUCES else self.best

@@ -1,4 +1,4 @@
-"""diagnosis.json: the record of a diagnosis, valid from the first proof on, and read back.
+"""diagnosis.json: the record of a diagnosis, from the moment the failure was seen, and read back.
 
 It is rewritten after each step, in one go, so that whoever reads it, or whoever is killed, always
 leaves a whole document; its `state` says how far the diagnosis is.
@@ -116,10 +116,12 @@ class Record:
         reason: Why there is no culprit or no confirmation.
         compiles: Compiles that the bisection used.
         questions: Questions that the reduction asked.
+        remembered: Questions of the reduction that an earlier, resumed run had asked.
         seconds: Time used so far.
         call_nodes: The size of the case.
         minimal: The smallest case so far; null before a reduction.
         repro: The emitted script.
+        problems: What went wrong on the way and did not end it, one sentence each.
         schema: Version of this document.
     """
 
@@ -136,10 +138,12 @@ class Record:
     reason: Line
     compiles: int
     questions: int
+    remembered: int
     seconds: float
     call_nodes: CallNodes
     minimal: MinimalRecord | None
     repro: ReproRecord
+    problems: tuple[str, ...]
     schema: Literal[2] = SCHEMA
 
 
@@ -161,6 +165,7 @@ def record_of(diagnosis: Diagnosis) -> Record:
         reason=search.reason,
         compiles=search.compiles,
         questions=reduction.questions if reduction else 0,
+        remembered=reduction.remembered if reduction else 0,
         seconds=round(diagnosis.seconds, 2),
         call_nodes=CallNodes(
             call_nodes(diagnosis.case), call_nodes(smallest) if smallest else None
@@ -171,6 +176,7 @@ def record_of(diagnosis: Diagnosis) -> Record:
             run.says if run else None,
             run.exit_code if run else None,
         ),
+        problems=diagnosis.problems,
     )
 
 

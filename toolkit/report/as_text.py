@@ -20,7 +20,10 @@ def summary(record: Record, folder: Path) -> list[str]:
     lines += _minimal_lines(record, folder)
     if record.state != "finished":
         lines.append(f"state      {record.state}: it goes on, or was ended before it was done")
+    lines += [f"problem    {problem}" for problem in record.problems]
     questions = f", {record.questions} questions" if record.questions else ""
+    if record.remembered:
+        questions += f", {record.remembered} answers remembered"
     lines.append(f"cost       {record.compiles} compiles{questions}, {record.seconds:.1f} s")
     return lines
 
@@ -31,7 +34,8 @@ def headline(record: Record) -> str:
     if record.signature is None or record.verdict is not Verdict.REPRODUCES:
         return f"{what}: {record.verdict.value}"
     if record.culprit is None:
-        return f"{what} fails ({record.signature.kind}); no culprit found"
+        known = "not bisected yet" if record.state == "failing" else "no culprit found"
+        return f"{what} fails ({record.signature.kind}); {known}"
     proof = "confirmed" if record.confirmed else "not confirmed"
     return f"{what} fails because of {record.culprit.where} ({proof})"
 
@@ -68,7 +72,7 @@ def _minimal_lines(record: Record, folder: Path) -> list[str]:
             f"minimal    {record.call_nodes.before} -> {record.call_nodes.after} call nodes"
             f"{unfinished}: {', '.join(minimal.nodes)}"
         )
-    if repro.path is not None and repro.clean_run is not None:
-        ran = f"{repro.clean_run}, exit code {repro.exit_code}"
+    if repro.path is not None:
+        ran = f"{repro.clean_run}, exit code {repro.exit_code}" if repro.clean_run else "not run"
         lines.append(f"repro      {folder / repro.path} ({ran})")
     return lines

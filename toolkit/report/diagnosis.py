@@ -10,8 +10,9 @@ from ctk.toolkit.oracle.judgement import Judgement
 from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.repro.run import ReproRun
 
-State = Literal["bisected", "reducing", "finished"]
-"""How far a diagnosis is: what causes the failure is known, a smaller case is looked for, done."""
+State = Literal["failing", "bisected", "reducing", "finished"]
+"""How far a diagnosis is: the failure was seen, what causes it is known, a smaller case is looked
+for, done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,12 @@ class Diagnosis:
         minimal_search: The bisection of the smallest case, to see that it is the same failure
             still.
         repro: Path of the emitted script; None if none was written.
-        repro_run: What its run in a clean process showed.
+        repro_run: What its run in a clean process showed; None if it was not run.
+        minimal: Folder of the smallest case; None before there is one.
+        problems: What went wrong on the way and did not end it, one sentence each.
+        is_saved: Whether everything that was found is on disk.
+        is_interrupted: Whether Ctrl-C has ended it.
+        go_on: The command that goes on with it.
     """
 
     case: Case
@@ -42,6 +48,11 @@ class Diagnosis:
     minimal_search: Search | None = None
     repro: Path | None = None
     repro_run: ReproRun | None = None
+    minimal: Path | None = None
+    problems: tuple[str, ...] = ()
+    is_saved: bool = True
+    is_interrupted: bool = False
+    go_on: str = ""
 
     @property
     def judgement(self) -> Judgement:

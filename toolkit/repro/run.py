@@ -19,6 +19,7 @@ from safetensors.torch import save
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.sources import copy_sources, plan_sources
 from ctk.toolkit.formats.files import replace_file
+from ctk.toolkit.formats.schema import document
 from ctk.toolkit.repro.script import DATA_FILE, Script, render_script, shorten_paths
 
 Says = Literal["reproduced", "not reproduced", "cannot tell"]
@@ -40,6 +41,7 @@ _KEPT = (
 _ASIDE: Mapping[str, str] = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONSAFEPATH": "1"}
 
 
+@document
 @dataclass(frozen=True, slots=True)
 class ReproRun:
     """What one run of a repro showed.

@@ -171,7 +171,7 @@ class TestMinify:
         monkeypatch.setattr("ctk.toolkit.minify.write_verified_repro", write_only)
         said = ctk("minify", case, "--trust", "--out", tmp_path / "small", "--max-questions", 1)
         assert said.code == 1
-        assert f"to go on: ctk minify {tmp_path / 'small' / 'case'}" in said.out
+        assert f"to go on: ctk minify {case} --out {tmp_path / 'small'} --resume" in said.out
 
     def test_time_limit_needs_a_child(self, case: Path) -> None:
         said = ctk("minify", case, "--trust", "--timeout", 5, "--no-isolate")
@@ -221,5 +221,6 @@ def test_interrupted_minify_keeps_the_best_so_far(tmp_path: Path) -> None:
     out, err = process.communicate(timeout=120)
     assert process.returncode == 125, out + err
     assert out.startswith("interrupted: 60 -> ")
-    assert f"to go on: ctk minify {tmp_path / 'small' / 'case'}" in out
+    command = f"ctk minify {program} --target {backend}:compile --out {tmp_path / 'small'} --resume"
+    assert f"to go on: {command}" in out
     assert ctk("show", tmp_path / "small" / "case").code == 0

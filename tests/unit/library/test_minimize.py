@@ -9,7 +9,7 @@ import torch
 from torch.fx import GraphModule, symbolic_trace
 
 import ctk
-from ctk.compiler.errors import DoesNotReproduce, PredicateError, ProgramError
+from ctk.compiler.errors import ConfigError, DoesNotReproduce, PredicateError, ProgramError
 from ctk.toolkit.minimize import Predicate
 
 
@@ -184,3 +184,19 @@ def test_inputs_that_are_not_those_of_the_graph() -> None:
 def test_inputs_that_are_no_sequence(inputs: Any) -> None:
     with pytest.raises(ProgramError, match=f"inputs is a {type(inputs).__name__}"):
         ctk.minimize(graph(), inputs, has(torch.sin))
+
+
+@pytest.mark.parametrize("limit", ["many", -1, 0, True])
+def test_a_limit_that_is_no_count_is_refused_before_anything_is_asked(limit: Any) -> None:
+    asked: list[object] = []
+    for operation in (ctk.minimize, ctk.minify, ctk.diagnose):
+        arguments: Any = (graph(), X, asked.append) if operation is ctk.minimize else (graph(), X)
+        with pytest.raises(ConfigError, match=r"max_questions is .*; it must be a count, from 1"):
+            operation(*arguments, max_questions=limit)
+    assert not asked
+
+
+def test_a_predicate_that_changes_its_mind_at_the_third_question_is_flaky_too() -> None:
+    answers = iter([True, True, False])
+    with pytest.raises(DoesNotReproduce, match="the predicate is flaky: of the same graph"):
+        ctk.minimize(graph(), X, lambda gm, inputs: next(answers))

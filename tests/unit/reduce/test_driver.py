@@ -6,11 +6,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ctk.compiler.errors import DoesNotReproduce
+from ctk.compiler.errors import ConfigError, DoesNotReproduce
 from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.oracle.judgement import Judgement, Verdict
 from ctk.toolkit.reduce.driver import minimize
-from ctk.toolkit.reduce.problem import Budget, Problem
+from ctk.toolkit.reduce.problem import Budget, Problem, budget_of
+from ctk.toolkit.reduce.proposal import Step, listed
 from ctk.toolkit.reduce.size import is_smaller
 from ctk.toolkit.reduce.steps import STEPS, drop_suffix
 from tests.helpers.reduce_graphs import FAILURE, FakeOracle, chain, feeds, has_ops, op_names
@@ -119,12 +120,103 @@ def test_an_empty_graph_is_never_asked_about():
     assert result.nodes_after == 1 and result.finished
 
 
-def test_an_error_of_the_oracle_is_not_swallowed():
+def test_an_error_of_the_oracle_at_the_first_question_is_not_swallowed():
     def oracle(case):
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         minimize(problem(oracle))
+
+
+class Stumbling:
+    """Proposes like another step, until it raises: at once, or when its edit is applied."""
+
+    def __init__(self, at: str) -> None:
+        self.at = at
+
+    def apply(self, case, facts):
+        raise ZeroDivisionError("in edit")
+
+    def propose(self, case, facts):
+        if self.at == "propose":
+            raise ZeroDivisionError("in propose")
+        return [listed(self)]
+
+
+@pytest.mark.parametrize("at", ["propose", "edit"])
+@pytest.mark.parametrize("place", [0, 4, len(STEPS)])
+def test_a_step_that_raises_is_left_out_and_named(at: str, place: int, caplog):
+    bad = Step("bad_idea", Stumbling(at).propose)
+    result = minimize(problem(), (*STEPS[:place], bad, *STEPS[place:]))
+    assert op_names(result.best) == ["relu", "gelu"]
+    assert (result.finished, result.reason) == (False, "incomplete")
+    (said,) = result.problems
+    assert said == f"step bad_idea raised ZeroDivisionError: in {at}, and was left out"
+    assert caplog.text.count("step bad_idea raised") == 1
+    assert isinstance(result.errors[0], ZeroDivisionError)
+
+
+@pytest.mark.parametrize("after", [1, 2, 5, 9])
+def test_an_oracle_that_breaks_down_ends_the_search_with_the_best_so_far(after: int):
+    fake, saved = FakeOracle(feeds("relu", "gelu")), []
+
+    def oracle(case):
+        if len(fake.asked) == after:
+            raise RuntimeError("the worker is lost")
+        return fake(case)
+
+    result = minimize(problem(oracle, on_improvement=saved.append))
+    assert (result.finished, result.reason) == (False, "error")
+    assert result.problems == ("the oracle raised RuntimeError: the worker is lost",)
+    assert fake.predicate(result.best)
+    assert not saved or result.best is saved[-1]
+
+
+@pytest.mark.parametrize("name", ["on_progress", "on_improvement"])
+def test_a_callback_that_raises_ends_the_search_with_the_best_so_far(name: str):
+    seen = []
+
+    def stumble(what):
+        seen.append(what)
+        if len(seen) == 3:
+            raise ValueError("not now")
+
+    result = minimize(problem(**{name: stumble}))
+    assert (result.reason, len(seen)) == ("error", 3)
+    assert result.problems == (f"{name} raised ValueError: not now",)
+    if name == "on_improvement":
+        assert result.best is seen[-1]
+    else:
+        assert result.nodes_after == seen[-1].call_nodes
+
+
+def test_what_is_remembered_costs_no_budget_and_gives_the_same_result():
+    known, first = {}, FakeOracle(feeds("relu", "gelu"))
+
+    def oracle(case):
+        known[fingerprint(case)] = first(case)
+        return known[fingerprint(case)]
+
+    whole = minimize(problem(oracle))
+    for kept in range(len(known) + 1):
+        some = dict(list(known.items())[:kept])
+        rest = FakeOracle(feeds("relu", "gelu"))
+        start = problem(rest, budget=Budget(questions=len(known) - kept))
+        start.recall = lambda case, some=some: some.get(fingerprint(case))
+        result = minimize(start)
+        assert (result.questions, result.remembered) == (len(known) - kept, kept)
+        assert fingerprint(result.best) == fingerprint(whole.best)
+        assert result.finished and len(rest.asked) == result.questions
+
+
+@pytest.mark.parametrize(
+    ("questions", "seconds"),
+    [("many", None), (-1, None), (0, None), (2.5, None), (True, None), (None, 0), (None, "1"),
+     (None, float("nan"))],
+)  # fmt: skip
+def test_a_budget_that_is_none_is_refused(questions: object, seconds: object):
+    with pytest.raises(ConfigError, match=r"max_(questions|seconds) is "):
+        budget_of(questions, seconds)
 
 
 def test_steps_are_data_and_can_be_chosen():

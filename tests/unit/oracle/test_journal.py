@@ -1,0 +1,267 @@
+"""The journal, who asks through it, and the fingerprints by which questions are known again."""
+
+import dataclasses
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch.fx import symbolic_trace
+
+from ctk.compiler.errors import CaseError
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.compile_log.recorder import Veto
+from ctk.toolkit.oracle import cache
+from ctk.toolkit.oracle.cache import Digests, fingerprint
+from ctk.toolkit.oracle.executors.base import Executor
+from ctk.toolkit.oracle.go_on import resume_command, resume_hint
+from ctk.toolkit.oracle.journal import (
+    JOURNAL,
+    Header,
+    difference,
+    read_header,
+    resume_journal,
+    start_journal,
+)
+from ctk.toolkit.oracle.judgement import Judgement, Verdict
+from ctk.toolkit.oracle.remembering import Remembering
+from tests.helpers.case_folders import linear_case
+
+HEADER = Header("minify", "net.py", {"target": "ctk"}, "full", ("a" * 32,), {})
+FAILURE = Signature("accuracy", output="out0", message="max abs 1")
+
+
+class Counting(Executor):
+    """Answers everything alike, and notes what it was asked."""
+
+    isolates = False
+
+    def __init__(self, verdict: Verdict = Verdict.REPRODUCES) -> None:
+        self.verdict, self.asked = verdict, 0
+
+    def ask(
+        self,
+        case: Case,
+        expected: Signature | None = None,
+        veto: Veto | None = None,
+        *,
+        is_candidate: bool = False,
+    ) -> Judgement:
+        self.asked += 1
+        return Judgement(self.verdict, FAILURE, f"answer {self.asked}")
+
+
+QUESTIONS = [
+    (None, None),
+    (FAILURE, None),
+    (FAILURE, Veto()),
+    (FAILURE, Veto(rewrites=frozenset({1, 2}))),
+    (FAILURE, Veto(passes=frozenset({"joint/a", "joint/b"}), fuel=3)),
+    (Signature("nan"), None),
+]
+
+
+def ask_all(executor: Executor) -> list[Judgement]:
+    return [executor.ask(linear_case(), expected, veto) for expected, veto in QUESTIONS]
+
+
+def test_another_process_asks_nothing_again(tmp_path: Path) -> None:
+    first = Counting()
+    with start_journal(tmp_path, HEADER) as journal:
+        answers = ask_all(Remembering(first, journal, Digests()))
+    assert first.asked == len(QUESTIONS)
+    with resume_journal(tmp_path, HEADER) as journal:
+        assert journal.is_replay and journal.remembered == len(QUESTIONS)
+        second = Counting()
+        assert ask_all(Remembering(second, journal, Digests())) == answers
+        assert second.asked == 0 and journal.is_replay
+        other = dataclasses.replace(linear_case(), target="aot_eager")
+        Remembering(second, journal, Digests()).ask(other)
+        assert second.asked == 1 and not journal.is_replay
+
+
+def test_what_is_only_told_of_a_failure_makes_no_other_question(tmp_path: Path) -> None:
+    with start_journal(tmp_path, HEADER) as journal:
+        executor = Counting()
+        for message in ("max abs 1", "max abs 2"):
+            expected = dataclasses.replace(FAILURE, message=message)
+            Remembering(executor, journal, Digests()).ask(linear_case(), expected)
+        assert executor.asked == 1
+
+
+def test_a_time_limit_that_ran_out_says_nothing_about_another(tmp_path: Path) -> None:
+    executor = Counting(Verdict.TIMEOUT)
+    with start_journal(tmp_path, HEADER) as journal:
+        for seconds in (1.0, 1.0, 2.0):
+            Remembering(executor, journal, Digests(), seconds).ask(linear_case())
+    assert executor.asked == 2
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    with start_journal(tmp_path, HEADER) as journal:
+        ask_all(Remembering(Counting(), journal, Digests()))
+    yield tmp_path
+
+
+def test_a_journal_torn_at_any_byte_asks_the_torn_question_only(folder: Path) -> None:
+    whole = (folder / JOURNAL).read_bytes()
+    start = whole[:-1].rindex(b"\n") + 1
+    for size in range(start, len(whole), 7):
+        (folder / JOURNAL).write_bytes(whole[:size])
+        with resume_journal(folder, HEADER) as journal:
+            executor = Counting()
+            ask_all(Remembering(executor, journal, Digests()))
+            assert executor.asked == 1
+    (folder / JOURNAL).write_bytes(whole[:20])  # it died in its first line
+    with resume_journal(folder, HEADER) as journal:
+        assert journal.remembered == 0
+    assert read_header(folder) == HEADER
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"torch": "1.0"}, "torch was 1.0, and is "),
+        ({"ctk": "9.9"}, "ctk was 9.9, and is "),
+        ({"inputs": "none"}, "inputs was none, and is full now"),
+        ({"operation": "diagnose"}, "operation was diagnose, and is minify now"),
+        ({"sources": {"sources/a.py": "1"}}, "changed since: sources/a.py"),
+        ({"cases": ("b",), "options": {"target": "x"}}, 'target was "x", and is "ctk" now'),
+        ({"cases": ("b",), "subject": "b.py"}, "they are about b.py, not net.py"),
+        ({"cases": ("b",)}, "the program makes another graph or other values now"),
+        ({"options": {"target": "ctk", "isolate": True}}, ""),
+        ({"cases": ("b",), "options": {"target": "ctk", "isolate": True}}, "another graph"),
+    ],
+)
+def test_what_differs_is_said(change: dict[str, object], said: str) -> None:
+    then = dataclasses.replace(HEADER, **change)
+    assert (said in difference(then, HEADER)) if said else not difference(then, HEADER)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"not a journal\n", "is damaged: line 1"),
+        (b'{"sum":"0000000000000000","kind":"Header"}\n', "is damaged: line 1"),
+        (b"\xff\x00\n", "is damaged: line 1"),
+        (b"\n\n", "is damaged: line 1"),
+    ],
+)
+def test_what_is_no_journal_is_refused_with_a_sentence(
+    text: bytes, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / JOURNAL).write_bytes(text)
+    with pytest.raises(CaseError, match=said):
+        resume_journal(tmp_path, HEADER)
+    assert resume_hint(tmp_path) is None
+
+
+def test_an_answer_of_another_form_is_refused_not_believed(tmp_path: Path) -> None:
+    with start_journal(tmp_path, HEADER) as journal:
+        asking = Remembering(Counting(), journal, Digests())
+        asking.ask(linear_case())
+        key = journal.last(Judgement)
+        assert key is not None
+        journal._values["Judgement", key] = {"verdict": "fine"}
+        with pytest.raises(CaseError, match=r"Judgement .*\$\.verdict: expected"):
+            asking.ask(linear_case())
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, []),
+        ({"target": "my file.py:f"}, ["--target", "my file.py:f"]),
+        (
+            {"config": {"a.b": [1, "x"], "c": True}},
+            ["--config", 'a.b=[1, "x"]', "--config", "c=true"],
+        ),
+        (
+            {"backward": True, "dynamic": False, "graph": 0},
+            ["--backward", "--graph", "0"],
+        ),
+        ({"allow_imports": ["a", "b"]}, ["--allow-import", "a", "--allow-import", "b"]),
+        ({"isolate": False, "timeout_seconds": 2.5}, ["--no-isolate", "--timeout", "2.5"]),
+        ({"target": None, "graph": None, "surprise": "$(rm)"}, []),
+    ],
+)
+def test_the_command_to_go_on_has_the_words_of_the_first(
+    options: dict[str, object], words: list[str]
+) -> None:
+    header = dataclasses.replace(HEADER, options=options, subject="a;b.py")
+    command = resume_command(header, Path("out dir"))
+    head = ["ctk", "minify", "a;b.py"]
+    assert shlex.split(command) == [*head, *words, "--out", "out dir", "--resume"]
+
+
+def test_an_object_of_the_caller_is_named_in_python() -> None:
+    header = dataclasses.replace(HEADER, subject=None, operation="bisect-pass")
+    assert resume_command(header, Path("out")).startswith("ctk.bisect(…, out='out', resume=True)")
+
+
+FINGERPRINT = """
+import torch, torch.nn.functional as F
+from tests.unit.oracle.test_journal import program_case
+from ctk.toolkit.oracle.cache import fingerprint
+print(fingerprint(program_case()))
+"""
+
+
+def program_case() -> Case:
+    def program(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        z = F.relu(torch.sin(x)) + F.gelu(y).to(torch.float64)
+        return torch.add(z, F.layer_norm(y, (4,)), alpha=2)
+
+    x = torch.arange(8.0).reshape(2, 4)
+    return Case(symbolic_trace(program), (x, x.clone()), target="fake", config={"a": [1]})
+
+
+def test_a_fingerprint_is_the_same_in_every_process() -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", FINGERPRINT], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.strip() == fingerprint(program_case())
+
+
+def test_functions_that_a_name_does_not_lead_to_are_told_apart() -> None:
+    def case(scale: float) -> Case:
+        def scaled(x: torch.Tensor) -> torch.Tensor:
+            return x * scale
+
+        graph = torch.fx.Graph()
+        x = graph.placeholder("x")
+        graph.output(graph.call_function(scaled, (x,)))
+        return Case(torch.fx.GraphModule({}, graph), (torch.ones(2),))
+
+    one, two = case(1.0), case(2.0)
+    assert fingerprint(one) == fingerprint(one) != fingerprint(two)
+
+
+def test_inputs_that_share_memory_are_another_question() -> None:
+    x = torch.arange(8.0)
+    graph = symbolic_trace(lambda a, b: a.add_(1) + b)
+    shared = Case(graph, (x, x.view(8)))
+    apart = Case(graph, (x, x.clone()))
+    assert fingerprint(shared) != fingerprint(apart)
+
+
+def test_the_contents_of_a_tensor_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[int] = []
+    raw = cache.raw_bytes
+    monkeypatch.setattr(cache, "raw_bytes", lambda t: read.append(t.numel()) or raw(t))
+    case, digests = program_case(), Digests()
+    first = fingerprint(case, digests)
+    assert len(read) == 2
+    assert fingerprint(case, digests) == first and len(read) == 2
+    x = case.inputs[0]
+    assert isinstance(x, torch.Tensor)
+    x.add_(1)  # nobody does this to a case; a digest would notice
+    assert fingerprint(case, digests) != first and len(read) == 3
+    del case, x
+    assert not digests.known

@@ -1,0 +1,198 @@
+"""An operation at work: it bisects, writes down what it knows, and survives errors of ours.
+
+A killed operation leaves whole files. Run again with its journal, it takes the same way through the
+same answers without asking, writes nothing until it comes to something new, and goes on from there.
+
+What it does not do: it makes no case smaller (`minify`).
+"""
+
+import logging
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ctk.compiler.choices import InputsMode
+from ctk.compiler.errors import CtkError
+from ctk.toolkit.bisect import Search, find_culprit
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.listing import describe
+from ctk.toolkit.case.store import save_case
+from ctk.toolkit.formats.files import replace_file
+from ctk.toolkit.formats.schema import document
+from ctk.toolkit.oracle.cache import Digests, fingerprint
+from ctk.toolkit.oracle.interrupts import interrupts_put_off
+from ctk.toolkit.oracle.journal import Journal
+from ctk.toolkit.oracle.judgement import Judgement
+from ctk.toolkit.oracle.progress import Say
+from ctk.toolkit.oracle.remembering import Remembering, question_key
+from ctk.toolkit.oracle.several import first_failing
+from ctk.toolkit.reduce.problem import said
+from ctk.toolkit.report.as_json import write_json
+from ctk.toolkit.report.diagnosis import Diagnosis
+
+BUG = "ctk-bug.txt"
+
+OnFailing = Callable[[Judgement], None]
+
+logger = logging.getLogger("ctk")
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The operation has come to its end; a search that a budget has ended has not."""
+
+
+class Operation:
+    """An operation at work.
+
+    Attributes:
+        cases: What it is about, in the order of the program's graphs.
+        executor: Who answers; asks nothing twice.
+        journal: Where the answers are.
+        digests: Of the tensors of cases.
+        folder: Where everything is written.
+        keep: What written cases keep of their inputs.
+        say: Told what happens.
+        go_on: The command that goes on if this process ends.
+        found: What is known so far; None until a failure, or none, was seen.
+    """
+
+    def __init__(
+        self,
+        cases: list[Case],
+        executor: Remembering,
+        journal: Journal,
+        *,
+        digests: Digests,
+        folder: Path,
+        keep: InputsMode,
+        say: Say,
+        go_on: str,
+    ) -> None:
+        self.cases, self.executor, self.journal, self.digests = cases, executor, journal, digests
+        self.folder, self.say, self.go_on = folder, say, go_on
+        self.keep: InputsMode = keep
+        self.found: Diagnosis | None = None
+        self._started = time.monotonic()
+        self._problems: list[str] = []
+        self._unsaved: dict[str, str] = {}
+
+    def bisected(self, *, captured: Path | None = None) -> Diagnosis:
+        """Bisect each case until one shows its failure; on disk as soon as that was seen.
+
+        Args:
+            captured: Folder for the failing case as it was captured; None: it is not written.
+        """
+
+        def ask(case: Case) -> Search:
+            self.say(f"bisect {case.name}")
+            return self.search(case, lambda seen: self._failing(case, seen, captured))
+
+        case, search = first_failing(self.cases, ask, lambda search: search.judgement)
+        if search.judgement.fails:
+            self._failing(case, search.judgement, captured)
+            case = replace(case, signature=search.judgement.signature)
+        found = self.found or Diagnosis(case, search, 0.0, folder=self.folder)
+        self.found = replace(found, case=case, search=search)
+        return self.write(state="bisected")
+
+    def search(self, case: Case, on_failing: OnFailing = lambda _: None) -> Search:
+        """Bisect a case, or recall how it was; an error of ours leaves no culprit.
+
+        Args:
+            case: The case.
+            on_failing: Called as soon as the failure was seen in this process.
+        """
+        key = question_key(fingerprint(case, self.digests), case.signature, None)
+        known = self.journal.recall(Search, key)
+        if known is not None:
+            return known
+        seen: list[Judgement] = []
+
+        def tell(judgement: Judgement) -> None:
+            seen.append(judgement)
+            on_failing(judgement)
+
+        try:
+            found = find_culprit(
+                case, executor=self.executor, on_progress=self.say, on_failing=tell
+            )
+        except Exception as error:
+            if not seen:
+                raise
+            self.stumbled("the bisection", error)
+            return Search(seen[0], reason=f"the bisection raised {said(error)}")
+        self.journal.note(key, found)
+        return found
+
+    def _failing(self, case: Case, seen: Judgement, captured: Path | None) -> None:
+        """Write down that a case fails, and the case, before anybody looks for the culprit."""
+        if self.found is not None:
+            return
+        failing = replace(case, signature=seen.signature)
+        if captured is not None and (not captured.is_dir() or describe(captured).problem):
+            self.saving(
+                captured.name,
+                lambda: save_case(failing, captured, inputs=self.keep, overwrite=True),
+            )
+        search = Search(seen, reason="the bisection is not done")
+        self.found = Diagnosis(failing, search, 0.0, folder=self.folder)
+        self.write(state="failing")
+
+    def write(self, **changes: object) -> Diagnosis:
+        """Take note of something new, and write `diagnosis.json` unless it is an old story."""
+        assert self.found is not None, "nothing is known yet"
+        problems = (*self._problems, *self._unsaved.values())
+        problems += (self.journal.problem,) if self.journal.problem else ()
+        seconds = time.monotonic() - self._started
+        found = replace(self.found, seconds=seconds, problems=problems, **changes)
+        self.found = found
+        if found.state == "finished" or not self.journal.is_replay:
+            self.saving("diagnosis.json", lambda: write_json(found, self.folder))
+        return found
+
+    def finish(self, *, is_done: bool = True, **changes: object) -> Diagnosis:
+        """Write the end of the story, and return it."""
+        found = self.write(state="finished", **changes)
+        if is_done and self.journal.recall(Done, "") is None:
+            self.journal.note("", Done())
+        is_saved = not self._unsaved and not self.journal.problem
+        problems = (*self._problems, *self._unsaved.values())
+        return replace(found, is_saved=is_saved, problems=problems, go_on=self.go_on)
+
+    def saving(self, name: str, save: Callable[[], object]) -> None:
+        """Save something; what cannot be saved is told once, and ends nothing."""
+        try:
+            with interrupts_put_off():
+                save()
+        except (CtkError, OSError) as error:
+            if name not in self._unsaved:
+                logger.warning("ctk: %s is not on disk: %s", name, error)
+            self._unsaved[name] = f"{name} is not on disk: {error}"
+        else:
+            self._unsaved.pop(name, None)
+
+    def note_unsaved(self, name: str, problem: str) -> None:
+        """Take note of what somebody else could not save; an empty text for what is saved."""
+        self._unsaved.pop(name, None)
+        if problem:
+            self._unsaved[name] = problem
+
+    def stumbled(self, what: str, *errors: Exception) -> None:
+        """Take note of an error of ours that the operation survives; its traceback is kept."""
+        self._problems += [f"{what} raised {said(error)}" for error in errors]
+        self.keep_tracebacks(errors)
+
+    def complained(self, *problems: str) -> None:
+        """Take note of something that went wrong."""
+        self._problems += problems
+
+    def keep_tracebacks(self, errors: tuple[Exception, ...]) -> None:
+        """Write the tracebacks of bugs beside the result: they are asked for in a report."""
+        bugs = [error for error in errors if not isinstance(error, CtkError | OSError)]
+        if bugs:
+            text = "\n".join("".join(traceback.format_exception(error)) for error in bugs)
+            self.saving(BUG, lambda: replace_file(self.folder / BUG, text.encode()))

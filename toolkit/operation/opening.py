@@ -1,0 +1,203 @@
+"""Begin an operation in a new folder, or go on in the one that an earlier run has left.
+
+What is to be gone on with must be the same: the cases, what compiles them, torch and ctk. A folder
+in which nothing was answered is removed again, so that a mistyped option leaves none behind.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from ctk.compiler.choices import InputsMode
+from ctk.compiler.errors import CaseError
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.folders import output_folder
+from ctk.toolkit.case.sources import plan_sources
+from ctk.toolkit.importers import Inputs, Subject, name_of
+from ctk.toolkit.operation.at_work import Done, Operation
+from ctk.toolkit.oracle.cache import Digests, fingerprint
+from ctk.toolkit.oracle.go_on import resume_command
+from ctk.toolkit.oracle.journal import (
+    JOURNAL,
+    Header,
+    Journal,
+    OperationName,
+    difference,
+    has_line,
+    read_header,
+    resume_journal,
+    start_journal,
+)
+from ctk.toolkit.oracle.progress import Say
+from ctk.toolkit.oracle.remembering import Remembering
+from ctk.toolkit.oracle.several import AskOptions, opened
+
+PREFIXES: Mapping[OperationName, str] = {
+    "bisect-pass": "diagnosis",
+    "minify": "minimal",
+    "diagnose": "diagnosis",
+}
+"""How the folders are called that nobody named."""
+
+UNTOLD = ("trust",)
+"""Options that no journal tells: whoever goes on with a folder of somebody else decides anew."""
+
+
+@contextmanager
+def operation(
+    name: OperationName,
+    subject: Subject,
+    inputs: Inputs | None,
+    options: AskOptions,
+    *,
+    out: str | Path | None,
+    resume: bool,
+    keep: InputsMode,
+    say: Say,
+) -> Generator[Operation]:
+    """Load the cases, start who answers, and open the folder; closed at the end.
+
+    Args:
+        name: Which operation.
+        subject: What it is about.
+        inputs: Those of one call, for a graph or a callable.
+        options: How.
+        out: The folder; None for a new one here, or with `resume` the newest of the same case.
+        resume: Go on where an earlier run was ended.
+        keep: What written cases keep of their inputs.
+        say: Told what happens.
+
+    Raises:
+        CaseError: There is no such folder to go on in, it is in use, or is about something else.
+    """
+    with opened(subject, inputs, options) as (cases, executor):
+        digests = Digests()
+        header = _header(name, subject, options, keep, cases, digests)
+        default = f"{PREFIXES[name]}_{name_of(subject)}"
+        journal, folder = _resumed(out, default, header) if resume else _new(out, default, header)
+        with journal:
+            if journal.remembered:
+                say(f"{journal.remembered} answers and results of an earlier run are remembered")
+            remembering = Remembering(executor, journal, digests, options.get("timeout_seconds"))
+            run = Operation(
+                cases,
+                remembering,
+                journal,
+                digests=digests,
+                folder=folder,
+                keep=keep,
+                say=say,
+                go_on=resume_command(header, folder, _untold(options)),
+            )
+            try:
+                yield run
+            except BaseException as error:
+                _leave(run, error)
+                raise
+
+
+def _leave(run: Operation, error: BaseException) -> None:
+    """Say on an exception what is kept; a folder in which nothing was answered goes."""
+    if run.journal.is_empty and run.found is None:
+        discard(run)
+        return
+    found = run.found
+    if found is not None and found.minimal is not None and found.minimal.is_dir():
+        error.add_note(f"The smallest case so far is kept: {found.minimal}")
+    else:
+        error.add_note(f"What is known so far is kept: {run.folder}")
+    error.add_note(f"to go on: {run.go_on}")
+
+
+def discard(run: Operation) -> None:
+    """Remove the folder of an operation that found nothing worth keeping."""
+    with suppress(OSError):
+        for file in (run.folder / JOURNAL, run.folder / "diagnosis.json"):
+            file.unlink(missing_ok=True)
+        run.folder.rmdir()
+
+
+def _new(out: str | Path | None, default: str, header: Header) -> tuple[Journal, Path]:
+    if out is not None and (Path(out).expanduser() / JOURNAL).is_file():
+        raise CaseError(
+            f"{out} holds an earlier run; go on with it: the same command with --resume, or name "
+            "another folder"
+        )
+    folder = output_folder(out, default)
+    return start_journal(folder, header), folder
+
+
+def _resumed(out: str | Path | None, default: str, header: Header) -> tuple[Journal, Path]:
+    folder = Path(out).expanduser() if out is not None else _newest(default, header)
+    return resume_journal(folder, header), folder
+
+
+def _newest(default: str, header: Header) -> Path:
+    """Return the newest folder of the same case that was left unfinished; else the newest.
+
+    Raises:
+        CaseError: There is none; says why each folder here will not do.
+    """
+    found: list[tuple[bool, float, Path]] = []
+    reasons: list[str] = []
+    for folder in _folders(default):
+        try:
+            then = read_header(folder)
+            why = difference(then, header) if then else ""
+            is_done = has_line(folder, Done)
+        except CaseError as error:
+            why, is_done = str(error), False
+        if why:
+            reasons.append(f"\n  {folder}: {why.splitlines()[0]}")
+        else:
+            found.append((not is_done, (folder / JOURNAL).stat().st_mtime, folder))
+    if not found:
+        raise CaseError(
+            f"no folder {default} here has a run of this case to resume; name it with --out, or "
+            f"leave out --resume to start{''.join(reasons)}"
+        )
+    return max(found)[2]
+
+
+def _folders(default: str) -> Iterator[Path]:
+    for folder in sorted(Path().iterdir()):
+        is_ours = re.fullmatch(rf"{re.escape(default)}(_\d+)?", folder.name)
+        if is_ours and (folder / JOURNAL).is_file():
+            yield folder
+
+
+def _header(
+    name: OperationName,
+    subject: Subject,
+    options: AskOptions,
+    keep: InputsMode,
+    cases: list[Case],
+    digests: Digests,
+) -> Header:
+    told = {key: value for key, value in options.items() if key not in UNTOLD}
+    return Header(
+        operation=name,
+        subject=str(subject) if isinstance(subject, str | Path) else None,
+        options=json.loads(json.dumps(told, default=repr)),
+        inputs=keep,
+        cases=tuple(fingerprint(case, digests) for case in cases),
+        sources=dict(_sources(cases)),
+    )
+
+
+def _untold(options: AskOptions) -> dict[str, object]:
+    return {key: value for key, value in options.items() if key in UNTOLD}
+
+
+def _sources(cases: list[Case]) -> Iterator[tuple[str, str]]:
+    """Yield each of the user's files that compile a case, with a digest of its text."""
+    for case in cases:
+        try:
+            copies = plan_sources(case).copies
+        except CaseError:  # options that no file can hold: an object of the library's caller
+            continue
+        for place, path in copies.items():
+            yield place, hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,73 @@
+"""The command that goes on where an operation was ended, made from what its journal says.
+
+It is put together from single words, never copied from a file, because people paste it; and it
+trusts no case that the user does not trust again.
+"""
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from ctk.compiler.errors import CaseError
+from ctk.toolkit.oracle.journal import JOURNAL, Header, read_header
+
+
+def resume_command(header: Header, folder: Path, more: Mapping[str, object] | None = None) -> str:
+    """Return the command that goes on in a folder; a call, for an object of the library's caller.
+
+    Args:
+        header: What the operation is about.
+        folder: Where it writes.
+        more: Options that no journal tells.
+
+    >>> header = Header("minify", "net.py", {"target": "inductor"}, "full", (), {})
+    >>> resume_command(header, Path("small"))
+    'ctk minify net.py --target inductor --out small --resume'
+    """
+    if header.subject is None:
+        name = header.operation.replace("bisect-pass", "bisect")
+        return f"ctk.{name}(…, out={str(folder)!r}, resume=True)  # in Python, with the same object"
+    words = ["ctk", header.operation, header.subject, *_options({**header.options, **(more or {})})]
+    if header.inputs != "full":
+        words += ["--inputs", header.inputs]
+    return shlex.join([*words, "--out", str(folder), "--resume"])
+
+
+def resume_hint(folder: Path) -> str | None:
+    """Return the command that goes on in a folder on disk; None where there is no journal to read.
+
+    A journal that cannot be read says so when it is resumed.
+    """
+    if not (folder / JOURNAL).is_file():
+        return None
+    try:
+        header = read_header(folder)
+    except CaseError:
+        return None
+    return resume_command(header, folder) if header else None
+
+
+def _options(options: Mapping[str, object]) -> Iterator[str]:
+    for name, value in options.items():
+        match name, value:
+            case "target", str():
+                yield from ("--target", value)
+            case "config", dict():
+                for key, item in value.items():
+                    yield from ("--config", f"{key}={json.dumps(item)}")
+            case (("backward" | "dynamic" | "trust"), True):
+                yield f"--{name}"
+            case "graph", int():
+                yield from ("--graph", str(value))
+            case "allow_imports", list():
+                for module in value:
+                    yield from ("--allow-import", str(module))
+            case "isolate", bool():
+                yield "--isolate" if value else "--no-isolate"
+            case "timeout_seconds", int() | float():
+                yield from ("--timeout", f"{value:g}")
+            case "memory_nbytes", int():
+                yield from ("--memory", str(value))
+            case _:
+                pass

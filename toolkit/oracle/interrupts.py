@@ -1,0 +1,30 @@
+"""Put off Ctrl-C for the moment in which something is written."""
+
+import signal
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def interrupts_put_off() -> Generator[None]:
+    """Deliver Ctrl-C and SIGTERM after the block; only the main thread gets them anyway."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    seen: list[int] = []
+
+    def remember(number: int, _frame: FrameType | None) -> None:
+        seen.append(number)
+
+    previous = {number: signal.signal(number, remember) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        for number in dict.fromkeys(seen):
+            signal.raise_signal(number)

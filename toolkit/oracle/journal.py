@@ -1,0 +1,235 @@
+"""The journal of an operation: every answer is on disk at once, and no question is asked twice.
+
+`journal.jsonl` in the folder of a bisect-pass, minify or diagnose: a header that says what was
+asked about, then a line per answer, per smaller case, per finished bisection. Everything that an
+operation does follows from its case and these answers, so that the same operation, run again with
+them, comes to where the first one was killed without a question.
+
+    {"sum":"…","kind":"Header","key":"","value":{"torch":"2.13.0","cases":["8f2c…"],…}}
+    {"sum":"…","kind":"Judgement","key":"1d0b…","value":{"verdict":"passes",…}}
+
+What it does not do: it knows no reducer and no bisection (they hand over documents), and it cannot
+tell whether an answer is true: a folder from somebody else holds that person's answers.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Self, TypeVar
+
+import torch
+
+from ctk.compiler.errors import CaseError
+from ctk.toolkit.case.manifest import ctk_version
+from ctk.toolkit.formats.growing_file import NEXT, GrowingFile, create, read_lines, reopen
+from ctk.toolkit.formats.schema import convert, decode, document, encode
+
+T = TypeVar("T")
+
+JOURNAL = "journal.jsonl"
+SCHEMA = 1
+
+OperationName = Literal["bisect-pass", "minify", "diagnose"]
+
+logger = logging.getLogger("ctk")
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the answers of a journal are about; they hold for nothing else.
+
+    Attributes:
+        operation: Who asked.
+        subject: What was named on the command line; null for an object of the library's caller.
+        options: How, in the library's words; only to be told.
+        inputs: What written cases keep of their inputs.
+        cases: Fingerprint of each case that was loaded, target, options and modes included.
+        sources: Digest of each of the user's files that target and options name, or import.
+        torch: Version of torch.
+        ctk: Version of ctk.
+        schema: Version of the journal.
+    """
+
+    operation: OperationName
+    subject: str | None
+    options: Mapping[str, object]
+    inputs: str
+    cases: tuple[str, ...]
+    sources: Mapping[str, str]
+    torch: str = torch.__version__
+    ctk: str = ctk_version()
+    schema: int = SCHEMA
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line: a document, its type's name, and the question that it answers."""
+
+    kind: str
+    key: str
+    value: Mapping[str, object]
+
+
+class Journal:
+    """The journal of a running operation; a context manager, closed at the end.
+
+    Attributes:
+        remembered: How many lines an earlier run has left.
+        is_replay: Whether everything so far was remembered, nothing is new.
+    """
+
+    def __init__(self, file: GrowingFile, header: Header) -> None:
+        self._file = file
+        self._values: dict[tuple[str, str], Mapping[str, object]] = {}
+        self._last: dict[str, str] = {}
+        for number, text in enumerate(file.lines, 1):
+            self._keep(decode(Line, text, where=f"{file.path}, line {number}"))
+        self.remembered = max(len(file.lines) - 1, 0)
+        self.is_replay = self.remembered > 0
+        if not file.lines:
+            self.note("", header)
+            self.is_replay = False
+
+    def recall(self, kind: type[T], key: str) -> T | None:
+        """Return the document of this type that was noted for a question, if there is one.
+
+        Raises:
+            CaseError: It is no such document.
+        """
+        value = self._values.get((kind.__name__, key))
+        if value is None:
+            return None
+        return convert(kind, value, where=f"{self._file.path}, {kind.__name__} {key}")
+
+    def note(self, key: str, value: object) -> None:
+        """Write a document for a question; it is on disk when this returns, unless `problem`."""
+        line = Line(type(value).__name__, key, encode(value))
+        had_problem = bool(self.problem)
+        self._keep(line)
+        self._file.append(json.dumps(encode(line), separators=(",", ":")))
+        self.is_replay = False
+        if self.problem and not had_problem:
+            logger.warning("ctk: %s; it goes on without", self.problem)
+
+    def last(self, kind: type) -> str | None:
+        """Return the question whose document of this type was noted last."""
+        return self._last.get(kind.__name__)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was answered yet."""
+        return len(self._values) <= 1
+
+    @property
+    def problem(self) -> str:
+        """Why the last answers are not on disk; empty when they are."""
+        return self._file.problem
+
+    def _keep(self, line: Line) -> None:
+        self._values[line.kind, line.key] = line.value
+        self._last[line.kind] = line.key
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+
+def start_journal(folder: Path, header: Header) -> Journal:
+    """Start the journal of a new folder."""
+    return Journal(create(folder / JOURNAL), header)
+
+
+def resume_journal(folder: Path, header: Header) -> Journal:
+    """Open the journal that an earlier run of the same operation left in a folder.
+
+    Raises:
+        CaseError: There is none, it is in use or damaged, or it is about something else.
+    """
+    if not (folder / JOURNAL).is_file():
+        raise CaseError(
+            f"{folder} has no {JOURNAL}: there is nothing to resume; leave out --resume to start"
+        )
+    file = reopen(folder / JOURNAL)
+    try:
+        if file.lines:
+            check_same(_header(file.lines[0], folder), header, folder)
+        return Journal(file, header)
+    except BaseException:
+        file.close()
+        raise
+
+
+def read_header(folder: Path) -> Header | None:
+    """Return what a journal is about; None if its writer died before it had said that.
+
+    Raises:
+        CaseError: It cannot be read, or is damaged.
+    """
+    lines = read_lines(folder / JOURNAL)
+    return _header(lines[0], folder) if lines else None
+
+
+def has_line(folder: Path, kind: type) -> bool:
+    """Return whether a journal on disk holds a document of a type."""
+    lines = read_lines(folder / JOURNAL)
+    return any(decode(Line, text, where=JOURNAL).kind == kind.__name__ for text in lines)
+
+
+def _header(text: bytes, folder: Path) -> Header:
+    where = f"{folder / JOURNAL}, line 1"
+    line = decode(Line, text, where=where)
+    found = line.value.get("schema")
+    if line.kind != Header.__name__ or found != SCHEMA:
+        raise CaseError(f"{where}: it is no journal of this ctk (schema {SCHEMA}); {NEXT}")
+    return convert(Header, line.value, where=where)
+
+
+def check_same(then: Header, now: Header, folder: Path) -> None:
+    """Check that the answers of a journal hold for what is asked about now.
+
+    Raises:
+        CaseError: They do not; says what differs.
+    """
+    differs = difference(then, now)
+    if differs:
+        raise CaseError(f"the answers in {folder} are of another run: {differs}\n{NEXT}")
+
+
+def difference(then: Header, now: Header) -> str:
+    """Return what makes answers of one header useless for another; empty when nothing does."""
+    named = ("operation", "torch", "ctk", "inputs")
+    for name in named:
+        before, after = getattr(then, name), getattr(now, name)
+        if before != after:
+            return f"{name} was {before}, and is {after} now"
+    is_same = then.cases == now.cases
+    for name in sorted({*then.options, *now.options}):
+        before, after = then.options.get(name), now.options.get(name)
+        if not is_same and before != after and name not in ANSWERS_STAY:
+            return f"{name} was {_shown(before)}, and is {_shown(after)} now"
+    changed = [
+        name
+        for name in sorted({*then.sources, *now.sources})
+        if then.sources.get(name) != now.sources.get(name)
+    ]
+    if changed:
+        return f"changed since: {', '.join(changed)}"
+    if is_same:
+        return ""
+    if then.subject != now.subject:
+        return f"they are about {then.subject}, not {now.subject}"
+    return "the program makes another graph or other values now (its file, or a library, changed)"
+
+
+ANSWERS_STAY = ("allow_imports", "isolate", "timeout_seconds", "memory_nbytes")
+"""Options that say who answers, not what."""
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value, default=repr)

@@ -1,0 +1,88 @@
+"""Ask an oracle once: what it answered is in the journal, and is not asked again."""
+
+import hashlib
+import json
+from dataclasses import replace
+
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.compile_log.recorder import Veto
+from ctk.toolkit.formats.schema import encode
+from ctk.toolkit.oracle.cache import Digests, fingerprint
+from ctk.toolkit.oracle.executors.base import Executor
+from ctk.toolkit.oracle.journal import Journal
+from ctk.toolkit.oracle.judgement import Judgement, Verdict
+
+
+class Remembering(Executor):
+    """Asks another executor what the journal does not know, and notes each answer at once.
+
+    Args:
+        executor: Who answers; closing it is left to who started it.
+        journal: Where the answers are.
+        digests: Of the tensors of cases.
+        timeout_seconds: Time limit of a question; that one ran out says nothing about another, nor
+            that of a candidate, which is shorter, about other questions.
+    """
+
+    def __init__(
+        self,
+        executor: Executor,
+        journal: Journal,
+        digests: Digests,
+        timeout_seconds: float | None = None,
+    ) -> None:
+        self.isolates = executor.isolates
+        self._executor, self._journal, self._digests = executor, journal, digests
+        self._limit = timeout_seconds
+
+    def ask(
+        self,
+        case: Case,
+        expected: Signature | None = None,
+        veto: Veto | None = None,
+        *,
+        is_candidate: bool = False,
+    ) -> Judgement:
+        """Return the remembered answer, or ask."""
+        known = self.recall(case, expected, veto, is_candidate=is_candidate)
+        if known is not None:
+            return known
+        judgement = self._executor.ask(case, expected, veto, is_candidate=is_candidate)
+        key = question_key(fingerprint(case, self._digests), expected, veto)
+        late = self._late(is_candidate) if judgement.verdict is Verdict.TIMEOUT else ""
+        self._journal.note(key + late, judgement)
+        return judgement
+
+    def recall(
+        self,
+        case: Case,
+        expected: Signature | None = None,
+        veto: Veto | None = None,
+        *,
+        is_candidate: bool = False,
+    ) -> Judgement | None:
+        """Return the remembered answer, if there is one."""
+        key = question_key(fingerprint(case, self._digests), expected, veto)
+        known = self._journal.recall(Judgement, key)
+        return known or self._journal.recall(Judgement, key + self._late(is_candidate))
+
+    def _late(self, is_candidate: bool) -> str:
+        return f"/{self._limit}{'/candidate' * is_candidate}"
+
+    def close(self) -> None:
+        """Leave the other executor to who started it."""
+
+
+def question_key(case: str, expected: Signature | None, veto: Veto | None) -> str:
+    """Return what names a question: what is compiled, the failure looked for, what is left out.
+
+    Of the failure only what `Signature.matches` reads.
+    """
+    wanted = encode(replace(expected, output=None, message="")) if expected else None
+    left_out = None
+    if veto is not None:
+        sets = (veto.passes, veto.rewrites, veto.kernels)
+        left_out = [*(sorted(each) for each in sets), veto.fuel]
+    text = json.dumps([case, wanted, left_out], sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
