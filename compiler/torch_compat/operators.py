@@ -131,13 +131,13 @@ TORCH_NAMESPACES = frozenset(
             "rpc",
         ),
         *("semi_structured", "sparse", "static_runtime", "streams", "symm_mem", "torch_attn"),
-        "triton",
+        *("triton", "prepacked", "metal_prepack", "vulkan_prepack", "xnnpack"),
     )
 )
 """Libraries that torch registers besides aten, prim, prims, rngprims and quantized_decomposed.
 
-Seen in torch 2.13: `torch._C._dispatch_get_all_op_names()`, and every `torch.library.Library` in
-torch's own files.
+Seen in torch 2.11 and 2.13: `torch._C._dispatch_get_all_op_names()`, and every
+`torch.library.Library` in torch's own files.
 """
 
 

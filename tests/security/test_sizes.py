@@ -1,5 +1,6 @@
 """Sizes, nesting, numbers and texts of a stranger: refused in a moment, and never a traceback."""
 
+import ast
 import json
 import os
 import re
@@ -13,12 +14,15 @@ import pytest
 import torch
 
 from ctk.compiler.errors import CaseError
+from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.listing import describe
 from ctk.toolkit.case.manifest import read_manifest
+from ctk.toolkit.case.sources import SourcePlan
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.formats import limits
 from ctk.toolkit.formats.plain_text import many_lines, one_line
-from ctk.toolkit.repro.script import literal
+from ctk.toolkit.repro.script import literal, render_script
+from tests.helpers.case_folders import linear_case
 from tests.helpers.cli import ctk
 from tests.helpers.hostile import Craft, first_call
 from tests.helpers.hostile_graphs import calling, graph, load, node, ref
@@ -283,6 +287,42 @@ def test_one_line_keeps_what_is_printable_and_shortens_what_is_long() -> None:
     assert one_line("a\tb\nc") == "a\\tb\\nc"
     assert len(one_line("a" * 10**6)) < 2100
     assert many_lines("a\r\n\tb\x1b[0m\n") == "a\n\tb\\x1b[0m\n"
+
+
+TRICKS = (
+    '"""\nimport os\n"""',
+    "\\",
+    'x"',
+    "\nTarget:     other",
+    "\x1b[2K",
+    "\0",
+    "\udcff",
+    "# type: x",
+)
+
+
+def script_of(text: str) -> ast.Module:
+    """Return the script of a case in which a text stands wherever one may."""
+    wrong = Signature(kind="accuracy", where=text, output=text, message=text)
+    case = linear_case(name=text, signature=wrong, config={"note": text}, synthetic=(text,))
+    plan = SourcePlan(case.target, dict(case.config), {})
+    source = render_script(case, plan, culprit_pass=text, clean_run=text).text
+    source.encode()
+    return ast.parse(source)
+
+
+@pytest.mark.parametrize("text", TRICKS)
+def test_no_text_of_a_case_leaves_its_place_in_a_script(text: str) -> None:
+    tree, plain = script_of(text), script_of("plain")
+    assert [type(each) for each in tree.body] == [type(each) for each in plain.body]
+    header = ast.get_docstring(tree, clean=False)
+    assert header is not None and len(re.findall(r"^Target:", header, re.MULTILINE)) == 1
+    settings = {
+        each.targets[0].id: each.value
+        for each in tree.body
+        if isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name)
+    }
+    assert ast.literal_eval(settings["CONFIG"]) == {"note": text}
 
 
 def diagnosis(**changes: Any) -> str:

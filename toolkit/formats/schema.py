@@ -26,6 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ctk.compiler.errors import CaseError, nearest
 from ctk.toolkit.formats.limits import DOCUMENT_NBYTES
+from ctk.toolkit.formats.plain_text import one_line
 from ctk.toolkit.formats.strict_json import dump_json, parse_json, read_json, short
 
 T = TypeVar("T")
@@ -86,7 +87,7 @@ def convert(kind: type[T], data: Mapping[str, object], *, where: str) -> T:
     try:
         return _adapter(kind).validate_json(json.dumps(data))
     except ValidationError as error:
-        raise CaseError(f"{where}: {_explain(kind, data, error)}") from error
+        raise CaseError(one_line(f"{where}: {_explain(kind, data, error)}")) from error
 
 
 def read_document(
