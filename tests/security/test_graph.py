@@ -12,8 +12,10 @@ import torch
 
 from ctk.compiler.errors import CaseError, TrustError
 from ctk.compiler.torch_compat import operators
+from ctk.toolkit.case.store import load_case
 from ctk.toolkit.graphs.callable_places import PLACES
 from ctk.toolkit.graphs.raw_memory import why_refused
+from tests.helpers.hostile import Craft, first_call
 from tests.helpers.hostile_graphs import calling, changed, graph, identity, load, node, ref
 from tests.helpers.warm_python import warm_python
 
@@ -195,6 +197,22 @@ def test_they_need_it_under_their_other_names_too(target: str) -> None:
     with pytest.raises(TrustError):
         load(calling(target, ref("x")))
     assert load(calling(target, ref("x")), trust=True)
+
+
+def test_a_case_with_such_an_operator_loads_when_it_is_trusted(tmp_path: Path) -> None:
+    craft = Craft.new(tmp_path)
+    raw = {"target": "torch.ops.aten.resize_as_.default"}
+    craft.graph(lambda data: first_call(data).update(raw))
+    with pytest.raises(TrustError, match=r"resize_as_.*--trust"):
+        load_case(craft.folder)
+    assert load_case(craft.folder, trust=True)
+
+
+def test_a_call_without_a_target_is_refused(tmp_path: Path) -> None:
+    craft = Craft.new(tmp_path)
+    craft.graph(lambda data: first_call(data).pop("target"))
+    with pytest.raises(CaseError, match="'target' is missing"):
+        load_case(craft.folder)
 
 
 @pytest.mark.parametrize("method", ["resize_", "resize_as_", "_coalesced_", "sparse_resize_"])

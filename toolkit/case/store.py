@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.fx import GraphModule
 
 from ctk.compiler.choices import InputsMode
-from ctk.compiler.errors import CaseError, nearest
+from ctk.compiler.errors import CaseError, TrustError, nearest
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.inputs import Inputs, pack_inputs, storing, unpack_inputs
 from ctk.toolkit.case.manifest import (
@@ -43,6 +43,7 @@ from ctk.toolkit.case.sources import (
 from ctk.toolkit.case.trust import check_trust, words_of
 from ctk.toolkit.formats.files import atomic_folder, is_partial, scratch_folder
 from ctk.toolkit.formats.limits import GRAPH_NBYTES
+from ctk.toolkit.formats.plain_text import one_line
 from ctk.toolkit.formats.safetensors_file import load_arrays, save_arrays
 from ctk.toolkit.formats.scalars import size_hint
 from ctk.toolkit.formats.schema import convert, read_document, write_document
@@ -229,7 +230,7 @@ def load_case(
         check_trust(folder, words, given, allow_imports=allow_imports, alias=target)
     allowed = set(manifest.imports) & set(manifest.imports if trust else allow_imports)
     load_imports(manifest.imports, allowed)
-    graph, inputs = _graph_and_inputs(folder, data, allowed, device)
+    graph, inputs = _graph_and_inputs(folder, data, allowed, trust=trust, device=device)
     return Case(
         graph=graph,
         inputs=inputs,
@@ -245,16 +246,18 @@ def load_case(
 
 
 def _graph_and_inputs(
-    folder: Path, data: Json, allowed: Collection[str], device: str | None
+    folder: Path, data: Json, allowed: Collection[str], *, trust: bool, device: str | None
 ) -> tuple[GraphModule, tuple[object, ...]]:
     """Build the graph of `graph.json`, whose JSON is given, and the inputs beside it."""
     try:
         arrays = _arrays(folder / CONSTANTS)
-        graph = graph_from_json(data, arrays, allow_imports=allowed, device=device)
+        graph = graph_from_json(data, arrays, allow_imports=allowed, trust=trust, device=device)
         packed = read_document(Inputs, folder / INPUTS, next_step=_NEXT, limit=GRAPH_NBYTES)
         return graph, unpack_inputs(packed, _arrays(folder / VALUES), graph, device)
+    except TrustError as error:
+        raise TrustError(one_line(f"{error}, in {folder}")) from error
     except (CaseError, RecursionError) as error:
-        raise CaseError(f"{error}, in {folder}") from error
+        raise CaseError(one_line(f"{error}, in {folder}")) from error
 
 
 def _existing(folder: Path) -> Path:

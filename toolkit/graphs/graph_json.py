@@ -87,14 +87,19 @@ def constants_of(gm: GraphModule) -> dict[str, Tensor]:
 
 
 def target_names(data: object) -> Iterator[str]:
-    """Yield the names of the functions in JSON of `graph_to_json`, sub-graphs included."""
+    """Yield the names of the functions in JSON of `graph_to_json`, sub-graphs included.
+
+    The JSON may be a stranger's: what is no name is passed over here, and refused when it is read.
+    """
     if isinstance(data, list):
         for part in cast("list[object]", data):
             yield from target_names(part)
     elif isinstance(data, dict):
         known = cast("Json", data)
-        if known.get("op") == "call_function" or known.keys() == {"target"}:
-            yield known["target"]
+        target = known.get("target")
+        is_function = known.get("op") == "call_function" or known.keys() == {"target"}
+        if is_function and isinstance(target, str):
+            yield target
         for part in known.values():
             yield from target_names(part)
 
