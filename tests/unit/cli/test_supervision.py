@@ -40,6 +40,31 @@ torch.compile(f, backend="ctk")(torch.ones(3))
 os.abort()
 """
 
+DEADLY_CANDIDATE = """
+import os
+import torch
+
+def compile(gm, example_inputs):
+    '''Wrong wherever there is a relu; kills the process when two or three calls are left.'''
+    calls = [node for node in gm.graph.nodes if node.op.startswith("call")]
+    if len(calls) in (2, 3):
+        os.abort()
+    def call(*args):
+        wrong = any("relu" in str(node.target) for node in calls)
+        return tuple(value + wrong for value in gm.forward(*args))
+    return call
+"""
+
+SIX_CALLS = """
+import torch
+
+def model():
+    return lambda x: torch.relu(x.sin().cos()).exp().tanh().neg()
+
+def inputs():
+    return (torch.linspace(-1, 1, 8),)
+"""
+
 STUCK = """
 import signal, threading
 import torch
@@ -93,6 +118,17 @@ def test_a_deadly_compile_is_asked_again_in_a_child(
     assert said.err.count("the command goes on with --isolate") == 1
     (graph,) = said.data["graphs"]
     assert graph.get("judgement", graph)["signature"]["kind"] == seen
+    assert not left_behind(tmp_path)
+
+
+def test_a_candidate_that_kills_the_process_loses_nothing(tmp_path: Path) -> None:
+    backend = write(tmp_path, "backend.py", DEADLY_CANDIDATE)
+    program = write(tmp_path, "six.py", SIX_CALLS)
+    options = ("--target", f"{backend}:compile", "--out", tmp_path / "small", "--json")
+    said = ctk("minify", program, *options, folder=tmp_path)
+    assert said.code == 1, said.out + said.err
+    assert said.err.count("the command goes on with --isolate --resume --out") == 1
+    assert json.loads((tmp_path / "small" / "diagnosis.json").read_text())["state"] == "finished"
     assert not left_behind(tmp_path)
 
 
