@@ -34,6 +34,7 @@ from ctk.toolkit.oracle.journal import (
 from ctk.toolkit.oracle.progress import Say
 from ctk.toolkit.oracle.remembering import Remembering
 from ctk.toolkit.oracle.several import AskOptions, opened
+from ctk.toolkit.processes.link import tell_resumable
 
 PREFIXES: Mapping[OperationName, str] = {
     "bisect-pass": "diagnosis",
@@ -127,7 +128,9 @@ def _new(out: str | Path | None, default: str, header: Header) -> tuple[Journal,
             "another folder"
         )
     folder = output_folder(out, default)
-    return start_journal(folder, header), folder
+    journal = start_journal(folder, header)
+    tell_resumable(folder)
+    return journal, folder
 
 
 def _resumed(out: str | Path | None, default: str, header: Header) -> tuple[Journal, Path]:
