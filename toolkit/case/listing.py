@@ -17,7 +17,15 @@ from ctk.toolkit.formats.limits import GRAPH_NBYTES
 from ctk.toolkit.formats.plain_text import one_line
 from ctk.toolkit.formats.strict_json import Json, expect, items, member, read_json
 
-HALF_WRITTEN = "half-written: the process died or is still writing"
+HALF_WRITTEN = "half-written: the process died, had no disk space left, or is still writing"
+
+NOT_SAVED = "not_saved.txt"
+"""What a watched program leaves in place of a case that could not be written: the reason."""
+
+_LEFT_BEHIND = (NOT_SAVED, "events.jsonl")
+"""Files of a graph's dump, which may be there without its case."""
+
+_REASON_NBYTES = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +61,7 @@ def _case_folders(root: Path) -> Iterator[Path]:
     for folder, subfolders, files in os.walk(root):
         subfolders.sort()
         path = Path(folder)
-        is_case = MANIFEST in files or GRAPH in files
+        is_case = not {MANIFEST, GRAPH, *_LEFT_BEHIND}.isdisjoint(files)
         if is_case or path.name.endswith(".partial"):
             subfolders.clear()
             yield path
@@ -62,7 +70,7 @@ def _case_folders(root: Path) -> Iterator[Path]:
 def describe(folder: Path) -> Entry:
     """Return one case's entry; what is wrong with it becomes its `problem`."""
     if is_partial(folder) or not (folder / MANIFEST).exists():
-        return Entry(folder, age_seconds=_age_of_file(folder), problem=HALF_WRITTEN)
+        return Entry(folder, age_seconds=_age_of_file(folder), problem=_why_half(folder))
     try:
         manifest = read_manifest(folder)
     except CaseError as error:
@@ -78,6 +86,19 @@ def describe(folder: Path) -> Entry:
         _age(manifest.provenance.created, folder / MANIFEST),
         _damage(folder, sizes),
     )
+
+
+def _why_half(folder: Path) -> str:
+    """Return why a folder is no whole case: what its writer said last, or what it may have been."""
+    path = folder / NOT_SAVED
+    if path.is_symlink():
+        return HALF_WRITTEN
+    try:
+        with path.open("rb") as file:
+            said = file.read(_REASON_NBYTES).decode(errors="replace")
+    except OSError:
+        return HALF_WRITTEN
+    return one_line(f"not saved: {said.partition(chr(10))[0]}")
 
 
 def _damage(folder: Path, sizes: dict[str, int]) -> str | None:

@@ -42,7 +42,7 @@ def ls(
         ExitCode.NO_FAILURE,
         headline(root, entries),
         {"folder": str(root), "cases": [as_data(entry) for entry in entries]},
-        (rows_of(root, entries),) if entries else (),
+        ((rows_of(root, entries),) if entries else ()) + advice_on(entries),
     )
 
 
@@ -52,6 +52,16 @@ def headline(root: Path, entries: "list[Entry]") -> str:
     broken = sum(entry.problem is not None for entry in entries)
     unusable = f", {broken} unusable" if broken else ""
     return f"{len(entries)} case(s) in {root}, {failing} failing{unusable}"
+
+
+def advice_on(entries: "list[Entry]") -> tuple[str, ...]:
+    """Return what to do about folders that cannot be used; nothing when there are none."""
+    if all(entry.problem is None for entry in entries):
+        return ()
+    return (
+        "unusable: if its program has ended, run it again, with space on the disk of --out (or "
+        "CTK_DUMP); then remove the folder: rm -r",
+    )
 
 
 def rows_of(root: Path, entries: "list[Entry]") -> Table:

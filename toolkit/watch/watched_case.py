@@ -17,6 +17,7 @@ from ctk.compiler.errors import CtkError
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.listing import NOT_SAVED
 from ctk.toolkit.case.manifest import MANIFEST, read_manifest, write_manifest
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.graphs.value_types import describe_dynamic
@@ -142,5 +143,5 @@ class WatchedCase:
         try:
             save_case(case, self.folder, inputs=self.session.options.inputs, overwrite=True)
         except CtkError as error:
-            write_text(self.folder / "not_saved.txt", f"{error}\n")
+            write_text(self.folder / NOT_SAVED, f"{error}\n")
             raise

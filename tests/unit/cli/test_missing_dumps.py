@@ -74,3 +74,21 @@ def test_a_folder_that_cannot_be_made_hides_no_graph(tmp_path: Path) -> None:
     assert said.code == 125
     assert said.first.startswith("cannot tell: 1 graph(s) could not be watched: ")
     assert "dumps" in said.first
+
+
+def test_ls_says_why_a_graph_has_no_case_and_what_to_do(tmp_path: Path) -> None:
+    for name, file, text in (
+        ("graph0", "not_saved.txt", "graph0 cannot be written: No space left on device\nmore\n"),
+        ("graph1", "events.jsonl", ""),
+        (".graph2.partial", "graph.json", "{}"),
+    ):
+        (tmp_path / name).mkdir()
+        write(tmp_path / name, file, text)
+    said = ctk("ls", tmp_path)
+    assert said.code == 0
+    assert said.first.endswith("3 unusable")
+    assert "not saved: graph0 cannot be written: No space left on device" in said.out
+    assert said.out.count("half-written: the process died, had no disk space left") == 2
+    assert "unusable: if its program has ended, run it again" in said.out
+    listed = ctk("ls", tmp_path, "--json").data["cases"]
+    assert sum(each["problem"].startswith("not saved: ") for each in listed) == 1
