@@ -136,16 +136,30 @@ def verdict_of(script: str, summary: "RunSummary") -> tuple[ExitCode, str]:
         return ExitCode.USAGE, f"ctk: {script} raised {what}"
     if summary.exit_code:
         return ExitCode.USAGE, f"ctk: {script} exited with {summary.exit_code}; no compile failed"
-    if not summary.graphs:
+    if not summary.graphs and not summary.children.graphs:
         why = f": {summary.why[0]}" if summary.why else ""
-        return ExitCode.CANNOT_TELL, f"cannot tell: {script} compiled nothing{why}"
+        text = f"cannot tell: {script} compiled nothing{why}{unwatched(summary)}"
+        return ExitCode.CANNOT_TELL, text
     unseen = [each.why for each in summary.missing if each.what == "everything"]
     if unseen:
         seen = f"{len(unseen)} graph(s) could not be watched"
         return ExitCode.CANNOT_TELL, f"cannot tell: {seen}: {unseen[0]}"
     names = len({each.graph for each in summary.missing})
     missing = f"; the dumps of {names} are missing or incomplete" if names else ""
-    return ExitCode.NO_FAILURE, f"no failure: {summary.graphs} graph(s) compiled{missing}"
+    text = f"no failure: {summary.graphs} graph(s) compiled{theirs(summary)}"
+    return ExitCode.NO_FAILURE, f"{text}{missing}{unwatched(summary)}"
+
+
+def theirs(summary: "RunSummary") -> str:
+    """Return what the answer says of graphs that child processes compiled."""
+    graphs, count = summary.children.graphs, summary.children.processes
+    return f", {graphs} graph(s) in {count} child process(es)" if graphs else ""
+
+
+def unwatched(summary: "RunSummary") -> str:
+    """Return what the answer says of child processes that were not watched."""
+    count = summary.children.unwatched
+    return f"; {count} Python child process(es) were not watched" if count else ""
 
 
 def data_of(summary: "RunSummary") -> dict[str, object]:
@@ -160,6 +174,11 @@ def data_of(summary: "RunSummary") -> dict[str, object]:
             }
             for each in summary.failures
         ],
+        "children": {
+            "graphs": summary.children.graphs,
+            "processes": summary.children.processes,
+            "not_watched": summary.children.unwatched,
+        },
         "why_nothing": list(summary.why),
         "missing": [asdict(each) for each in summary.missing],
         "dumps": str(summary.folder) if summary.folder else None,

@@ -1,13 +1,15 @@
 """Run a script as `python script.py args` would, with every `torch.compile` in it watched.
 
 The script's exit status and exceptions are its own: they come back in the summary, without our
-frames in the traceback. Child processes of the script are not watched (toolkit/watch/hooks.py).
+frames in the traceback. Child processes of the script are watched too (children.py).
 """
 
+import os
 import runpy
 import sys
+import traceback
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -17,6 +19,7 @@ from ctk.compiler.errors import ProgramError
 from ctk.compiler.references import near_file
 from ctk.compiler.torch_compat.capture_reasons import Collected, collected, switched_off_by
 from ctk.toolkit.importers.no_graph import reasons_for_no_graph
+from ctk.toolkit.watch.children import NO_CHILDREN, Children, children_of, watched_children
 from ctk.toolkit.watch.hooks import Installed, install
 from ctk.toolkit.watch.session import Failure, Missing, WatchKeywords
 
@@ -36,6 +39,7 @@ class RunSummary:
         error: The exception that ended the script; its traceback starts in the script.
         why: Why nothing was compiled, if nothing was and it is known.
         missing: What of the dumps could not be written.
+        children: What its child processes did; their failures are among `failures` too.
     """
 
     graphs: int
@@ -45,6 +49,7 @@ class RunSummary:
     error: BaseException | None = field(default=None, repr=False)
     why: tuple[str, ...] = ()
     missing: tuple[Missing, ...] = ()
+    children: Children = NO_CHILDREN
 
 
 def run_script(
@@ -66,11 +71,20 @@ def run_script(
     script = Path(path).expanduser()
     if not script.is_file():
         raise ProgramError(f"no such file: {path}{near_file(script.absolute())}")
-    handle = install(**options)
-    exit_code, error, found = 0, None, Collected()
+    handle, process = install(**options), os.getpid()
+    exit_code, error, found, children = 0, None, Collected(), NO_CHILDREN
     try:
-        with script_environment(script, args), collected(found):
-            runpy.run_path(str(script), run_name="__main__")
+        with ExitStack() as around:
+            handle.session.book = str(
+                around.enter_context(watched_children(handle.session.options))
+            )
+            around.callback(lambda: _end_forked_child(process))
+            around.enter_context(script_environment(script, args))
+            around.enter_context(collected(found))
+            try:
+                runpy.run_path(str(script), run_name="__main__")
+            finally:
+                children = children_of(Path(handle.session.book))
     except SystemExit as request:
         exit_code = _exit_code(request)
     except KeyboardInterrupt as interrupt:
@@ -80,10 +94,24 @@ def run_script(
     finally:
         handle.uninstall()
     session = handle.session
+    session.book = ""
     folder = session.made_folder if session.graphs else None
-    why = () if session.graphs else _why_nothing(handle, found)
-    failures, missing = tuple(session.failures), tuple(session.missing)
-    return RunSummary(session.graphs, failures, folder, exit_code, error, why, missing)
+    why = () if session.graphs or children.graphs else _why_nothing(handle, found)
+    failures, missing = (*session.failures, *children.failures), tuple(session.missing)
+    return RunSummary(session.graphs, failures, folder, exit_code, error, why, missing, children)
+
+
+def _end_forked_child(process: int) -> None:
+    """End a child that the script forked where the script ends: the answer is its parent's."""
+    if os.getpid() == process:
+        return
+    error = sys.exception()
+    exit_code = _exit_code(error) if isinstance(error, SystemExit) else int(error is not None)
+    if error is not None and not isinstance(error, SystemExit):
+        traceback.print_exception(_trimmed(error))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)
 
 
 def _why_nothing(handle: Installed, found: Collected) -> tuple[str, ...]:

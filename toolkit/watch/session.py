@@ -19,6 +19,7 @@ from ctk.compiler.choices import Check, InputsMode, OnFailure
 from ctk.compiler.environment import parse_size, read_environment
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.toolkit.formats.files import claim_folder
+from ctk.toolkit.watch.child_start import note
 from ctk.toolkit.watch.dump import file_stem, guarded
 from ctk.toolkit.watch.quota import mark, prune
 
@@ -81,12 +82,14 @@ class Session:
         failures: What went wrong so far.
         graphs: How many graphs were compiled so far.
         missing: What of the dumps could not be written so far.
+        book: Folder of the run whose book gets each graph and failure (children.py), if any.
     """
 
     options: WatchOptions
     failures: list[Failure] = field(default_factory=list[Failure])
     graphs: int = 0
     missing: list[Missing] = field(default_factory=list[Missing])
+    book: str = ""
     _folder: Path | None = None
     _pid: int = 0
     _warned_quota: bool = False
@@ -114,12 +117,16 @@ class Session:
         """Return the name of the next graph: `graph0`, `graph1`, …"""
         with self._lock:
             number, self.graphs = self.graphs, self.graphs + 1
+        if self.book:
+            note(self.book, {"graph": f"graph{number}"})
         return f"graph{number}"
 
     def add_failure(self, failure: Failure) -> None:
         """Note a failure."""
         with self._lock:
             self.failures.append(failure)
+        if self.book:
+            note(self.book, {"failure": [failure.graph, str(failure.folder), failure.summary]})
 
     def keep_quota(self) -> None:
         """Remove the oldest dumps when the quota is exceeded, and say so."""

@@ -1,0 +1,77 @@
+"""What Python processes that a watched script starts run first: copied as `sitecustomize.py`.
+
+It imports no torch and nothing of ctk: it notes that the process started, runs the `sitecustomize`
+that this one hides, and waits for an import of `torch._dynamo`; only then the watch is installed.
+A process without ctk, or one that never compiles, goes on as it would alone.
+"""
+
+import contextlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import sys
+from types import ModuleType
+
+BOOK = "book.jsonl"
+"""Where the processes of a run note what they did, one JSON object per line."""
+
+DYNAMO = "torch._dynamo"
+
+
+def note(folder: str, entry: dict[str, object]) -> None:
+    """Append a line to the run's book, in one write; a run that is over is no error."""
+    line = json.dumps({"pid": os.getpid(), **entry}) + "\n"
+    with contextlib.suppress(OSError):
+        book = os.open(os.path.join(folder, BOOK), os.O_WRONLY | os.O_APPEND)  # noqa: PTH118  # keeps the start of every child cheap
+        try:
+            os.write(book, line.encode())
+        finally:
+            os.close(book)
+
+
+class WatchWhenNeeded(importlib.abc.MetaPathFinder):
+    """Installs the watch right after `torch._dynamo` was imported."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def find_spec(
+        self, fullname: str, path: object, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != DYNAMO:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(DYNAMO)
+        if spec is None or spec.loader is None:
+            return spec
+        original, folder = spec.loader.exec_module, self._folder
+
+        def exec_module(module: ModuleType) -> None:
+            original(module)
+            with contextlib.suppress(ImportError):  # ctk is not installed here: not watched
+                from ctk.toolkit.watch.children import watch_here
+
+                watch_here(folder)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # of this one object
+        return spec
+
+
+def run_hidden_sitecustomize(folder: str) -> None:
+    """Run the `sitecustomize` that comes after ours on the path, if there is one."""
+    rest = [each for each in sys.path if each != folder]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", rest)
+    if spec is not None and spec.loader is not None:
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["sitecustomize"] = module
+        spec.loader.exec_module(module)
+
+
+if __name__ == "sitecustomize":
+    _folder = os.path.dirname(__file__)  # noqa: PTH120  # keeps the start of every child cheap
+    if not any("compile_worker" in each for each in sys.orig_argv):  # Inductor's own processes
+        note(_folder, {"started": sys.orig_argv[1:], "parent": os.getppid()})
+        sys.meta_path.insert(0, WatchWhenNeeded(_folder))
+    run_hidden_sitecustomize(_folder)

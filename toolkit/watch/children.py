@@ -1,0 +1,128 @@
+"""Child processes of a watched script: they are watched as well, and their results counted.
+
+A forked child has the hooks already. A Python process that is started anew finds a
+`sitecustomize.py` of ours first on `PYTHONPATH` (child_start.py), which installs them when
+`torch._dynamo` is imported. All of them note their graphs and failures in one file at once, so that
+a child that is killed is counted too:
+
+    {"pid": 12, "launched": ["-c", "..."]}             the script is about to start a Python process
+    {"pid": 13, "started": ["-c", "..."], "parent": 12}  one that can be watched
+    {"pid": 13, "graph": "graph0"}
+    {"pid": 13, "failure": ["graph0", "dumps/child_13_0/graph0", "accuracy: ..."]}
+
+A launch without a start was not watched: `-I`, `-E` and `-S`, an environment of its own.
+
+What it does not do: count processes that are no Python, or Inductor's compile workers.
+"""
+
+import dataclasses
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ctk.toolkit.case.manifest import MANIFEST
+from ctk.toolkit.watch.child_start import BOOK, note
+from ctk.toolkit.watch.session import Failure, WatchOptions
+
+OPTIONS = "options.json"
+
+LAUNCHES = {"subprocess.Popen": 1, "os.posix_spawn": 1}
+"""Audit events of a process start, and which argument is the command line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    """What the child processes of a run did.
+
+    Attributes:
+        graphs: How many graphs they compiled.
+        processes: How many of them compiled something.
+        failures: What went wrong in them.
+        unwatched: How many Python processes were started that were not watched.
+    """
+
+    graphs: int = 0
+    processes: int = 0
+    failures: tuple[Failure, ...] = ()
+    unwatched: int = 0
+
+
+NO_CHILDREN = Children()
+
+
+@contextmanager
+def watched_children(options: WatchOptions) -> Generator[Path]:
+    """Let children that start inside the block be watched; yields the folder of the run.
+
+    The environment is put back, and the folder removed, at the end.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="ctk-run-"))
+    (folder / BOOK).touch()
+    (folder / OPTIONS).write_text(json.dumps(dataclasses.asdict(options), default=str))
+    shutil.copyfile(Path(__file__).with_name("child_start.py"), folder / "sitecustomize.py")
+    before, owner = os.environ.get("PYTHONPATH"), os.getpid()
+    active = [True]
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(folder), *([before] if before else [])])
+    sys.addaudithook(lambda event, args: _on_event(event, args, folder) if active[0] else None)
+    try:
+        yield folder
+    finally:
+        active[0] = False  # an audit hook cannot be removed
+        if before is None:
+            os.environ.pop("PYTHONPATH", None)
+        else:
+            os.environ["PYTHONPATH"] = before
+        if os.getpid() == owner:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def children_of(folder: Path) -> Children:
+    """Read what the children of this process did so far."""
+    entries = [_entry(line) for line in (folder / BOOK).read_text().splitlines()]
+    theirs = [each for each in entries if each.get("pid") != os.getpid()]
+    graphs = [each for each in theirs if "graph" in each]
+    failures = tuple(
+        Failure(str(graph), Path(case), str(summary), (Path(case) / MANIFEST).is_file())
+        for each in theirs
+        if "failure" in each
+        for graph, case, summary in [each["failure"]]
+    )
+    launched = Counter(tuple(each["launched"]) for each in entries if "launched" in each)
+    started = Counter(tuple(each["started"]) for each in entries if "started" in each)
+    unwatched = (launched - started).total()
+    return Children(len(graphs), len({each["pid"] for each in graphs}), failures, unwatched)
+
+
+def watch_here(folder: str) -> None:
+    """Install the hooks in a process that a watched script has started."""
+    from ctk.toolkit.watch.hooks import install
+
+    options = json.loads((Path(folder) / OPTIONS).read_text())
+    options["quota"] = options.pop("quota_nbytes")
+    install(**options).session.book = folder
+
+
+def _on_event(event: str, args: Sequence[Any], folder: Path) -> None:
+    position = LAUNCHES.get(event)
+    if position is None:
+        return
+    command = args[position]
+    words = [os.fsdecode(each) for each in ([command] if isinstance(command, str) else command)]
+    is_python = bool(words) and Path(words[0]).name.startswith("python")
+    if is_python and not any("compile_worker" in word for word in words):
+        note(str(folder), {"launched": words[1:]})
+
+
+def _entry(line: str) -> Mapping[str, Any]:
+    try:
+        return json.loads(line)
+    except ValueError:  # cut off: its writer was killed, or the disk is full
+        return {}
