@@ -11,6 +11,7 @@ PAGE = ROOT / "docs" / "security.md"
 
 UNTRUSTED = "security/test_untrusted.py"
 TRUSTED = "security/test_trusted.py"
+LINKS = "security/test_links.py"
 FOLDER = "security/test_working_folder.py"
 
 HELD_BY = {
@@ -31,6 +32,28 @@ HELD_BY = {
     "S9": [f"{TRUSTED}::test_what_the_user_says_needs_no_trust"],
     "S10": [f"{TRUSTED}::test_an_allowed_module_allows_its_functions_only"],
     "S11": [f"{UNTRUSTED}::test_every_operation_of_the_library_refuses_a_folder"],
+    "S12": [
+        f"{LINKS}::test_a_file_that_is_no_plain_file",
+        f"{LINKS}::test_a_folder_of_sources_that_is_a_link",
+    ],
+    "S13": [
+        f"{LINKS}::test_a_file_that_is_read_is_listed",
+        f"{LINKS}::test_values_that_are_not_listed_are_not_read",
+        f"{LINKS}::test_saving_a_loaded_case_again_copies_listed_files_only",
+    ],
+    "S14": [
+        f"{LINKS}::test_show_follows_no_link_in_a_dump",
+        f"{LINKS}::test_show_follows_no_linked_folder_in_a_dump",
+    ],
+    "S24": [
+        f"{LINKS}::test_a_file_that_is_no_plain_file",
+        f"{LINKS}::test_a_source_that_is_not_listed",
+    ],
+    "S40": [f"{TRUSTED}::test_a_harmless_case_is_judged_and_writes_below_out_only"],
+    "S41": [f"{TRUSTED}::test_an_emitted_repro_carries_what_its_case_runs"],
+    "S42": [f"{FOLDER}::test_the_clean_run_of_a_repro_imports_nothing_from_its_folder"],
+    "S50": [f"{TRUSTED}::test_a_harmless_case_is_judged_and_writes_below_out_only"],
+    "S51": ["unit/trust/test_harmless.py::test_each_target_is_decided"],
     "S20": [f"{TRUSTED}::test_a_trusted_case_runs"],
     "S21": [f"{TRUSTED}::test_trust_is_for_one_command"],
     "S22": [f"{TRUSTED}::test_a_program_of_the_user_needs_no_trust"],

@@ -93,6 +93,24 @@ def test_a_program_of_the_user_needs_no_trust(tmp_path: Path) -> None:
     assert ctk("repro", write(tmp_path, "broken.py", BROKEN_PASS + GOOD)).code == 1
 
 
+@pytest.mark.parametrize("command", ["check", "repro", "diagnose"])
+def test_a_harmless_case_is_judged_and_writes_below_out_only(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    run_on(Craft.new(tmp_path), command, codes=(0,))
+    assert listing(here) == []
+
+
+def test_an_emitted_repro_carries_what_its_case_runs(tmp_path: Path) -> None:
+    program = write(tmp_path, "broken.py", BROKEN_PASS + GOOD)
+    assert ctk("repro", program, "--out", tmp_path / "cases").code == 1
+    text = (tmp_path / "cases" / "graph0" / "repro.py").read_text()
+    assert "sources/broken.py:negate_relu" in text
+
+
 SCRIPT = """
 import torch
 import my_pass

@@ -25,7 +25,7 @@ from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Modes
 from ctk.toolkit.case.environment import recorded_variables
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.formats.bounded_file import check_nbytes
+from ctk.toolkit.formats.bounded_file import check_nbytes, check_no_link
 from ctk.toolkit.formats.checked import Line, Module, Sha256, Spec, Symbol
 from ctk.toolkit.formats.files import replace_file
 from ctk.toolkit.formats.limits import FILES, GRAPH_NBYTES, NAME_LENGTH, memory_nbytes
@@ -214,17 +214,18 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def check_files(folder: Path, manifest: Manifest) -> None:
-    """Check that every file of the manifest is there, whole and unchanged.
+    """Check that every file of the manifest is there, whole and unchanged, and no source besides.
 
     Raises:
-        CaseError: One is missing, has another size or hash, or is a link out of the folder.
+        CaseError: One is missing, has another size or hash, is a link or lies behind one; or there
+            is a source that is not listed (a listed one could import it).
     """
+    _check_listed(folder, manifest)
     for name, wanted in manifest.files.items():
         path = folder / name
+        check_no_link(folder, path)
         if not path.is_file():
             raise CaseError(f"{folder}: file {name} is missing; {_DAMAGED}")
-        if not path.resolve().is_relative_to(folder.resolve()):
-            raise CaseError(f"{folder}: file {name} is a link out of the folder: refused")
         nbytes = path.stat().st_size
         check_nbytes(path, nbytes, memory_nbytes() if path.suffix == VALUES else GRAPH_NBYTES)
         if nbytes != wanted.nbytes:
@@ -237,3 +238,15 @@ def check_files(folder: Path, manifest: Manifest) -> None:
                 f"{folder}: file {name} was changed after the case was written (its SHA-256 "
                 "differs); put the original back, or capture again"
             )
+
+
+def _check_listed(folder: Path, manifest: Manifest) -> None:
+    """Check that the manifest lists what is read of a case: the others are nobody's."""
+    for name in (GRAPH, "inputs.json", *manifest.sources):
+        if name not in manifest.files:
+            raise CaseError(f"{folder}: the manifest does not list {name}; {_DAMAGED}")
+    for path in (folder / "sources").rglob("*"):
+        name = path.relative_to(folder).as_posix()
+        is_cache = "__pycache__" in path.parts  # Python writes it beside a source that was run
+        if not path.is_dir() and not is_cache and name not in manifest.files:
+            raise CaseError(f"{folder}: the manifest does not list {name}: remove it")

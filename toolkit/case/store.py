@@ -230,7 +230,7 @@ def load_case(
         check_trust(folder, words, given, allow_imports=allow_imports, alias=target)
     allowed = set(manifest.imports) & set(manifest.imports if trust else allow_imports)
     load_imports(manifest.imports, allowed)
-    graph, inputs = _graph_and_inputs(folder, data, allowed, trust=trust, device=device)
+    graph, inputs = _graph_and_inputs(folder, manifest, data, allowed, trust=trust, device=device)
     return Case(
         graph=graph,
         inputs=inputs,
@@ -246,14 +246,20 @@ def load_case(
 
 
 def _graph_and_inputs(
-    folder: Path, data: Json, allowed: Collection[str], *, trust: bool, device: str | None
+    folder: Path,
+    manifest: Manifest,
+    data: Json,
+    allowed: Collection[str],
+    *,
+    trust: bool,
+    device: str | None,
 ) -> tuple[GraphModule, tuple[object, ...]]:
     """Build the graph of `graph.json`, whose JSON is given, and the inputs beside it."""
     try:
-        arrays = _arrays(folder / CONSTANTS)
+        arrays = _arrays(folder, CONSTANTS, manifest)
         graph = graph_from_json(data, arrays, allow_imports=allowed, trust=trust, device=device)
         packed = read_document(Inputs, folder / INPUTS, next_step=_NEXT, limit=GRAPH_NBYTES)
-        return graph, unpack_inputs(packed, _arrays(folder / VALUES), graph, device)
+        return graph, unpack_inputs(packed, _arrays(folder, VALUES, manifest), graph, device)
     except TrustError as error:
         raise TrustError(one_line(f"{error}, in {folder}")) from error
     except (CaseError, RecursionError) as error:
@@ -280,5 +286,5 @@ def _existing(folder: Path) -> Path:
     return folder
 
 
-def _arrays(path: Path) -> dict[str, Tensor]:
-    return load_arrays(path) if path.is_file() else {}
+def _arrays(folder: Path, name: str, manifest: Manifest) -> dict[str, Tensor]:
+    return load_arrays(folder / name) if name in manifest.files else {}

@@ -68,7 +68,7 @@ def show_case(folder: Path) -> Answer:
     hidden = ("schema", "name", "files", "symbols", "imports")
     facts = {key: value for key, value in encode(manifest).items() if key not in hidden}
     passes, kernels = dumped(DumpedPass, folder), dumped(DumpedKernel, folder)
-    code = text_of(folder / "graph.py")
+    code = text_of(folder, folder / "graph.py")
     state = f"fails: {manifest.signature}" if manifest.signature else "no failure recorded"
     headline = f"case {manifest.name}: target {manifest.target}, {calls} calls, {state}"
     demands = demands_in(folder)
@@ -141,7 +141,7 @@ def show_pass(folder: Path, number: int) -> Answer:
     head, data = f"pass {number} ({dumped.pass_})", {"pass": encode(dumped)}
     if path is None:
         return Answer(ExitCode.NO_FAILURE, f"{head} changed nothing", data | {"diff": ""})
-    diff = text_of(path)
+    diff = text_of(folder, path)
     data |= {"diff": diff, "path": str(path)}
     return Answer(ExitCode.NO_FAILURE, f"{head}: {path}", data, (highlighted(diff, "diff"),))
 
@@ -169,9 +169,19 @@ def show_diagnosis(folder: Path) -> Answer:
     return Answer(ExitCode.NO_FAILURE, headline, found, tuple(lines))
 
 
-def text_of(path: Path) -> str:
-    """Return a text file; an empty text if there is none."""
-    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+def text_of(folder: Path, path: Path) -> str:
+    """Return a text file of a case folder; an empty text if there is none.
+
+    Raises:
+        CaseError: It is a link, no plain file, or too large to be shown.
+    """
+    from ctk.toolkit.formats.bounded_file import check_no_link, read_bounded
+    from ctk.toolkit.formats.limits import DOCUMENT_NBYTES
+
+    check_no_link(folder, path)
+    if not path.exists():
+        return ""
+    return read_bounded(path, DOCUMENT_NBYTES).decode(encoding="utf-8", errors="replace")
 
 
 def highlighted(code: str, language: str) -> Syntax:
