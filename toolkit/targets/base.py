@@ -67,6 +67,8 @@ class Traits:
         effective: Returns the options that a compile with a config really has (variables of the
             environment may add some).
         defaults: Options that this toolkit sets unless the config does; a repro shows them.
+        native: Returns the options that undo those of `defaults` which change what a program gets:
+            random numbers that the target draws itself. A program that is watched runs with them.
         forced: Options that this toolkit sets whatever the config says, because a compile without
             them hides its failures; cases are saved without them.
         disable_variable: The environment variable that leaves passes out, if there is one.
@@ -79,6 +81,7 @@ class Traits:
     takes_functions: bool = False
     effective: Callable[[Mapping[str, object]], Mapping[str, object]] = dict[str, object]
     defaults: Mapping[str, object] = field(default_factory=dict[str, object])
+    native: Callable[[], Mapping[str, object]] = dict[str, object]
     forced: Mapping[str, object] = field(default_factory=dict[str, object])
     disable_variable: str = ""
 

@@ -89,11 +89,10 @@ class _Watch:
 
     def compiled(self, gm: GraphModule, example_inputs: Sequence[object]) -> Compiled:
         """Compile the graph; return what the program calls in place of it."""
-        subject = self._watched.subject
+        target = self._watched.subject.target
+        config = {**target.traits.native(), **self._watched.subject.config}
         try:
-            compiled = subject.target.compile(
-                gm, example_inputs, config=subject.config, observer=self._recorder
-            )
+            compiled = target.compile(gm, example_inputs, config=config, observer=self._recorder)
         except dynamo.control_flow():  # Dynamo starts over, skips, or breaks the graph
             shutil.rmtree(self._watched.folder, ignore_errors=True)
             raise

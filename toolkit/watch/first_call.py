@@ -1,7 +1,7 @@
 """Check the first call of a compiled graph against eager, on copies, before the program's own call.
 
 The program must not notice: whatever runs here runs on copies of all state that the graph can
-reach (spare.py). Two kinds of graphs:
+reach (spare.py). Three kinds of graphs:
 
 1. The inputs are all it reaches, as for a model, whose parameters Dynamo makes inputs: the compiled
    graph itself is called with copies.
@@ -10,13 +10,15 @@ reach (spare.py). Two kinds of graphs:
    second step. So copies of graph, state and inputs are compiled once more, by the same target, and
    that is run and, with a `log`, checked pass by pass. The program's own compiled graph is called
    once, for the program.
+3. It draws random numbers, and the target has a way of its own to draw them (Inductor): the program
+   gets those, and a twin that draws as eager does is compiled and checked, as for the second kind.
 
 What it costs, once per graph: two copies of inputs and held state (weights included), the graph in
 eager, the compiled graph with its backward pass when gradients are on (which compiles a lazy
-backward now instead of later), for the second kind a compile, and, when a bit differs, the graph in
-float64. Only a mismatch costs a further compile: it is judged again from scratch, so that random
-numbers and races are not taken for miscompiles. A `log` adds the graph before and after each pass
-that changed it, twice.
+backward now instead of later), for the other two kinds a compile, and, when a bit differs, the
+graph in float64. Only a mismatch costs a further compile: it is judged again from scratch, so that
+random numbers and races are not taken for miscompiles. A `log` adds the graph before and after each
+pass that changed it, twice.
 
 What it does not do: later calls, other sizes and other data are not checked. What a function keeps
 in Python variables is not copied.
@@ -107,23 +109,29 @@ def _checked(
     if eager.run is None:
         said = f"{type(eager.error).__name__}: {first_line(eager.error)}" if eager.error else ""
         return FirstCall(note=f"the graph itself raises in eager ({said})")
-    if held_state(case.graph):
+    if _needs_twin(case, subject, eager):
         recorder = Recorder(keep_calls=log is not None)
         log = recorder.log if log is not None else None
-        own = dataclasses.replace(case, config=subject.config)
-        outcome = run_compiled(own, observer=recorder, target=subject.target)
+        twin = dataclasses.replace(case, config=subject.config)
+        outcome = run_compiled(twin, observer=recorder, target=subject.target)
     else:
         outcome = run_graph(call_graph(compiled, len(case.inputs)), case.inputs, case.modes)
     if outcome.error is not None:
         if outcome.phase == "compile":
             said = f"{type(outcome.error).__name__}: {first_line(outcome.error)}"
-            return FirstCall(note=f"a second compile, for copies of what it holds, raises ({said})")
+            return FirstCall(note=f"a second compile, for the check, raises ({said})")
         return FirstCall(error_signature(outcome), outcome.error)
     wrong = [f for f in check_log(case, log) if f.status == "wrong"] if log is not None else []
     found = _mismatches(case, eager, outcome)
     if found:
         return _judged(case, eager, found, wrong, rejudge=subject.can_recompile)
     return FirstCall(hidden=tuple(_sentence(finding) for finding in wrong))
+
+
+def _needs_twin(case: Case, subject: Subject, eager: Outcome) -> bool:
+    """Return whether the program's own compiled graph cannot be called, or not be compared."""
+    draws_otherwise = subject.target.traits.native().keys() - subject.config.keys()
+    return bool(held_state(case.graph)) or (eager.drew_random and bool(draws_otherwise))
 
 
 def call_graph(function: Callable[..., object], count: int) -> GraphModule:
