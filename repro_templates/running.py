@@ -223,7 +223,7 @@ def autocast(modes: Modes) -> Generator[None, None, None]:
         device: (torch.is_autocast_enabled(device), torch.get_autocast_dtype(device))
         for device in devices
     }
-    cache_before = torch.is_autocast_cache_enabled()
+    cache_before, regions = torch.is_autocast_cache_enabled(), _open_regions()
     try:
         for device in devices:
             torch.set_autocast_enabled(device, device in wanted)
@@ -236,8 +236,17 @@ def autocast(modes: Modes) -> Generator[None, None, None]:
             torch.set_autocast_enabled(device, enabled)
             torch.set_autocast_dtype(device, dtype)
         torch.set_autocast_cache_enabled(cache_before)
-        if not any(enabled for enabled, _ in before.values()):
+        while _open_regions() > regions:
+            torch.autocast_decrement_nesting()
+        if not regions:
             torch.clear_autocast_cache()
+
+
+def _open_regions() -> int:
+    """Return how many autocast regions are open; torch clears its cache when the last one ends."""
+    count = torch.autocast_increment_nesting()
+    torch.autocast_decrement_nesting()
+    return count - 1
 
 
 @contextlib.contextmanager

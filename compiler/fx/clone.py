@@ -7,6 +7,7 @@ graph.
 """
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
@@ -77,7 +78,8 @@ def clone_inputs(inputs: Sequence[object], *, convert: Convert | None = None) ->
     """Return clones of a program's inputs, as new leaves.
 
     1. Shape, stride and storage offset stay, expanded and overlapping ones too.
-    2. The same object twice gives the same clone twice; tensors on one storage share one again.
+    2. The same object twice gives the same clone twice; tensors on one storage share one again, and
+       views of one tensor are views of one again where nothing requires a gradient.
     3. `requires_grad` stays, an `nn.Parameter` stays one, gradients are left behind.
     4. Lists, tuples and dicts that hold state (5) are copied around the clones.
     5. State is a tensor, a generator or a TorchScript object. A generator gives a new one in the
@@ -217,7 +219,8 @@ def _storage_key(key: int, tensor: Tensor, *, by_dtype: bool) -> object:
 
 def _clone_group(tensors: Sequence[Tensor], convert: Convert) -> list[Tensor]:
     """Clone tensors on one storage onto a new one; only the bytes that they cover are read."""
-    spans = [_span(tensor) for tensor in tensors]
+    bases = _bases(tensors)
+    spans = [_span(tensor) for tensor in (*tensors, *bases.values())]
     low, high = min(span[0] for span in spans), max(span[1] for span in spans)
     dtypes = {tensor.dtype for tensor in tensors}
     unit = dtypes.pop() if len(dtypes) == 1 else torch.uint8
@@ -226,7 +229,44 @@ def _clone_group(tensors: Sequence[Tensor], convert: Convert) -> list[Tensor]:
     source = torch.empty(0, dtype=unit, device=device).set_(storage, start, (stop - start,), (1,))
     room = torch.empty(stop, dtype=convert(unit), device=device)
     room[start:].copy_(source)
-    return [_view(room, tensor, convert(tensor.dtype)) for tensor in tensors]
+    made = {key: _view(room, base, convert(base.dtype)) for key, base in bases.items()}
+    again = [_again(tensor, made) for tensor in tensors]
+    return [
+        _view(room, tensor, convert(tensor.dtype)) if clone is None else clone
+        for tensor, clone in zip(tensors, again, strict=True)
+    ]
+
+
+def _bases(tensors: Sequence[Tensor]) -> dict[int, Tensor]:
+    """Return what other tensors are views of, by id, as far as that can matter to a program.
+
+    AOTAutograd compiles views of one base, one of which is written to, for that base: given tensors
+    that share memory and no base, its code fails. A single view says nothing of its base, which may
+    be far larger; and a view of what requires a gradient cannot be a leaf.
+    """
+    views = [tensor for tensor in tensors if _has_base(tensor)]
+    bases = [base for tensor in views if (base := tensor._base) is not None]
+    used = Counter([id(tensor) for tensor in tensors] + [id(base) for base in bases])
+    return {id(base): base for base in bases if used[id(base)] > 1}
+
+
+def _has_base(tensor: Tensor) -> bool:
+    """Return whether a tensor is a view that `as_strided` of its base makes again."""
+    base = None if tensor.is_inference() else tensor._base
+    if base is None or not _is_plain(base) or base.dtype != tensor.dtype:
+        return False
+    return not (tensor.requires_grad or base.requires_grad)
+
+
+def _again(tensor: Tensor, made: dict[int, Tensor]) -> Tensor | None:
+    """Return the clone of a base, or of a view as a view of the clone of its base."""
+    if id(tensor) in made:
+        return made[id(tensor)]
+    base = made.get(id(tensor._base)) if _has_base(tensor) else None
+    if base is None:
+        return None
+    with torch.enable_grad():  # made without, autograd would refuse some writes to the view
+        return base.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset())
 
 
 def _span(tensor: Tensor) -> tuple[int, int]:

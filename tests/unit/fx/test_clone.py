@@ -1,9 +1,18 @@
 """Clones with their layout, and what a layout is."""
 
+from collections import namedtuple
+
 import pytest
 import torch
 
-from ctk.compiler.fx.clone import clone_inputs, clone_value, extent, layout, overlaps
+from ctk.compiler.fx.clone import (
+    clone_inputs,
+    clone_value,
+    extent,
+    layout,
+    overlaps,
+    put_back,
+)
 
 
 @pytest.mark.parametrize(
@@ -89,3 +98,38 @@ def test_unusual_tensors_are_cloned(tensor):
     assert clone is not tensor
     assert clone.dtype == tensor.dtype and clone.shape == tensor.shape
     torch.testing.assert_close(clone, tensor)
+
+
+def test_views_of_one_tensor_are_views_of_one_again():
+    base = torch.arange(12.0).reshape(3, 4).clone()
+    whole, row, column = clone_inputs((base, base[1], base[:, 2]))
+    assert row._base is whole and column._base is whole
+    row.add_(100)
+    assert column.tolist() == [2, 106, 10] and base[1, 2] == 6
+    first, second = clone_inputs((base[1], base[2]))
+    assert first._base is second._base is not None
+    assert clone_inputs((base[1],))[0]._base is None  # a single view says nothing of its base
+
+
+def test_state_in_containers_and_generators_is_cloned():
+    generator, x = torch.Generator().manual_seed(1), torch.zeros(2)
+    Pair = namedtuple("Pair", "tensor number")
+    values = ([x, 1], {"x": x}, Pair(x, 2), generator, torch.default_generator, (1, "a"))
+    listed, named, pair, drawn, default, plain = clone_inputs(values)
+    listed[0].add_(1)
+    assert named["x"] is listed[0] is pair.tensor and pair.number == 2
+    assert torch.equal(x, torch.zeros(2))
+    assert plain is values[-1] and default is torch.default_generator
+    assert torch.equal(torch.rand(3, generator=drawn), torch.rand(3, generator=generator))
+    torch.rand(1, generator=drawn)
+    assert not torch.equal(drawn.get_state(), generator.get_state())
+
+
+def test_put_back_leaves_no_trace():
+    base = torch.arange(6.0)
+    view, clones = base[::2], clone_inputs((base,))
+    view.mul_(-0.0)
+    version = base._version
+    put_back((base, 3), (*clones, 3))
+    assert base.tolist() == [0, 1, 2, 3, 4, 5]
+    assert base._version == version
