@@ -1,7 +1,7 @@
 """kill -9 at random moments: nothing that was announced is lost, and nothing of ours stays behind.
 
 One kill per command in the quick suite, twenty per command (a hundred) in the slow one. The delays
-come from a seed that a failure prints.
+come from a seed that a failure prints. Every fifth killed run is resumed and comes to its end.
 """
 
 import random
@@ -11,7 +11,13 @@ from pathlib import Path
 import pytest
 
 from tests.helpers.cli import BROKEN_PASS, write
-from tests.helpers.kills import duration_of, kill_one, left_after_the_next_run, problems_of
+from tests.helpers.kills import (
+    broken_files,
+    duration_of,
+    kill_one,
+    left_after_the_next_run,
+    problems_of,
+)
 
 SEED = 20261121
 
@@ -80,6 +86,9 @@ class Killer:
             if killed.victim == "worker":  # the other half goes on, or says why not
                 assert killed.exit_code in (0, 1, 125), killed
                 assert killed.printed, killed
+            if number % 5 == 0 and (out / "journal.jsonl").is_file():
+                duration_of([*self.words(out), "--resume"], self._folder, self._tmp)
+                assert not broken_files(out), f"seed {seed}, resumed after kill {number}: {killed}"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
