@@ -171,7 +171,9 @@ class TestMinify:
         monkeypatch.setattr("ctk.toolkit.minify.write_verified_repro", write_only)
         said = ctk("minify", case, "--trust", "--out", tmp_path / "small", "--max-questions", 1)
         assert said.code == 1
-        assert f"to go on: ctk minify {case} --out {tmp_path / 'small'} --resume" in said.out
+        assert (
+            f"to go on: ctk minify {case} --trust --out {tmp_path / 'small'} --resume" in said.out
+        )
 
     def test_time_limit_needs_a_child(self, case: Path) -> None:
         said = ctk("minify", case, "--trust", "--timeout", 5, "--no-isolate")
