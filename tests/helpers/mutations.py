@@ -40,6 +40,7 @@ DIAGNOSIS = {
     "rule": "fold", "rewrites_in_pass": 2, "nodes": ["relu"], "captured_nodes": ["relu"],
     "evidence": "out0"},
     "also": [], "confirmed": True, "found_by": "check", "reason": "", "compiles": 3, "questions": 5,
+    "remembered": 0, "problems": [],
     "seconds": 1.5, "call_nodes": {"before": 3, "after": 1},
     "minimal": {"nodes": ["relu"], "finished": True, "stopped_by": "minimal", "culprit": None},
     "repro": {"path": "repro.py", "clean_run": None, "exit_code": None},

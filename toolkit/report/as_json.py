@@ -143,7 +143,7 @@ class Record:
     call_nodes: CallNodes
     minimal: MinimalRecord | None
     repro: ReproRecord
-    problems: tuple[str, ...]
+    problems: tuple[Line, ...]
     schema: Literal[2] = SCHEMA
 
 
