@@ -37,7 +37,9 @@ class TestRun:
     def test_script_that_compiles_nothing(self, tmp_path: Path) -> None:
         said = ctk("run", write(tmp_path, "nothing.py", "print('hello')\n"))
         assert said.code == 125
-        assert said.first.endswith("compiled nothing")
+        assert said.first.endswith(
+            "compiled nothing: it never calls torch.compile, or did before it was watched"
+        )
 
     def test_no_such_script(self, tmp_path: Path) -> None:
         assert ctk("run", tmp_path / "missing.py").code == 2
