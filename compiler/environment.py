@@ -14,6 +14,7 @@ it is used (config.py, toolkit/watch/hooks.py).
 | `CTK_DISABLE` | `pass,stage/pass` | passes that do not run |
 | `CTK_QUOTA` | `500M`, `2G` | size of the dump folder; the oldest dumps make room |
 | `CTK_MEMORY` | `500M`, `8G` | what a question that is asked in a child process may hold |
+| `CTK_SHARE` | `1`, `0` | what is written is private (0700, 0600); 1: the umask decides |
 """
 
 import os
@@ -38,6 +39,7 @@ VARIABLES = (
     "CTK_DISABLE",
     "CTK_QUOTA",
     "CTK_MEMORY",
+    "CTK_SHARE",
 )
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
@@ -56,6 +58,7 @@ class Environment:
     disable: tuple[str, ...] = ()
     quota_nbytes: int | None = None
     memory_nbytes: int | None = None
+    share: bool | None = None
 
     @property
     def wants_hooks(self) -> bool:
@@ -97,7 +100,17 @@ def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
         disable=_read(source, "CTK_DISABLE", _names) or (),
         quota_nbytes=_read(source, "CTK_QUOTA", parse_size),
         memory_nbytes=_read(source, "CTK_MEMORY", parse_size),
+        share=_read(source, "CTK_SHARE", _switch),
     )
+
+
+def shares_files() -> bool:
+    """Return whether others may read what ctk writes, as far as the umask lets them.
+
+    Raises:
+        ConfigError: `CTK_SHARE` is neither 0 nor 1.
+    """
+    return _read(os.environ, "CTK_SHARE", _switch) or False
 
 
 def misspelt(names: Iterable[str]) -> list[str]:
@@ -147,6 +160,12 @@ def _folder(text: str) -> Path:
     if folder.exists() and not folder.is_dir():
         raise ValueError("it is a file; allowed: a folder (it is created when missing)")
     return folder
+
+
+def _switch(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise ValueError("allowed: 1 (the umask decides who may read) or 0 (only you)")
+    return text == "1"
 
 
 def _count(text: str) -> int:

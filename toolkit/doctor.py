@@ -14,10 +14,10 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
 from typing import cast
 
 from ctk.compiler.errors import CtkError
+from ctk.toolkit.formats.files import temporary_folder, write_text
 
 SUPPORTED_TORCH = ((2, 11), (2, 14))
 """First supported version and the first that is not; a test holds it to pyproject.toml."""
@@ -141,9 +141,9 @@ def check_cpp_compiler(name: str) -> Health:
     )
     if compiler is None:
         return Health(name, False, "none found", advice)
-    with tempfile.TemporaryDirectory(prefix="ctk-doctor-") as folder:
-        source = Path(folder, "probe.cpp")
-        source.write_text(CPP_SOURCE)
+    with temporary_folder("ctk-doctor-") as folder:
+        source = folder / "probe.cpp"
+        write_text(source, CPP_SOURCE)
         command = [compiler, "-shared", "-fPIC", "-o", f"{folder}/probe.so", str(source)]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if done.returncode:

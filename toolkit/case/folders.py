@@ -3,22 +3,19 @@
 from pathlib import Path
 
 from ctk.compiler.errors import CaseError
-from ctk.toolkit.formats.files import free_path
+from ctk.toolkit.formats.files import free_path, make_folder, storing
 
 
 def output_folder(out: str | Path | None, default: str) -> Path:
     """Make and return an empty folder: `out`, else the first free `<default>[_N]` here.
 
     Raises:
-        CaseError: `out` holds something already, or cannot be made.
+        CaseError: `out` holds something already.
+        StorageError: It cannot be made.
     """
     folder = Path(out).expanduser() if out is not None else free_path(Path(default))
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
+    with storing(make_folder(folder)):
         is_empty = not any(folder.iterdir())
-    except OSError as error:
-        what = f"cannot write to {folder}: {error.strerror}"
-        raise CaseError(f"{what}; name another folder") from error
     if not is_empty:
         raise CaseError(f"{folder} is not empty; name a new folder, or remove it first")
     return folder

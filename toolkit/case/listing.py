@@ -12,6 +12,7 @@ from pathlib import Path
 from ctk.compiler.errors import CaseError
 from ctk.compiler.observe import first_line
 from ctk.toolkit.case.manifest import GRAPH, MANIFEST, read_manifest
+from ctk.toolkit.case.replacing import NEW, whole_case
 from ctk.toolkit.formats.files import is_partial
 from ctk.toolkit.formats.limits import GRAPH_NBYTES
 from ctk.toolkit.formats.plain_text import one_line
@@ -61,7 +62,7 @@ def _case_folders(root: Path) -> Iterator[Path]:
     for folder, subfolders, files in os.walk(root):
         subfolders.sort()
         path = Path(folder)
-        is_case = not {MANIFEST, GRAPH, *_LEFT_BEHIND}.isdisjoint(files)
+        is_case = not {MANIFEST, GRAPH, *_LEFT_BEHIND}.isdisjoint(files) or NEW in subfolders
         if is_case or path.name.endswith(".partial"):
             subfolders.clear()
             yield path
@@ -69,16 +70,17 @@ def _case_folders(root: Path) -> Iterator[Path]:
 
 def describe(folder: Path) -> Entry:
     """Return one case's entry; what is wrong with it becomes its `problem`."""
+    folder, outer = whole_case(folder), folder
     if is_partial(folder) or not (folder / MANIFEST).exists():
-        return Entry(folder, age_seconds=_age_of_file(folder), problem=_why_half(folder))
+        return Entry(outer, age_seconds=_age_of_file(folder), problem=_why_half(folder))
     try:
         manifest = read_manifest(folder)
     except CaseError as error:
         age = _age_of_file(folder / MANIFEST)
-        return Entry(folder, age_seconds=age, problem=one_line(first_line(error)))
+        return Entry(outer, age_seconds=age, problem=one_line(first_line(error)))
     sizes = {name: record.nbytes for name, record in manifest.files.items()}
     return Entry(
-        folder,
+        outer,
         manifest.name,
         manifest.target,
         str(manifest.signature) if manifest.signature else None,

@@ -31,6 +31,7 @@ from ctk.toolkit.formats.files import replace_file
 from ctk.toolkit.formats.limits import FILES, GRAPH_NBYTES, NAME_LENGTH, memory_nbytes
 from ctk.toolkit.formats.plain_text import quoted
 from ctk.toolkit.formats.schema import document, encode, read_document
+from ctk.toolkit.formats.scrub import scrub
 from ctk.toolkit.formats.strict_json import Json, dump_json
 
 SCHEMA: Final = 2
@@ -145,11 +146,16 @@ def ctk_version() -> str:
 # --- writing ------------------------------------------------------------------------------------
 
 
-def write_manifest(manifest: Manifest, folder: Path) -> None:
-    """Write `manifest.json` in one step, with the home folder as `~`."""
-    data = cast("Json", map_strings(encode(manifest), shorten_home))
+def write_manifest(manifest: Manifest, folder: Path, *, exact: bool = False) -> None:
+    """Write `manifest.json` in one step, scrubbed unless `exact`."""
+    change = _same if exact else scrub
+    data = cast("Json", map_strings(encode(manifest), change))
     data = {"schema": data.pop("schema"), **data}
     replace_file(folder / MANIFEST, dump_json(data).encode())
+
+
+def _same(text: str) -> str:
+    return text
 
 
 def map_strings(value: object, change: Callable[[str], str], where: str = "config") -> object:
@@ -176,16 +182,8 @@ def map_strings(value: object, change: Callable[[str], str], where: str = "confi
     )
 
 
-def shorten_home(text: str) -> str:
-    """Replace the home folder at the start of paths in a text by `~`."""
-    home = str(Path.home())
-    if len(home) < 2:
-        return text
-    return re.sub(rf"(?<![\w.-]){re.escape(home)}(?=[/\\:'\"\s,)]|$)", "~", text)
-
-
 def expand_home(text: str) -> str:
-    """Undo `shorten_home` for a path: `~/passes.py:fold` names a file of this user."""
+    """Undo what `scrub` did to a path: `~/passes.py:fold` names a file of this user."""
     return str(Path(text).expanduser()) if text.startswith("~/") else text
 
 

@@ -20,7 +20,7 @@ from ctk.compiler.errors import CaseError
 from ctk.compiler.references import Reference
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.manifest import Manifest, expand_home, map_strings
-from ctk.toolkit.formats.files import replace_file
+from ctk.toolkit.formats.files import make_folder, replace_file
 from ctk.toolkit.usercode.sources import place_sources, source_files, strings_in
 
 FOLDER = "sources"
@@ -96,12 +96,16 @@ def copy_sources(plan: SourcePlan, folder: Path) -> None:
     """Copy the files into a folder; one that lies there already stays."""
     for name, path in plan.copies.items():
         place = folder / name
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            if path != place.resolve():
-                replace_file(place, path.read_bytes())
-        except OSError as error:
-            raise CaseError(f"source file {path} of the case cannot be copied: {error}") from error
+        make_folder(place.parent)
+        if path != place.resolve():
+            replace_file(place, _read_source(path))
+
+
+def _read_source(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CaseError(f"source file {path} of the case cannot be read: {error}") from error
 
 
 def absolute_references(case: Case) -> tuple[str, dict[str, object]]:

@@ -33,6 +33,7 @@ from ctk.toolkit.case.manifest import (
     read_manifest,
     write_manifest,
 )
+from ctk.toolkit.case.replacing import replaced_case, whole_case
 from ctk.toolkit.case.sources import (
     SourcePlan,
     absolute_references,
@@ -41,7 +42,7 @@ from ctk.toolkit.case.sources import (
     resolve_references,
 )
 from ctk.toolkit.case.trust import check_trust, words_of
-from ctk.toolkit.formats.files import atomic_folder, is_partial, scratch_folder
+from ctk.toolkit.formats.files import atomic_folder, is_partial, replace_file, write_text
 from ctk.toolkit.formats.limits import GRAPH_NBYTES
 from ctk.toolkit.formats.plain_text import one_line
 from ctk.toolkit.formats.safetensors_file import load_arrays, save_arrays
@@ -83,37 +84,26 @@ def save_case(
         overwrite: Put the case into a folder that may hold other files (they stay), in place of the
             case that may be in it.
         portable: Copy the user's own files into the folder and refer to the copies, so that it can
-            be moved. False, for a child process: name the files where they are.
+            be moved. False, for a child process: name the files where they are, and write every
+            text as it is (a case for others is scrubbed of secrets and home paths).
 
     Returns:
         The folder.
 
     Raises:
         CaseError: Something is there already, or the case holds what cannot be kept.
+        StorageError: It cannot be written; a case that it was to replace is still whole.
     """
     if inputs not in get_args(InputsMode):
         modes = get_args(InputsMode)
         raise CaseError(f"inputs={inputs!r} is none of {', '.join(modes)}{nearest(inputs, modes)}")
     folder = Path(folder)
     if overwrite and folder.is_dir():
-        return _replace_case(case, folder, inputs, portable)
+        with replaced_case(folder) as partial:
+            _write_case(case, partial, inputs, portable)
+        return folder
     with atomic_folder(folder) as partial:
         _write_case(case, partial, inputs, portable)
-    return folder
-
-
-def _replace_case(case: Case, folder: Path, inputs: str, portable: bool) -> Path:
-    """Replace the files of a case; without its manifest it counts as half-written meanwhile."""
-    old = read_manifest(folder).files if (folder / MANIFEST).is_file() else {}
-    with scratch_folder(folder) as partial:
-        _write_case(case, partial, inputs, portable)
-        for name in (MANIFEST, *old):
-            (folder / name).unlink(missing_ok=True)
-        files = [path for path in partial.rglob("*") if path.is_file()]
-        for path in sorted(files, key=lambda path: path == partial / MANIFEST):
-            place = folder / path.relative_to(partial)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            path.replace(place)
     return folder
 
 
@@ -138,16 +128,22 @@ def _write_case(case: Case, folder: Path, inputs: str, portable: bool) -> None:
         provenance=make_provenance(),
     )
     copy_sources(plan, folder)
-    (folder / GRAPH).write_text(dump_json(graph), encoding="utf-8")
-    (folder / INPUTS).write_text(write_document(values), encoding="utf-8")
+    write = write_text if portable else _write_exact
+    write(folder / GRAPH, dump_json(graph))
+    write(folder / INPUTS, write_document(values))
     for name, stored in ((CONSTANTS, constants), (VALUES, arrays)):
         if stored:
             save_arrays(folder / name, stored)
-    (folder / TEXT).write_text(_text(case, manifest), encoding="utf-8")
+    write(folder / TEXT, _text(case, manifest))
     written = sorted(path for path in folder.rglob("*") if path.is_file())
     files = {path.relative_to(folder).as_posix(): file_record(path) for path in written}
     manifest = dataclasses.replace(manifest, files=files)
-    write_manifest(manifest, folder)
+    write_manifest(manifest, folder, exact=not portable)
+
+
+def _write_exact(path: Path, text: str) -> None:
+    """Write what only a child process reads, for as long as its question lasts."""
+    replace_file(path, text.encode())
 
 
 def _symbols(case: Case) -> dict[str, object]:
@@ -283,7 +279,7 @@ def _existing(folder: Path) -> Path:
         )
     if is_partial(folder):
         raise CaseError(f"{folder} is half-written: the process that wrote it died; {_NEXT}")
-    return folder
+    return whole_case(folder)
 
 
 def _arrays(folder: Path, name: str, manifest: Manifest) -> dict[str, Tensor]:

@@ -25,6 +25,7 @@ from ctk.compiler.errors import (
     VerifyError,
 )
 from ctk.toolkit.cli.answer import Answer, ExitCode
+from ctk.toolkit.formats.scrub import scrub
 
 CANNOT_TELL_ERRORS = (
     UnsupportedPlatform,
@@ -133,5 +134,5 @@ def save_traceback(error: BaseException) -> Path:
     """Write a traceback (without the values of variables) to a new file; return its path."""
     handle, name = tempfile.mkstemp(prefix="ctk-bug-", suffix=".txt", text=True)
     with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
-        file.write("".join(traceback.format_exception(error)))
+        file.write(scrub("".join(traceback.format_exception(error))))
     return Path(name)

@@ -57,18 +57,20 @@ def show_case(folder: Path) -> Answer:
     """Return the answer for a case folder."""
     from ctk.toolkit.case.listing import count_calls
     from ctk.toolkit.case.manifest import MANIFEST, read_manifest
+    from ctk.toolkit.case.replacing import whole_case
     from ctk.toolkit.case.trust import demands_in
     from ctk.toolkit.formats.schema import encode
     from ctk.toolkit.watch.dump import DumpedKernel, DumpedPass, dumped
 
-    if not (folder / MANIFEST).exists():
+    whole = whole_case(folder)
+    if not (whole / MANIFEST).exists():
         refuse_no_case(folder)
-    manifest = read_manifest(folder)
-    calls = count_calls(folder / "graph.json")
+    manifest = read_manifest(whole)
+    calls = count_calls(whole / "graph.json")
     hidden = ("schema", "name", "files", "symbols", "imports")
     facts = {key: value for key, value in encode(manifest).items() if key not in hidden}
     passes, kernels = dumped(DumpedPass, folder), dumped(DumpedKernel, folder)
-    code = text_of(folder, folder / "graph.py")
+    code = text_of(whole, whole / "graph.py")
     state = f"fails: {manifest.signature}" if manifest.signature else "no failure recorded"
     headline = f"case {manifest.name}: target {manifest.target}, {calls} calls, {state}"
     demands = demands_in(folder)

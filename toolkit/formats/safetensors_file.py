@@ -11,8 +11,9 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from ctk.compiler.errors import CaseError
+from ctk.compiler.errors import CaseError, StorageError
 from ctk.compiler.observe import first_line
+from ctk.toolkit.formats.files import new_file
 from ctk.toolkit.formats.limits import DIMENSIONS, HEADER_NBYTES, INT64, TENSORS, check_at_most
 from ctk.toolkit.formats.plain_text import one_line, quoted
 from ctk.toolkit.formats.strict_json import expect, items, parse_json
@@ -53,16 +54,18 @@ def from_array(array: Tensor, dtype: torch.dtype, numel: int, where: str) -> Ten
 
 
 def save_arrays(path: Path, arrays: Mapping[str, Tensor]) -> None:
-    """Write arrays of `to_array` to a file.
+    """Write arrays of `to_array` to a new file.
 
     Raises:
-        CaseError: The file cannot be written (a full disk).
+        StorageError: The file cannot be written (a full disk).
     """
+    new_file(path)  # private before there is anything in it
     try:
         save_file(dict(arrays), path)
     except (OSError, SafetensorError) as error:
-        raise CaseError(
-            f"{path} cannot be written: {error}; free some space, or save without "
+        path.unlink(missing_ok=True)
+        raise StorageError(
+            f"{path} cannot be written: {error}; next: free some space, or save without "
             "values (CTK_INPUTS=recipe)"
         ) from error
 

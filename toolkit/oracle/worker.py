@@ -24,6 +24,7 @@ from typing import BinaryIO, Literal
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.compile_log.recorder import Recorder
+from ctk.toolkit.formats.files import replace_file
 from ctk.toolkit.oracle.judge import judge
 from ctk.toolkit.oracle.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.protocol import (
@@ -278,7 +279,7 @@ def _judge(question: Question) -> Judgement:
         trail = _trail(question)
 
         def note(identity: str) -> None:
-            trail.write_text(identity)
+            replace_file(trail, identity.encode())
 
         observer = Recorder(question.veto, on_start=note)
     return judge(case, expected=question.expected, observer=observer)

@@ -14,7 +14,7 @@ from ctk.toolkit.bisect.culprit import Culprit, FoundBy
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.formats.checked import Line
-from ctk.toolkit.formats.files import replace_file
+from ctk.toolkit.formats.files import write_text
 from ctk.toolkit.formats.schema import document, read_document, write_document
 from ctk.toolkit.oracle.judgement import Verdict
 from ctk.toolkit.reduce.driver import Reason
@@ -184,7 +184,7 @@ def write_json(diagnosis: Diagnosis, folder: Path) -> Path:
     """Write `diagnosis.json` into a folder, in one step; return its path."""
     path = folder / FILE
     record = record_of(replace(diagnosis, folder=folder))
-    replace_file(path, write_document(record).encode())
+    write_text(path, write_document(record))
     return path
 
 

@@ -18,7 +18,7 @@ from safetensors.torch import save
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.sources import copy_sources, plan_sources
-from ctk.toolkit.formats.files import replace_file
+from ctk.toolkit.formats.files import replace_file, storing, write_text
 from ctk.toolkit.formats.schema import document
 from ctk.toolkit.repro.script import DATA_FILE, Script, render_script, shorten_paths
 
@@ -157,7 +157,7 @@ def _write(case: Case, folder: Path, culprit_pass: str | None, clean_run: str) -
     copy_sources(plan, folder)
     _write_data(script, folder)
     path = folder / REPRO
-    replace_file(path, script.text.encode())
+    write_text(path, script.text)
     return path
 
 
@@ -166,4 +166,5 @@ def _write_data(script: Script, folder: Path) -> None:
     if script.data:
         replace_file(path, save(dict(script.data)))
     else:
-        path.unlink(missing_ok=True)
+        with storing(path):
+            path.unlink(missing_ok=True)

@@ -35,10 +35,9 @@ from ctk.compiler.observe import (
     StageRecord,
     first_line,
 )
-from ctk.toolkit.case.manifest import shorten_home
 from ctk.toolkit.compile_log.recorder import Event
 from ctk.toolkit.formats.bounded_file import read_bounded
-from ctk.toolkit.formats.files import free_path, replace_file
+from ctk.toolkit.formats.files import append_line, append_text, free_path, write_text
 from ctk.toolkit.formats.limits import EVENTS as MOST_EVENTS
 from ctk.toolkit.formats.limits import EVENTS_NBYTES, LINE_NBYTES, check_at_most
 from ctk.toolkit.formats.schema import decode, document, encode
@@ -161,10 +160,10 @@ class DumpWriter:
         self._note("error", where=head, error=type(record.error).__name__)
         graph = "\n".join(graph_lines(record.graph)) if record.graph is not None else ""
         text = f"where: {head}\n{exception_text(record.error)}\n{graph}\n"
-        _append(self.folder / "errors.txt", text)
+        append_text(self.folder / "errors.txt", text)
 
     def _note(self, event: str, **facts: object) -> None:
-        _append(self.folder / EVENTS, f"{json.dumps({'event': event, **facts})}\n")
+        append_line(self.folder / EVENTS, json.dumps({"event": event, **facts}))
 
 
 def dumped(kind: type[Dumped], folder: Path) -> list[Dumped]:
@@ -244,21 +243,9 @@ def exception_text(error: BaseException) -> str:
     return "".join(traceback.format_exception(error))
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file in one step (temporary name, then rename); the home folder is written as `~`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(path, shorten_home(text).encode())
-
-
 def file_stem(text: str) -> str:
     """Return a text as part of a file name: at most 80 letters, digits, `-`, `_`, `.`."""
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-.")[:80] or "unnamed"
-
-
-def _append(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a", encoding="utf-8") as file:
-        file.write(shorten_home(text))
 
 
 def _dumped(record: PassRecord, number: int) -> DumpedPass:

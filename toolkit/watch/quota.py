@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ctk.compiler.errors import CaseError
+from ctk.toolkit.formats.files import write_text
 from ctk.toolkit.formats.schema import decode, document, write_document
 
 MARKER = ".ctk-dump.json"
@@ -41,7 +42,7 @@ class Pruned:
 def mark(folder: Path) -> None:
     """Write the marker into a new dump folder."""
     marker = Marker(os.getpid(), _host(), time.time())
-    (folder / MARKER).write_text(write_document(marker))
+    write_text(folder / MARKER, write_document(marker))
 
 
 def folder_nbytes(folder: Path) -> int:

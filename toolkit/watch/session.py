@@ -18,7 +18,7 @@ import torch
 from ctk.compiler.choices import Check, InputsMode, OnFailure
 from ctk.compiler.environment import parse_size, read_environment
 from ctk.compiler.errors import ConfigError, nearest
-from ctk.toolkit.formats.files import claim_folder
+from ctk.toolkit.formats.files import claim_folder, make_folder
 from ctk.toolkit.watch.child_start import note
 from ctk.toolkit.watch.dump import file_stem, guarded
 from ctk.toolkit.watch.quota import mark, prune
@@ -202,7 +202,7 @@ def dump_folder(named: str | Path | None = None) -> Path:
 
 def new_folder(root: Path) -> Path:
     """Make and mark a folder that no other process, rank or run has: `train_rank1_4711_0`."""
-    root.mkdir(parents=True, exist_ok=True)
+    make_folder(root)
     script = Path(sys.argv[0] if sys.argv and sys.argv[0] else "python")
     rank = _rank()
     parts = [file_stem(script.stem or "python"), rank and f"rank{rank}", str(os.getpid())]

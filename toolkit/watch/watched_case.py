@@ -20,11 +20,12 @@ from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.listing import NOT_SAVED
 from ctk.toolkit.case.manifest import MANIFEST, read_manifest, write_manifest
 from ctk.toolkit.case.store import save_case
+from ctk.toolkit.formats.files import write_text
 from ctk.toolkit.graphs.value_types import describe_dynamic
 from ctk.toolkit.importers.program import hinted
 from ctk.toolkit.run.modes import current_modes
 from ctk.toolkit.watch.announce import Subject, announcement, import_hint, note_saved
-from ctk.toolkit.watch.dump import guarded, write_text
+from ctk.toolkit.watch.dump import guarded
 from ctk.toolkit.watch.session import Failure, Missing, Session
 
 logger = logging.getLogger("ctk")

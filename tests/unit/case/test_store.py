@@ -11,9 +11,10 @@ import torch
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Autocast, Case, Modes
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.manifest import read_manifest, shorten_home
+from ctk.toolkit.case.manifest import read_manifest
 from ctk.toolkit.case.store import load_case, save_case
 from ctk.toolkit.formats.files import PARTIAL, atomic_folder, unique_folder
+from ctk.toolkit.formats.scrub import shorten_home
 from ctk.toolkit.graphs.graph_json import graph_to_json
 from tests.helpers.case_folders import linear_case
 from tests.helpers.case_zoo import Sample, capture, samples

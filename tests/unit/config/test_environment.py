@@ -26,6 +26,7 @@ def test_all_variables():
             "CTK_FUEL": "12",
             "CTK_DISABLE": "fold, joint/cse,",
             "CTK_QUOTA": "1.5G",
+            "CTK_SHARE": "1",
         }
     )
     assert environment == Environment(
@@ -36,6 +37,7 @@ def test_all_variables():
         fuel=12,
         disable=("fold", "joint/cse"),
         quota_nbytes=3 << 29,
+        share=True,
     )
     assert environment.wants_hooks
     assert environment.config_changes() == {
@@ -65,6 +67,7 @@ def test_an_empty_value_counts_as_unset():
         ("CTK_QUOTA", "lots", "such as 500M or 2G"),
         ("CTK_QUOTA", "0", "above zero"),
         ("CTK_QUOTA", "5X", "units K, M, G, T"),
+        ("CTK_SHARE", "yes", "allowed: 1 (the umask decides who may read) or 0"),
         ("CTK_DISABLE", ",", "allowed: pass names"),
     ],
 )

@@ -210,7 +210,7 @@ def test_a_problem_of_the_dump_is_one_log_line(tmp_path: Path, caplog: pytest.Lo
         writer.write(StageRecord("captured", graph()))
         writer.write(StageRecord("joint", graph()))
     (record,) = caplog.records
-    assert f"the dump to {file} stopped: NotADirectoryError" in record.getMessage()
+    assert f"the dump to {file} stopped: StorageError" in record.getMessage()
 
 
 def test_a_graph_that_cannot_be_printed_is_written_as_lines(tmp_path: Path):

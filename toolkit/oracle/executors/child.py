@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import BinaryIO, cast
 
 from ctk.compiler.environment import read_environment
@@ -23,6 +22,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.compile_log.recorder import Veto
+from ctk.toolkit.formats.files import temporary_folder
 from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind, Needs
 from ctk.toolkit.oracle.executors.patience import Patience
 from ctk.toolkit.oracle.judgement import Judgement, Verdict
@@ -96,10 +96,10 @@ class ChildProcess(Executor):
         is_candidate: bool = False,
     ) -> Judgement:
         """Judge a case in a child."""
-        with tempfile.TemporaryDirectory(prefix="ctk-question-", dir=scratch_root()) as folder:
+        with temporary_folder("ctk-question-", scratch_root()) as folder:
             question = Question(
                 target=case.target,
-                folder=str(save_case(case, Path(folder) / "case", inputs="full", portable=False)),
+                folder=str(save_case(case, folder / "case", inputs="full", portable=False)),
                 expected=expected,
                 allow_imports=self.allow_imports,
                 timeout_seconds=self.patience.seconds(is_candidate=is_candidate),

@@ -1,0 +1,94 @@
+"""Put a new case in place of the one in a folder, so that at every moment one of them is whole.
+
+A case is several files, and several files cannot be renamed at once. So the new one is first
+written whole into a folder of its own beside the old files, and one rename makes it the case:
+
+    .case.partial/   being written; the old files are the case        kill: the old case
+    .new/            renamed; from here on, this is the case          kill: the new case
+    graph.json, ...  the same files (links) replace the old ones      kill: the new case, in .new/
+    (.new/ removed)  the folder holds the new case and nothing else
+
+Who opens the folder asks `whole_case`. The next save finishes what a killed process left. What it
+does not do: it holds no two writers of one folder apart.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Generator
+from pathlib import Path
+
+from ctk.compiler.errors import CaseError
+from ctk.toolkit.case.manifest import MANIFEST, read_manifest
+from ctk.toolkit.formats.files import make_folder, replace_file, scratch_folder, storing
+
+NEW = ".new"
+"""A complete case that takes the place of the one around it."""
+
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.EXDEV, errno.EMLINK, errno.ENOSYS)
+
+
+def whole_case(folder: Path) -> Path:
+    """Return the folder that holds the whole case: `folder`, or the new case in it."""
+    new = folder / NEW
+    return new if (new / MANIFEST).is_file() and not new.is_symlink() else folder
+
+
+@contextlib.contextmanager
+def replaced_case(folder: Path) -> Generator[Path]:
+    """Give a folder to write a case into; it takes the place of the case in `folder`.
+
+    Args:
+        folder: Exists. Files in it that belong to no case stay.
+
+    Raises:
+        StorageError: It cannot be written; the old case, or the new one, is whole.
+    """
+    _finish(folder)
+    with scratch_folder(folder / "case") as partial:
+        yield partial
+        with storing(folder / NEW):
+            shutil.rmtree(folder / NEW, ignore_errors=True)  # none that is whole: see `_finish`
+            partial.rename(folder / NEW)
+    _finish(folder)
+
+
+def _finish(folder: Path) -> None:
+    """Bring the files of a whole new case to their places, the manifest last."""
+    new = whole_case(folder)
+    if new == folder:
+        return
+    files = {path.relative_to(new) for path in new.rglob("*") if path.is_file()}
+    for name in sorted(files, key=lambda name: (name == Path(MANIFEST), name)):
+        if name == Path(MANIFEST):
+            _remove(folder, _old_files(folder) - files)
+        _place(new / name, folder / name)
+    with storing(new), scratch_folder(folder / "old") as old:
+        new.rename(old / NEW)
+
+
+def _old_files(folder: Path) -> set[Path]:
+    """Return the files of the case that goes; of a damaged one, none."""
+    with contextlib.suppress(CaseError):
+        return {Path(name) for name in read_manifest(folder).files}
+    return set()
+
+
+def _remove(folder: Path, names: set[Path]) -> None:
+    for name in names:
+        with storing(folder / name):
+            (folder / name).unlink(missing_ok=True)
+
+
+def _place(file: Path, place: Path) -> None:
+    """Put a file at a second place, in one step; the first stays."""
+    make_folder(place.parent)
+    with scratch_folder(place) as partial, storing(place):
+        try:
+            os.link(file, partial / file.name)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            replace_file(partial / file.name, file.read_bytes())
+        (partial / file.name).replace(place)
