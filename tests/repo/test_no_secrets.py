@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 from ctk.toolkit.case.environment import RECORDED
+from tests.helpers.modes import not_private
 from tests.helpers.project import ROOT
 from tests.helpers.warm_python import warm_python
 
@@ -12,6 +13,8 @@ TOKEN = "tok-9f8e7d6c5b4a"
 NAMES = ("MY_TORCH_SECRET_TOKEN", "CTK_SECRET", "TORCH_TOKEN", "TORCHINDUCTOR_TOKEN", "HF_TOKEN")
 
 PASSES = """
+# tok-9f8e7d6c5b4a is in a comment, and so is https://me:hunter22@host.example/x?sig=hunter22
+MIRROR = "https://me:hunter22@host.example/?token=tok-9f8e7d6c5b4a"
 def spoil_one_constant(gm):
     for node in gm.graph.nodes:
         if "mul" in str(node.target) and node.args[1] == 2:
@@ -54,7 +57,11 @@ def test_no_file_holds_a_secret_of_the_environment(tmp_path: Path):
     assert done.returncode == 1, done.stderr
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(written) > 20 and any(path.name == "repro.py" for path in written)
-    assert files_with(TOKEN, tmp_path) == []
+    for program in ("passes_of_the_job.py", "job.py"):
+        (tmp_path / program).unlink()
+    assert files_with(TOKEN, tmp_path) == [] == files_with("hunter22", tmp_path)
+    assert files_with("[secret]", tmp_path), "the pass file was copied"
+    assert not_private(tmp_path / "dumps") == [] == not_private(tmp_path / "diagnosis")
     assert TOKEN not in done.stdout + done.stderr
 
 

@@ -21,6 +21,7 @@ from ctk.compiler.references import Reference
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.manifest import Manifest, expand_home, map_strings
 from ctk.toolkit.formats.files import make_folder, replace_file
+from ctk.toolkit.formats.scrub import scrub, scrubbed_lines
 from ctk.toolkit.usercode.sources import place_sources, source_files, strings_in
 
 FOLDER = "sources"
@@ -98,7 +99,22 @@ def copy_sources(plan: SourcePlan, folder: Path) -> None:
         place = folder / name
         make_folder(place.parent)
         if path != place.resolve():
-            replace_file(place, _read_source(path))
+            replace_file(place, _scrubbed(_read_source(path)))
+
+
+def _scrubbed(data: bytes) -> bytes:
+    """Return a source without secrets and home paths; a last comment says which lines changed."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:  # declares another encoding: bytes below 128 mean the same in all
+        text = data.decode("latin-1")
+        return scrub(text).encode("latin-1")
+    after = scrub(text)
+    numbers = ", ".join(map(str, scrubbed_lines(text, after)))
+    note = (
+        f"\n# ctk: secrets or home paths were taken out of line {numbers}: it may run differently\n"
+    )
+    return (after + note if numbers else after).encode()
 
 
 def _read_source(path: Path) -> bytes:
