@@ -18,6 +18,7 @@ two writers of one file apart, except that each of their lines stays whole.
 
 import contextlib
 import errno
+import fcntl
 import itertools
 import os
 import secrets
@@ -104,6 +105,8 @@ def append_text(path: Path, text: str) -> None:
         handle = os.open(path, _APPENDED, _file_mode())
         try:
             _keep_to_owner(handle)
+            with contextlib.suppress(OSError):  # a disk without locks: one writer at a time is fine
+                fcntl.flock(handle, fcntl.LOCK_EX)  # let go of when the file is closed
             _append(handle, data)
         finally:
             os.close(handle)
