@@ -78,7 +78,7 @@ def test_options_of_passes_reach_the_saved_case_and_the_script(
     wrong = make_case(
         lambda x: (x.sin(),), torch.ones(2), target="ctk", config={**custom, **options}
     )
-    loaded = load_case(save_case(wrong, tmp_path / "case"))
+    loaded = load_case(save_case(wrong, tmp_path / "case"), trust=True)
     assert resolve(loaded.config).passes == resolve(wrong.config).passes
     assert verdict_of(loaded, folder)[0] == 1
     assert verdict_of(dataclasses.replace(wrong, config=custom), folder / "right")[0] == 0
