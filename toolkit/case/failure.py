@@ -49,6 +49,11 @@ class Signature:
         return self.kind in ("signal", "timeout", "memory")
 
     @property
+    def is_cut_off(self) -> bool:
+        """Whether it was ended by a limit of ours: with another limit it may do something else."""
+        return self.kind in ("timeout", "memory")
+
+    @property
     def is_numeric(self) -> bool:
         """Whether the results have the right form, and wrong values."""
         return self.kind in ("accuracy", "nan")

@@ -7,14 +7,12 @@ looked up or run.
 from collections.abc import Collection
 from pathlib import Path
 
-from torch.fx import GraphModule
-
 from ctk.compiler.errors import CaseError, TrustError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.manifest import GRAPH, Manifest, read_manifest
 from ctk.toolkit.formats.limits import GRAPH_NBYTES
 from ctk.toolkit.formats.strict_json import Json, read_json
-from ctk.toolkit.graphs.callables import target_to_name
+from ctk.toolkit.graphs.callables import called_names
 from ctk.toolkit.graphs.graph_json import target_names
 from ctk.toolkit.trust.demands import Demand, Given, Words, demands_of
 
@@ -88,13 +86,11 @@ def trust_option(subject: Case | Path) -> str:
             read the command will say so.
     """
     try:
-        found = demands_in(subject) if isinstance(subject, Path) else _demands_of_case(subject)
+        if isinstance(subject, Path):
+            found = demands_in(subject)
+        else:
+            calls = called_names(subject.graph)
+            found = demands_of(Words(subject.target, subject.config, calls=calls))
     except CaseError:
         return ""
     return " --trust" if found else ""
-
-
-def _demands_of_case(case: Case) -> tuple[Demand, ...]:
-    graphs = (part for part in case.graph.modules() if isinstance(part, GraphModule))
-    called = {n.target for gm in graphs for n in gm.graph.nodes if n.op == "call_function"}
-    return demands_of(Words(case.target, case.config, calls=tuple(map(target_to_name, called))))

@@ -19,13 +19,15 @@ is not trusted may not call says `raw_memory`; where a callable may stand, `call
 tables are in `allow_list`.
 """
 
+import contextlib
 import importlib
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.fx import GraphModule
 
 from ctk.compiler.errors import CaseError, nearest
 from ctk.compiler.references import searched_last
@@ -173,6 +175,30 @@ def module_of_target(name: str) -> str | None:
         if module is None or module == "__main__" or module.split(".")[0] == "torch"
         else module
     )
+
+
+def called_names(gm: GraphModule) -> tuple[str, ...]:
+    """Return the names of the functions and operators that a graph and its sub-graphs call.
+
+    Raises:
+        CaseError: One has no name: the graph cannot be saved.
+    """
+    return tuple(dict.fromkeys(map(target_to_name, _called(gm))))
+
+
+def called_modules(gm: GraphModule) -> tuple[str, ...]:
+    """Return the user's modules whose functions and operators a graph calls, as far as known."""
+    found: dict[str | None, None] = {}
+    for target in _called(gm):
+        with contextlib.suppress(CaseError):  # a function without a name, of the library's caller
+            found[module_of_target(target_to_name(target))] = None
+    return tuple(module for module in found if module is not None)
+
+
+def _called(gm: GraphModule) -> Iterator[object]:
+    graphs = (part for part in gm.modules() if isinstance(part, GraphModule))
+    nodes = (node for part in graphs for node in part.graph.nodes)
+    return iter(dict.fromkeys(node.target for node in nodes if node.op == "call_function"))
 
 
 def load_imports(listed: Collection[str], allow_imports: Collection[str]) -> None:

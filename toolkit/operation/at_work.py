@@ -125,7 +125,9 @@ class Operation:
                 raise
             self.stumbled("the bisection", error)
             return Search(seen[0], reason=f"the bisection raised {said(error)}")
-        self.journal.note(key, found)
+        seen_last = found.judgement.signature
+        if seen_last is None or not seen_last.is_cut_off:  # with another limit: another story
+            self.journal.note(key, found)
         return found
 
     def _failing(self, case: Case, seen: Judgement, captured: Path | None) -> None:

@@ -6,7 +6,9 @@ in which nothing was answered is removed again, so that a mistyped option leaves
 
 import hashlib
 import json
+import os
 import re
+import sys
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +18,7 @@ from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.folders import output_folder
 from ctk.toolkit.case.sources import plan_sources
+from ctk.toolkit.graphs.callables import called_modules
 from ctk.toolkit.importers import Inputs, Subject, name_of
 from ctk.toolkit.operation.at_work import Done, Operation
 from ctk.toolkit.oracle.cache import Digests, fingerprint
@@ -42,6 +45,8 @@ PREFIXES: Mapping[OperationName, str] = {
     "diagnose": "diagnosis",
 }
 """How the folders are called that nobody named."""
+
+_HARMLESS_VARIABLES = ("TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_COMPILE_THREADS")
 
 UNTOLD = ("trust",)
 """Options that no journal tells: whoever goes on with a folder of somebody else decides anew."""
@@ -82,7 +87,8 @@ def operation(
         with journal:
             if journal.remembered:
                 say(f"{journal.remembered} answers and results of an earlier run are remembered")
-            remembering = Remembering(executor, journal, digests, options.get("timeout_seconds"))
+            limits = (options.get("timeout_seconds"), options.get("memory_nbytes"))
+            remembering = Remembering(executor, journal, digests, limits)
             run = Operation(
                 cases,
                 remembering,
@@ -188,6 +194,7 @@ def _header(
         inputs=keep,
         cases=tuple(fingerprint(case, digests) for case in cases),
         sources=dict(_sources(cases)),
+        variables=dict(_variables()),
     )
 
 
@@ -196,11 +203,33 @@ def _untold(options: AskOptions) -> dict[str, object]:
 
 
 def _sources(cases: list[Case]) -> Iterator[tuple[str, str]]:
-    """Yield each of the user's files that compile a case, with a digest of its text."""
+    """Yield each file of the user that compiles a case, or that its graph calls, with a digest."""
     for case in cases:
-        try:
-            copies = plan_sources(case).copies
-        except CaseError:  # options that no file can hold: an object of the library's caller
-            continue
-        for place, path in copies.items():
-            yield place, hashlib.sha256(path.read_bytes()).hexdigest()
+        with suppress(
+            CaseError
+        ):  # options that no file can hold: an object of the library's caller
+            for place, path in plan_sources(case).copies.items():
+                yield place, _digest_of(path)
+        for module in called_modules(case.graph):
+            file = getattr(sys.modules.get(module), "__file__", None)
+            if file is not None:
+                yield module, _digest_of(Path(file))
+
+
+def _digest_of(path: Path) -> str:
+    try:
+        return _digest(path.read_bytes())
+    except OSError:  # gone since it was imported, or packed into an archive
+        return ""
+
+
+def _variables() -> Iterator[tuple[str, str]]:
+    """Yield each variable that changes what a compile does, with a digest of its value."""
+    for name, value in os.environ.items():
+        is_ours = name in ("CTK_FUEL", "CTK_DISABLE", "CTK_ON_FAILURE")
+        if is_ours or (name.startswith("TORCHINDUCTOR_") and name not in _HARMLESS_VARIABLES):
+            yield name, _digest(value.encode(errors="surrogateescape"))
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

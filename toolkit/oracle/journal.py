@@ -15,7 +15,7 @@ tell whether an answer is true: a folder from somebody else holds that person's 
 import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Self, TypeVar
 
@@ -47,7 +47,9 @@ class Header:
         options: How, in the library's words; only to be told.
         inputs: What written cases keep of their inputs.
         cases: Fingerprint of each case that was loaded, target, options and modes included.
-        sources: Digest of each of the user's files that target and options name, or import.
+        sources: Digest of each of the user's files that target and options name, or import, and of
+            the modules whose functions the graphs call.
+        variables: Digest of each variable of the environment that changes what a compile does.
         torch: Version of torch.
         ctk: Version of ctk.
         schema: Version of the journal.
@@ -59,6 +61,7 @@ class Header:
     inputs: str
     cases: tuple[str, ...]
     sources: Mapping[str, str]
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
     torch: str = torch.__version__
     ctk: str = ctk_version()
     schema: int = SCHEMA
@@ -213,11 +216,8 @@ def difference(then: Header, now: Header) -> str:
         before, after = then.options.get(name), now.options.get(name)
         if not is_same and before != after and name not in ANSWERS_STAY:
             return f"{name} was {_shown(before)}, and is {_shown(after)} now"
-    changed = [
-        name
-        for name in sorted({*then.sources, *now.sources})
-        if then.sources.get(name) != now.sources.get(name)
-    ]
+    before, after = {**then.sources, **then.variables}, {**now.sources, **now.variables}
+    changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
     if changed:
         return f"changed since: {', '.join(changed)}"
     if is_same:

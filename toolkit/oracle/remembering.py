@@ -11,7 +11,7 @@ from ctk.toolkit.formats.schema import encode
 from ctk.toolkit.oracle.cache import Digests, fingerprint
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.journal import Journal
-from ctk.toolkit.oracle.judgement import Judgement, Verdict
+from ctk.toolkit.oracle.judgement import Judgement
 
 
 class Remembering(Executor):
@@ -21,8 +21,8 @@ class Remembering(Executor):
         executor: Who answers; closing it is left to who started it.
         journal: Where the answers are.
         digests: Of the tensors of cases.
-        timeout_seconds: Time limit of a question; that one ran out says nothing about another, nor
-            that of a candidate, which is shorter, about other questions.
+        limits: Of time and memory of a question. That one of them was passed says nothing about
+            another limit; nor does the shorter time of a candidate about other questions.
     """
 
     def __init__(
@@ -30,11 +30,11 @@ class Remembering(Executor):
         executor: Executor,
         journal: Journal,
         digests: Digests,
-        timeout_seconds: float | None = None,
+        limits: tuple[float | None, int | None] = (None, None),
     ) -> None:
         self.isolates = executor.isolates
         self._executor, self._journal, self._digests = executor, journal, digests
-        self._limit = timeout_seconds
+        self._limits = limits
 
     def ask(
         self,
@@ -45,13 +45,13 @@ class Remembering(Executor):
         is_candidate: bool = False,
     ) -> Judgement:
         """Return the remembered answer, or ask."""
-        known = self.recall(case, expected, veto, is_candidate=is_candidate)
+        key = question_key(fingerprint(case, self._digests), expected, veto)
+        known = self._known(key, is_candidate)
         if known is not None:
             return known
         judgement = self._executor.ask(case, expected, veto, is_candidate=is_candidate)
-        key = question_key(fingerprint(case, self._digests), expected, veto)
-        late = self._late(is_candidate) if judgement.verdict is Verdict.TIMEOUT else ""
-        self._journal.note(key + late, judgement)
+        is_cut_off = judgement.signature is not None and judgement.signature.is_cut_off
+        self._journal.note(key + self._limited(is_candidate) * is_cut_off, judgement)
         return judgement
 
     def recall(
@@ -64,11 +64,15 @@ class Remembering(Executor):
     ) -> Judgement | None:
         """Return the remembered answer, if there is one."""
         key = question_key(fingerprint(case, self._digests), expected, veto)
-        known = self._journal.recall(Judgement, key)
-        return known or self._journal.recall(Judgement, key + self._late(is_candidate))
+        return self._known(key, is_candidate)
 
-    def _late(self, is_candidate: bool) -> str:
-        return f"/{self._limit}{'/candidate' * is_candidate}"
+    def _known(self, key: str, is_candidate: bool) -> Judgement | None:
+        known = self._journal.recall(Judgement, key)
+        return known or self._journal.recall(Judgement, key + self._limited(is_candidate))
+
+    def _limited(self, is_candidate: bool) -> str:
+        seconds, nbytes = self._limits
+        return f"/{seconds}/{nbytes}{'/candidate' * is_candidate}"
 
     def close(self) -> None:
         """Leave the other executor to who started it."""

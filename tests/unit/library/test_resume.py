@@ -1,5 +1,6 @@
 """A killed operation: what is on disk, and that going on asks nothing again."""
 
+import importlib
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -124,7 +125,9 @@ def killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
     return runs
 
 
-def test_what_does_not_fit_is_refused_with_what_differs(killed: Runs) -> None:
+def test_what_does_not_fit_is_refused_with_what_differs(
+    killed: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     spec, out = f"{killed.backend}:compile", killed.folder / "minimal_program"
     same = ("minify", killed.program, "--target", spec, "--out", out)
 
@@ -142,8 +145,29 @@ def test_what_does_not_fit_is_refused_with_what_differs(killed: Runs) -> None:
     assert "target was" in refused(*other) and "aot_eager" in refused(*other)
     assert "inputs was full, and is none now" in refused(*same, "--resume", "--inputs", "none")
     assert "operation was minify, and is diagnose now" in refused("diagnose", *same[1:], "--resume")
+    monkeypatch.setenv("CTK_DISABLE", "cse")
+    assert "changed since: CTK_DISABLE" in refused(*same, "--resume")
+    monkeypatch.undo()
+    monkeypatch.chdir(killed.folder)
     killed.backend.write_text(killed.backend.read_text() + "# another one\n")
     assert "changed since: sources/backend.py" in refused(*same, "--resume")
+
+
+def test_a_module_that_the_graph_calls_is_part_of_the_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "edited_ops.py"
+    file.write_text("def twice(x):\n    return x * 2\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    graph = torch.fx.Graph()
+    twice = importlib.import_module("edited_ops").twice
+    graph.output((graph.call_function(twice, (graph.placeholder("x"),)),))
+    gm, out = torch.fx.GraphModule({}, graph), tmp_path / "out"
+    ctk.bisect(gm, (torch.ones(2),), target="eager", out=out)
+    ctk.bisect(gm, (torch.ones(2),), target="eager", out=out, resume=True)
+    file.write_text("def twice(x):\n    return x + x\n")
+    with pytest.raises(ctk.CtkError, match="changed since: edited_ops"):
+        ctk.bisect(gm, (torch.ones(2),), target="eager", out=out, resume=True)
 
 
 def test_a_folder_in_use_is_refused(killed: Runs) -> None:

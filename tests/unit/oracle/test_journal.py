@@ -41,8 +41,10 @@ class Counting(Executor):
 
     isolates = False
 
-    def __init__(self, verdict: Verdict = Verdict.REPRODUCES) -> None:
-        self.verdict, self.asked = verdict, 0
+    def __init__(
+        self, verdict: Verdict = Verdict.REPRODUCES, signature: Signature = FAILURE
+    ) -> None:
+        self.verdict, self.signature, self.asked = verdict, signature, 0
 
     def ask(
         self,
@@ -53,7 +55,7 @@ class Counting(Executor):
         is_candidate: bool = False,
     ) -> Judgement:
         self.asked += 1
-        return Judgement(self.verdict, FAILURE, f"answer {self.asked}")
+        return Judgement(self.verdict, self.signature, f"answer {self.asked}")
 
 
 QUESTIONS = [
@@ -95,10 +97,29 @@ def test_what_is_only_told_of_a_failure_makes_no_other_question(tmp_path: Path) 
 
 
 def test_a_time_limit_that_ran_out_says_nothing_about_another(tmp_path: Path) -> None:
-    executor = Counting(Verdict.TIMEOUT)
+    for verdict in (Verdict.TIMEOUT, Verdict.REPRODUCES):  # a hang may be what is looked for
+        executor = Counting(verdict, Signature("timeout"))
+        (tmp_path / verdict.value).mkdir()
+        with start_journal(tmp_path / verdict.value, HEADER) as journal:
+            for seconds in (1.0, 1.0, 2.0):
+                Remembering(executor, journal, Digests(), (seconds, None)).ask(linear_case())
+        assert executor.asked == 2
+
+
+def test_a_memory_limit_that_was_passed_says_nothing_about_another(tmp_path: Path) -> None:
+    executor = Counting(Verdict.DIFFERENT, Signature("memory"))
     with start_journal(tmp_path, HEADER) as journal:
-        for seconds in (1.0, 1.0, 2.0):
-            Remembering(executor, journal, Digests(), seconds).ask(linear_case())
+        for nbytes in (1 << 20, 1 << 20, None):
+            Remembering(executor, journal, Digests(), (None, nbytes)).ask(linear_case(), FAILURE)
+    assert executor.asked == 2
+
+
+def test_the_short_time_of_a_candidate_proves_no_hang(tmp_path: Path) -> None:
+    executor = Counting(Verdict.REPRODUCES, Signature("timeout"))
+    with start_journal(tmp_path, HEADER) as journal:
+        asking = Remembering(executor, journal, Digests())
+        asking.ask(linear_case(), is_candidate=True)
+        asking.ask(linear_case())
     assert executor.asked == 2
 
 
