@@ -34,11 +34,13 @@ class Run:
         values: The results by name, in the order outputs, inputs, held tensors, gradients.
         generators: The states of torch's random generators after the call.
         drew_random: Whether the call used them.
+        is_seeded: Whether all were seeded before; false when the call was the first to use CUDA.
     """
 
     values: Mapping[str, object]
     generators: tuple[Tensor, ...]
     drew_random: bool
+    is_seeded: bool = True
 
 
 def called(
@@ -65,9 +67,11 @@ def called(
     before = generator_states()
     with around or contextlib.nullcontext():
         values = results(call, inputs, modes, states, held or {})
+        if torch.cuda.is_initialized():
+            torch.cuda.synchronize()  # what a kernel did wrong is said now, not in a later call
     after = generator_states()
     drew = any(not torch.equal(a, b) for a, b in zip(before, after, strict=False))
-    return Run(values, after, drew)
+    return Run(values, after, drew, len(after) == len(before))
 
 
 def results(

@@ -92,6 +92,8 @@ def find_failure(program: Program) -> Failure | None:
     """Run the program in eager and compiled; return its failure."""
     try:
         eager = run(program, program.module())
+        if not eager.is_seeded:
+            eager = run(program, program.module())
     except Exception as error:
         raise CannotTell(f"eager itself fails: {said(error)}") from error
     if program.crash and (crash := program.crash()):

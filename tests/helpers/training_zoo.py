@@ -5,6 +5,7 @@ same bits in all that the program can look at.
 """
 
 import copy
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ctk.repro_templates.running import generator_states
 from tests.helpers.case_zoo import Square, samples
 
 Compile = Callable[..., Any]
@@ -31,22 +33,24 @@ class Program:
 
     Attributes:
         name: Its kind.
-        make: Builds it: one step, and what reads its state.
+        make: Builds it on a device, which is torch's default meanwhile: one step, and what reads
+            its state.
         wrong_with: Backends that compile it wrongly, which is another story: watching reports it.
     """
 
     name: str
-    make: Callable[[Compile], tuple[Step, State]]
+    make: Callable[[Compile, str], tuple[Step, State]]
     wrong_with: tuple[str, ...] = ()
 
 
-def two_steps(program: Program, compile: Compile) -> object:
-    """Run two steps of a program from a fixed seed; return what they gave and left."""
+def steps_of(program: Program, compile: Compile, device: str = "cpu", *, count: int = 2) -> object:
+    """Run the first steps of a program from a fixed seed; return what they gave and left."""
     torch.compiler.reset()
     torch.manual_seed(7)
-    step, state = program.make(compile)
-    results = [copied(step()) for _ in range(2)]
-    return {"results": results, "state": copied(state()), "generator": torch.get_rng_state()}
+    with torch.device(device):
+        step, state = program.make(compile, device)
+    results = [copied(step()) for _ in range(count)]
+    return {"results": results, "state": copied(state()), "generators": generator_states()}
 
 
 def copied(value: object) -> object:
@@ -68,7 +72,7 @@ def differences(a: object, b: object, where: str = "") -> list[str]:
         return [] if _same_bits(a, b) else [f"{where}: {a.flatten()[:3]} and {b.flatten()[:3]}"]
     if isinstance(a, dict) and isinstance(b, dict) and a.keys() == b.keys():
         return [each for key in a for each in differences(a[key], b[key], f"{where}.{key}")]
-    if isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
+    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)) and len(a) == len(b):
         pairs = enumerate(zip(a, b, strict=True))
         return [each for i, (x, y) in pairs for each in differences(x, y, f"{where}[{i}]")]
     return [] if type(a) is type(b) and a == b else [f"{where}: {a!r} and {b!r}"]
@@ -98,14 +102,14 @@ def model_state(model: nn.Module) -> object:
 def optimizer_step(make: Callable[..., torch.optim.Optimizer]) -> Callable[..., Any]:
     """Compile `opt.step` alone; forward and backward in eager."""
 
-    def program(compile: Compile) -> tuple[Step, State]:
+    def program(compile: Compile, device: str) -> tuple[Step, State]:
         model = small_net()
         optimizer = make(model.parameters())
         stepped = compile(optimizer.step)
 
         def step() -> object:
             optimizer.zero_grad()
-            loss = model(torch.randn(3, 4)).square().sum()
+            loss = model(torch.randn(3, 4, device=device)).square().sum()
             loss.backward()
             stepped()
             return loss
@@ -118,7 +122,7 @@ def optimizer_step(make: Callable[..., torch.optim.Optimizer]) -> Callable[..., 
 def whole_training(make_model: Callable[[], nn.Module]) -> Callable[..., Any]:
     """Compile the model; two backward passes are added up before the step."""
 
-    def program(compile: Compile) -> tuple[Step, State]:
+    def program(compile: Compile, device: str) -> tuple[Step, State]:
         model = make_model()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
         compiled = compile(model)
@@ -127,7 +131,7 @@ def whole_training(make_model: Callable[[], nn.Module]) -> Callable[..., Any]:
             optimizer.zero_grad()
             outputs: list[Tensor] = []
             for _ in range(2):
-                outputs.append(compiled(torch.randn(6, 4)))
+                outputs.append(compiled(torch.randn(6, 4, device=device)))
                 outputs[-1].square().sum().backward()
             optimizer.step()
             return outputs
@@ -182,7 +186,7 @@ class RecurrentInPlace(Recurrent):
         return new
 
 
-def average(compile: Compile) -> tuple[Step, State]:
+def average(compile: Compile, device: str) -> tuple[Step, State]:
     """An exponential moving average of weights, updated in place."""
     model, shadow = small_net(), small_net()
 
@@ -200,7 +204,7 @@ def average(compile: Compile) -> tuple[Step, State]:
 def on(make: Callable[[], tuple[Callable[..., object], Sequence[Any]]]) -> Callable[..., Any]:
     """Compile a function and call it with the same objects each time."""
 
-    def program(compile: Compile) -> tuple[Step, State]:
+    def program(compile: Compile, device: str) -> tuple[Step, State]:
         function, values = make()
         compiled = compile(function)
         return lambda: compiled(*values), lambda: _all_of(values)
@@ -236,9 +240,10 @@ def captures() -> tuple[Callable[..., object], Sequence[Any]]:
 
 def generator_argument() -> tuple[Callable[..., object], Sequence[Any]]:
     def function(x: Tensor, generator: torch.Generator) -> Tensor:
-        return x.sin() + torch.rand(3, generator=generator) + torch.rand(3)
+        draw = functools.partial(torch.rand, 3, device=x.device)
+        return x.sin() + draw(generator=generator) + draw()
 
-    return function, (torch.randn(3), torch.Generator().manual_seed(3))
+    return function, (torch.randn(3), torch.Generator(torch.get_default_device()).manual_seed(3))
 
 
 def branches() -> tuple[Callable[..., object], Sequence[Any]]:
@@ -255,7 +260,7 @@ def bump(x: Tensor, by: float) -> None:
     x.add_(by)
 
 
-def custom_operator(compile: Compile) -> tuple[Step, State]:
+def custom_operator(compile: Compile, device: str) -> tuple[Step, State]:
     """Versions are left out: Inductor's first call of such an operator counts one less."""
     x = torch.randn(3)
 
@@ -267,7 +272,7 @@ def custom_operator(compile: Compile) -> tuple[Step, State]:
     return lambda: compiled(x), lambda: x
 
 
-def symbolic_batch(compile: Compile) -> tuple[Step, State]:
+def symbolic_batch(compile: Compile, device: str) -> tuple[Step, State]:
     total, sizes = torch.zeros(()), iter((3, 5, 7, 9))
 
     def function(x: Tensor) -> Tensor:
@@ -275,17 +280,17 @@ def symbolic_batch(compile: Compile) -> tuple[Step, State]:
         return F.dropout(x, 0.5) * x.shape[0]
 
     compiled = compile(function, dynamic=True)
-    return lambda: compiled(torch.randn(next(sizes), 2)), lambda: [total]
+    return lambda: compiled(torch.randn(next(sizes), 2, device=device)), lambda: [total]
 
 
-def later_backward(compile: Compile) -> tuple[Step, State]:
+def later_backward(compile: Compile, device: str) -> tuple[Step, State]:
     """The compiled call reads a parameter that a graph of the program has saved before."""
     weight = nn.Parameter(torch.randn(3))
     compiled = compile(lambda w, x: (w * x).sin().sum())
 
     def step() -> object:
         early = (weight * weight).sum()
-        value = compiled(weight, torch.randn(3))
+        value = compiled(weight, torch.randn(3, device=device))
         early.backward()
         value.backward()
         return value
@@ -297,19 +302,28 @@ def own_function() -> tuple[Callable[..., object], Sequence[Any]]:
     return lambda x: Square.apply(x) + 1, (torch.randn(3, requires_grad=True),)
 
 
-def autocast_around(compile: Compile) -> tuple[Step, State]:
+def autocast_around(compile: Compile, device: str) -> tuple[Step, State]:
     """A weight is used inside and outside of the compiled call, in one autocast region."""
     layer = nn.Linear(4, 4)
     compiled = compile(lambda x: layer(x).relu())
 
     def step() -> object:
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            x = layer(torch.randn(3, 4))
+        with torch.autocast(device, dtype=torch.bfloat16):
+            x = layer(torch.randn(3, 4, device=device))
             y = layer(compiled(x))
         y.float().square().sum().backward()
         return y
 
     return step, lambda: model_state(layer)
+
+
+def limited_embedding() -> tuple[Callable[..., object], Sequence[Any]]:
+    """Looking rows up shortens those that are too long, in the table itself."""
+
+    def function(rows: Tensor, table: Tensor) -> Tensor:
+        return F.embedding(rows, table, max_norm=1.0) * 2
+
+    return function, (torch.tensor([0, 3, 3, 5]), torch.randn(6, 4) * 3)
 
 
 def _adam(**more: Any) -> Callable[..., Any]:
@@ -327,6 +341,7 @@ OPTIMIZERS = (
     Program("adam", _adam()),
     Program("adam_foreach", _adam(foreach=True, amsgrad=True)),
     Program("adam_capturable", _adam(capturable=True, foreach=True)),
+    Program("adam_fused", _adam(fused=True)),
     Program("adamw", optimizer_step(lambda weights: torch.optim.AdamW(weights, lr=0.1))),
     Program("rmsprop", optimizer_step(lambda weights: torch.optim.RMSprop(weights, lr=0.1))),
 )
@@ -345,13 +360,14 @@ OTHERS = (
     Program("custom_operator", custom_operator),
     Program("symbolic_batch", symbolic_batch),
     Program("later_backward", later_backward),
+    Program("limited_embedding", on(limited_embedding)),
     Program("own_gradient", on(own_function)),
     Program("autocast_around", autocast_around),
 )
 
 
 def _of_sample(index: int) -> Callable[..., Any]:
-    def program(compile: Compile) -> tuple[Step, State]:
+    def program(compile: Compile, device: str) -> tuple[Step, State]:
         sample = samples()[index]
         compiled = compile(sample.run, dynamic=True if sample.dynamic else None)
         holds = sample.run.state_dict() if isinstance(sample.run, nn.Module) else {}

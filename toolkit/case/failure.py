@@ -45,6 +45,11 @@ class Signature:
 
     @property
     def is_deadly(self) -> bool:
+        """Whether the process that shows it can show nothing else: it ends, stops or loses CUDA."""
+        return self.ends_process or self.exception == "AcceleratorError"
+
+    @property
+    def ends_process(self) -> bool:
         """Whether it ends or stops the process that shows it."""
         return self.kind in ("signal", "timeout", "memory")
 

@@ -45,7 +45,7 @@ from ctk.toolkit.processes.groups import (
 )
 from ctk.toolkit.processes.memory import as_text, held_nbytes
 from ctk.toolkit.processes.tree import descendants, end_descendants
-from ctk.toolkit.run.execute import run_eager
+from ctk.toolkit.run.execute import has_lost_cuda, run_eager
 from ctk.toolkit.targets import traits_of
 
 _POLL_SECONDS = 0.1
@@ -54,6 +54,9 @@ _POLL_SECONDS = 0.1
 
 _DEATH_SECONDS = 5.0
 """How long a child that has closed its pipe may take to end."""
+
+_LOST_CUDA = 86
+"""Exit status of a child that is asked, and in which an earlier question has broken CUDA."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +115,12 @@ def _answer(
     child: Child | None, question: Question, parent: BinaryIO
 ) -> tuple[Child | None, Answer]:
     """Ask a child, forking one if there is none; return it, if it lives on, and the answer."""
+    is_fresh = child is None
     child = child or _fork(parent)
     found = _ask(child, question, parent)
+    if isinstance(found, End) and found.status == _LOST_CUDA and not is_fresh:
+        child = _fork(parent)
+        found = _ask(child, question, parent)
     if not isinstance(found, End):
         return _tidied(child), found
     seen = _signature(found, question)
@@ -262,6 +269,8 @@ def _live(warm: int, questions: int, answers: int, *, unused: tuple[int, ...]) -
 
 def _serve(questions: BinaryIO, answers: BinaryIO) -> None:
     while (question := read_question(questions)) is not None:
+        if has_lost_cuda():
+            raise SystemExit(_LOST_CUDA)
         try:
             answer = _judge(question)
         except Exception as error:

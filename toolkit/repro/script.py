@@ -190,7 +190,7 @@ def _compiled(plan: SourcePlan, traits: Traits, *, is_dynamic: bool) -> str:
 def _used(case: Case, module: ModuleText, *, shares_memory: bool) -> list[str]:
     """Return the arguments of `Program` that bring in code which few programs need."""
     names_dtypes = _NAMES_DTYPES.search(module.classes) or set(module.imports) - _PLAIN_IMPORTS
-    is_deadly = case.signature is not None and case.signature.is_deadly
+    ends_process = case.signature is not None and case.signature.ends_process
     eager = run_eager(case)
     is_random = eager.drew_random or eager.run is None
     has_autocast = case.modes.autocast or "autocast" in module.classes
@@ -200,7 +200,7 @@ def _used(case: Case, module: ModuleText, *, shares_memory: bool) -> list[str]:
         "casts=InFloat64,": names_dtypes,
         "shares_memory=True,": shares_memory,
         "draws=same_draws,": is_random,
-        f"crash=lambda: crash_of_child({TIMEOUT_SECONDS}),": is_deadly,
+        f"crash=lambda: crash_of_child({TIMEOUT_SECONDS}),": ends_process,
     }
     return [text for text, is_used in arguments.items() if is_used]
 

@@ -124,7 +124,9 @@ def run_private(
     with under(state, STATES):
         held = dict(held_tensors(private))
         run = called(runner(private), owned, state, STATES, around, held=held)
-        return Outcome(run, dtype=dtype)
+    if not run.is_seeded:
+        return run_private(gm, inputs, modes, dtype=dtype, runner=runner, around=around)
+    return Outcome(run, dtype=dtype)
 
 
 def run_compiled(
@@ -177,3 +179,17 @@ def run_compiled(
             return Outcome(None, error)
         finally:
             put_back([*held.values()], before)
+
+
+def has_lost_cuda() -> bool:
+    """Return whether an illegal access or a failed assertion of a kernel has broken CUDA here.
+
+    Every later call of CUDA fails then, until the process ends.
+    """
+    if not torch.cuda.is_initialized():
+        return False
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False

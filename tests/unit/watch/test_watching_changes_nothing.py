@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ctk.toolkit.watch.hooks import install
-from tests.helpers.training_zoo import PROGRAMS, Program, differences, two_steps
+from tests.helpers.training_zoo import PROGRAMS, Program, differences, steps_of
 
 CHECKS = ("off", "output", "pass")
 BACKENDS = ("ctk", "aot_eager", "inductor")
@@ -21,7 +21,7 @@ QUICK = {
     "adam": BACKENDS[:2],
     "tied_weights_shared_buffers": BACKENDS[:2],
 }
-SLOW_KINDS = ("adam_foreach", "adam_capturable", "adamw", "rmsprop")
+SLOW_KINDS = ("adam_foreach", "adam_capturable", "adam_fused", "adamw", "rmsprop")
 
 
 def rows() -> list[Any]:
@@ -48,10 +48,10 @@ def _marks(is_quick: bool) -> list[pytest.MarkDecorator]:
 def test_watching_changes_nothing(
     program: Program, backend: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
-    plain = two_steps(program, compiler(backend))
+    plain = steps_of(program, compiler(backend))
     for check in CHECKS:
         with install(dump=tmp_path / check, check=check) as hooks:
-            watched = two_steps(program, compiler(backend))
+            watched = steps_of(program, compiler(backend))
         assert hooks.session.failures == [], check
         assert hooks.session.graphs > 0
         assert differences(plain, watched) == [], check
