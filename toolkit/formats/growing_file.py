@@ -13,7 +13,6 @@ have it). What this does not do: survive the end of the machine (nothing is fsyn
 the lines mean.
 """
 
-import contextlib
 import errno
 import fcntl
 import hashlib
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Self
 
 from ctk.compiler.errors import CaseError, StorageError
+from ctk.toolkit.formats.bounded_file import check_nbytes, read_bounded
 
 MAX_BYTES = 1 << 28
 
@@ -62,14 +62,12 @@ class GrowingFile:
 
     def _write(self) -> None:
         data = b"".join(self._waiting)
-        try:
-            written = os.write(self.descriptor, data)
+        try:  # at its place: what a full disk took of it the last time is written over
+            written = os.pwrite(self.descriptor, data, self._size)
             if written < len(data):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
             self.problem = f"{self.path} cannot be written: {error.strerror}"
-            with contextlib.suppress(OSError):  # what a full disk took of the line
-                os.ftruncate(self.descriptor, self._size)
             return
         self._size += len(data)
         self._waiting.clear()
@@ -119,22 +117,20 @@ def reopen(path: Path) -> GrowingFile:
 def read_lines(path: Path) -> list[bytes]:
     """Return the JSON text of each whole line, also while another process writes it.
 
+    Not for a file that this process has open: its lock would be let go of.
+
     Raises:
         CaseError: It cannot be read, or is damaged.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        data = read_bounded(path, MAX_BYTES)
     except OSError as error:
         raise CaseError(f"{path} cannot be read: {error.strerror}") from error
-    try:
-        data = _read(path, descriptor)
-    finally:
-        os.close(descriptor)
     return _checked(path, data[: data.rfind(b"\n") + 1])[0]
 
 
 def _open(path: Path, more: int) -> int:
-    flags = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags | more, 0o600)
     except FileExistsError as error:
@@ -155,15 +151,11 @@ def _open(path: Path, more: int) -> int:
 
 
 def _read(path: Path, descriptor: int) -> bytes:
-    size = os.fstat(descriptor).st_size
-    if size > MAX_BYTES:
-        raise CaseError(f"{path} has {size} bytes, more than any run of ctk writes; {NEXT}")
+    """Read an open file: to close another descriptor of it would let go of our lock."""
+    check_nbytes(path, os.fstat(descriptor).st_size, MAX_BYTES)
     parts: list[bytes] = []
-    try:
-        while part := os.pread(descriptor, 1 << 20, sum(map(len, parts))):
-            parts.append(part)
-    except OSError as error:
-        raise CaseError(f"{path} cannot be read: {error.strerror}") from error
+    while part := os.pread(descriptor, 1 << 20, sum(map(len, parts))):
+        parts.append(part)
     return b"".join(parts)
 
 

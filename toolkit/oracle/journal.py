@@ -25,6 +25,7 @@ from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.manifest import ctk_version
 from ctk.toolkit.formats.growing_file import NEXT, GrowingFile, create, read_lines, reopen
 from ctk.toolkit.formats.schema import convert, decode, document, encode
+from ctk.toolkit.oracle.interrupts import interrupts_put_off
 
 T = TypeVar("T")
 
@@ -112,9 +113,11 @@ class Journal:
         """Write a document for a question; it is on disk when this returns, unless `problem`."""
         line = Line(type(value).__name__, key, encode(value))
         had_problem = bool(self.problem)
-        self._keep(line)
-        self._file.append(json.dumps(encode(line), separators=(",", ":")))
-        self.is_replay = False
+        text = json.dumps(encode(line), separators=(",", ":"))
+        with interrupts_put_off():  # half of this would tear the chain of digests
+            self._keep(line)
+            self._file.append(text)
+            self.is_replay = False
         if self.problem and not had_problem:
             logger.warning("ctk: %s; it goes on without", self.problem)
 

@@ -43,6 +43,10 @@ class Link:
         """A journal has been started in a folder: `--resume` goes on there."""
         self._tell("resumable", folder)
 
+    def writing(self, is_writing: bool) -> None:
+        """A result is being written, however long that takes; or it is written."""
+        self._tell("writing", is_writing)
+
     def alive(self) -> None:
         """Work goes on."""
         now = time.monotonic()
@@ -112,6 +116,7 @@ class Notes:
         exit_code: Of its answer; None before it was printed.
         works: What each saved case was doing last; empty when it was done.
         resumable: The folder in which `--resume` can go on.
+        is_writing: Whether a result is being written.
         alive_at: When something was told last (`time.monotonic`).
     """
 
@@ -120,6 +125,7 @@ class Notes:
     exit_code: int | None = None
     works: dict[str, str] = field(default_factory=dict[str, str])
     resumable: str | None = None
+    is_writing: bool = False
     alive_at: float = field(default_factory=time.monotonic)
     _rest: bytes = b""
 
@@ -143,5 +149,7 @@ class Notes:
                 self.works[case] = doing
             case {"resumable": str(folder)}:
                 self.resumable = folder
+            case {"writing": bool(is_writing)}:
+                self.is_writing = is_writing
             case _:
                 pass

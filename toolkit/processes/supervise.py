@@ -189,29 +189,12 @@ def _has_echoed(half: _Half, number: int) -> bool:
 
 
 def _has_had_its_time(half: _Half) -> bool:
-    """Return whether the child should have ended: a command that writes its result may take long.
-
-    It ignores SIGINT meanwhile, which the system tells us.
-    """
+    """Return whether the child should have ended; one that writes its result may take long."""
     if half.grace_seconds is None or half.gave_up:
         return False
     since = half.ending_since
     if half.notes.exit_code is not None and since is None:
         since = half.notes.alive_at
-    if since is None or _is_writing(half.pid):
+    if since is None or half.notes.is_writing:
         return False
     return time.monotonic() - max(since, half.notes.alive_at) > half.grace_seconds
-
-
-def _is_writing(pid: int) -> bool:
-    """Return whether a command puts Ctrl-C off; one that was started without it cannot tell us."""
-    is_ours = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
-    return is_ours and _is_ignoring(pid, signal.SIGINT)
-
-
-def _is_ignoring(pid: int, number: int) -> bool:
-    with contextlib.suppress(OSError, ValueError):
-        for line in (Path("/proc") / str(pid) / "status").read_text().splitlines():
-            if line.startswith("SigIgn:"):
-                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
-    return False

@@ -113,6 +113,13 @@ def test_a_half_that_takes_no_notice_of_sigterm_is_killed_with_what_it_started(
     assert is_gone(below)
 
 
+def test_a_half_that_writes_its_result_is_waited_for(start: Start) -> None:
+    process = start("write_for_long")
+    ready(process)
+    process.terminate()
+    assert end_of(process).startswith("end -15 False [15]")
+
+
 def test_a_daemon_ends_with_the_command(start: Start, tmp_path: Path) -> None:
     process = start("leave_a_daemon")
     ready(process)
