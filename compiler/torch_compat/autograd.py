@@ -4,6 +4,7 @@
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
@@ -34,6 +35,21 @@ def without_saved_tensor_hooks() -> AbstractContextManager[None]:
     if torch._C._autograd._top_saved_tensors_default_hooks(True) is None:
         return contextlib.nullcontext()
     return torch.autograd.graph.saved_tensors_hooks(_same, _same)
+
+
+def is_from_saved_tensor_hook(error: BaseException) -> bool:
+    """Return whether the program's innermost hook on saved tensors raised the error.
+
+    That is the program at work, not a failure of who was called: `torch.utils.checkpoint` leaves a
+    recomputation so, once all is saved that its backward pass needs. Seen in torch 2.11 and 2.13.
+    """
+    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    if hooks is None:
+        return False
+    callables = [each for hook in hooks for each in (hook, type(hook).__call__)]
+    codes = {code for each in callables if (code := getattr(each, "__code__", None)) is not None}
+    frames = traceback.walk_tb(error.__traceback__)
+    return any(frame.f_code in codes for frame, _ in frames)
 
 
 def _same(value: Tensor) -> Tensor:

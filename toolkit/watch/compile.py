@@ -21,6 +21,10 @@ from torch.fx import GraphModule
 from ctk.compiler.errors import ConfigError, TargetError, UnsupportedPlatform
 from ctk.compiler.observe import ErrorRecord
 from ctk.compiler.torch_compat import dynamo
+from ctk.compiler.torch_compat.autograd import (
+    is_from_saved_tensor_hook,
+    without_saved_tensor_hooks,
+)
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.recorder import Event, Recorder
 from ctk.toolkit.oracle.judge import error_signature
@@ -174,7 +178,9 @@ class _Watch:
             with self._seeing_exceptions():
                 return compiled(*args)
         except Exception as error:
-            with alone():
+            if is_from_saved_tensor_hook(error):
+                raise
+            with alone(), without_saved_tensor_hooks():
                 eager = run_graph(before.graph, before.inputs, before.modes)
             if eager.error is None:
                 self._watched.fail(error_signature(Outcome(None, error)), error=error, at=before)

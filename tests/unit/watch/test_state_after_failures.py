@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 from torch import fx, nn
+from torch.utils.checkpoint import checkpoint
 
 from ctk.compiler.errors import MiscompileError
-from ctk.toolkit.watch.hooks import debug_compile
+from ctk.toolkit.watch.hooks import debug_compile, install
 from tests.helpers.training_zoo import copied, differences
 
 pytestmark = pytest.mark.filterwarnings("ignore:ctk:RuntimeWarning")
@@ -110,6 +111,23 @@ def test_hooks_on_saved_tensors_see_the_programs_call_only(tmp_path: Path):
 
     watched = debug_compile("aot_eager", dump=tmp_path, check="output")
     assert packed(watched) == packed("aot_eager") > 0
+
+
+@pytest.mark.parametrize("check", ["off", "output"])
+def test_a_checkpoint_around_a_compiled_module_recomputes_it(tmp_path: Path, check):
+    def gradient(backend) -> torch.Tensor:
+        torch.compiler.reset()
+        weight = nn.Parameter(torch.ones(3))
+        compiled = torch.compile(lambda w: (w * w).sin().tanh(), backend=backend)
+        for _ in range(2):  # a recomputation ends with an exception, raised in a hook
+            checkpoint(compiled, weight, use_reentrant=False).sum().backward()
+        assert weight.grad is not None
+        return weight.grad
+
+    with install(dump=tmp_path, check=check) as hooks:
+        watched = gradient("aot_eager")
+    assert torch.equal(watched, gradient("aot_eager"))
+    assert hooks.session.failures == []
 
 
 # --- graphs that Dynamo does not make today, given to the backend itself ---
