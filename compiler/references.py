@@ -9,6 +9,7 @@ import ast
 import contextlib
 import importlib
 import re
+import shlex
 import sys
 import traceback
 from collections.abc import Generator, Iterator
@@ -124,7 +125,7 @@ def _module_of(
 def _advice(reference: Reference, raised: BaseException) -> str:
     place, stem = reference.place, reference.place.rpartition(".")[2]
     if reference.is_file:
-        return f"see the whole traceback: python {place}"
+        return f"see the whole traceback: python {shlex.quote(place)}"
     if isinstance(raised, ModuleNotFoundError) and raised.name == place.partition(".")[0]:
         return (
             f"add the folder of {place} to PYTHONPATH, install its package, or name the file: "

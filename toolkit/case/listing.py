@@ -3,7 +3,6 @@
 Reads manifests and sizes only: it loads no graph, verifies no hashes and imports nobody's modules.
 """
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,11 +11,12 @@ from pathlib import Path
 from ctk.compiler.errors import CaseError
 from ctk.compiler.observe import first_line
 from ctk.toolkit.case.manifest import GRAPH, MANIFEST, read_manifest
-from ctk.toolkit.case.replacing import NEW, whole_case
+from ctk.toolkit.case.replacing import is_part_of_case, whole_case
 from ctk.toolkit.formats.files import is_partial
 from ctk.toolkit.formats.limits import GRAPH_NBYTES
 from ctk.toolkit.formats.plain_text import one_line
 from ctk.toolkit.formats.strict_json import Json, expect, items, member, read_json
+from ctk.toolkit.formats.walk import Walk
 
 HALF_WRITTEN = "half-written: the process died, had no disk space left, or is still writing"
 
@@ -52,20 +52,18 @@ class Entry:
     problem: str | None = None
 
 
-def find_entries(root: Path) -> list[Entry]:
-    """Return the cases at or below `root`, by path."""
-    return [describe(folder) for folder in _case_folders(root)]
+def find_entries(walk: Walk) -> list[Entry]:
+    """Return the cases at or below a folder, by path."""
+    return [describe(folder) for folder in _case_folders(walk)]
 
 
-def _case_folders(root: Path) -> Iterator[Path]:
+def _case_folders(walk: Walk) -> Iterator[Path]:
     """Yield folders that are cases, or were to become some; does not look inside them."""
-    for folder, subfolders, files in os.walk(root):
-        subfolders.sort()
-        path = Path(folder)
-        is_case = not {MANIFEST, GRAPH, *_LEFT_BEHIND}.isdisjoint(files) or NEW in subfolders
-        if is_case or path.name.endswith(".partial"):
+    for folder, subfolders, files in walk:
+        is_case = not {MANIFEST, GRAPH, *_LEFT_BEHIND}.isdisjoint(files)
+        if is_case or any(map(is_part_of_case, subfolders)) or is_partial(folder):
             subfolders.clear()
-            yield path
+            yield folder
 
 
 def describe(folder: Path) -> Entry:

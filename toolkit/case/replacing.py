@@ -3,7 +3,7 @@
 A case is several files, and several files cannot be renamed at once. So the new one is first
 written whole into a folder of its own beside the old files, and one rename makes it the case:
 
-    .case.partial/   being written; the old files are the case        kill: the old case
+    .new.partial/    being written; the old files are the case        kill: the old case
     .new/            renamed; from here on, this is the case          kill: the new case
     graph.json, ...  the same files (links) replace the old ones      kill: the new case, in .new/
     (.new/ removed)  the folder holds the new case and nothing else
@@ -21,12 +21,17 @@ from pathlib import Path
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.manifest import MANIFEST, read_manifest
-from ctk.toolkit.formats.files import make_folder, replace_file, scratch_folder, storing
+from ctk.toolkit.formats.files import PARTIAL, make_folder, replace_file, scratch_folder, storing
 
 NEW = ".new"
 """A complete case that takes the place of the one around it."""
 
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.EXDEV, errno.EMLINK, errno.ENOSYS)
+
+
+def is_part_of_case(name: str) -> bool:
+    """Return whether a folder of this name is a new case, whole or half, of the one around it."""
+    return name == NEW or (name.startswith(NEW) and name.endswith(PARTIAL))
 
 
 def whole_case(folder: Path) -> Path:
@@ -46,7 +51,7 @@ def replaced_case(folder: Path) -> Generator[Path]:
         StorageError: It cannot be written; the old case, or the new one, is whole.
     """
     _finish(folder)
-    with scratch_folder(folder / "case") as partial:
+    with scratch_folder(folder / NEW.removeprefix(".")) as partial:
         yield partial
         with storing(folder / NEW):
             shutil.rmtree(folder / NEW, ignore_errors=True)  # none that is whole: see `_finish`

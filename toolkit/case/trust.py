@@ -4,6 +4,7 @@ Reads the manifest and the names in `graph.json`, as JSON; nothing that a case n
 looked up or run.
 """
 
+import shlex
 from collections.abc import Collection
 from pathlib import Path
 
@@ -74,7 +75,7 @@ def check_trust(
         said = "\n".join(f"  {line}" for line in lines)
         raise TrustError(
             f"{folder} is not trusted, and more than torch's own operators would run:\n{said}\n"
-            f"{_NEXT.format(folder=folder)}"
+            f"{_NEXT.format(folder=shlex.quote(str(folder)))}"
         )
 
 
@@ -94,3 +95,14 @@ def trust_option(subject: Case | Path) -> str:
     except CaseError:
         return ""
     return " --trust" if found else ""
+
+
+def command_on(verb: str, folder: Path, case: Case | None = None) -> str:
+    """Return `ctk VERB FOLDER`, as a shell takes it, with `--trust` where the case needs it.
+
+    Args:
+        verb: Such as `diagnose`.
+        folder: Where the case is, or will be.
+        case: The case, if it is at hand.
+    """
+    return f"ctk {verb} {shlex.quote(str(folder))}{trust_option(case or folder)}"

@@ -27,18 +27,24 @@ def answer_for_script(what: str, end: End) -> Answer:
         "dumps": dumps,
     }
     body = (f"dumps: {dumps}",) if dumps else ()
-    case, doing = next(((case, doing) for case, doing in works.items() if doing), ("", ""))
-    if not case:
+    case, work = next(((case, work) for case, work in works.items() if work.doing), ("", None))
+    if work is None:
         where = f"after {len(works)} graph(s) had been compiled and called" if works else "early"
         headline = f"cannot tell: the script ended {where}: {what}"
         return Answer(ExitCode.CANNOT_TELL, headline, data, body)
     name = Path(case).name
-    summary = f"{what} while {doing}{_after(Path(case))}"
+    summary = f"{what} while {work.doing}{_after(Path(case))}"
+    saved = f"the case is saved in {case}" if work.command else "its case could not be saved"
     return Answer(
         ExitCode.FAILURE,
-        f"failure: {name}: {summary}; the case is saved in {case}",
-        data | {"failures": [{"graph": name, "case": case, "summary": summary}]},
-        (f"ctk diagnose {case}", *body),
+        f"failure: {name}: {summary}; {saved}",
+        data
+        | {
+            "failures": [
+                {"graph": name, "case": case if work.command else None, "summary": summary}
+            ]
+        },
+        (*([work.command] if work.command else []), *body),
     )
 
 

@@ -1,4 +1,4 @@
-"""`ctk ls`: the cases in a dump, and which of them fail."""
+"""`ctk ls`: the cases in a folder and which of them fail, and how far its operations are."""
 
 import dataclasses
 from pathlib import Path
@@ -14,6 +14,7 @@ from ctk.toolkit.cli.shell import Command
 
 if TYPE_CHECKING:
     from ctk.toolkit.case.listing import Entry
+    from ctk.toolkit.operation.listing import OperationEntry
 
 
 def ls(
@@ -27,31 +28,67 @@ def ls(
         ),
     ] = None,
 ) -> Answer:
-    """List the cases in a dump folder."""
+    """List the cases and operations in a folder.
+
+    An operation (bisect-pass, minify, diagnose) that is not done is listed with the command that
+    goes on.
+    """
     from ctk.toolkit.case.listing import find_entries
+    from ctk.toolkit.formats.walk import Walk
+    from ctk.toolkit.operation.listing import find_operations
     from ctk.toolkit.watch.session import dump_folder
 
     root = dump_folder(folder)
     if not root.is_dir():
         if folder is None:
             said = f"no dumps yet: there is no {root}; to make some: ctk run SCRIPT"
-            return Answer(ExitCode.NO_FAILURE, said, {"cases": []})
+            return Answer(ExitCode.NO_FAILURE, said, {"cases": [], "operations": []})
         raise CaseError(f"no such folder: {root}")
-    entries = find_entries(root)
+    walk = Walk(root)
+    entries, operations = find_entries(walk), find_operations(Walk(root))
+    cut = f"there are more than {walk.limit:,} folders: the others were not looked into"
     return Answer(
         ExitCode.NO_FAILURE,
-        headline(root, entries),
-        {"folder": str(root), "cases": [as_data(entry) for entry in entries]},
-        ((rows_of(root, entries),) if entries else ()) + advice_on(entries),
+        headline(root, entries, operations),
+        {
+            "folder": str(root),
+            "cases": [as_data(entry) for entry in entries],
+            "operations": [as_data(entry) for entry in operations],
+            "is_cut": walk.is_cut,
+        },
+        (
+            *((rows_of(root, entries),) if entries else ()),
+            *advice_on(entries),
+            *lines_of(root, operations),
+            *((cut,) if walk.is_cut else ()),
+        ),
     )
 
 
-def headline(root: Path, entries: "list[Entry]") -> str:
+def lines_of(root: Path, operations: "list[OperationEntry]") -> list[str]:
+    """Return what is told of each operation: how far it is, and how to go on."""
+    lines: list[str] = []
+    for each in operations:
+        age = spoken_age(each.age_seconds)
+        lines.append(f"{place_of(each.path, root)}: {each.state}, {age}: {each.answer}")
+        lines += [f"  problem: {problem}" for problem in each.problems]
+        lines += [f"  to go on: {each.go_on}"] if each.go_on else []
+    return lines
+
+
+def place_of(path: Path, root: Path) -> Path:
+    """Return where something is below the folder that was asked about."""
+    return path.relative_to(root) if path != root else path
+
+
+def headline(root: Path, entries: "list[Entry]", operations: "list[OperationEntry]") -> str:
     """Return how many cases there are, how many fail and how many cannot be used."""
+    count = len(operations)
+    more = f"; {count} operation(s), {sum(bool(each.go_on) for each in operations)} to go on with"
     failing = sum(entry.failure is not None for entry in entries)
     broken = sum(entry.problem is not None for entry in entries)
     unusable = f", {broken} unusable" if broken else ""
-    return f"{len(entries)} case(s) in {root}, {failing} failing{unusable}"
+    return f"{len(entries)} case(s) in {root}, {failing} failing{unusable}{more if count else ''}"
 
 
 def advice_on(entries: "list[Entry]") -> tuple[str, ...]:
@@ -70,12 +107,17 @@ def rows_of(root: Path, entries: "list[Entry]") -> Table:
     for entry in entries:
         state = entry.problem or entry.failure or "no failure recorded"
         calls = "" if entry.call_nodes is None else str(entry.call_nodes)
-        place = entry.path.relative_to(root) if entry.path != root else entry.path
-        rows.add_row(str(place), entry.target, calls, spoken_age(entry.age_seconds), state)
+        rows.add_row(
+            str(place_of(entry.path, root)),
+            entry.target,
+            calls,
+            spoken_age(entry.age_seconds),
+            state,
+        )
     return rows
 
 
-def as_data(entry: "Entry") -> dict[str, object]:
+def as_data(entry: "Entry | OperationEntry") -> dict[str, object]:
     """Return the JSON form of an entry."""
     changes = {"path": str(entry.path), "age_seconds": round(entry.age_seconds)}
     return {**dataclasses.asdict(entry), **changes}

@@ -1,6 +1,7 @@
 """`ctk minify`: the smallest graph that still fails in the same way, with its repro."""
 
 import dataclasses
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from ctk.toolkit.cli.answer import Answer, table
@@ -72,7 +73,7 @@ def answer_of(found: "Diagnosis") -> Answer:
     run = found.repro_run
     lines = [f"case: {found.minimal}"] if found.minimal else []
     if found.repro:
-        lines.append(f"repro: python {found.repro}  # {run.says if run else 'not run'}")
+        lines.append(f"repro: python {quote(str(found.repro))}  # {run.says if run else 'not run'}")
     lines += [f"problem: {problem}" for problem in found.problems]
     lines += lines_to_go_on(found)
     data = reduction_data(reduction) | {

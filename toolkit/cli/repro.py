@@ -1,6 +1,7 @@
 """`ctk repro`: does it still fail? With `--out`, also write the case and a verified repro.py."""
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 from rich.console import RenderableType
@@ -50,7 +51,7 @@ def answer_of(found: "ReproReport") -> Answer:
         seen = graph.judgement
         rows.add_row(graph.case.name, graph.case.target, seen.verdict.value, line_of(seen))
     lines = [
-        f"{graph.case.name}: python {graph.script}  # {graph.run.says}"
+        f"{graph.case.name}: python {quote(str(graph.script))}  # {graph.run.says}"
         for graph in found.graphs
         if graph.run
     ]

@@ -1,6 +1,5 @@
 """`ctk run`: run a script with every `torch.compile` in it watched, without changing the script."""
 
-import shlex
 import traceback
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -111,10 +110,9 @@ def answer_of_summary(script: str, summary: "RunSummary") -> Answer:
 
 def diagnosing(failure: "Failure") -> str:
     """Return the command that takes a failure further."""
-    from ctk.toolkit.case.trust import trust_option
+    from ctk.toolkit.case.trust import command_on
 
-    case = f"{shlex.quote(str(failure.folder))}{trust_option(failure.folder)}"
-    return f"ctk diagnose {case}  # {failure.summary}"
+    return f"{command_on('diagnose', failure.folder)}  # {failure.summary}"
 
 
 def verdict_of(script: str, summary: "RunSummary") -> tuple[ExitCode, str]:

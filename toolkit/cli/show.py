@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -90,11 +91,13 @@ def show_case(folder: Path) -> Answer:
 def refuse_no_case(folder: Path) -> None:
     """Raise the error for a folder without a manifest; it names the cases below it."""
     from ctk.toolkit.case.listing import find_entries
+    from ctk.toolkit.formats.walk import Walk
 
-    found = [entry for entry in find_entries(folder) if entry.problem is None]
-    hint = f"; there are cases in it: ctk show {found[0].path}" if found else ""
+    found = [entry for entry in find_entries(Walk(folder)) if entry.problem is None]
+    hint = f"; there are cases in it: ctk show {quote(str(found[0].path))}" if found else ""
     raise CaseError(
-        f"{folder} is no case: it has no manifest.json{hint}\n  look at it: ctk ls {folder}"
+        f"{folder} is no case: it has no manifest.json{hint}\n"
+        f"  look at it: ctk ls {quote(str(folder))}"
     )
 
 
@@ -156,16 +159,17 @@ def show_diagnosis(folder: Path) -> Answer:
     """
     from ctk.toolkit.case.listing import find_entries
     from ctk.toolkit.formats.schema import encode
+    from ctk.toolkit.formats.walk import Walk
+    from ctk.toolkit.operation.listing import is_done
     from ctk.toolkit.oracle.go_on import resume_hint
     from ctk.toolkit.report.as_json import read_json
     from ctk.toolkit.report.as_text import summary
 
     record = read_json(folder)
     headline, *lines = summary(record, folder)
-    cases = [str(entry.path) for entry in find_entries(folder) if entry.problem is None]
-    lines += [f"look at it: ctk show {path}" for path in cases]
-    is_whole = record.minimal is None or record.minimal.finished
-    command = None if record.state == "finished" and is_whole else resume_hint(folder)
+    cases = [str(entry.path) for entry in find_entries(Walk(folder)) if entry.problem is None]
+    lines += [f"look at it: ctk show {quote(path)}" for path in cases]
+    command = None if is_done(record) else resume_hint(folder)
     lines += [f"to go on: {command}"] if command else []
     found = {"folder": str(folder), "diagnosis": encode(record)}
     return Answer(ExitCode.NO_FAILURE, headline, found, tuple(lines))

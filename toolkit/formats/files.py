@@ -26,6 +26,7 @@ import shutil
 import tempfile
 from collections.abc import Generator, Iterable
 from pathlib import Path
+from shlex import quote
 
 from ctk.compiler.environment import shares_files
 from ctk.compiler.errors import CaseError, StorageError
@@ -221,7 +222,7 @@ def check_free(destination: Path) -> None:
     if not is_free(destination):
         raise CaseError(
             f"{destination} exists already, and ctk overwrites nothing; "
-            f"name another folder, or remove it: rm -r {destination}"
+            f"name another folder, or remove it: rm -r {quote(str(destination))}"
         )
 
 

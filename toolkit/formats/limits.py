@@ -40,6 +40,9 @@ TENSORS = 100_000
 FILES = 10_000
 """Files that a manifest lists."""
 
+FOLDERS = 20_000
+"""Folders that a listing looks into; a dump of a long training run has some hundreds."""
+
 LINE_NBYTES = 1 << 20
 """A line of `events.jsonl`; a longer one is passed over."""
 

@@ -5,12 +5,14 @@ trusts it; what the request says itself, the target and options, needs no trust.
 """
 
 from pathlib import Path
+from shlex import quote
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.listing import find_entries
 from ctk.toolkit.case.manifest import MANIFEST
 from ctk.toolkit.case.store import load_case
+from ctk.toolkit.formats.walk import Walk
 from ctk.toolkit.importers.base import Importer, Request, overridden
 from ctk.toolkit.trust.demands import Given
 
@@ -44,14 +46,18 @@ def case_folders(folder: Path) -> list[Path]:
         CaseError: No such folder, or there is no finished case in it.
     """
     if not folder.is_dir():
-        raise CaseError(
-            f"no such folder: {folder}\n  see what there is: ctk ls {nearest_parent(folder)}"
-        )
+        near = quote(str(nearest_parent(folder)))
+        raise CaseError(f"no such folder: {folder}\n  see what there is: ctk ls {near}")
     if (folder / MANIFEST).exists():
         return [folder]
-    found = [entry.path for entry in find_entries(folder) if entry.problem is None]
+    walk = Walk(folder)
+    found = [entry.path for entry in find_entries(walk) if entry.problem is None]
+    if walk.is_cut:
+        raise CaseError(f"{folder} holds more than {walk.limit:,} folders: name one in it")
     if not found:
-        raise CaseError(f"no case in {folder}: it has no {MANIFEST}\n  look at it: ctk ls {folder}")
+        raise CaseError(
+            f"no case in {folder}: it has no {MANIFEST}\n  look at it: ctk ls {quote(str(folder))}"
+        )
     return found
 
 

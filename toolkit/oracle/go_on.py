@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ctk.compiler.errors import CaseError
+from ctk.toolkit.case.trust import trust_option
 from ctk.toolkit.oracle.journal import JOURNAL, Header, read_header
 
 
@@ -37,7 +38,8 @@ def resume_command(header: Header, folder: Path, more: Mapping[str, object] | No
 def resume_hint(folder: Path) -> str | None:
     """Return the command that goes on in a folder on disk; None where there is no journal to read.
 
-    A journal that cannot be read says so when it is resumed.
+    A journal that cannot be read says so when it is resumed. A case that needs trust is not given
+    it here: the folder may be somebody else's.
     """
     if not (folder / JOURNAL).is_file():
         return None
@@ -45,7 +47,11 @@ def resume_hint(folder: Path) -> str | None:
         header = read_header(folder)
     except CaseError:
         return None
-    return resume_command(header, folder) if header else None
+    if header is None:
+        return None
+    command = resume_command(header, folder)
+    needs_trust = bool(header.subject and trust_option(Path(header.subject)))
+    return f"{command}  # and --trust, if you trust who made the case" if needs_trust else command
 
 
 def _options(options: Mapping[str, object]) -> Iterator[str]:

@@ -16,6 +16,19 @@ _ALIVE_SECONDS = 0.2
 """Signs of life are told no more often: the pipe holds 64 KiB, and its reader may be asleep."""
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a saved case does.
+
+    Attributes:
+        doing: `compiling it`; empty when that is done.
+        command: What takes it further if that kills us; empty for a case that is not on disk.
+    """
+
+    doing: str
+    command: str = ""
+
+
 @dataclass(slots=True)
 class Link:
     """The writing end.
@@ -35,9 +48,9 @@ class Link:
         """The answer has been printed: nothing is lost any more."""
         self._tell("answered", exit_code)
 
-    def work(self, case: str, doing: str) -> None:
+    def work(self, case: str, work: "Work") -> None:
         """A saved case is at work: it is being compiled, or called; empty: no longer."""
-        self._tell("work", {"case": case, "doing": doing})
+        self._tell("work", {"case": case, "doing": work.doing, "command": work.command})
 
     def resumable(self, folder: str) -> None:
         """A journal has been started in a folder: `--resume` goes on there."""
@@ -88,22 +101,23 @@ def tell_resumable(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def at_work(case: Path, doing: str) -> Generator[None]:
+def at_work(case: Path, doing: str, command: str) -> Generator[None]:
     """Tell the supervisor, if there is one, what it was that killed us inside the `with` block.
 
     Args:
         case: The folder of the saved case.
         doing: `compiling it`.
+        command: What takes the case further; empty for one that is not on disk.
     """
     link = find_link()
     if link is None:
         yield
         return
-    link.work(str(case.absolute()), doing)
+    link.work(str(case.absolute()), Work(doing, command))
     try:
         yield
     finally:
-        link.work(str(case.absolute()), "")
+        link.work(str(case.absolute()), Work(""))
 
 
 @dataclass(slots=True)
@@ -114,7 +128,7 @@ class Notes:
         command: Which command works; None before it starts.
         as_json: Whether it was asked for JSON.
         exit_code: Of its answer; None before it was printed.
-        works: What each saved case was doing last; empty when it was done.
+        works: What each saved case was doing last.
         resumable: The folder in which `--resume` can go on.
         is_writing: Whether a result is being written.
         alive_at: When something was told last (`time.monotonic`).
@@ -123,7 +137,7 @@ class Notes:
     command: str | None = None
     as_json: bool = False
     exit_code: int | None = None
-    works: dict[str, str] = field(default_factory=dict[str, str])
+    works: dict[str, Work] = field(default_factory=dict[str, Work])
     resumable: str | None = None
     is_writing: bool = False
     alive_at: float = field(default_factory=time.monotonic)
@@ -144,9 +158,9 @@ class Notes:
                 self.command, self.as_json = command, as_json
             case {"answered": int(exit_code)}:
                 self.exit_code = exit_code
-            case {"work": {"case": str(case), "doing": str(doing)}}:
+            case {"work": {"case": str(case), "doing": str(doing), "command": str(command)}}:
                 self.works.pop(case, None)
-                self.works[case] = doing
+                self.works[case] = Work(doing, command)
             case {"resumable": str(folder)}:
                 self.resumable = folder
             case {"writing": bool(is_writing)}:

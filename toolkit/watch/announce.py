@@ -3,7 +3,6 @@
 Only words and the facts behind them; writing to the log is left to the caller.
 """
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 from ctk.compiler.choices import InputsMode
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.raise_site import root_error
-from ctk.toolkit.case.trust import trust_option
+from ctk.toolkit.case.trust import command_on
 from ctk.toolkit.targets.base import Target
 
 
@@ -51,15 +50,13 @@ def announcement(case: Case, folder: Path, inputs: InputsMode, details: Sequence
         inputs: What is kept of its inputs.
         details: Measured errors, the first wrong pass.
     """
-    place = shlex.quote(str(folder))
-    trust = trust_option(case)
     lines = [
         f"ctk: {case.name} fails with target {case.target}: {case.signature}",
         *(f"  {detail}" for detail in details),
-        f"  saved in {place}",
-        f"  reproduce:  ctk repro {place}{trust}",
-        f"  minimize:   ctk minify {place}{trust}",
-        f"  all of it:  ctk diagnose {place}{trust}",
+        f"  saved in {folder}",
+        f"  reproduce:  {command_on('repro', folder, case)}",
+        f"  minimize:   {command_on('minify', folder, case)}",
+        f"  all of it:  {command_on('diagnose', folder, case)}",
     ]
     if inputs == "none":
         lines.append("  its inputs are not saved: run again with CTK_INPUTS=recipe or full")
@@ -83,8 +80,7 @@ def import_hint(subject: Subject) -> str:
 def note_saved(error: BaseException, case: Case, folder: Path) -> bool:
     """Note on an exception where it is saved; return False if that was noted before."""
     root = root_error(error)
-    command = f"ctk diagnose {shlex.quote(str(folder))}{trust_option(case)}"
-    note = f"ctk saved this as a case; all of it: {command}"
+    note = f"ctk saved this as a case; all of it: {command_on('diagnose', folder, case)}"
     if note in getattr(root, "__notes__", ()):
         return False
     root.add_note(note)

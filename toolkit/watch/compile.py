@@ -71,7 +71,7 @@ def compile_watched(
     if not opened:
         return subject.target.compile(gm, example_inputs, config=subject.config, observer=None)
     try:
-        with at_work(opened[0].folder, "compiling it"):
+        with at_work(opened[0].folder, "compiling it", opened[0].command):
             return _Watch(opened[0]).compiled(gm, example_inputs)
     finally:
         session.keep_quota()
@@ -121,7 +121,8 @@ class _Watch:
         return self._guarded_call(compiled, args, self._watched.case_with(args))
 
     def _first_call(self, compiled: Compiled, args: tuple[object, ...]) -> object:
-        with at_work(self._watched.folder, "calling it for the first time"):
+        doing, command = "calling it for the first time", self._watched.command
+        with at_work(self._watched.folder, doing, command):
             with alone() if self._options.check != "off" else self._lock:
                 is_first = self._state == "first call"  # no other thread was faster
                 spare = self._prepare(compiled, args) if is_first else None

@@ -18,6 +18,7 @@ import contextlib
 import json
 import logging
 import re
+import shlex
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -191,7 +192,8 @@ def dumped_diff(folder: Path, number: int) -> tuple[DumpedPass, Path | None]:
     if number not in passes:
         known = f"its passes are 0 to {len(passes) - 1}" if passes else "no passes were dumped"
         raise CaseError(
-            f"{folder} has no pass {number}: {known}\n  see them: ctk show {folder}\n"
+            f"{folder} has no pass {number}: {known}\n"
+            f"  see them: ctk show {shlex.quote(str(folder))}\n"
             "  dump them: CTK_DUMP=DIR"
         )
     return passes[number], next((folder / "passes").glob(f"{number:03}_*.diff"), None)

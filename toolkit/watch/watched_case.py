@@ -20,6 +20,7 @@ from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.listing import NOT_SAVED
 from ctk.toolkit.case.manifest import MANIFEST, read_manifest, write_manifest
 from ctk.toolkit.case.store import save_case
+from ctk.toolkit.case.trust import command_on
 from ctk.toolkit.formats.files import write_text
 from ctk.toolkit.graphs.value_types import describe_dynamic
 from ctk.toolkit.importers.program import hinted
@@ -41,12 +42,14 @@ class WatchedCase:
         case: A private copy of the graph, never compiled: what is saved, and what eager runs. Its
             inputs are the program's own tensors, only read; none are held after the first call.
         folder: Its case folder.
+        command: What takes the saved case further; empty while it is not saved.
     """
 
     session: Session
     subject: Subject
     case: Case
     folder: Path
+    command: str = ""
     _can_save: bool = True
 
     @classmethod
@@ -146,3 +149,4 @@ class WatchedCase:
         except CtkError as error:
             write_text(self.folder / NOT_SAVED, f"{error}\n")
             raise
+        self.command = command_on("diagnose", self.folder, case)

@@ -13,6 +13,7 @@ from ctk.compiler.errors import StorageError
 from ctk.toolkit.case.listing import find_entries
 from ctk.toolkit.case.replacing import NEW
 from ctk.toolkit.case.store import load_case, save_case
+from ctk.toolkit.formats.walk import Walk
 from tests.helpers.case_folders import linear_case
 
 CRASHING = """
@@ -65,7 +66,7 @@ def test_a_kill_at_any_moment_leaves_the_old_or_the_new_case(killed: list[Path])
     assert names.count("old") > 5 and names.count("new") > 5
     assert all((folder / "repro.py").read_text() == "# another file" for folder in killed)
     for folder, name in zip(killed, names, strict=True):
-        (entry,) = find_entries(folder)
+        (entry,) = find_entries(Walk(folder))
         assert (entry.name, entry.path, entry.problem) == (name, folder, None)
 
 

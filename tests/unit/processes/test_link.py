@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from ctk.toolkit.processes.link import Link, Notes, find_link
+from ctk.toolkit.processes.link import Link, Notes, Work, find_link
 
 
 def test_notes_arrive_in_order_and_halves_of_lines_wait() -> None:
@@ -12,15 +12,18 @@ def test_notes_arrive_in_order_and_halves_of_lines_wait() -> None:
     link, notes = Link(writing), Notes()
     link.started("minify", as_json=True)
     link.resumable("/out")
-    link.work("/case", "compiling it")
+    link.work("/case", Work("compiling it", "ctk diagnose /case"))
     os.write(writing, b'{"answered"')
     notes.read(reading)
     assert (notes.command, notes.as_json, notes.exit_code) == ("minify", True, None)
-    assert (notes.resumable, notes.works) == ("/out", {"/case": "compiling it"})
+    assert (notes.resumable, notes.works) == (
+        "/out",
+        {"/case": Work("compiling it", "ctk diagnose /case")},
+    )
     os.write(writing, b": 1}\n")
-    link.work("/case", "")
+    link.work("/case", Work(""))
     notes.read(reading)
-    assert (notes.exit_code, notes.works) == (1, {"/case": ""})
+    assert (notes.exit_code, notes.works) == (1, {"/case": Work("")})
     os.close(reading)
     link.answered(0)  # nobody listens, and nothing happens
     os.close(writing)
