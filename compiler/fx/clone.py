@@ -33,7 +33,9 @@ def clone_value(value: object) -> object:
         return value
     source = value.detach()
     copied = source.clone()
-    if source.layout != torch.strided or not source.numel() or copied.stride() == source.stride():
+    if source.layout != torch.strided or source.is_nested or not source.numel():
+        return copied
+    if copied.stride() == source.stride():
         return copied
     memory = source.as_strided((extent(value.size(), value.stride()),), (1,)).clone()
     return memory.as_strided(value.size(), value.stride())
@@ -166,7 +168,7 @@ def _clone_all(tensors: dict[int, Tensor], convert: Convert | None) -> dict[int,
 
 
 def put_back(tensors: Sequence[object], clones: Sequence[object]) -> None:
-    """Write clones over the tensors that they were made of, where a bit differs.
+    """Write clones over the tensors that they were made of.
 
     Autograd does not notice: the tensors have the values again that it may have saved. Values that
     are no tensors are left out.
@@ -183,8 +185,7 @@ def put_back(tensors: Sequence[object], clones: Sequence[object]) -> None:
 
 def _put_back(tensor: Tensor, clone: Tensor) -> None:
     if not (_is_plain(tensor) and _is_plain(clone)):
-        if not torch.equal(tensor, clone):
-            tensor.detach().copy_(clone)
+        tensor.copy_(clone)  # nobody can compare all kinds: sparse, without memory
         return
     memory, saved = _memory(tensor), _memory(clone)
     if not torch.equal(memory, saved):  # memory that did not change may be read-only
@@ -204,7 +205,8 @@ def _own(dtype: torch.dtype) -> torch.dtype:
 
 def _is_plain(tensor: Tensor) -> bool:
     """Return whether the tensor is ordinary memory: shape, stride and offset over one storage."""
-    ordinary = type(tensor) in (Tensor, Parameter) and tensor.layout is torch.strided
+    is_own = type(tensor) in (Tensor, Parameter)
+    ordinary = is_own and tensor.layout is torch.strided and not tensor.is_nested
     lazy = ordinary and (tensor.is_conj() or tensor.is_neg() or tensor.is_quantized)
     return ordinary and not lazy and tensor.device.type != "meta"
 

@@ -36,6 +36,17 @@ def count_interrupts() -> None:
     print("seen", *seen, flush=True)
 
 
+def let_a_fork_catch() -> None:
+    """Fork a child that catches SIGTERM one, then do the same as `count_interrupts`."""
+    child = os.fork()
+    if child == 0:
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(3))
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(60)
+    os.waitpid(child, 0)
+    count_interrupts()
+
+
 def be_stubborn() -> None:
     """Take no notice of signals that end, with a child that takes none either."""
     signal.signal(signal.SIGTERM, lambda *_: None)

@@ -9,13 +9,11 @@ import functools
 import inspect
 import logging
 import os
-import signal
 import sys
 import time
 import traceback
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from types import FrameType
 
 import typer
 
@@ -26,6 +24,7 @@ from ctk.toolkit.cli.flatten import flattened, with_parameters
 from ctk.toolkit.cli.options import JsonOutput, QuietOutput, VerboseOutput
 from ctk.toolkit.cli.progress import quiet_progress
 from ctk.toolkit.cli.streams import told
+from ctk.toolkit.processes.forks import terminate_as_interrupt
 from ctk.toolkit.processes.link import find_link
 
 PRINTING = {"json_output": JsonOutput, "quiet": QuietOutput, "verbose": VerboseOutput}
@@ -121,17 +120,3 @@ def _descriptor_to_stderr() -> Generator[None]:
     finally:
         os.dup2(saved, 1)
         os.close(saved)
-
-
-@contextlib.contextmanager
-def terminate_as_interrupt() -> Generator[None]:
-    """Treat SIGTERM (a CI job's time limit) like Ctrl-C, so that the best result so far is kept."""
-
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    previous = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)

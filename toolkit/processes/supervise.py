@@ -25,6 +25,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ctk.toolkit.processes.forks import hide_from_forks
 from ctk.toolkit.processes.groups import adopt_orphans, die_with
 from ctk.toolkit.processes.link import Link, Notes, set_link
 from ctk.toolkit.processes.scratch import OWNER, owner, scratch_root
@@ -104,6 +105,7 @@ def fork_half(*, grace_seconds: float | None, cleans_up: bool) -> End | None:
         os.close(echo_in)
         die_with(parent)
         signal.set_wakeup_fd(echo_out, warn_on_full_buffer=False)
+        hide_from_forks(echo_out)
         set_link(Link(notes_out))
         if cleans_up:
             scratch_root()

@@ -12,6 +12,7 @@ import importlib.util
 import json
 import os
 import sys
+from collections.abc import Sequence
 from types import ModuleType
 
 BOOK = "book.jsonl"
@@ -38,19 +39,18 @@ class WatchWhenNeeded(importlib.abc.MetaPathFinder):
         self._folder = folder
 
     def find_spec(
-        self, fullname: str, path: object, target: ModuleType | None = None
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         if fullname != DYNAMO:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(DYNAMO)
+        spec = importlib.machinery.PathFinder.find_spec(DYNAMO, path)
         if spec is None or spec.loader is None:
             return spec
         original, folder = spec.loader.exec_module, self._folder
 
         def exec_module(module: ModuleType) -> None:
             original(module)
-            with contextlib.suppress(ImportError):  # ctk is not installed here: not watched
+            with contextlib.suppress(ImportError, OSError):  # no ctk here, or the run is over
                 from ctk.toolkit.watch.children import watch_here
 
                 watch_here(folder)

@@ -29,13 +29,14 @@ from pathlib import Path
 from typing import Any
 
 from ctk.toolkit.case.manifest import MANIFEST
+from ctk.toolkit.processes.scratch import remove_folder, scratch_root
 from ctk.toolkit.watch.child_start import BOOK, note
 from ctk.toolkit.watch.session import Failure, WatchOptions
 
 OPTIONS = "options.json"
 
-LAUNCHES = {"subprocess.Popen": 1, "os.posix_spawn": 1}
-"""Audit events of a process start, and which argument is the command line."""
+LAUNCH = "subprocess.Popen"
+"""The audit event of a process start: executable, arguments, folder, environment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ def watched_children(options: WatchOptions) -> Generator[Path]:
 
     The environment is put back, and the folder removed, at the end.
     """
-    folder = Path(tempfile.mkdtemp(prefix="ctk-run-"))
+    folder = Path(tempfile.mkdtemp(prefix="children-", dir=scratch_root()))
     (folder / BOOK).touch()
     (folder / OPTIONS).write_text(json.dumps(dataclasses.asdict(options), default=str))
     shutil.copyfile(Path(__file__).with_name("child_start.py"), folder / "sitecustomize.py")
@@ -81,7 +82,7 @@ def watched_children(options: WatchOptions) -> Generator[Path]:
         else:
             os.environ["PYTHONPATH"] = before
         if os.getpid() == owner:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
 
 
 def children_of(folder: Path) -> Children:
@@ -111,10 +112,9 @@ def watch_here(folder: str) -> None:
 
 
 def _on_event(event: str, args: Sequence[Any], folder: Path) -> None:
-    position = LAUNCHES.get(event)
-    if position is None:
+    if event != LAUNCH:
         return
-    command = args[position]
+    command = args[1]
     words = [os.fsdecode(each) for each in ([command] if isinstance(command, str) else command)]
     is_python = bool(words) and Path(words[0]).name.startswith("python")
     if is_python and not any("compile_worker" in word for word in words):

@@ -125,6 +125,30 @@ def test_state_in_containers_and_generators_is_cloned():
     assert not torch.equal(drawn.get_state(), generator.get_state())
 
 
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.eye(3).to_sparse(),
+        torch.ones(3, 3).to_mkldnn(),
+        torch.empty(3, device="meta"),
+        torch.nested.as_nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged),
+    ],
+    ids=["sparse", "mkldnn", "meta", "nested"],
+)
+def test_what_torch_cannot_compare_is_put_back(tensor):
+    (clone,) = clone_inputs((tensor,))
+    expected = [*state_of(tensor)]
+    tensor.add_(tensor)
+    put_back((tensor,), (clone,))
+    assert [*state_of(tensor)] == expected
+
+
+def state_of(tensor):
+    if tensor.is_meta:
+        return tensor.shape
+    return [v.tolist() for v in (tensor.unbind() if tensor.is_nested else [tensor.to_dense()])]
+
+
 def test_put_back_leaves_no_trace():
     base = torch.arange(6.0)
     view, clones = base[::2], clone_inputs((base,))

@@ -87,6 +87,14 @@ def test_a_signal_to_the_group_arrives_once(start: Start, number: signal.Signals
     assert f"seen {int(number)}\n" in out
 
 
+def test_a_signal_that_a_fork_has_caught_does_not_hide_one_to_the_command(start: Start) -> None:
+    process = start("let_a_fork_catch")
+    ready(process)
+    process.terminate()
+    out, _ = process.communicate(timeout=60)
+    assert "seen 15\n" in out
+
+
 def test_a_stop_of_the_working_half_stops_the_command_until_it_is_woken(start: Start) -> None:
     process = start("count_interrupts")
     child = ready(process)

@@ -49,6 +49,25 @@ for backend, kills in (("eager", True), ("eager", False)):
     os.waitpid(child, 0)
 """
 
+TERMINATED = """
+import multiprocessing, subprocess, sys, time
+if __name__ == "__main__":
+    child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+    child.start()
+    child.terminate()
+    child.join()
+    print("exit code", child.exitcode)
+    subprocess.run([sys.executable, "-c", "pass"], close_fds=False, check=True)
+"""
+
+LATE = """
+import importlib.util, os, shutil, sys
+if importlib.util.find_spec("torch._dynamo"):  # a program that asks before it imports
+    shutil.rmtree(os.environ["PYTHONPATH"].partition(os.pathsep)[0])
+import torch._dynamo
+print("goes on")
+"""
+
 LOADER = """
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -102,6 +121,22 @@ def test_children_that_are_not_watched_are_counted(folder: Path):
     code, said = answer(folder, SUBPROCESS, "-I", "-E", "-S", "-u")
     assert code == 125 and said["children"]["not_watched"] == 3
     assert "3 Python child process(es) were not watched" in said["answer"]
+
+
+def test_children_start_and_end_as_without_ctk(folder: Path):
+    code, said = answer(folder, TERMINATED)
+    assert code == 125, said
+    assert "exit code -15" in said["stderr"] and "KeyboardInterrupt" not in said["stderr"]
+    assert said["children"]["not_watched"] == 0  # `close_fds=False` starts it by posix_spawn
+
+
+@pytest.mark.slow
+def test_a_child_goes_on_when_the_run_is_over(folder: Path):
+    (folder / "child.py").write_text(LATE)
+    text = SUBPROCESS.replace("check=True", "env={**os.environ}, check=True")
+    code, said = answer(folder, f"import os\n{text}", "-u")
+    assert code == 2 and "FileNotFoundError" in said["answer"]  # the script removed our book
+    assert "goes on" in said["stderr"]
 
 
 def test_forked_children_and_one_that_was_killed(folder: Path):
