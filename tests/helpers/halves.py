@@ -77,6 +77,10 @@ def answer_and_crash() -> None:
     os.abort()
 
 
+def answer() -> None:
+    print("ready", os.getpid(), flush=True)
+
+
 def wait() -> None:
     print("ready", os.getpid(), flush=True)
     time.sleep(600)

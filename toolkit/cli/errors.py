@@ -6,7 +6,6 @@
 | an error of ctk about what cannot be done here; disk, memory, stack; Ctrl-C; a bug of ours | 125 |
 """
 
-import errno
 import os
 import tempfile
 import traceback
@@ -25,6 +24,7 @@ from ctk.compiler.errors import (
     VerifyError,
 )
 from ctk.toolkit.cli.answer import Answer, ExitCode
+from ctk.toolkit.formats.files import NEXT_STEPS
 from ctk.toolkit.formats.scrub import scrub
 
 CANNOT_TELL_ERRORS = (
@@ -36,18 +36,6 @@ CANNOT_TELL_ERRORS = (
     CodegenUnsupported,
 )
 """Errors that are not the caller's: a fair question that cannot be answered here."""
-
-STORAGE_ADVICE = {
-    errno.ENOSPC: "the disk is full: free some space, or name a folder elsewhere with --out",
-    errno.EDQUOT: "the disk quota is used up: free some space, or name a folder elsewhere (--out)",
-    errno.EROFS: "the file system is read-only: name a folder that can be written with --out",
-    errno.EACCES: "permission is denied: name a folder that can be written with --out",
-    errno.EPERM: "permission is denied: name a folder that can be written with --out",
-    errno.EIO: "the device reports an error",
-    errno.EPIPE: "whoever was to read it has gone away",
-    errno.EMFILE: "too many files are open: raise the limit (ulimit -n)",
-}
-"""By error number: what the system refused, and what to do."""
 
 BUG_MESSAGE = """The traceback is in {path}
 Please report it with that file, the command line and the output of `ctk doctor`."""
@@ -84,8 +72,8 @@ def answer_for(error: BaseException) -> Answer:
                 "something is nested too deeply for Python's stack",
                 "Try sys.setrecursionlimit in the program, or a smaller graph.",
             )
-        case OSError() if error.errno in STORAGE_ADVICE:
-            return cannot_tell(error, str(error), STORAGE_ADVICE[error.errno])
+        case OSError() if error.errno in NEXT_STEPS:
+            return cannot_tell(error, str(error), NEXT_STEPS[error.errno])
         case _:
             return bug(error)
 

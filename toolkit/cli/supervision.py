@@ -92,7 +92,7 @@ def _further_options(command: Command, given: Sequence[str], end: End) -> list[s
 
 def _what_happened(end: End) -> str:
     if end.status >= 0:
-        return f"what was compiled ended the process with status {end.status}"
+        return f"the process was ended from within, with status {end.status} (os._exit?)"
     name = signal.strsignal(-end.status) or "unknown"
     return f"the process was killed by signal {-end.status} ({name})"
 
@@ -100,7 +100,7 @@ def _what_happened(end: End) -> str:
 def _exit_as(command: Command, end: End) -> None:
     """Exit with the answer of the working half, or with one that says how it ended."""
     if end.notes.exit_code is not None:
-        sys.exit(end.notes.exit_code if end.status < 0 or end.gave_up else end.status)
+        sys.exit(end.notes.exit_code)  # whatever an atexit handler of the program did then
     if end.notes.command is None and end.status >= 0:
         sys.exit(end.status)
     is_sent = end.status < 0 and -end.status != signal.SIGPIPE  # 141 would end `git bisect run`

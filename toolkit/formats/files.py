@@ -39,14 +39,20 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _APPENDED = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _ELSEWHERE = "write to another folder: --out DIR, or CTK_DUMP=DIR for dumps"
-_NEXT = {
+NEXT_STEPS = {
     errno.ENOSPC: f"free some space, or {_ELSEWHERE}",
     errno.EDQUOT: f"free some space of your quota, or {_ELSEWHERE}",
+    errno.EROFS: f"the file system is read-only: {_ELSEWHERE}",
+    errno.EACCES: _ELSEWHERE,
+    errno.EPERM: _ELSEWHERE,
+    errno.EIO: "the device reports an error: look at the system's log",
+    errno.EPIPE: "whoever was to read it has gone away",
     errno.EFBIG: "raise the limit of a file's size: ulimit -f unlimited",
     errno.ENAMETOOLONG: "choose a shorter name or path",
     errno.EMFILE: "raise the limit of open files: ulimit -n 4096",
     errno.ELOOP: "a link is in its place, and ctk writes through no links: remove it",
 }
+"""What to do next, by the number of an `OSError` that says that something cannot be written."""
 
 
 # --- files --------------------------------------------------------------------------------------
@@ -272,7 +278,7 @@ def storing(path: Path) -> Generator[None]:
 def storage_error(path: Path, error: OSError) -> StorageError:
     """Return what a user is told: which path, why not, and what to do next."""
     folder = path.parent
-    next_step = _NEXT.get(error.errno or 0, "choose a folder that you may write to: --out DIR")
+    next_step = NEXT_STEPS.get(error.errno or 0, "choose a folder that you may write to: --out DIR")
     if error.errno in (errno.ENOTDIR, errno.EEXIST):
         file = next((each for each in (path, *path.parents) if each.is_file()), path)
         next_step = f"{file} is a file: name another folder, or remove it"

@@ -20,6 +20,7 @@ import time
 from functools import cache
 from pathlib import Path
 
+from ctk.compiler.errors import StorageError
 from ctk.toolkit.processes.tree import carriers, end_processes, start_time
 
 OWNER = "CTK_OWNER"
@@ -36,13 +37,23 @@ def owner() -> str:
 
 
 def scratch_root() -> Path:
-    """Return this process's temporary folder, made with the first call; a fork makes its own."""
+    """Return this process's temporary folder, made with the first call; a fork makes its own.
+
+    Raises:
+        StorageError: It cannot be made.
+    """
     return _root_of(os.getpid())
 
 
 @cache
 def _root_of(pid: int) -> Path:
-    root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{owner()}-"))
+    try:
+        root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{owner()}-"))
+    except OSError as error:
+        raise StorageError(
+            f"no temporary folder can be made: {error}\n"
+            "next: let TMPDIR name a folder that can be written"
+        ) from error
 
     def leave_nothing() -> None:
         if os.getpid() == pid:  # a fork that ends leaves it to its parent

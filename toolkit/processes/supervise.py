@@ -25,11 +25,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ctk.compiler.errors import StorageError
 from ctk.toolkit.processes.forks import hide_from_forks
 from ctk.toolkit.processes.groups import adopt_orphans, die_with
 from ctk.toolkit.processes.link import Link, Notes, set_link
 from ctk.toolkit.processes.scratch import OWNER, owner, scratch_root
-from ctk.toolkit.processes.tree import end_descendants
+from ctk.toolkit.processes.tree import descendants, end_descendants
 
 _PASSED_ON = (
     "SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGTSTP", "SIGCONT",
@@ -96,7 +97,7 @@ def fork_half(*, grace_seconds: float | None, cleans_up: bool) -> End | None:
         os.set_blocking(descriptor, False)
     if cleans_up:
         adopt_orphans()
-    parent, watched = os.getpid(), _watched_signals()
+    parent, watched, others = os.getpid(), _watched_signals(), _present_children()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     flush()
     pid = os.fork()
@@ -108,7 +109,8 @@ def fork_half(*, grace_seconds: float | None, cleans_up: bool) -> End | None:
         hide_from_forks(echo_out)
         set_link(Link(notes_out))
         if cleans_up:
-            scratch_root()
+            with contextlib.suppress(StorageError):  # told when somebody needs it
+                scratch_root()
             os.environ[OWNER] = owner()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         return None
@@ -118,10 +120,19 @@ def fork_half(*, grace_seconds: float | None, cleans_up: bool) -> End | None:
         return _attended(_Half(pid, notes_in, echo_in, grace_seconds), watched)
     finally:
         if cleans_up:
-            end_descendants(parent)
+            end_descendants(parent, spare=others)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.close(notes_in)
         os.close(echo_in)
+
+
+def _present_children() -> list[int]:
+    """Return what a shell had started before it became this process (`server & exec ctk ...`)."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:  # none: usual, and no look at all processes
+        return []
+    return descendants(os.getpid())
 
 
 def flush() -> None:

@@ -44,12 +44,17 @@ def start_time(pid: int) -> int | None:
     return int(fields[19]) if fields and fields[0] not in "ZX" else None
 
 
-def descendants(root: int) -> list[int]:
-    """Return the living processes below one, parents before their children."""
+def descendants(root: int, *, spare: Collection[int] = ()) -> list[int]:
+    """Return the living processes below one, parents before their children.
+
+    Args:
+        root: Their ancestor.
+        spare: Left out, with all below them.
+    """
     children: dict[int, list[int]] = {}
     for pid in process_ids():
         fields = _stat(pid)
-        if fields and fields[0] not in "ZX":
+        if fields and fields[0] not in "ZX" and pid not in spare:
             children.setdefault(int(fields[1]), []).append(pid)
     found = list(children.get(root, ()))
     for pid in found:  # grows while it is read
@@ -64,11 +69,11 @@ def end_descendants(root: int, *, spare: Collection[int] = ()) -> list[int]:
 
     Args:
         root: An ancestor that adopts orphans, or is one that has left none.
-        spare: Processes that live on.
+        spare: Processes that live on, with all below them.
     """
     killed: list[int] = []
     deadline = time.monotonic() + _END_SECONDS
-    while found := [pid for pid in descendants(root) if pid not in spare]:
+    while found := descendants(root, spare=spare):
         killed += end_processes(found)
         if time.monotonic() > deadline:
             break

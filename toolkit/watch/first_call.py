@@ -25,10 +25,7 @@ in Python variables is not copied.
 """
 
 import dataclasses
-import functools
 import logging
-import os
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -50,12 +47,6 @@ from ctk.toolkit.run.private_copy import held_state
 from ctk.toolkit.watch.announce import Subject
 
 logger = logging.getLogger("ctk")
-
-
-@functools.cache
-def _one_at_a_time(_pid: int) -> threading.RLock:
-    """Return the lock of a process: two checks would put torch's generators back crosswise."""
-    return threading.RLock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +77,8 @@ def check_first_call(
 ) -> FirstCall:
     """Run a graph in eager and compiled, and compare. Never raises: a failing check is a `note`.
 
+    To be called `alone()`: two checks at once would put torch's generators back crosswise.
+
     Args:
         case: The captured graph with the inputs and modes of the call; all of it copies of the
             program's own, and only read.
@@ -95,7 +88,7 @@ def check_first_call(
             calls. None: only results are compared.
     """
     try:
-        with _one_at_a_time(os.getpid()), without_saved_tensor_hooks():
+        with without_saved_tensor_hooks():
             return _checked(case, subject, compiled, log)
     except Exception as error:  # a problem of the check is not one of the user's program
         logger.debug("ctk: the check failed", exc_info=error)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ctk.compiler.errors import StorageError
 from ctk.toolkit.processes.tree import carriers, descendants, start_time
 from tests.helpers.project import ROOT
 
@@ -145,6 +146,16 @@ def test_a_daemon_of_a_script_of_the_user_lives_on(start: Start, tmp_path: Path)
     assert len(carriers(f"HALVES={tmp_path}")) == 1
 
 
+def test_what_ran_before_the_command_lives_on(tmp_path: Path) -> None:
+    code = f"{sys.executable} -SEc 'import time; time.sleep(600)' & exec {sys.executable} -m"
+    environ = {**os.environ, "HALVES": str(tmp_path), "TMPDIR": str(tmp_path)}
+    shell = ["sh", "-c", f"{code} tests.helpers.halves answer"]
+    process = subprocess.run(shell, cwd=ROOT, env=environ, stdout=subprocess.DEVNULL, check=True)
+    (server,) = carriers(f"HALVES={tmp_path}")
+    os.kill(server, signal.SIGKILL)
+    assert process.returncode == 0
+
+
 def test_an_answer_counts_though_the_process_crashes_when_it_ends(start: Start) -> None:
     assert end_of(start("answer_and_crash")) == "end -6 False [] check 1"
 
@@ -186,3 +197,13 @@ def test_folders_of_others_are_left_alone(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / f"ctk-run-{place}-99999999-1-abc").symlink_to(tmp_path / "else")
     assert sweep() == []
     assert len(list(tmp_path.iterdir())) == 5
+
+
+def test_without_a_temporary_folder_it_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ctk.toolkit.processes import scratch
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(StorageError, match="TMPDIR"):
+        scratch._root_of.__wrapped__(os.getpid())
