@@ -9,7 +9,7 @@ import torch
 
 import ctk
 from ctk.compiler.errors import TrustError
-from tests.helpers.hostile import JUDGING, Craft, assert_refused, first_call
+from tests.helpers.hostile import JUDGING, Craft, assert_refused, first_call, run_on
 
 Change = Callable[[Craft], None]
 
@@ -289,3 +289,11 @@ def test_every_operation_of_the_library_refuses_a_folder(name: str, tmp_path: Pa
 def test_a_graph_in_memory_needs_no_trust() -> None:
     (graph,) = ctk.repro(torch.relu, torch.ones(2), target="aot_eager").graphs
     assert ctk.check(graph.case).ok
+
+
+def test_an_empty_target_of_the_user_replaces_none(tmp_path: Path) -> None:
+    """`--target "$TARGET"` with a variable that is not set: the case's own target would run."""
+    craft = Craft.new(tmp_path)
+    target("FUNCTION")(craft)
+    said = run_on(craft, "repro", "--target", "", codes=(2,))
+    assert "the target is empty" in said.err

@@ -79,6 +79,8 @@ def _check_types(chosen: Mapping[str, Any]) -> None:
     target, config, graph = (chosen.get(name) for name in ("target", "config", "graph"))
     if not isinstance(chosen.get("trust", False), bool):
         raise ConfigError(f"trust is {chosen['trust']!r}; it must be True or False")
+    if target == "":
+        raise ConfigError("the target is empty; leave it out for the case's own, or name one")
     if not isinstance(target, str | None):
         raise ConfigError(
             f"target is a {type(target).__name__}; name it: 'inductor', 'my_module:my_backend' or "
