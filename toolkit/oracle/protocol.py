@@ -24,7 +24,6 @@ class Question:
         target: Its target: what the worker imports before it forks.
         folder: The case, as `ctk.toolkit.case.store` saves it with full inputs.
         expected: The failure that is looked for; None: any.
-        allow_imports: Modules that loading may import.
         timeout_seconds: After this the child is killed; None: never.
         memory_nbytes: With more than this it is killed, with what it has started; None: any.
         is_eager: Only run the program in eager (to see whether it is the program that crashes).
@@ -34,7 +33,6 @@ class Question:
     target: str
     folder: str
     expected: Signature | None = None
-    allow_imports: tuple[str, ...] = ()
     timeout_seconds: float | None = None
     memory_nbytes: int | None = None
     is_eager: bool = False

@@ -42,7 +42,6 @@ def opened(
         isolate=options.get("isolate"),
         timeout_seconds=options.get("timeout_seconds"),
         memory_nbytes=options.get("memory_nbytes"),
-        allow_imports=request.allow_imports,
     )
     with executor:
         yield cases, executor

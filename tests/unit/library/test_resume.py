@@ -9,10 +9,11 @@ import pytest
 import torch
 
 import ctk
+from ctk.toolkit.bisect import Search
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.formats.growing_file import reopen
 from ctk.toolkit.oracle.executors.in_process import InProcess
-from ctk.toolkit.oracle.journal import JOURNAL
+from ctk.toolkit.oracle.journal import JOURNAL, has_line
 from ctk.toolkit.reduce.size import call_nodes
 from tests.helpers.cli import ctk as command
 from tests.helpers.killed_runs import Runs, was_killed
@@ -42,12 +43,15 @@ def check_killed_and_resumed(
     sizes = [each.calls for each in answered[1:] if each.wrong]
     smaller = [size for size in sizes if size < answered[0].calls] if answered else []
     smallest = out / SMALLEST[name]
+    is_bisected = kill_at == 1 or has_line(out, Search)
     if smaller:
         assert call_nodes(ctk.load_case(smallest, trust=True)) == smaller[-1] == min(smaller)
     resumed = runs.ctk(name, out, "--resume")
     assert resumed.returncode == 1, resumed.stdout + resumed.stderr
     total, expected = whole[name]
-    assert len(runs.asked) == total + 1  # only what was being asked when the process died
+    # Only what was being asked when the process died, and the observed compile of a bisection that
+    # was not done: its graphs are needed, which no answer holds.
+    assert len(runs.asked) == total + 1 + (not is_bisected)
     best = ctk.load_case(smallest, trust=True)
     assert str(best.graph.graph) == str(expected.graph.graph)
     assert best.signature == expected.signature

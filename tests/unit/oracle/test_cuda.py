@@ -45,7 +45,7 @@ def case_for(backend: str) -> Case:
 @pytest.fixture
 def child() -> Iterator[ChildProcess]:
     torch.cuda.init()  # the children are forked from a worker of its own, never from here
-    with ChildProcess(120, allow_imports=(BACKENDS,)) as executor:
+    with ChildProcess(120) as executor:
         yield executor
 
 
@@ -91,7 +91,7 @@ def test_a_candidate_that_breaks_cuda_in_eager_costs_only_itself(child: ChildPro
 
 
 def test_memory_is_what_the_process_holds_not_what_cuda_reserves() -> None:
-    with ChildProcess(120, allow_imports=(BACKENDS,), memory_nbytes=6 << 30) as child:
+    with ChildProcess(120, memory_nbytes=6 << 30) as child:
         assert child.ask(case_for("right")).verdict is Verdict.PASSES
         judgement = child.ask(case_for("takes_memory"))
         assert judgement.signature is not None and judgement.signature.kind == "memory"

@@ -43,7 +43,7 @@ def case_for(backend: str, layers: int = 1) -> Case:
 def child() -> Iterator[ChildProcess]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "executable", str(warm_python()))
-        with ChildProcess(60, allow_imports=(BACKENDS,)) as executor:
+        with ChildProcess(60) as executor:
             yield executor
 
 
@@ -134,7 +134,7 @@ class TestProcesses:
     def test_a_hang_is_a_timeout_and_its_processes_are_gone(self, mark: str):
         before = children()
         case = case_for("hang")
-        with ChildProcess(2.5, allow_imports=(BACKENDS,)) as executor:
+        with ChildProcess(2.5) as executor:
             judgement = executor.ask(case)
             assert judgement.verdict is Verdict.TIMEOUT
             assert executor.ask(case, judgement.signature).verdict is Verdict.REPRODUCES
@@ -144,7 +144,7 @@ class TestProcesses:
 
     @pytest.mark.usefixtures("warm_children")
     def test_more_memory_than_allowed_is_a_failure_of_its_own_kind(self, mark: str):
-        executor = ChildProcess(60, allow_imports=(BACKENDS,), memory_nbytes=3 << 29)
+        executor = ChildProcess(60, memory_nbytes=3 << 29)
         with executor:
             judgement = executor.ask(case_for("devour"))
             assert judgement.verdict is Verdict.REPRODUCES
@@ -157,7 +157,7 @@ class TestProcesses:
 
     @pytest.mark.usefixtures("warm_children")
     def test_what_the_system_kills_is_no_crash_of_the_program(self, mark: str):
-        with ChildProcess(60, allow_imports=(BACKENDS,)) as executor:
+        with ChildProcess(60) as executor:
             judgement = executor.ask(case_for("killed_from_outside"))
         assert judgement.signature is not None
         assert judgement.signature.kind == "memory"
@@ -165,7 +165,7 @@ class TestProcesses:
 
     @pytest.mark.usefixtures("warm_children")
     def test_a_daemon_does_not_survive_its_question(self, mark: str):
-        with ChildProcess(60, allow_imports=(BACKENDS,)) as executor:
+        with ChildProcess(60) as executor:
             assert executor.ask(case_for("leave_a_daemon")).verdict is Verdict.PASSES
             assert not sleepers(mark)
             assert executor.ask(case_for("right")).verdict is Verdict.PASSES
@@ -173,7 +173,7 @@ class TestProcesses:
 
     @pytest.mark.usefixtures("warm_children")
     def test_what_a_child_leaves_in_the_temporary_folder_is_in_ours(self):
-        with ChildProcess(60, allow_imports=(BACKENDS,)) as executor:
+        with ChildProcess(60) as executor:
             executor.ask(case_for("right"))
             assert not list(scratch_root().glob("ctk-question-*"))
             environment = Path(f"/proc/{executor._worker.process.pid}/environ").read_bytes()
@@ -181,7 +181,7 @@ class TestProcesses:
 
     @pytest.mark.usefixtures("warm_children")
     def test_closing_twice_is_fine_and_a_question_starts_a_new_worker(self):
-        executor = ChildProcess(60, allow_imports=(BACKENDS,))
+        executor = ChildProcess(60)
         executor.close()
         assert executor.ask(case_for("right")).verdict is Verdict.PASSES
         executor.close()
@@ -194,7 +194,7 @@ class TestProcesses:
             wait_until(lambda: sleepers(mark))
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-        with ChildProcess(60, allow_imports=(BACKENDS,)) as executor:
+        with ChildProcess(60) as executor:
             finger = threading.Thread(target=press_ctrl_c)
             finger.start()
             with pytest.raises(KeyboardInterrupt):
@@ -209,7 +209,7 @@ class TestProcesses:
         script.write_text(
             "from tests.unit.oracle.test_executors import BACKENDS, case_for\n"
             "from ctk.toolkit.oracle.executors.child import ChildProcess\n"
-            "ChildProcess(600, allow_imports=(BACKENDS,)).ask(case_for('hang'))\n"
+            "ChildProcess(600).ask(case_for('hang'))\n"
         )
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         with subprocess.Popen([sys.executable, script], env=env) as parent:

@@ -3,7 +3,7 @@
 Adding a way is one file with an `EXECUTOR` and one line in `EXECUTORS`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from ctk.compiler.errors import ConfigError
 from ctk.toolkit.case.case import Case
@@ -23,7 +23,6 @@ def executor_for(
     isolate: bool | None = None,
     timeout_seconds: float | None = None,
     memory_nbytes: int | None = None,
-    allow_imports: Sequence[str] = (),
 ) -> Executor:
     """Return who runs the questions about some cases; to be used in a `with` block.
 
@@ -34,7 +33,6 @@ def executor_for(
             hang has a limit in any case.
         memory_nbytes: What one question, with all that it starts, may hold; needs a child. None
             takes `CTK_MEMORY`, else most of what is free.
-        allow_imports: Modules that loading a case may import.
 
     Raises:
         ConfigError: A limit without a child.
@@ -47,11 +45,6 @@ def executor_for(
     signatures = [case.signature for case in cases if case.signature]
     if isolate is not False and any(signature.kind == "timeout" for signature in signatures):
         timeout_seconds = timeout_seconds or HANG_SECONDS
-    needs = Needs(
-        isolate,
-        timeout_seconds,
-        tuple(allow_imports),
-        memory_nbytes,
-        any(signature.is_deadly for signature in signatures),
-    )
+    is_deadly = any(signature.is_deadly for signature in signatures)
+    needs = Needs(isolate, timeout_seconds, memory_nbytes, is_deadly)
     return next(kind for kind in EXECUTORS if kind.serves(needs)).start(needs)

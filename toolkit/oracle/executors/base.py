@@ -59,14 +59,12 @@ class Needs:
     Attributes:
         isolate: Whether the user wants children; None leaves the choice to the rest.
         timeout_seconds: Longest that one question may take.
-        allow_imports: Modules that loading a case may import.
         memory_nbytes: What one question may hold; None: the default.
         is_deadly: A case records a crash or a hang.
     """
 
     isolate: bool | None = None
     timeout_seconds: float | None = None
-    allow_imports: tuple[str, ...] = ()
     memory_nbytes: int | None = None
     is_deadly: bool = False
 

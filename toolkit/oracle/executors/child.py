@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import BinaryIO, cast
 
@@ -68,7 +67,6 @@ class ChildProcess(Executor):
     Args:
         timeout_seconds: Time limit of one question, the time to compile included; None: no limit.
             Candidates of a reduction may take less (patience.py).
-        allow_imports: Modules that loading the case may import: what the user allowed.
         memory_nbytes: What one question, with all that it starts, may hold; None takes
             `CTK_MEMORY`, else most of what is free.
     """
@@ -78,12 +76,9 @@ class ChildProcess(Executor):
     def __init__(
         self,
         timeout_seconds: float | None = None,
-        *,
-        allow_imports: Sequence[str] = (),
         memory_nbytes: int | None = None,
     ) -> None:
         self.patience = Patience(timeout_seconds)
-        self.allow_imports = tuple(allow_imports)
         self.memory_nbytes = memory_nbytes or read_environment().memory_nbytes
         self._worker: _Worker | None = None
 
@@ -101,7 +96,6 @@ class ChildProcess(Executor):
                 target=case.target,
                 folder=str(save_case(case, folder / "case", inputs="full", portable=False)),
                 expected=expected,
-                allow_imports=self.allow_imports,
                 timeout_seconds=self.patience.seconds(is_candidate=is_candidate),
                 memory_nbytes=self.memory_nbytes or default_limit_nbytes(),
                 veto=veto,
@@ -225,11 +219,7 @@ def _serves(needs: Needs) -> bool:
 
 
 def _start_for(needs: Needs) -> ChildProcess:
-    return ChildProcess(
-        needs.timeout_seconds,
-        allow_imports=needs.allow_imports,
-        memory_nbytes=needs.memory_nbytes,
-    )
+    return ChildProcess(needs.timeout_seconds, needs.memory_nbytes)
 
 
 EXECUTOR = ExecutorKind("child", _serves, _start_for)
