@@ -193,16 +193,27 @@ def _imports_of(file: Path, folder: Path) -> Iterator[Path]:
         return  # who loads or copies it says so
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            names, start = [alias.name for alias in node.names], folder
+            for alias in node.names:
+                yield from imported_files(alias.name, file, folder)
         elif isinstance(node, ast.ImportFrom):
-            names = [f"{node.module or ''}.{alias.name}".strip(".") for alias in node.names]
-            start = file.parents[node.level - 1] if node.level else folder
-        else:
-            continue
-        is_below = start.is_relative_to(folder)
-        for name in names if is_below else ():
-            if start != folder or is_neighbour(name.partition(".")[0], folder):
-                yield from _files_named(name, start)
+            for alias in node.names:
+                name = f"{node.module or ''}.{alias.name}".strip(".")
+                yield from imported_files(name, file, folder, level=node.level)
+
+
+def imported_files(name: str, file: Path, folder: Path, *, level: int = 0) -> Iterator[Path]:
+    """Yield the neighbours that an import of a dotted name runs, packages before what is in them.
+
+    Args:
+        name: After `import`, or `module.name` of a `from module import name`.
+        file: Where it stands.
+        folder: What lies in it or below is a neighbour.
+        level: How many dots stand before the name.
+    """
+    start = file.parents[level - 1] if level else folder
+    is_below = start.is_relative_to(folder)
+    if is_below and (start != folder or is_neighbour(name.partition(".")[0], folder)):
+        yield from _files_named(name, start)
 
 
 def _files_named(name: str, folder: Path) -> Iterator[Path]:

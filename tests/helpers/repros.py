@@ -142,6 +142,8 @@ def fails_and_heals(case: Case, folder: Path, backends: Path) -> str:
     assert said.startswith("FAILURE: ")
     assert "another failure" not in said
     honest = dataclasses.replace(case, target=f"{backends}:honest")
-    code, said = verdict_of(honest, folder)
+    other = folder / "honest"  # its copy of the backends has others of them
+    other.mkdir()
+    code, said = verdict_of(honest, other)
     assert (code, said) == (0, "NO FAILURE: the compiled program agrees with eager\n")
     return write_repro(case, folder).read_text()

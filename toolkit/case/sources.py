@@ -7,21 +7,24 @@ these import from beside them; inside the folder they are called `sources/...`:
                              loaded as  /where/the/case/is/sources/my.py:backend
 
 A module (`my_passes:fold`) is found by its name where it can be, and in the copies where not.
-What it does not do: it loads none of them (`ctk.toolkit.targets`).
+A copy holds what the names need, and no more of the file (`usercode.slicing`). What it does not do:
+it loads none of them (`ctk.toolkit.targets`).
 """
 
 import importlib.util
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from ctk.compiler.errors import CaseError
+from ctk.compiler.errors import CaseError, StorageError
 from ctk.compiler.references import Reference
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.manifest import Manifest, expand_home, map_strings
 from ctk.toolkit.formats.files import make_folder, replace_file
 from ctk.toolkit.formats.scrub import scrub, scrubbed_lines
+from ctk.toolkit.usercode.slicing import sliced_files
+from ctk.toolkit.usercode.source_file import NOTE
 from ctk.toolkit.usercode.sources import place_sources, source_files, strings_in
 
 FOLDER = "sources"
@@ -37,12 +40,14 @@ class SourcePlan:
         copies: The file to copy, by its place in the folder (`sources/my.py`).
         listed: The places of `Case.sources` and of what target and options name; the other copies
             are their neighbours.
+        texts: What is written to each place of `copies`.
     """
 
     target: str
     config: dict[str, object]
     copies: Mapping[str, Path]
     listed: tuple[str, ...] = ()
+    texts: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -59,13 +64,15 @@ def plan_sources(case: Case, *, modules: bool = False) -> SourcePlan:
         modules: Also name copies in place of modules (`my_passes:fold`).
 
     Raises:
-        CaseError: A listed source is missing, or an option is no JSON value.
+        CaseError: A listed source is missing or cannot be read, or an option is no JSON value.
     """
     for path in case.sources:
         if not path.is_file():
             raise CaseError(f"source {path} of case {case.name} does not exist: put it back")
     files = _files(case)
-    copies = {f"{FOLDER}/{place}": path for place, path in place_sources(files).items()}
+    placed = {f"{FOLDER}/{place}": path for place, path in place_sources(files).items()}
+    cut = _cut(case, files, placed)
+    copies = {place: path for place, path in placed.items() if path in cut}
 
     def rename(text: str) -> str:
         reference = Reference.parse(text)
@@ -76,7 +83,24 @@ def plan_sources(case: Case, *, modules: bool = False) -> SourcePlan:
 
     config = cast("dict[str, object]", map_strings(case.config, rename))
     listed = tuple(place for place, path in copies.items() if path in files)
-    return SourcePlan(rename(case.target), config, copies, listed)
+    texts = {place: cut[path] for place, path in copies.items()}
+    return SourcePlan(rename(case.target), config, copies, listed, texts)
+
+
+def _cut(case: Case, files: Sequence[Path], placed: Mapping[str, Path]) -> dict[Path, bytes]:
+    """Return what is copied of each file; one that nothing names, but the case lists, is whole."""
+    names: dict[Path, set[str]] = {path: set() for path in files}
+    for text in (case.target, *strings_in(case.config)):
+        reference = Reference.parse(text)
+        place = reference and _copy_of(reference, placed)
+        if reference and place and placed[place] in names:
+            names[placed[place]].add(reference.attribute.partition(".")[0])
+    try:
+        return sliced_files({path: frozenset(found) or None for path, found in names.items()})
+    except OSError as error:
+        raise CaseError(
+            f"source file {error.filename} of the case cannot be read: {error}"
+        ) from error
 
 
 def _files(case: Case) -> list[Path]:
@@ -97,9 +121,21 @@ def copy_sources(plan: SourcePlan, folder: Path) -> None:
     """Copy the files into a folder; one that lies there already stays."""
     for name, path in plan.copies.items():
         place = folder / name
+        _check_no_link(folder, place)
         make_folder(place.parent)
         if path != place.resolve():
-            replace_file(place, _scrubbed(_read_source(path)))
+            replace_file(place, _scrubbed(plan.texts[name]))
+
+
+def _check_no_link(folder: Path, place: Path) -> None:
+    """Refuse a folder of copies that is a link: somebody planted it, and it leads elsewhere."""
+    for name in place.relative_to(folder).parents:
+        part = folder / name
+        if part != folder and part.is_symlink():
+            raise StorageError(
+                f"{part} is a link, and ctk writes through none; next: remove it, or name another "
+                "folder: --out DIR"
+            )
 
 
 def _scrubbed(data: bytes) -> bytes:
@@ -112,16 +148,9 @@ def _scrubbed(data: bytes) -> bytes:
     after = scrub(text)
     numbers = ", ".join(map(str, scrubbed_lines(text, after)))
     note = (
-        f"\n# ctk: secrets or home paths were taken out of line {numbers}: it may run differently\n"
+        f"\n{NOTE} secrets or home paths were taken out of line {numbers}: it may run differently\n"
     )
     return (after + note if numbers else after).encode()
-
-
-def _read_source(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise CaseError(f"source file {path} of the case cannot be read: {error}") from error
 
 
 def absolute_references(case: Case) -> tuple[str, dict[str, object]]:

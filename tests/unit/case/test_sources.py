@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ctk.compiler.errors import CaseError
+from ctk.compiler.errors import CaseError, StorageError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.manifest import read_manifest
 from ctk.toolkit.case.sources import plan_sources
@@ -17,6 +17,7 @@ from ctk.toolkit.case.store import load_case, save_case
 from ctk.toolkit.oracle.executors.child import ChildProcess
 from ctk.toolkit.oracle.judge import judge
 from ctk.toolkit.oracle.judgement import Verdict
+from ctk.toolkit.repro.run import write_repro
 from tests.helpers.case_folders import linear_case
 from tests.helpers.case_zoo import capture
 from tests.helpers.project import ROOT
@@ -156,3 +157,30 @@ def test_neighbours_of_two_folders_do_not_meet(there: Path) -> None:
 def test_a_source_that_is_gone_is_a_clear_error(there: Path) -> None:
     with pytest.raises(CaseError, match=r"source .*gone\.py of case graph0 does not exist"):
         save_case(linear_case(sources=(there / "gone.py",)), there / "case")
+
+
+def test_a_case_carries_what_its_pass_needs_and_no_more(
+    there: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private = "\nKEY = 'hush-hush'\ndef inputs(): return open('/private/inputs')\n"
+    (there / "my_pass.py").write_text(PASS + private)
+    (there / "scale.py").write_text("FACTOR = 1.5\n" + private)
+    config = {"custom_passes": {"joint": ["my_pass.py:double"]}}
+    folder = moved_case(sine(target="ctk", config=config), there, monkeypatch)
+    copies = {path.name: path.read_text() for path in (folder / "sources").iterdir()}
+    assert set(copies) == {"my_pass.py", "scale.py"}
+    assert not [name for name, text in copies.items() if "hush" in text or "private" in text]
+    loaded = load_case(folder, trust=True)  # the manifest has the hash of what was written
+    assert judge(loaded).verdict is Verdict.REPRODUCES
+    again = save_case(loaded, folder.parent / "again")
+    assert (again / "sources/my_pass.py").read_text() == copies["my_pass.py"]
+
+
+def test_copies_are_not_written_through_a_link(there: Path) -> None:
+    case = sine(target="my.py:backend")
+    (there / "out").mkdir()
+    (there / "elsewhere").mkdir()
+    (there / "out/sources").symlink_to(there / "elsewhere")
+    with pytest.raises(StorageError, match=r"sources is a link.*\n?.*next: remove it"):
+        write_repro(case, there / "out")
+    assert not list((there / "elsewhere").iterdir())
