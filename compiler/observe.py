@@ -304,5 +304,9 @@ class _Marking:
 
 def first_line(error: BaseException) -> str:
     """Return the first non-empty line of an exception's message, or its type's name."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    try:
+        text = str(error)
+    except Exception as refusal:  # its own `__str__`
+        text = f"its message cannot be read: {type(refusal).__name__}"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

@@ -23,6 +23,9 @@ from ctk.repro_templates.running import Modes, Run, State, called, in_float64, u
 
 ERRORS = ("compile-error", "runtime-error")
 CHILD = "--child"
+CAME_TO_ITS_END = 86
+"""Exit code of a child whose compiled program has left it alive."""
+
 Failure = tuple[str, str, str]
 """Kind, name of the result or exception, and detail."""
 
@@ -62,8 +65,9 @@ def main(program: Program) -> int:
     """Print the verdict; return the exit code."""
     torch.set_default_dtype(getattr(torch, program.modes["default_dtype"]))
     if CHILD in sys.argv:
-        run(program, program.compiled())
-        return 0
+        with contextlib.suppress(Exception):  # what it raises is seen without a child
+            run(program, program.compiled())
+        return CAME_TO_ITS_END
     try:
         with contextlib.redirect_stdout(sys.stderr):
             failure = find_failure(program)
@@ -78,7 +82,7 @@ def main(program: Program) -> int:
         print("NO FAILURE: the compiled program agrees with eager")
         return 0
     kind, name, detail = failure
-    at = "" if kind in (*ERRORS, "signal", "timeout") else "at "
+    at = "" if kind in (*ERRORS, "signal", "exit", "timeout") else "at "
     seen = f"{kind} {at}{name}: {detail}"
     if is_expected(program.expected, kind, name):
         print(f"FAILURE: {seen}")
@@ -100,7 +104,9 @@ def find_failure(program: Program) -> Failure | None:
         return crash
     try:
         compiled = run(program, program.compiled())
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also sys.exit: it is the compiler's, not ours
         return describe(error, program.expected)
     finding = judge_runs(
         eager,
@@ -205,7 +211,11 @@ def crash_of_child(timeout_seconds: float) -> Failure | None:
     except subprocess.TimeoutExpired:
         return "timeout", "the compiled program", f"not done after {timeout_seconds:g} s"
     code = done.returncode
-    return ("signal", str(-code), "the compiled program was killed") if code < 0 else None
+    if code < 0:
+        return "signal", str(-code), "the compiled program was killed"
+    if code != CAME_TO_ITS_END:
+        return "exit", f"with status {code}", "the compiled program ended the process"
+    return None
 
 
 def is_expected(expected: Mapping[str, Any], kind: str, name: str) -> bool:

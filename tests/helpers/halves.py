@@ -50,6 +50,7 @@ def let_a_fork_catch() -> None:
 def be_stubborn() -> None:
     """Take no notice of signals that end, with a child that takes none either."""
     signal.signal(signal.SIGTERM, lambda *_: None)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a backend may
     code = "import signal,time; signal.signal(15, signal.SIG_IGN); time.sleep(600)"
     subprocess.Popen([sys.executable, "-SE", "-c", code])
     print("ready", os.getpid(), flush=True)

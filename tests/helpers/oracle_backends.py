@@ -44,6 +44,12 @@ def leave(gm: GraphModule, inputs: list[object]) -> Compiled:
     return gm.forward
 
 
+def end_the_process(gm: GraphModule, inputs: list[object]) -> Compiled:
+    if _calls(gm, "hardtanh"):
+        os._exit(3)
+    return gm.forward
+
+
 def hang(gm: GraphModule, inputs: list[object]) -> Compiled:
     """Hang, with a process started meanwhile that would hang too."""
     if _calls(gm, "hardtanh"):

@@ -8,11 +8,12 @@ from ctk.toolkit.formats.checked import Line
 from ctk.toolkit.formats.schema import document
 
 FailureKind = Literal[
-    "compile-error", "runtime-error", "signal", "timeout", "memory",
+    "compile-error", "runtime-error", "signal", "exit", "timeout", "memory",
     "accuracy", "nan", "dtype", "shape", "stride", "structure",
 ]  # fmt: skip
-"""`memory` is more of it than the limit of a child, where eager needs less; `nan` is a NaN or Inf
-pattern that differs; `structure` is another number or nesting of results.
+"""`exit` ends the process without an exception (`os._exit`); `memory` is more of it than the limit
+of a child, where eager needs less; `nan` is a NaN or Inf pattern that differs; `structure` is
+another number or nesting of results.
 """
 
 
@@ -51,7 +52,7 @@ class Signature:
     @property
     def ends_process(self) -> bool:
         """Whether it ends or stops the process that shows it."""
-        return self.kind in ("signal", "timeout", "memory")
+        return self.kind in ("signal", "exit", "timeout", "memory")
 
     @property
     def is_cut_off(self) -> bool:
@@ -79,7 +80,7 @@ class Signature:
     def __str__(self) -> str:
         parts = [self.kind, self.exception, self.where and f"in {self.where}"]
         parts += [
-            f"signal {self.signal}" if self.signal else None,
+            f"{self.signal}" if self.signal else None,
             self.output and f"at {self.output}",
         ]
         head = " ".join(part for part in parts if part)

@@ -8,6 +8,7 @@ is 0, 1, 2 or 125 also when the answer cannot be written.
 import contextlib
 import io
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from typer.core import TyperGroup
 from ctk.compiler.errors import StorageError, nearest
 from ctk.toolkit.cli.answer import Answer, ExitCode, as_json_text, as_text
 from ctk.toolkit.cli.errors import answer_for
-from ctk.toolkit.cli.streams import prepare_streams, settle_streams, told, written
+from ctk.toolkit.cli.streams import prepare_streams, settle_streams, stdout_is_stderr, told, written
 from ctk.toolkit.processes.link import find_link
 
 
@@ -129,13 +130,17 @@ class Entry(TyperGroup):
 
 def leave(said: Said) -> NoReturn:
     """Print it and exit, with one of the documented exit codes whatever happens meanwhile."""
+    link = find_link()
+    if link is not None:  # a signal now would print a second document; what watches over us ends us
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
     try:
         code = print_said(said)
     except BaseException as error:  # a bug of ours in printing, or Ctrl-C
         code = print_said(Said(said.command, answer_for(error), said.as_json))
-    link = find_link()
     if link is not None:
         link.answered(int(code))
+        stdout_is_stderr()  # threads and exit handlers of the user's may still print
     settle_streams()
     sys.exit(int(code))
 

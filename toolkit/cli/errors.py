@@ -6,6 +6,7 @@
 | an error of ctk about what cannot be done here; disk, memory, stack; Ctrl-C; a bug of ours | 125 |
 """
 
+import errno
 import os
 import tempfile
 import traceback
@@ -36,6 +37,8 @@ CANNOT_TELL_ERRORS = (
     CodegenUnsupported,
 )
 """Errors that are not the caller's: a fair question that cannot be answered here."""
+
+GONE = "the working folder is gone: it was removed or moved"
 
 BUG_MESSAGE = """The traceback is in {path}
 Please report it with that file, the command line and the output of `ctk doctor`."""
@@ -72,10 +75,34 @@ def answer_for(error: BaseException) -> Answer:
                 "something is nested too deeply for Python's stack",
                 "Try sys.setrecursionlimit in the program, or a smaller graph.",
             )
+        case OSError() if not has_working_folder():
+            return cannot_tell(error, GONE, "cd to a folder that exists, and try again.")
+        case OSError() if error.errno in (errno.ENAMETOOLONG, errno.ELOOP):
+            said = f"{error.strerror}: {str(error.filename)[:80]}"
+            return Answer(ExitCode.USAGE, f"ctk: {said}", error_data(error, said))
         case OSError() if error.errno in NEXT_STEPS:
             return cannot_tell(error, str(error), NEXT_STEPS[error.errno])
         case _:
             return bug(error)
+
+
+def has_working_folder() -> bool:
+    """Return whether the working folder is still there."""
+    try:
+        Path.cwd()
+    except OSError:
+        return False
+    return True
+
+
+def require_working_folder() -> None:
+    """Refuse to begin in a folder that was removed: torch itself would end the process there.
+
+    Raises:
+        StorageError: It is gone.
+    """
+    if not has_working_folder():
+        raise StorageError(f"{GONE}; next: cd to a folder that exists, and try again")
 
 
 def cannot_tell(error: BaseException, said: str, advice: str) -> Answer:
@@ -94,7 +121,7 @@ def refusal(error: CtkError, code: ExitCode) -> Answer:
 
 def bug(error: BaseException) -> Answer:
     """Return the answer for an unexpected exception, with its traceback in a file of its own."""
-    summary = f"{type(error).__name__}: {error}".splitlines()[0]
+    summary = f"{type(error).__name__}: {_message(error)}".splitlines()[0]
     headline = f"cannot tell: ctk itself failed, which is a bug: {summary}"
     try:
         path = save_traceback(error)
@@ -114,8 +141,16 @@ def notes_of(error: BaseException) -> tuple[str, ...]:
 def error_data(error: BaseException, said: str = "") -> dict[str, object]:
     """Return the JSON form of an error."""
     notes = list(notes_of(error))
-    data = {"type": type(error).__name__, "message": str(error) or said}
+    data = {"type": type(error).__name__, "message": _message(error) or said}
     return {"error": data | ({"notes": notes} if notes else {})}
+
+
+def _message(error: BaseException) -> str:
+    """Return an exception's message; one of the user's may not let itself be read."""
+    try:
+        return str(error)
+    except Exception as refusal:
+        return f"its message cannot be read: {type(refusal).__name__}"
 
 
 def save_traceback(error: BaseException) -> Path:

@@ -19,7 +19,7 @@ import typer
 
 from ctk.toolkit.cli.answer import Answer
 from ctk.toolkit.cli.entry import Said
-from ctk.toolkit.cli.errors import answer_of
+from ctk.toolkit.cli.errors import answer_of, require_working_folder
 from ctk.toolkit.cli.flatten import flattened, with_parameters
 from ctk.toolkit.cli.options import JsonOutput, QuietOutput, VerboseOutput
 from ctk.toolkit.cli.progress import quiet_progress
@@ -79,6 +79,7 @@ def guarded(command: Command) -> Callable[..., Said]:
 def _told(run: Callable[..., Answer], options: dict[str, object], is_verbose: bool) -> Answer:
     """Run a command; with `--verbose` whatever it raises is told with its traceback."""
     try:
+        require_working_folder()
         return run(**options)
     except BaseException as error:
         if is_verbose:

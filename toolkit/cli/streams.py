@@ -83,6 +83,13 @@ def told(text: str) -> None:
         written(sys.stderr, f"{text}\n")
 
 
+def stdout_is_stderr() -> None:
+    """Send to stderr, for the rest of this process, what is written to stdout."""
+    with contextlib.suppress(OSError):
+        os.dup2(2, 1)
+    sys.stdout = sys.stderr
+
+
 def settle_streams() -> None:
     """Flush, and drop what cannot be written: the interpreter would exit with 120 for it."""
     for stream in (sys.__stdout__, sys.__stderr__):

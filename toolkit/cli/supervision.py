@@ -107,28 +107,37 @@ def _exit_as(command: Command, end: End) -> None:
     if not end.gave_up and not is_crash(end) and is_sent:
         die_of(-end.status)
     if end.gave_up:
-        answer = _gave_up()
+        answer = _gave_up(end)
     elif command.passes_arguments_on:
         answer = answer_for_script(_what_happened(end), end)
     else:
-        answer = _killed(_what_happened(end))
+        answer = _killed(_what_happened(end), end)
     leave(Said(command.name, answer, end.notes.as_json))
 
 
-def _gave_up() -> Answer:
+def _gave_up(end: End) -> Answer:
     seconds = f"{GRACE_SECONDS:g} seconds"
     return Answer(
         ExitCode.CANNOT_TELL,
         f"cannot tell: interrupted; it did not end within {seconds} and was killed",
         {"error": {"type": "KeyboardInterrupt", "message": "interrupted, then killed"}},
-        ("Every process that it had started was ended too; what was said to be written is.",),
+        ("Every process that it had started was ended too.", *_what_is_kept(end)),
     )
 
 
-def _killed(what: str) -> Answer:
+def _killed(what: str, end: End) -> Answer:
     return Answer(
         ExitCode.CANNOT_TELL,
         f"cannot tell: {what}",
         {"error": {"type": "Killed", "message": what}},
-        ("What was said to be written is. To find what does it: ctk repro CASE --isolate",),
+        ("To find what does it: ctk repro CASE --isolate", *_what_is_kept(end)),
+    )
+
+
+def _what_is_kept(end: End) -> tuple[str, ...]:
+    if end.notes.resumable is None:
+        return ()
+    return (
+        f"What is known so far is kept: {end.notes.resumable}",
+        f"to go on: {end.notes.go_on}",
     )

@@ -85,6 +85,8 @@ def operation(
         default = f"{PREFIXES[name]}_{name_of(subject)}"
         journal, folder = _resumed(out, default, header) if resume else _new(out, default, header)
         with journal:
+            go_on = resume_command(header, folder, _untold(options))
+            tell_resumable(folder, go_on)
             if journal.remembered:
                 say(f"{journal.remembered} answers and results of an earlier run are remembered")
             limits = (options.get("timeout_seconds"), options.get("memory_nbytes"))
@@ -97,7 +99,7 @@ def operation(
                 folder=folder,
                 keep=keep,
                 say=say,
-                go_on=resume_command(header, folder, _untold(options)),
+                go_on=go_on,
             )
             try:
                 yield run
@@ -134,9 +136,7 @@ def _new(out: str | Path | None, default: str, header: Header) -> tuple[Journal,
             "another folder"
         )
     folder = output_folder(out, default)
-    journal = start_journal(folder, header)
-    tell_resumable(folder)
-    return journal, folder
+    return start_journal(folder, header), folder
 
 
 def _resumed(out: str | Path | None, default: str, header: Header) -> tuple[Journal, Path]:

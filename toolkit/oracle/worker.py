@@ -165,7 +165,7 @@ def _signature(end: End, question: Question) -> Signature:
         name = signal.strsignal(-end.status) or "unknown"
         message = f"killed by signal {-end.status} ({name})"
         return Signature("signal", where=where, signal=-end.status, message=message)
-    return Signature("runtime-error", "SystemExit", message=f"the process ended with {end.status}")
+    return Signature("exit", where=where, message=f"it ended the process with status {end.status}")
 
 
 def _trail(question: Question) -> Path:
@@ -260,8 +260,6 @@ def _live(warm: int, questions: int, answers: int, *, unused: tuple[int, ...]) -
         faulthandler.enable(sys.__stderr__ or sys.stderr)
         _serve(os.fdopen(questions, "rb", buffering=0), os.fdopen(answers, "wb"))
         status = 0
-    except SystemExit as leaving:
-        status = leaving.code if isinstance(leaving.code, int) else 1
     finally:
         sys.stderr.flush()
         os._exit(status)

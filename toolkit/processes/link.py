@@ -52,9 +52,9 @@ class Link:
         """A saved case is at work: it is being compiled, or called; empty: no longer."""
         self._tell("work", {"case": case, "doing": work.doing, "command": work.command})
 
-    def resumable(self, folder: str) -> None:
-        """A journal has been started in a folder: `--resume` goes on there."""
-        self._tell("resumable", folder)
+    def resumable(self, folder: str, command: str) -> None:
+        """There is a journal in a folder: `--resume`, and this command, go on there."""
+        self._tell("resumable", {"folder": folder, "command": command})
 
     def writing(self, is_writing: bool) -> None:
         """A result is being written, however long that takes; or it is written."""
@@ -93,11 +93,11 @@ def tell_alive() -> None:
         link.alive()
 
 
-def tell_resumable(folder: Path) -> None:
-    """Tell the supervisor, if there is one, in which folder `--resume` can go on from now on."""
+def tell_resumable(folder: Path, command: str) -> None:
+    """Tell the supervisor, if there is one, where and how to go on if this process ends."""
     link = find_link()
     if link is not None:
-        link.resumable(str(folder.absolute()))
+        link.resumable(str(folder.absolute()), command)
 
 
 @contextlib.contextmanager
@@ -130,6 +130,7 @@ class Notes:
         exit_code: Of its answer; None before it was printed.
         works: What each saved case was doing last.
         resumable: The folder in which `--resume` can go on.
+        go_on: The command that does.
         is_writing: Whether a result is being written.
         alive_at: When something was told last (`time.monotonic`).
     """
@@ -139,6 +140,7 @@ class Notes:
     exit_code: int | None = None
     works: dict[str, Work] = field(default_factory=dict[str, Work])
     resumable: str | None = None
+    go_on: str = ""
     is_writing: bool = False
     alive_at: float = field(default_factory=time.monotonic)
     _rest: bytes = b""
@@ -149,7 +151,8 @@ class Notes:
             while data := os.read(descriptor, 1 << 16):
                 *lines, self._rest = (self._rest + data).split(b"\n")
                 for line in lines:
-                    self._take(json.loads(line))
+                    with contextlib.suppress(ValueError):  # not ours: a program may write anywhere
+                        self._take(json.loads(line))
 
     def _take(self, note: dict[str, object]) -> None:
         self.alive_at = time.monotonic()
@@ -161,8 +164,8 @@ class Notes:
             case {"work": {"case": str(case), "doing": str(doing), "command": str(command)}}:
                 self.works.pop(case, None)
                 self.works[case] = Work(doing, command)
-            case {"resumable": str(folder)}:
-                self.resumable = folder
+            case {"resumable": {"folder": str(folder), "command": str(command)}}:
+                self.resumable, self.go_on = folder, command
             case {"writing": bool(is_writing)}:
                 self.is_writing = is_writing
             case _:

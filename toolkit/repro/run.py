@@ -4,15 +4,18 @@ A repro needs torch, and its target if that is no part of torch; nothing else of
 without a failure, 1 with one, 125 when it cannot tell.
 """
 
+import contextlib
 import datetime
 import os
 import signal
 import subprocess
 import sys
+import tempfile
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from safetensors.torch import save
 
@@ -26,6 +29,9 @@ Says = Literal["reproduced", "not reproduced", "cannot tell"]
 
 REPRO = "repro.py"
 _TIMED_OUT = 124
+LINGER_SECONDS = 5.0
+"""How long a script may live on after its verdict."""
+
 _VERDICTS: Mapping[str, tuple[int, Says]] = {
     "FAILURE: another failure:": (1, "not reproduced"),
     "FAILURE:": (1, "reproduced"),
@@ -114,26 +120,52 @@ def run_repro(
         python: The interpreter; it needs torch, and the target of the case.
         timeout_seconds: Wall-clock limit, for the script and all processes that it starts.
     """
-    process = subprocess.Popen(
-        [python, path.name],
-        cwd=path.resolve().parent,
-        env={**clean_environment(os.environ), **_ASIDE},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        errors="replace",
-        start_new_session=True,  # compilers start children: a timeout must end them too
-    )
-    try:
-        stdout, stderr = process.communicate(timeout=timeout_seconds)
-    except BaseException as error:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        if not isinstance(error, subprocess.TimeoutExpired):
-            raise
-        note = f"{path.name} did not end within {timeout_seconds:g} s"
-        return ReproRun(_TIMED_OUT, note, "cannot tell", note)
-    return read_run(process.returncode, stdout, stderr)
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:  # a daemon holds a pipe
+        process = subprocess.Popen(
+            [python, path.name],
+            cwd=path.resolve().parent,
+            env={**clean_environment(os.environ), **_ASIDE},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,  # compilers start children: they must end too
+        )
+        try:
+            exit_code = _exit_code(process, out, timeout_seconds)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        if exit_code is None:
+            note = f"{path.name} did not end within {timeout_seconds:g} s"
+            return ReproRun(_TIMED_OUT, note, "cannot tell", note)
+        return read_run(exit_code, _text_of(out), _text_of(err))
+
+
+def _exit_code(
+    process: "subprocess.Popen[bytes]", out: BinaryIO, timeout_seconds: float
+) -> int | None:
+    """Wait for a script's exit code; None when the time is up.
+
+    A thread that the program has left may keep a script from ending that has said all.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    while (left := deadline - time.monotonic()) > 0:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(min(left, LINGER_SECONDS))
+        for line in _text_of(out).splitlines():
+            for prefix, (code, _) in _VERDICTS.items():
+                if line.startswith(prefix):
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        return process.wait(LINGER_SECONDS)
+                    return code
+    return None
+
+
+def _text_of(file: BinaryIO) -> str:
+    """Return what was written so far: the place is the writer's too, and is left alone."""
+    size = os.fstat(file.fileno()).st_size
+    return os.pread(file.fileno(), size, 0).decode(errors="replace")
 
 
 def read_run(exit_code: int, stdout: str, stderr: str) -> ReproRun:

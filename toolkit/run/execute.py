@@ -160,8 +160,8 @@ def run_compiled(
                 call = target.compile(
                     private, example_inputs, config=case.config, observer=observer
                 )
-            except Exception as error:
-                if is_observers(error):
+            except BaseException as error:  # also sys.exit: it is the compiler's, not ours
+                if isinstance(error, KeyboardInterrupt) or is_observers(error):
                     raise
                 if isinstance(error, dynamo.control_flow()):
                     raise CaseError(
@@ -173,8 +173,8 @@ def run_compiled(
         before = clone_values([*held.values()])
         try:
             return Outcome(called(call, owned, state, STATES, held=held))
-        except Exception as error:
-            if is_observers(error):
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt) or is_observers(error):
                 raise
             return Outcome(None, error)
         finally:

@@ -1,6 +1,9 @@
 """Bad input: a clear message on stderr, exit code 2, no traceback."""
 
 import json
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,3 +88,24 @@ class TestBadInput:
         graph.write_text(graph.read_text().replace("relu", "system"))
         said = ctk("repro", case)
         assert said.code == 2
+
+
+def test_a_name_that_is_too_long_is_a_usage_error() -> None:
+    for command in ("check", "ls", "show"):
+        said = ctk(command, "a" * 5000)
+        assert said.code == 2, said.out
+        assert "too long" in said.err
+
+
+@pytest.mark.parametrize("command", ["ls", "check", "doctor"])
+def test_a_working_folder_that_is_gone_is_told_before_torch_dies_of_it(
+    command: str, tmp_path: Path
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    words = [str(Path(sys.executable).with_name("ctk")), command, "--json"]
+    words += ["net.py"] if command == "check" else []
+    line = f"cd {gone}; rmdir {gone}; exec {shlex.join(words)}"
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert done.returncode == 125, done.stderr
+    assert "the working folder is gone" in json.loads(done.stdout)["answer"]

@@ -55,6 +55,14 @@ def compile(gm, example_inputs):
     return call
 """
 
+LATE = """
+import atexit
+
+def compile(gm, example_inputs):
+    atexit.register(print, "too late")
+    return gm.forward
+"""
+
 SIX_CALLS = """
 import torch
 
@@ -104,16 +112,12 @@ def left_behind(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("command", ["repro", "check"])
-@pytest.mark.parametrize(("target", "seen"), [("abort", "signal"), ("leave", "runtime-error")])
+@pytest.mark.parametrize(("target", "seen"), [("abort", "signal"), ("leave", "exit")])
 def test_a_deadly_compile_is_asked_again_in_a_child(
     command: str, target: str, seen: str, good: Path, tmp_path: Path
 ) -> None:
     deadly = write(tmp_path, "deadly.py", DEADLY)
     said = ctk(command, good, "--target", f"{deadly}:{target}", "--json", folder=tmp_path)
-    if (command, target) == ("check", "leave"):  # not deadly in a child: its steps are asked here
-        assert said.code == 125
-        assert said.data["error"]["type"] == "Killed"
-        return
     assert said.code == 1, said.out + said.err
     assert said.err.count("the command goes on with --isolate") == 1
     (graph,) = said.data["graphs"]
@@ -138,6 +142,22 @@ def test_without_children_the_answer_says_what_happened(good: Path, tmp_path: Pa
     said = ctk("repro", good, *options, folder=tmp_path)
     assert said.code == said.data["exit_code"] == 125
     assert said.data["answer"].startswith("cannot tell: the process was killed by signal 6")
+
+
+def test_the_answer_of_a_killed_command_tells_how_to_go_on(good: Path, tmp_path: Path) -> None:
+    deadly = write(tmp_path, "deadly.py", DEADLY)
+    options = ("--target", f"{deadly}:abort", "--no-isolate", "--out", "kept")
+    said = ctk("minify", good, *options, folder=tmp_path)
+    assert said.code == 125
+    assert f"What is known so far is kept: {tmp_path / 'kept'}\n" in said.out
+    assert "--no-isolate --out kept --resume\n" in said.out
+
+
+def test_what_prints_after_the_answer_spoils_no_document(good: Path, tmp_path: Path) -> None:
+    late = write(tmp_path, "late.py", LATE)
+    said = ctk("repro", good, "--target", f"{late}:compile", "--json", folder=tmp_path)
+    assert said.data["exit_code"] == said.code == 0
+    assert "too late" in said.err
 
 
 def test_a_script_that_dies_while_it_compiles_leaves_its_case(tmp_path: Path) -> None:

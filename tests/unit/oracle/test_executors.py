@@ -93,7 +93,15 @@ def test_a_process_that_leaves_is_a_failure(child: ChildProcess):
     judgement = child.ask(case_for("leave"))
     assert judgement.verdict is Verdict.REPRODUCES
     assert judgement.signature is not None
-    assert judgement.signature.exception == "SystemExit" and "3" in judgement.signature.message
+    assert judgement.signature.kind == "compile-error"
+    assert (judgement.signature.exception, judgement.signature.message) == ("SystemExit", "3")
+
+
+def test_a_process_that_is_ended_without_an_exception_is_deadly(child: ChildProcess):
+    judgement = child.ask(case_for("end_the_process"))
+    assert judgement.verdict is Verdict.REPRODUCES
+    assert judgement.signature is not None and judgement.signature.is_deadly
+    assert judgement.signature.kind == "exit" and "status 3" in judgement.signature.message
 
 
 def test_errors_keep_their_type(child: ChildProcess):

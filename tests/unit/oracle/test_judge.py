@@ -206,6 +206,24 @@ def test_an_interrupt_is_not_a_failure(judged):
         judged(lambda x: x + 1, (X,), interrupt)
 
 
+class Unlike(BaseException):
+    """Belongs to no family, and tells nothing."""
+
+    def __str__(self) -> str:
+        raise ValueError("no")
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), GeneratorExit(), Unlike()], ids=type)
+def test_whatever_a_compiler_raises_is_its_failure(judged, error):
+    def leave(*_):
+        raise error
+
+    name = type(error).__name__
+    for compile_graph, kind in ((leave, "compile-error"), (giving(leave), "runtime-error")):
+        signature = judged(lambda x: x + 1, (X,), compile_graph).signature
+        assert (signature.kind, signature.exception) == (kind, name)
+
+
 def test_an_error_does_not_depend_on_random_numbers(judged):
     def fail(gm, example_inputs):
         raise ValueError("no")

@@ -11,7 +11,7 @@ def test_notes_arrive_in_order_and_halves_of_lines_wait() -> None:
     os.set_blocking(reading, False)
     link, notes = Link(writing), Notes()
     link.started("minify", as_json=True)
-    link.resumable("/out")
+    link.resumable("/out", "ctk minify …")
     link.work("/case", Work("compiling it", "ctk diagnose /case"))
     os.write(writing, b'{"answered"')
     notes.read(reading)

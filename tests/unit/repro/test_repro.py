@@ -85,6 +85,8 @@ PLANTED = "error ValueError: planted compile error"
          "dtype at out0: float64, eager gives float32"),
         ("other_strides", Signature("stride"), "stride at out0: (1, 2), eager gives (2, 1)"),
         ("makes_nan", Signature("nan"), "nan at out0: "),
+        ("leaves", Signature("compile-error", "SystemExit"), "compile-error SystemExit: 0"),
+        ("ends_the_process", Signature("exit"), "exit with status 0: the compiled program ended"),
     ],
 )  # fmt: skip
 def test_kinds_of_failure(

@@ -1,11 +1,13 @@
 """Running a repro in a clean process: what counts as reproduced, and what it may not inherit."""
 
+import time
 from pathlib import Path
 
 import pytest
 import torch
 
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.repro import run
 from ctk.toolkit.repro.run import clean_environment, read_run, run_repro, write_verified_repro
 from tests.helpers.repros import make_case
 
@@ -37,6 +39,35 @@ def test_script_that_hangs_is_ended(tmp_path: Path) -> None:
     path.write_text("import time\ntime.sleep(600)\n")
     result = run_repro(path, timeout_seconds=1.0)
     assert (result.exit_code, result.says) == (124, "cannot tell")
+
+
+LEAVES_A_DAEMON = """
+import os, time
+if os.fork() == 0:
+    os.setsid()
+    time.sleep(60)
+print("FAILURE: seen", flush=True)
+raise SystemExit(1)
+"""
+
+LEAVES_A_THREAD = """
+import threading, time
+threading.Thread(target=time.sleep, args=(60,)).start()
+print("FAILURE: seen", flush=True)
+raise SystemExit(1)
+"""
+
+
+@pytest.mark.parametrize("left", [LEAVES_A_DAEMON, LEAVES_A_THREAD])
+def test_what_a_program_leaves_does_not_keep_the_verdict(
+    left: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "LINGER_SECONDS", 0.5)
+    path = tmp_path / "repro.py"
+    path.write_text(left)
+    started = time.monotonic()
+    assert run_repro(path, timeout_seconds=50.0).says == "reproduced"
+    assert time.monotonic() - started < 30
 
 
 @pytest.mark.clean_process

@@ -143,7 +143,8 @@ class ChildProcess(Executor):
             raise CtkError(f"the oracle's worker process ended while it was asked\n{log}")
         if isinstance(answer, Failure):
             raise error_of(answer)
-        has_died = answer.signature is not None and answer.signature.kind in ("signal", "memory")
+        kind = answer.signature.kind if answer.signature is not None else None
+        has_died = kind in ("signal", "exit", "memory")
         return replace(answer, detail=f"{answer.detail}\n{_tail(worker)}") if has_died else answer
 
 
