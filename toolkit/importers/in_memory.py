@@ -12,13 +12,12 @@ import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.errors import ProgramError
-from ctk.compiler.fx.clone import clone_inputs
-from ctk.compiler.fx.copy import copy_graph_module
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.graphs.value_types import describe_dynamic
 from ctk.toolkit.importers.base import Request, overridden
 from ctk.toolkit.importers.program import capture_cases, hinted
 from ctk.toolkit.run.modes import current_modes
+from ctk.toolkit.run.private_copy import private_copy
 from ctk.toolkit.targets import resolve_target
 from ctk.toolkit.usercode.program import SEED, Program
 from ctk.toolkit.usercode.sources import source_files
@@ -72,9 +71,10 @@ def case_of_graph(gm: GraphModule, inputs: Inputs, request: Request) -> Case:
         )
     target, config = request.target or "ctk", dict(request.config or {})
     modes = current_modes(seed=SEED, backward=request.backward)
+    graph, owned = private_copy(gm, values, lazy=False)
     return Case(
-        graph=copy_graph_module(gm),
-        inputs=clone_inputs(values),
+        graph=graph,
+        inputs=owned,
         target=target,
         config=config,
         modes=modes,

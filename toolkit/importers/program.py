@@ -15,7 +15,6 @@ import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.errors import CaptureError, CtkError, ProgramError
-from ctk.compiler.fx.clone import clone_inputs
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import first_line
 from ctk.compiler.references import searched_last, user_traceback
@@ -26,6 +25,7 @@ from ctk.toolkit.graphs.value_types import describe_dynamic
 from ctk.toolkit.importers.base import Importer, Request
 from ctk.toolkit.importers.no_graph import HINT, is_scripted, reasons_for_no_graph, scripted_at
 from ctk.toolkit.run.modes import current_modes
+from ctk.toolkit.run.private_copy import private_copy
 from ctk.toolkit.targets import resolve_target
 from ctk.toolkit.usercode.program import SEED, Program, load_program, seeded
 from ctk.toolkit.usercode.sources import source_files
@@ -96,16 +96,14 @@ def recording_backend(captured: list[Captured], *, backward: bool = False) -> Ca
 
     def backend(gm: GraphModule, example_inputs: Sequence[object]) -> Callable[..., object]:
         slot, graph = len(captured), copy_graph_module(gm)
-        captured.append(
-            Captured(graph, clone_inputs(hinted(example_inputs)), current_modes(seed=SEED))
-        )
+        captured.append(_captured(graph, hinted(example_inputs)))
         called = [False]
 
         def run(*args: object) -> object:
             if called[0]:
                 return gm(*args)
             called[0] = True
-            captured[slot] = Captured(graph, clone_inputs(args), current_modes(seed=SEED))
+            captured[slot] = _captured(graph, args)
             result = gm(*args)
             if backward and any(tensor.requires_grad for tensor in tensors_in(result)):
                 modes = dataclasses.replace(captured[slot].modes, backward=True)
@@ -115,6 +113,11 @@ def recording_backend(captured: list[Captured], *, backward: bool = False) -> Ca
         return run
 
     return backend
+
+
+def _captured(graph: GraphModule, inputs: Sequence[object]) -> Captured:
+    """Return a graph with inputs, and the state that it holds, as they are now."""
+    return Captured(*private_copy(graph, inputs, lazy=False), current_modes(seed=SEED))
 
 
 def make_case(
