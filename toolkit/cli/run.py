@@ -91,10 +91,10 @@ def answer_of_summary(script: str, summary: "RunSummary") -> Answer:
     """Return the answer; a failure that was seen counts more than how the script ended."""
     code, headline = verdict_of(script, summary)
     lines = [
-        diagnosing(failure)
+        diagnosing(failure, number)
         if failure.is_saved
         else f"not saved, see below: {failure.graph}: {failure.summary}"
-        for failure in summary.failures
+        for number, failure in enumerate(summary.failures)
     ]
     lines += [f"also: {each}" for each in summary.why[1:]]
     lines += [
@@ -108,11 +108,12 @@ def answer_of_summary(script: str, summary: "RunSummary") -> Answer:
     return Answer(code, headline, data_of(summary), tuple(lines))
 
 
-def diagnosing(failure: "Failure") -> str:
-    """Return the command that takes a failure further."""
+def diagnosing(failure: "Failure", number: int) -> str:
+    """Return the command that takes a failure further; the first line told what number 0 is."""
     from ctk.toolkit.case.trust import command_on
 
-    return f"{command_on('diagnose', failure.folder)}  # {failure.summary}"
+    what = f"  # {failure.graph}: {failure.summary}" if number else ""
+    return f"{command_on('diagnose', failure.folder)}{what}"
 
 
 def verdict_of(script: str, summary: "RunSummary") -> tuple[ExitCode, str]:

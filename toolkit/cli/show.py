@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.console import RenderableType
@@ -105,9 +105,17 @@ def facts_table(facts: Mapping[str, object]) -> Table:
     """Return one row per fact that is not empty."""
     rows = table("what", "value")
     for name, value in facts.items():
-        if value not in (None, "", {}, []):
-            rows.add_row(name, value if isinstance(value, str) else json.dumps(value, default=str))
+        if not _is_said(value):
+            continue
+        if isinstance(value, Mapping):
+            items = cast("Mapping[str, object]", value).items()
+            value = {key: each for key, each in items if _is_said(each)}
+        rows.add_row(name, value if isinstance(value, str) else json.dumps(value, default=str))
     return rows
+
+
+def _is_said(value: object) -> bool:
+    return value is not None and value not in ("", {}, [])
 
 
 def demands_table(demands: "tuple[Demand, ...]") -> Table:

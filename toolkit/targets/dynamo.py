@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 from torch.fx import GraphModule
@@ -72,9 +73,12 @@ def callable_target(spec: str) -> Target:
 
 
 def backend_target(name: str, backend: Backend) -> Target:
-    """Return a target that calls `backend(gm, example_inputs)`, a config going in as `options`."""
-    check = partial(_check_config, name, backend)
-    return Target(name, partial(_compile, name, backend), check, traits_of_backend(name))
+    """Return a target that calls `backend(gm, example_inputs)`, a config going in as `options`.
+
+    Its kernels are named without the folder of a file: `lowered/backend.py:fancy:captured`.
+    """
+    check, label = partial(_check_config, name, backend), Path(name).name
+    return Target(name, partial(_compile, label, backend), check, traits_of_backend(name))
 
 
 def traits_of_backend(spec: str) -> Traits:

@@ -19,7 +19,11 @@ from ctk.toolkit.cli.answer import Answer, ExitCode, as_json_text
 from ctk.toolkit.cli.entry import Entry
 from ctk.toolkit.cli.main import COMMANDS
 from ctk.toolkit.cli.progress import progress
+from ctk.toolkit.cli.run import answer_of_summary
 from ctk.toolkit.cli.shell import Command, guarded
+from ctk.toolkit.cli.show import facts_table
+from ctk.toolkit.watch.script import RunSummary
+from ctk.toolkit.watch.session import Failure
 from tests.helpers.cli import Said, ctk
 
 NAMES = [command.name for command in COMMANDS]
@@ -292,3 +296,15 @@ def test_colours(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert ("\x1b[" in probe(working).out) == is_coloured
+
+
+def test_the_first_failure_of_a_run_is_told_once(tmp_path: Path) -> None:
+    failures = tuple(Failure(f"graph{i}", tmp_path / str(i), f"accuracy {i}") for i in range(2))
+    answer = answer_of_summary("train.py", RunSummary(2, failures, tmp_path))
+    said = "\n".join([answer.headline, *map(str, answer.body)])
+    assert said.count("accuracy 0") == said.count("graph1: accuracy 1") == 1
+
+
+def test_a_table_of_facts_leaves_out_what_is_empty() -> None:
+    rows = facts_table({"modes": {"grad": False, "autocast": []}, "symbols": None})
+    assert list(rows.columns[1].cells) == ['{"grad": false}']

@@ -12,7 +12,7 @@ from torch.fx import Interpreter, symbolic_trace
 
 import ctk.toolkit.targets as targets
 from ctk.compiler.errors import ConfigError, TargetError
-from ctk.compiler.observe import Observer
+from ctk.compiler.observe import KernelRecord, Observer
 from ctk.compiler.torch_compat import aot
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.targets import TARGETS, resolve_target, target_names, traits_of
@@ -89,6 +89,14 @@ def test_a_file_that_raises_shows_its_line(tmp_path: Path):
         caught.value
     )
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
+
+
+def test_a_kernel_of_a_file_is_named_without_its_folder(tmp_path: Path):
+    (tmp_path / "mine.py").write_text("def backend(gm, inputs):\n    return gm.forward\n")
+    recorder, args = Recorder(), inputs()
+    compile_with(resolve_target(f"{tmp_path}/mine.py:backend"), args, recorder)
+    (kernel,) = [e for e in recorder.log.events if isinstance(e, KernelRecord)]
+    assert str(kernel.id) == "lowered/mine.py:backend:captured"
 
 
 def test_a_misspelt_file_suggests_its_neighbour(tmp_path: Path):
