@@ -97,7 +97,7 @@ def check_callables(graph: Graph, subgraphs: Collection[str], where: str) -> Non
             spot = f"{where}: node {node.name}: argument {key!r}"
             if place is not None:
                 value = _check_called(value, place, subgraphs, spot, str(node.target))
-            for leaf in _leaves(value):
+            for leaf in leaves(value):
                 if _is_subgraph(leaf, subgraphs) or _is_callable(leaf):
                     raise CaseError(
                         f"{spot}: {_shown(leaf)} stands where the operator calls nothing; "
@@ -145,14 +145,15 @@ def _is_callable(value: Any) -> bool:
     return not isinstance(value, Node) and (operators.kind_of(value) is not None or callable(value))
 
 
-def _leaves(value: object) -> Iterator[object]:
+def leaves(value: object) -> Iterator[object]:
+    """Yield what an argument holds, through lists, tuples, slices and dictionaries with keys."""
     if isinstance(value, dict):
         for key, item in cast("dict[object, object]", value).items():
-            yield from _leaves(key)
-            yield from _leaves(item)
+            yield from leaves(key)
+            yield from leaves(item)
     elif isinstance(value, tuple | list):
         for item in cast("tuple[object, ...]", value):
-            yield from _leaves(item)
+            yield from leaves(item)
     elif isinstance(value, slice):
         yield from (value.start, value.stop, value.step)
     else:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
-from ctk.compiler.errors import CaseError, TrustError, nearest
+from ctk.compiler.errors import CaseError, nearest
 from ctk.compiler.fx.walk import attribute_targets, fetch
 from ctk.compiler.observe import first_line
 from ctk.toolkit.formats.limits import NODES, check_at_most
@@ -31,7 +31,7 @@ from ctk.toolkit.graphs.callable_places import check_callables
 from ctk.toolkit.graphs.callables import target_from_name, target_to_name
 from ctk.toolkit.graphs.names import check_identifier, check_name, check_path, is_identifier
 from ctk.toolkit.graphs.python_numbers import check_numbers
-from ctk.toolkit.graphs.raw_memory import why_refused
+from ctk.toolkit.graphs.untrusted import check_untrusted
 from ctk.toolkit.graphs.value_types import (
     META_KEY,
     check_value_json,
@@ -187,7 +187,7 @@ def graph_from_json(
         data: JSON of `graph_to_json`.
         tensors: The arrays that it returned, perhaps read from a file.
         allow_imports: Modules of which functions may be called; they are already imported.
-        trust: Whether it may call operators that read raw memory (`raw_memory`).
+        trust: Whether it may call operators that read raw memory, with any text (`untrusted`).
         device: Put constants and every device that an argument names there instead.
 
     Raises:
@@ -243,6 +243,8 @@ class _Reader:
             if path in root:
                 raise CaseError(f"{place} is a sub-graph and a value")
             root[path] = decoder.decode(value, place)
+            if not self.trust:
+                check_untrusted("get_attr", path, [root[path]], where)
         graph = self.nodes(data, where)
         check_callables(graph, subgraphs, where)
         check_numbers(graph, where)
@@ -298,12 +300,8 @@ class _Reader:
             for key, value in kwargs.items()
         }
         _check_call(op, target, values, where)
-        reason = None if self.trust else why_refused(op, target)
-        if reason:
-            raise TrustError(
-                f"{where}: {target} {reason}; if you trust the case, say so: --trust, or "
-                "load_case(folder, trust=True)"
-            )
+        if not self.trust:
+            check_untrusted(op, target, [*values, *named.values()], where)
         node = graph.create_node(
             op,
             self._function(target, where) if op == "call_function" else target,
