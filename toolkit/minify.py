@@ -21,12 +21,12 @@ from ctk.toolkit.case.store import load_case
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.operation.at_work import Operation
+from ctk.toolkit.operation.best_case import BestCase
 from ctk.toolkit.operation.opening import discard, operation
 from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.oracle.progress import Say, silent
 from ctk.toolkit.oracle.same_failure import SameFailure
 from ctk.toolkit.oracle.several import AskOptions
-from ctk.toolkit.reduce.best_case import BestCase
 from ctk.toolkit.reduce.driver import Reduction, minimize
 from ctk.toolkit.reduce.hint import hint_step
 from ctk.toolkit.reduce.problem import Budget, Problem, Progress, budget_of
@@ -97,16 +97,11 @@ def reduced(
         on_progress: Called after each question.
     """
 
-    def saved(case: Case) -> None:
-        run.write(state="reducing", best=case, minimal=folder)
-
-    best = BestCase(folder, run.keep, run.journal, run.digests, saved)
+    best = BestCase(run, folder)
     reduction, minimal, is_interrupted = _reduced(run, best, budget, on_progress)
     run.complained(*reduction.problems)
     run.keep_tracebacks(reduction.errors)
-    best.improved(reduction.best)
-    run.note_unsaved(folder.name, best.problem)
-    if best.problem:
+    if not best.improved(reduction.best):
         return run.finish(is_done=False, reduction=reduction, is_interrupted=is_interrupted)
     script, seen, is_interrupted = _repro(run, reduction, folder, minimal, is_interrupted)
     return run.finish(

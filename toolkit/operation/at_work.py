@@ -147,10 +147,8 @@ class Operation:
     def write(self, **changes: object) -> Diagnosis:
         """Take note of something new, and write `diagnosis.json` unless it is an old story."""
         assert self.found is not None, "nothing is known yet"
-        problems = (*self._problems, *self._unsaved.values())
-        problems += (self.journal.problem,) if self.journal.problem else ()
         seconds = time.monotonic() - self._started
-        found = replace(self.found, seconds=seconds, problems=problems, **changes)
+        found = replace(self.found, seconds=seconds, problems=self._all_problems, **changes)
         self.found = found
         if found.state == "finished" or not self.journal.is_replay:
             self.saving("diagnosis.json", lambda: write_json(found, self.folder))
@@ -162,11 +160,15 @@ class Operation:
         if is_done and self.journal.recall(Done, "") is None:
             self.journal.note("", Done())
         is_saved = not self._unsaved and not self.journal.problem
-        problems = (*self._problems, *self._unsaved.values())
-        return replace(found, is_saved=is_saved, problems=problems, go_on=self.go_on)
+        return replace(found, is_saved=is_saved, problems=self._all_problems, go_on=self.go_on)
 
-    def saving(self, name: str, save: Callable[[], object]) -> None:
-        """Save something; what cannot be saved is told once, and ends nothing."""
+    @property
+    def _all_problems(self) -> tuple[str, ...]:
+        problems = (*self._problems, *self._unsaved.values(), self.journal.problem)
+        return tuple(problem for problem in problems if problem)
+
+    def saving(self, name: str, save: Callable[[], object]) -> bool:
+        """Save something and return whether it is on disk; what cannot be saved is told once."""
         try:
             with interrupts_put_off():
                 save()
@@ -174,14 +176,9 @@ class Operation:
             if name not in self._unsaved:
                 logger.warning("ctk: %s is not on disk: %s", name, error)
             self._unsaved[name] = f"{name} is not on disk: {error}"
-        else:
-            self._unsaved.pop(name, None)
-
-    def note_unsaved(self, name: str, problem: str) -> None:
-        """Take note of what somebody else could not save; an empty text for what is saved."""
+            return False
         self._unsaved.pop(name, None)
-        if problem:
-            self._unsaved[name] = problem
+        return True
 
     def stumbled(self, what: str, *errors: Exception) -> None:
         """Take note of an error of ours that the operation survives; its traceback is kept."""

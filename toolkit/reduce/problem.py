@@ -123,7 +123,7 @@ class Problem:
     recall: Callable[[Case], Judgement | None] = lambda case: None
     budget: Budget = Budget()
     on_progress: Callable[[Progress], None] | None = None
-    on_improvement: Callable[[Case], None] | None = None
+    on_improvement: Callable[[Case], object] | None = None
     cache: Cache = field(default_factory=Cache)
     digests: Digests = field(default_factory=Digests)
     left_out: dict[str, str] = field(default_factory=dict[str, str])

@@ -67,6 +67,7 @@ def test_kill_9_loses_no_answer(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", SMALLEST)
 def test_kill_9_at_any_question_loses_no_answer(
     name: str, whole: dict[str, tuple[int, Case]], tmp_path: Path

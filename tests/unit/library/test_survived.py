@@ -1,5 +1,6 @@
 """Errors of ours on the way: the result so far is written and named, whatever raises."""
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,10 @@ import pytest
 import ctk
 from ctk.compiler.errors import CtkError, StorageError
 from ctk.toolkit.bisect.find import _Finder
-from ctk.toolkit.operation import at_work
+from ctk.toolkit.formats import growing_file
+from ctk.toolkit.operation import at_work, best_case
 from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.oracle.judgement import Verdict
-from ctk.toolkit.reduce import best_case
 from ctk.toolkit.report.as_json import read_json
 from ctk.toolkit.repro.run import ReproRun, write_repro
 from tests.helpers.cli import ctk as command
@@ -135,6 +136,18 @@ def test_what_is_not_on_disk_in_the_end_is_said_with_125(
     assert said.first.startswith("failure: 28 -> 2 call nodes")
     assert "problem: the smallest case is not on disk: disk full" in said.out
     assert "problem: diagnosis.json is not on disk: disk full" in said.out
+
+
+def test_a_journal_that_cannot_be_written_is_a_problem_of_the_result(
+    subject: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "disk full")
+
+    monkeypatch.setattr(growing_file.os, "pwrite", full)
+    found = ctk.bisect("program.py", target="backend.py:compile", out="out")
+    assert found.search.judgement.fails and not found.is_saved
+    assert found.problems == ("out/journal.jsonl cannot be written: disk full",)
 
 
 def test_a_callback_of_the_user_that_raises_ends_with_the_best_so_far(
