@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ctk.compiler.choices import Check, InputsMode, OnFailure
+from ctk.compiler.errors import ConfigError, nearest
 from ctk.toolkit.cli.answer import Answer, ExitCode
 from ctk.toolkit.cli.completion import complete_case
 from ctk.toolkit.cli.options import RUN, out_option
@@ -52,6 +53,21 @@ class WatchingOptions:
     ] = None
 
 
+def no_option(context: typer.Context, script: str) -> str:
+    """Return the name of a script; refuse one that looks like an option: it is one, misspelt.
+
+    Raises:
+        ConfigError: It starts with `-`.
+    """
+    if script.startswith("-"):
+        known = [spelling for each in context.command.params for spelling in each.opts]
+        raise ConfigError(
+            f"no such option: {script!r}{nearest(script.partition('=')[0], known)}\n"
+            "  options of ctk stand before SCRIPT; a script of such a name: ./-NAME.py"
+        )
+    return script
+
+
 def run(
     watching: WatchingOptions,
     script: Annotated[
@@ -61,6 +77,7 @@ def run(
             help="A Python script.",
             show_default=False,
             autocompletion=complete_case,
+            callback=no_option,
         ),
     ],
     arguments: Annotated[

@@ -190,12 +190,12 @@ def text_of(folder: Path, path: Path) -> str:
         CaseError: It is a link, no plain file, or too large to be shown.
     """
     from ctk.toolkit.formats.bounded_file import check_no_link, read_bounded
-    from ctk.toolkit.formats.limits import DOCUMENT_NBYTES
+    from ctk.toolkit.formats.limits import TEXT_NBYTES
 
     check_no_link(folder, path)
     if not path.exists():
         return ""
-    return read_bounded(path, DOCUMENT_NBYTES).decode(encoding="utf-8", errors="replace")
+    return read_bounded(path, TEXT_NBYTES).decode(encoding="utf-8", errors="replace")
 
 
 def highlighted(code: str, language: str) -> Syntax:

@@ -2,13 +2,14 @@
 
 A forked child has the hooks already. A Python process that is started anew finds a
 `sitecustomize.py` of ours first on `PYTHONPATH` (child_start.py), which installs them when
-`torch._dynamo` is imported. All of them note their graphs and failures in one file at once, so that
+`torch._dynamo` is imported. All of them note what they did in one file at once, so that
 a child that is killed is counted too:
 
     {"pid": 12, "launched": ["-c", "..."]}             the script is about to start a Python process
     {"pid": 13, "started": ["-c", "..."], "parent": 12}  one that can be watched
     {"pid": 13, "graph": "graph0"}
     {"pid": 13, "failure": ["graph0", "dumps/child_13_0/graph0", "accuracy: ..."]}
+    {"pid": 13, "missing": ["graph0", "events", "OSError: ..."]}
 
 A launch without a start was not watched: `-I`, `-E` and `-S`, an environment of its own.
 
@@ -31,7 +32,7 @@ from typing import Any
 from ctk.toolkit.case.manifest import MANIFEST
 from ctk.toolkit.processes.scratch import remove_folder, scratch_root
 from ctk.toolkit.watch.child_start import BOOK, note
-from ctk.toolkit.watch.session import Failure, WatchOptions
+from ctk.toolkit.watch.session import Failure, Missing, WatchOptions
 
 OPTIONS = "options.json"
 
@@ -48,12 +49,14 @@ class Children:
         processes: How many of them compiled something.
         failures: What went wrong in them.
         unwatched: How many Python processes were started that were not watched.
+        missing: What of their dumps could not be written.
     """
 
     graphs: int = 0
     processes: int = 0
     failures: tuple[Failure, ...] = ()
     unwatched: int = 0
+    missing: tuple[Missing, ...] = ()
 
 
 NO_CHILDREN = Children()
@@ -96,10 +99,12 @@ def children_of(folder: Path) -> Children:
         if "failure" in each
         for graph, case, summary in [each["failure"]]
     )
+    missing = tuple(Missing(*each["missing"]) for each in theirs if "missing" in each)
     launched = Counter(tuple(each["launched"]) for each in entries if "launched" in each)
     started = Counter(tuple(each["started"]) for each in entries if "started" in each)
     unwatched = (launched - started).total()
-    return Children(len(graphs), len({each["pid"] for each in graphs}), failures, unwatched)
+    processes = len({each["pid"] for each in graphs})
+    return Children(len(graphs), processes, failures, unwatched, missing)
 
 
 def watch_here(folder: str) -> None:

@@ -39,7 +39,8 @@ class RunSummary:
         error: The exception that ended the script; its traceback starts in the script.
         why: Why nothing was compiled, if nothing was and it is known.
         missing: What of the dumps could not be written.
-        children: What its child processes did; their failures are among `failures` too.
+        children: What its child processes did; their failures and what is missing of their dumps
+            are among `failures` and `missing` too.
     """
 
     graphs: int
@@ -97,7 +98,8 @@ def run_script(
     session.book = ""
     folder = session.made_folder if session.graphs else None
     why = () if session.graphs or children.graphs else _why_nothing(handle, found)
-    failures, missing = (*session.failures, *children.failures), tuple(session.missing)
+    failures = (*session.failures, *children.failures)
+    missing = (*session.missing, *children.missing)
     return RunSummary(session.graphs, failures, folder, exit_code, error, why, missing, children)
 
 

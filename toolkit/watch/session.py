@@ -82,7 +82,7 @@ class Session:
         failures: What went wrong so far.
         graphs: How many graphs were compiled so far.
         missing: What of the dumps could not be written so far.
-        book: Folder of the run whose book gets each graph and failure (children.py), if any.
+        book: Folder of the run whose book gets each of these (children.py), if any.
     """
 
     options: WatchOptions
@@ -112,6 +112,8 @@ class Session:
         """Note that something of a dump could not be written."""
         with self._lock:
             self.missing.append(missing)
+        if self.book:
+            note(self.book, {"missing": [missing.graph, missing.what, missing.why]})
 
     def next_graph(self) -> str:
         """Return the name of the next graph: `graph0`, `graph1`, …"""

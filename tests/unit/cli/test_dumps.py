@@ -44,6 +44,12 @@ class TestRun:
     def test_no_such_script(self, tmp_path: Path) -> None:
         assert ctk("run", tmp_path / "missing.py").code == 2
 
+    @pytest.mark.parametrize("word", ["--chek", "--chek=output"])
+    def test_a_misspelt_option_is_no_script(self, word: str, tmp_path: Path) -> None:
+        said = ctk("run", word, "output", write(tmp_path, "script.py", SCRIPT))
+        assert said.code == 2
+        assert f"no such option: '{word}'; did you mean '--check'?" in said.err
+
 
 class TestListAndShow:
     def test_cases_half_written_and_damaged_ones(self, case: Path) -> None:

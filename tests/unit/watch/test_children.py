@@ -169,3 +169,28 @@ def test_everything_is_put_back(folder: Path, monkeypatch: pytest.MonkeyPatch):
     before, finders = dict(os.environ), list(sys.meta_path)
     run_script("script.py", dump=folder / "dumps")
     assert dict(os.environ) == before and sys.meta_path == finders
+
+
+MISSING = """
+import os
+from work import work
+from ctk.toolkit.watch import watched_case
+def full(*args, **options):
+    raise OSError(28, "No space left on device")
+watched_case.save_case = full
+child = os.fork()
+if child:
+    os.waitpid(child, 0)
+else:
+    work("eager")
+    os._exit(0)
+"""
+
+
+def test_what_is_missing_of_a_child_is_told(folder: Path):
+    code, said = answer(folder, MISSING)
+    assert code == 0, said
+    (missing,) = said["missing"]
+    assert (missing["graph"], missing["what"]) == ("graph0", "case")
+    assert "No space left on device" in missing["why"]
+    assert "the dumps of 1 are missing or incomplete" in said["answer"]
