@@ -137,6 +137,7 @@ HOSTILE: dict[str, Change] = {
     "a hundred thousand nodes": many_nodes,
     "a graph of a terabyte": sparse("graph.json", 1 << 40),
     "weights of four terabytes": sparse("inputs.safetensors", 1 << 42),
+    "weights that are a hole of four gigabytes": sparse("inputs.safetensors", 1 << 32),
     "a size beyond 64 bits": tensor("entries", shape=[1 << 70], stride=[1]),
     "a negative size": tensor("entries", shape=[-1, 4]),
     "sizes whose product overflows": tensor("entries", shape=[1 << 40, 1 << 40], stride=[0, 0]),

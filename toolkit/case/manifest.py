@@ -30,6 +30,7 @@ from ctk.toolkit.formats.checked import Line, Module, Sha256, Spec, Symbol
 from ctk.toolkit.formats.files import replace_file
 from ctk.toolkit.formats.limits import FILES, GRAPH_NBYTES, NAME_LENGTH, memory_nbytes
 from ctk.toolkit.formats.plain_text import quoted
+from ctk.toolkit.formats.safetensors_file import check_header
 from ctk.toolkit.formats.schema import document, encode, read_document
 from ctk.toolkit.formats.scrub import scrub
 from ctk.toolkit.formats.strict_json import Json, dump_json
@@ -231,6 +232,8 @@ def check_files(folder: Path, manifest: Manifest) -> None:
                 f"{folder}: file {name} has {nbytes} bytes, the manifest says {wanted.nbytes}; "
                 f"{_DAMAGED}"
             )
+        if path.suffix == VALUES:
+            check_header(path)  # costs nothing; the hash of a hole of many gigabytes costs minutes
         if file_record(path) != wanted:
             raise CaseError(
                 f"{folder}: file {name} was changed after the case was written (its SHA-256 "

@@ -70,11 +70,14 @@ def save_arrays(path: Path, arrays: Mapping[str, Tensor]) -> None:
         ) from error
 
 
-def _check_header(path: Path) -> None:
+def check_header(path: Path) -> None:
     """Check the header of a file before safetensors, and then torch, believe it.
 
     8 bytes of length, then JSON: `{"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}`.
     The offsets must cover the rest of the file, without gap or overlap.
+
+    Raises:
+        CaseError: The header is none that we write.
     """
     nbytes = path.stat().st_size
     with path.open("rb") as file:
@@ -111,7 +114,7 @@ def load_arrays(path: Path) -> dict[str, Tensor]:
         CaseError: It is no safetensors file, cut short, or its header is none that we write.
     """
     try:
-        _check_header(path)
+        check_header(path)
         return load_file(path)
     except (OSError, SafetensorError, RuntimeError, ValueError, KeyError, AttributeError) as error:
         said = one_line(first_line(error), 300)
