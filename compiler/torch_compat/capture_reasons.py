@@ -86,7 +86,8 @@ def collected(found: Collected) -> Generator[None]:
 
     Seen in torch 2.11 and 2.13: `torch._dynamo.convert_frame.CatchErrorsWrapper`,
     `ConvertFrameAssert`, `torch._dynamo.exc.Unsupported`. Where a result does not say why its frame
-    was skipped (older torch), the exception that asked for it does.
+    was skipped (older torch), the exception that asked for it does; where there is none, there was
+    no operation.
     """
     convert: Any = importlib.import_module("torch._dynamo.convert_frame")
     frames, tracer = convert.CatchErrorsWrapper, convert.ConvertFrameAssert
@@ -116,7 +117,10 @@ def collected(found: Collected) -> Generator[None]:
     def traced(self: Any, frame: Any, *args: Any, **kwargs: Any) -> Any:
         before = len(found.reasons)
         try:
-            return trace(self, frame, *args, **kwargs)
+            result = trace(self, frame, *args, **kwargs)
+            if getattr(result, "guarded_code", None) is None:
+                here.skip = "No ops traced"
+            return result
         except Exception as error:
             here.skip = str(error)
             if not isinstance(error, control_flow()) and len(found.reasons) == before:

@@ -65,7 +65,7 @@ def loop(x: torch.Tensor) -> object:
 
 
 def regions(x: torch.Tensor) -> torch.Tensor:
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+    with torch.autocast(x.device.type, dtype=torch.bfloat16):
         y = x @ x.T
     with torch.no_grad():
         z = y.sin()
@@ -89,9 +89,8 @@ def indexing(x: torch.Tensor) -> torch.Tensor:
     y = x[:, :4][..., None].clone()
     y[0] = 3
     y[1:, ::2] *= -1.5
-    return (
-        y.to(torch.float64).sum(dim=-1, keepdim=True) + torch.full((4,), -math.inf)[None, :, None]
-    )
+    low = torch.full((4,), -math.inf, device=x.device)
+    return y.to(torch.float64).sum(dim=-1, keepdim=True) + low[None, :, None]
 
 
 class Square(torch.autograd.Function):

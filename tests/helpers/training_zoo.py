@@ -341,7 +341,6 @@ OPTIMIZERS = (
     Program("adam", _adam()),
     Program("adam_foreach", _adam(foreach=True, amsgrad=True)),
     Program("adam_capturable", _adam(capturable=True, foreach=True)),
-    Program("adam_fused", _adam(fused=True)),
     Program("adamw", optimizer_step(lambda weights: torch.optim.AdamW(weights, lr=0.1))),
     Program("rmsprop", optimizer_step(lambda weights: torch.optim.RMSprop(weights, lr=0.1))),
 )

@@ -16,11 +16,12 @@ pytestmark = pytest.mark.filterwarnings("ignore:ctk:RuntimeWarning")
 
 def doubles_steps(gm, example_inputs):
     """A miscompile that only what the graph holds shows: it returns nothing."""
-    for node in gm.graph.nodes:
-        if "alpha" in node.kwargs:
-            node.kwargs = {"alpha": 2 * node.kwargs["alpha"]}
-    gm.recompile()
-    return gm.forward
+
+    def call(*args):
+        gm(*args)
+        return gm(*args)
+
+    return call
 
 
 def raises_half_way(gm, example_inputs):
@@ -39,12 +40,15 @@ def raises_half_way(gm, example_inputs):
 
 
 def train(backend, *, momentum: float = 0.9) -> object:
-    """Take two steps, with a loss whose graph has saved the weights before the compiled step."""
+    """Take two steps, with a loss whose graph has saved the weights before the compiled step.
+
+    Eager is the captured graph in eager: torch 2.11 captures other operators than it runs itself.
+    """
     torch.compiler.reset()
     torch.manual_seed(5)
     model = nn.Linear(3, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=momentum, foreach=False)
-    step = torch.compile(optimizer.step, backend=backend) if backend else optimizer.step
+    step = torch.compile(optimizer.step, backend=backend)
     for _ in range(2):
         optimizer.zero_grad()
         model(torch.randn(4, 3)).square().sum().backward()
@@ -58,19 +62,19 @@ def train(backend, *, momentum: float = 0.9) -> object:
 @pytest.mark.parametrize("on_failure", ["fallback", "warn"])
 def test_a_step_that_raises_half_way_leaves_what_eager_leaves(tmp_path: Path, check, on_failure):
     options = {"dump": tmp_path, "check": check, "on_failure": on_failure}
-    assert differences(train(None), train(debug_compile(raises_half_way, **options))) == []
+    assert differences(train("eager"), train(debug_compile(raises_half_way, **options))) == []
 
 
 @pytest.mark.parametrize("check", ["output", "pass"])
 def test_a_wrong_step_with_fallback_leaves_what_eager_leaves(tmp_path: Path, check):
     backend = debug_compile(doubles_steps, dump=tmp_path, check=check, on_failure="fallback")
-    assert differences(train(None), train(backend)) == []
+    assert differences(train("eager"), train(backend)) == []
 
 
 def test_a_wrong_step_with_warn_leaves_what_the_compiled_step_leaves(tmp_path: Path):
     backend = debug_compile(doubles_steps, dump=tmp_path, check="output", on_failure="warn")
     alone = train(doubles_steps)
-    assert differences(alone, train(None)) != []
+    assert differences(alone, train("eager")) != []
     assert differences(alone, train(backend)) == []
 
 

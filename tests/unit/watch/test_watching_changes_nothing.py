@@ -21,7 +21,7 @@ QUICK = {
     "adam": BACKENDS[:2],
     "tied_weights_shared_buffers": BACKENDS[:2],
 }
-SLOW_KINDS = ("adam_foreach", "adam_capturable", "adam_fused", "adamw", "rmsprop")
+SLOW_KINDS = ("adam_foreach", "adam_capturable", "adamw", "rmsprop")
 
 
 def rows() -> list[Any]:

@@ -21,7 +21,6 @@ from tests.helpers.training_zoo import (
     differences,
     model_state,
     on,
-    optimizer_step,
     small_net,
     steps_of,
     whole_training,
@@ -80,10 +79,6 @@ ON_CUDA = (
     Program("host_inputs", on(host_inputs)),
     Program("scaled_training", scaled_training),
     Program("images", whole_training(Images)),
-    Program(
-        "sgd_fused",
-        optimizer_step(lambda weights: torch.optim.SGD(weights, lr=0.1, momentum=0.9, fused=True)),
-    ),
 )
 
 ROWS = [
