@@ -11,6 +11,7 @@ What it does not do: it compares nothing (repro_templates/compare.py), judges no
 import dataclasses
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 
 import torch
 from torch.fx import GraphModule
@@ -153,9 +154,12 @@ def run_compiled(
     target.check_config(case.config)
     private, owned = private_copy(case.graph, case.inputs, lazy=False)
     examples = clone_inputs(case.inputs)
-    state = dataclasses.asdict(case.modes)
+    state, held = dataclasses.asdict(case.modes), dict(held_tensors(private))
+    # A called module may write into its state when it is traced (BatchNorm counts its batches).
+    rewind = partial(put_back, [*held.values()], clone_values([*held.values()]))
     with under(state, STATES):
         with dynamo_context(private, examples, case.dynamic) as example_inputs:
+            rewind()
             try:
                 call = target.compile(
                     private, example_inputs, config=case.config, observer=observer
@@ -169,8 +173,7 @@ def run_compiled(
                         f"({type(error).__name__}: {first_line(error)}); capture it once more"
                     ) from error
                 return Outcome(None, error, "compile")
-        held = dict(held_tensors(private))
-        before = clone_values([*held.values()])
+        rewind()
         try:
             return Outcome(called(call, owned, state, STATES, held=held))
         except BaseException as error:
@@ -178,7 +181,7 @@ def run_compiled(
                 raise
             return Outcome(None, error)
         finally:
-            put_back([*held.values()], before)
+            rewind()
 
 
 def has_lost_cuda() -> bool:

@@ -41,6 +41,18 @@ def test_a_run_changes_nothing_of_the_case():
     assert str(case.graph.graph) == text
 
 
+@pytest.mark.parametrize("target", ["eager", "torchscript"])
+def test_a_called_module_starts_from_the_state_of_the_case(target: str):
+    graph = fx.Graph()  # BatchNorm counts its batches, also when it is traced
+    graph.output((graph.call_module("norm", (graph.placeholder("x"),)),))
+    model = fx.GraphModule({"norm": torch.nn.BatchNorm1d(3)}, graph)
+    case = Case(model, (torch.randn(4, 3),), target)
+    compiled = values(run_compiled(case))
+    assert compiled["held_norm.num_batches_tracked"] == 1
+    assert set(compiled) == set(values(run_eager(case)))
+    assert model.norm.num_batches_tracked == 0
+
+
 def test_called_modules_keep_their_state():
     model = torch.nn.Sequential(torch.nn.BatchNorm1d(4))
     case = Case(fx.symbolic_trace(model), (torch.randn(8, 4),))
