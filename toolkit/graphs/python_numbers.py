@@ -12,6 +12,7 @@ Tensors have no bound. What it does not do: it does not guess what an input of a
 count as tensors), and bounds no tensor: `torch.zeros(size)` fails where there is no memory for it.
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any, cast
 
@@ -22,8 +23,12 @@ from ctk.toolkit.formats.limits import INT_BITS, SEQUENCE
 from ctk.toolkit.graphs.allow_list import function_name
 
 _WORD = 64
+_DUNDER = re.compile(r"__(r?)(pow|lshift|mul|imul|add|sub)__")
 _SIZES = frozenset(("size", "dim", "numel", "stride", "storage_offset", "nelement", "item", "ndim"))
 _ATTRIBUTES = frozenset(("shape", "ndim", "nbytes", "itemsize", "start", "stop", "step"))
+_COUNTS = frozenset(("builtins.int", "builtins.len", "builtins.round"))
+"""Functions that make a number of something that has no bound here (a text, a tensor)."""
+
 _REPEATS = frozenset(("operator.mul", "operator.imul"))
 
 
@@ -39,11 +44,13 @@ def check_numbers(graph: Graph, where: str) -> None:
     """
     bits: dict[Node, int] = {}
     for node in graph.nodes:
-        name = function_name(node.target) if node.op == "call_function" else None
+        name, values = _called(node)
         place = f"{where}: node {node.name}"
         if name in _REPEATS:
-            _check_repeat(node, place)
-        found = _bits_of(node, name, bits)
+            _check_repeat(values, place)
+        if name == "builtins.range":
+            _check_range(values, place)
+        found = _bits_of(node, name, values, bits)
         if found is not None and found > INT_BITS:
             raise CaseError(
                 f"{place}: {name} can give a number of {_shown(found)} bits, more than the "
@@ -53,9 +60,25 @@ def check_numbers(graph: Graph, where: str) -> None:
             bits[node] = found
 
 
-def _bits_of(node: Node, name: str | None, bits: Mapping[Node, int]) -> int | None:
+def _called(node: Node) -> tuple[str | None, tuple[Any, ...]]:
+    """Return the function that a node calls, and with what.
+
+    `a.__rpow__(b)` is `operator.pow(b, a)`; named arguments stand by name: `base` before `exp`.
+    """
+    values = (*node.args, *(node.kwargs[key] for key in sorted(node.kwargs)))
+    if node.op == "call_function":
+        return function_name(node.target), values
+    found = _DUNDER.fullmatch(str(node.target)) if node.op == "call_method" else None
+    if found is None:
+        return None, values
+    return f"operator.{found[2]}", values[::-1] if found[1] else values
+
+
+def _bits_of(
+    node: Node, name: str | None, values: tuple[Any, ...], bits: Mapping[Node, int]
+) -> int | None:
     """Return how many bits a node's value has at most if it is a number of Python, else None."""
-    if node.op == "call_method":
+    if node.op == "call_method" and name is None:
         return _WORD if str(node.target) in _SIZES else None
     if name is None:
         return None
@@ -63,10 +86,10 @@ def _bits_of(node: Node, name: str | None, bits: Mapping[Node, int]) -> int | No
         return _WORD if len(node.args) > 1 and node.args[1] in _ATTRIBUTES else None
     if not name.startswith(("operator.", "math.", "builtins.")):
         return _WORD if name.startswith("torch.sym_") else None
-    known = [_bits(value, bits) for value in node.args]
+    known = [_bits(value, bits) for value in values]
     if any(each is None for each in known) or not known:
-        return None
-    return _after(name.partition(".")[2], cast("list[int]", known), node.args)
+        return _WORD if name in _COUNTS else None
+    return _after(name.partition(".")[2], cast("list[int]", known), values)
 
 
 def _bits(value: object, bits: Mapping[Node, int]) -> int | None:
@@ -95,10 +118,16 @@ def _largest(value: object, bits: int) -> int:
     return abs(value) if isinstance(value, int) else 1 << min(bits, _WORD)
 
 
-def _check_repeat(node: Node, where: str) -> None:
+def _check_range(values: tuple[Any, ...], where: str) -> None:
+    """Refuse a range that takes hours to walk through; one of computed ends has few in practice."""
+    if any(isinstance(value, int) and abs(value) > SEQUENCE for value in values):
+        raise CaseError(f"{where}: a range of more than {SEQUENCE:,} numbers")
+
+
+def _check_repeat(values: tuple[Any, ...], where: str) -> None:
     """Refuse a list, tuple or text times a number that is large or not written there."""
-    parts = [value for value in node.args if isinstance(value, tuple | list | str)]
-    counts = [value for value in node.args if isinstance(value, int)]
+    parts = [value for value in values if isinstance(value, tuple | list | str)]
+    counts = [value for value in values if isinstance(value, int)]
     if parts and (
         len(parts) + len(counts) < 2 or len(parts[0]) * max(counts, default=0) > SEQUENCE
     ):
