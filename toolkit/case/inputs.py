@@ -31,7 +31,7 @@ SMALL_BUFFER = 4096
 _WHERE = "inputs.json"
 
 
-def storing(case: Case, inputs: str) -> Keep:
+def stored_values(case: Case, inputs: str) -> Keep:
     """Return which values are stored with `inputs` as in `store.save_case`."""
     buffers = {node.name for node in _placeholders(case) if is_buffer(node)}
     constants = constants_of(case.graph).keys()

@@ -22,7 +22,7 @@ from torch.fx import GraphModule
 from ctk.compiler.choices import InputsMode
 from ctk.compiler.errors import CaseError, TrustError, nearest
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.inputs import Inputs, pack_inputs, storing, unpack_inputs
+from ctk.toolkit.case.inputs import Inputs, pack_inputs, stored_values, unpack_inputs
 from ctk.toolkit.case.manifest import (
     GRAPH,
     MANIFEST,
@@ -108,7 +108,7 @@ def save_case(
 
 
 def _write_case(case: Case, folder: Path, inputs: str, portable: bool) -> None:
-    keep, measure = storing(case, inputs), inputs != "none"
+    keep, measure = stored_values(case, inputs), inputs != "none"
     graph, constants = graph_to_json(case.graph, keep=keep, measure=measure)
     values, arrays = pack_inputs(case, keep=keep, measure=measure)
     plan = plan_sources(case) if portable else SourcePlan(*absolute_references(case), {})

@@ -6,9 +6,9 @@ What it does not do: weights. Of those there may be as many as the machine has m
 """
 
 import os
-from pathlib import Path
 
 from ctk.compiler.errors import CaseError
+from ctk.toolkit.processes.memory import free_nbytes
 
 GRAPH_NBYTES = 64 << 20
 """`graph.json` and `inputs.json`: 20,000 nodes with long shapes take about 15 MB."""
@@ -76,17 +76,10 @@ def memory_nbytes() -> int:
 
     Where the system does not say what is free, all of the memory counts as free.
     """
-    return min(_free_nbytes(), _own_limit())
-
-
-def _free_nbytes() -> int:
-    try:
-        for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) << 10
-    except OSError:
-        pass
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    free = free_nbytes()
+    if free is None:
+        free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return min(free, _own_limit())
 
 
 def _own_limit() -> int:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ctk.compiler.choices import InputsMode
 from ctk.compiler.errors import CtkError
+from ctk.repro_templates.verdict import said
 from ctk.toolkit.bisect import Search, find_culprit
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.listing import describe
@@ -28,7 +29,6 @@ from ctk.toolkit.oracle.judgement import Judgement
 from ctk.toolkit.oracle.progress import Say
 from ctk.toolkit.oracle.remembering import Remembering, question_key
 from ctk.toolkit.oracle.several import first_failing
-from ctk.toolkit.reduce.problem import said
 from ctk.toolkit.report.as_json import write_json
 from ctk.toolkit.report.diagnosis import Diagnosis
 

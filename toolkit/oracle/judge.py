@@ -6,8 +6,8 @@ Order of the questions, cheapest first:
 2. Compiling or calling raises: a `compile-error` or `runtime-error`, whatever random ops there are.
 3. Both give results: repro_templates/judging.py, the rule that a repro carries too.
 
-What it does not do: survive a crash or a hang of the compiled program (oracle/pool.py runs it in a
-child).
+What it does not do: survive a crash or a hang of the compiled program (executors/child.py runs
+it in a child).
 """
 
 import dataclasses
@@ -19,6 +19,7 @@ from ctk.compiler.observe import Observer, first_line
 from ctk.repro_templates.errors import Mismatch
 from ctk.repro_templates.judging import Finding, judge_runs
 from ctk.repro_templates.running import Run
+from ctk.repro_templates.verdict import said
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.raise_site import raised_in, root_error
@@ -53,7 +54,8 @@ def judge(
     """
     eager = run_eager(case)
     if eager.run is None:
-        return Judgement(Verdict.INVALID, detail=f"eager raises {_said(eager.error)}")
+        raised = said(eager.error) if eager.error else "nothing"
+        return Judgement(Verdict.INVALID, detail=f"eager raises {raised}")
     try:
         compiled = run_compiled(case, observer=observer)
     except CaseError as error:
@@ -112,7 +114,3 @@ def _judgement(finding: Finding, expected: Signature | None) -> Judgement:
 def _answer(seen: Signature, expected: Signature | None, detail: str = "") -> Judgement:
     same = expected is None or expected.matches(seen)
     return Judgement(Verdict.REPRODUCES if same else Verdict.DIFFERENT, seen, detail)
-
-
-def _said(error: BaseException | None) -> str:
-    return f"{type(error).__name__}: {first_line(error)}" if error else "nothing"

@@ -30,10 +30,14 @@ def _held(status: str) -> int:
 
 def default_limit_nbytes() -> int | None:
     """Return how many bytes a question's processes may hold unless the user says so; None: any."""
+    free = free_nbytes()
+    return None if free is None else max(_LEAST_NBYTES, int(SHARE * min([free, *_group_limits()])))
+
+
+def free_nbytes() -> int | None:
+    """Return how much memory this machine has left; None where the system does not say."""
     found = _AVAILABLE.search(_read(Path("/proc/meminfo")))
-    if found is None:
-        return None
-    return max(_LEAST_NBYTES, int(SHARE * min([int(found[1]) << 10, *_group_limits()])))
+    return None if found is None else int(found[1]) << 10
 
 
 def _group_limits() -> list[int]:

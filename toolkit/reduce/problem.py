@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ctk.compiler.errors import ConfigError, DoesNotReproduce
-from ctk.compiler.observe import first_line
+from ctk.repro_templates.verdict import said
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.oracle.cache import Cache, Digests, fingerprint
 from ctk.toolkit.oracle.judgement import Judgement, Verdict
@@ -29,11 +29,6 @@ class Ended(Exception):
     def __init__(self, who: str, error: Exception) -> None:
         super().__init__(f"{who} raised {said(error)}")
         self.error = error
-
-
-def said(error: BaseException) -> str:
-    """Return an exception in one line."""
-    return f"{type(error).__name__}: {first_line(error)}"
 
 
 @dataclass(frozen=True, slots=True)
