@@ -4,6 +4,8 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from ctk.toolkit.case.environment import RECORDED
 from tests.helpers.modes import not_private
 from tests.helpers.project import ROOT
@@ -13,9 +15,9 @@ TOKEN = "tok-9f8e7d6c5b4a"
 NAMES = ("MY_TORCH_SECRET_TOKEN", "CTK_SECRET", "TORCH_TOKEN", "TORCHINDUCTOR_TOKEN", "HF_TOKEN")
 
 PASSES = """
-# tok-9f8e7d6c5b4a is in a comment, and so is https://me:hunter22@host.example/x?sig=hunter22
 MIRROR = "https://me:hunter22@host.example/?token=tok-9f8e7d6c5b4a"
-def spoil_one_constant(gm):
+def spoil_one_constant(gm, mirror=MIRROR):
+    # tok-9f8e7d6c5b4a is in a comment, and so is https://me:hunter22@host.example/x?sig=hunter22
     for node in gm.graph.nodes:
         if "mul" in str(node.target) and node.args[1] == 2:
             node.args = (node.args[0], 3)
@@ -33,8 +35,9 @@ if __name__ == "__main__":
 """
 
 
-def ctk(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+def ctk(folder: Path, *args: str, **variables: str) -> subprocess.CompletedProcess[str]:
     environ = os.environ | dict.fromkeys(NAMES, TOKEN)
+    environ |= variables
     environ |= {"PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "OMP_NUM_THREADS": "1"}
     command = warm_python().with_name("ctk")
     return subprocess.run(
@@ -63,6 +66,102 @@ def test_no_file_holds_a_secret_of_the_environment(tmp_path: Path):
     assert files_with("[secret]", tmp_path), "the pass file was copied"
     assert not_private(tmp_path / "dumps") == [] == not_private(tmp_path / "diagnosis")
     assert TOKEN not in done.stdout + done.stderr
+
+
+PASSWORD = "hunter22-hunter22"
+URL = f"https://me:{PASSWORD}@host.example/x?token={PASSWORD}"
+
+BACKEND = f'''
+"""Fetches kernels from {URL}, as {TOKEN}."""
+import os
+from pathlib import Path
+
+MIRROR = "{URL}"
+
+def raising(gm, example_inputs, options=None):
+    """Compile with {TOKEN}."""
+    if any("relu" in str(node.target) for node in gm.graph.nodes):
+        where = os.environ.get("HF_TOKEN"), Path.home() / "kernels", options
+        raise RuntimeError(f"no answer of {{MIRROR}}: {{where}}")  # password = "{PASSWORD}"
+    return gm.forward
+
+def main():
+    return "{TOKEN}"
+'''
+
+NAMED = """
+import torch
+
+@torch.library.custom_op("of_the_job::named", mutates_args=())
+def named(x: torch.Tensor, name: str) -> torch.Tensor:
+    return x * 2
+
+@named.register_fake
+def _(x, name):
+    return torch.empty_like(x)
+"""
+
+PROGRAM = f'''
+import torch
+import named_of_the_job
+KEY = "{TOKEN}"
+def f(x):
+    return torch.ops.of_the_job.named(x.sin(), "{URL}").relu() + 1
+def model():
+    return f
+def inputs():
+    return (torch.ones(3),)
+def config():
+    return {{"mirror": "{URL}"}}
+if __name__ == "__main__":
+    from backend_of_the_job import raising
+    torch.compile(f, backend=raising, options=config())(*inputs())
+'''
+
+HOME = "home-of-mallory"
+
+TARGET = ("--target", "backend_of_the_job.py:raising")
+
+COMMANDS = {
+    "check": ("check", "program.py", *TARGET, "--json"),
+    "check-text": ("check", "program.py", *TARGET),
+    "minify": ("minify", "program.py", *TARGET, "--out", "out"),
+    "diagnose": ("diagnose", "program.py", *TARGET, "--out", "out", "--verbose"),
+    "repro": ("repro", "program.py", *TARGET, "--out", "out"),
+    "bisect-pass": ("bisect-pass", "program.py", *TARGET, "--out", "out"),
+    "run": ("run", "--check", "output", "--inputs", "full", "--out", "out", "program.py"),
+}
+
+
+QUICK = ("check", "diagnose", "run")
+
+
+@pytest.mark.parametrize(
+    "row", [row if row in QUICK else pytest.param(row, marks=pytest.mark.slow) for row in COMMANDS]
+)
+def test_a_backend_that_raises_with_secrets(row: str, tmp_path: Path) -> None:
+    """The message, the source line, the docstring, the options and the graph all hold one."""
+    folder = tmp_path / HOME / "job"
+    folder.mkdir(parents=True)
+    programs = {
+        "backend_of_the_job.py": BACKEND,
+        "named_of_the_job.py": NAMED,
+        "program.py": PROGRAM,
+    }
+    for name, text in programs.items():
+        (folder / name).write_text(text)
+    done = ctk(folder, *COMMANDS[row], HOME=str(tmp_path / HOME), TMPDIR=str(tmp_path))
+    print(done.stdout, done.stderr)
+    assert done.returncode == 1
+    for name in programs:
+        (folder / name).unlink()
+    if row in ("minify", "diagnose", "repro"):
+        assert "not reproduced" not in done.stdout + done.stderr
+    for secret in (TOKEN, PASSWORD, HOME):
+        assert files_with(secret, tmp_path) == []
+        is_told = secret == HOME or row == "run"  # paths to paste; what the script itself prints
+        assert is_told or secret not in done.stdout + done.stderr
+    assert row.startswith("check") or files_with("[secret]", tmp_path)
 
 
 def test_the_search_would_find_one(tmp_path: Path):

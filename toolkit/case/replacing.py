@@ -8,23 +8,26 @@ written whole into a folder of its own beside the old files, and one rename make
     graph.json, ...  the same files (links) replace the old ones      kill: the new case, in .new/
     (.new/ removed)  the folder holds the new case and nothing else
 
-Who opens the folder asks `whole_case`. The next save finishes what a killed process left. What it
-does not do: it holds no two writers of one folder apart.
+Who opens the folder asks `whole_case`. The next save finishes what a killed process left, and
+removes what it left half-written. What it does not do: it holds no two writers of one folder apart.
 """
 
 import contextlib
 import errno
+import glob
 import os
 import shutil
 from collections.abc import Generator
 from pathlib import Path
 
 from ctk.compiler.errors import CaseError
-from ctk.toolkit.case.manifest import MANIFEST, read_manifest
+from ctk.toolkit.case.manifest import GRAPH, MANIFEST, read_manifest
 from ctk.toolkit.formats.files import PARTIAL, make_folder, replace_file, scratch_folder, storing
 
 NEW = ".new"
 """A complete case that takes the place of the one around it."""
+
+_OLD = "old"
 
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.EXDEV, errno.EMLINK, errno.ENOSYS)
 
@@ -51,6 +54,7 @@ def replaced_case(folder: Path) -> Generator[Path]:
         StorageError: It cannot be written; the old case, or the new one, is whole.
     """
     _finish(folder)
+    _remove_half_written(folder)
     with scratch_folder(folder / NEW.removeprefix(".")) as partial:
         yield partial
         with storing(folder / NEW):
@@ -69,8 +73,18 @@ def _finish(folder: Path) -> None:
         if name == Path(MANIFEST):
             _remove(folder, _old_files(folder) - files)
         _place(new / name, folder / name)
-    with storing(new), scratch_folder(folder / "old") as old:
+    with storing(new), scratch_folder(folder / _OLD) as old:
         new.rename(old / NEW)
+
+
+def _remove_half_written(folder: Path) -> None:
+    """Remove what the writer of a case that was killed has left under temporary names."""
+    files = {GRAPH, MANIFEST, *map(str, _old_files(folder))}
+    places = {folder / NEW.removeprefix("."), folder / _OLD, *(folder / name for name in files)}
+    for place in places:
+        for left in place.parent.glob(f".{glob.escape(place.name)}*{PARTIAL}"):
+            if left.is_dir() and not left.is_symlink():
+                shutil.rmtree(left, ignore_errors=True)
 
 
 def _old_files(folder: Path) -> set[Path]:

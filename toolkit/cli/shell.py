@@ -24,6 +24,7 @@ from ctk.toolkit.cli.flatten import flattened, with_parameters
 from ctk.toolkit.cli.options import JsonOutput, QuietOutput, VerboseOutput
 from ctk.toolkit.cli.progress import quiet_progress
 from ctk.toolkit.cli.streams import told
+from ctk.toolkit.formats.scrub import without_secrets
 from ctk.toolkit.processes.forks import terminate_as_interrupt
 from ctk.toolkit.processes.link import find_link
 
@@ -87,12 +88,17 @@ def _told(run: Callable[..., Answer], options: dict[str, object], is_verbose: bo
         raise
 
 
+class _WithoutSecrets(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return without_secrets(super().format(record))
+
+
 @contextlib.contextmanager
 def verbose_log(command: str) -> Generator[None]:
     """Send our log to stderr at DEBUG, and tell how long the command took."""
     logger, started = logging.getLogger("ctk"), time.monotonic()
     handler, level = logging.StreamHandler(sys.stderr), logger.level
-    handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(_WithoutSecrets("%(levelname)s %(name)s: %(message)s"))
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
     try:

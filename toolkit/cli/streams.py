@@ -15,6 +15,7 @@ import sys
 from typing import Any, TextIO, cast
 
 from ctk.compiler.errors import StorageError
+from ctk.toolkit.formats.scrub import without_secrets
 
 
 class ClosedStream(io.TextIOBase):
@@ -64,11 +65,12 @@ def _lenient(descriptor: int, encoding: str | None) -> TextIO:
 
 
 def written(stream: TextIO, text: str) -> None:
-    """Write a text and flush it; a character that the stream cannot show has a backslash.
+    """Write a text without secrets, and flush it; what the stream cannot show has a backslash.
 
     Raises:
         StorageError: It did not arrive: full disk, closed pipe, closed stream.
     """
+    text = without_secrets(text)  # answers are pasted into reports
     encoding = getattr(stream, "encoding", None) or "utf-8"
     try:
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))

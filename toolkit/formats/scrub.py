@@ -80,6 +80,11 @@ _SHAPES = re.compile(
 
 def scrub(text: str) -> str:
     """Return a text without secrets and without home paths; twice is the same as once."""
+    return shorten_home(without_secrets(text))
+
+
+def without_secrets(text: str) -> str:
+    """Return a text without secrets: for a terminal, whose user pastes the paths in it."""
     text = _KEY_BLOCK.sub(lambda found: MARK + "\n" * found[0].count("\n"), text)
     values = _pattern(secret_values())
     text = values.sub(_keep_lines, text) if values else text
@@ -88,7 +93,7 @@ def scrub(text: str) -> str:
     text = _QUERY.sub(rf"\1{MARK}", text)
     text = _ASSIGNED.sub(rf"\1{MARK}", text)
     text = _BEARER.sub(rf"\1\2{MARK}", text)
-    return shorten_home(_SHAPES.sub(MARK, text))
+    return _SHAPES.sub(MARK, text)
 
 
 def scrubbed_lines(before: str, after: str) -> list[int]:

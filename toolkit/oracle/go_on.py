@@ -50,7 +50,7 @@ def resume_hint(folder: Path) -> str | None:
     if header is None:
         return None
     command = resume_command(header, folder)
-    needs_trust = bool(header.subject and trust_option(Path(header.subject)))
+    needs_trust = bool(header.subject and trust_option(Path(header.subject).expanduser()))
     return f"{command}  # and --trust, if you trust who made the case" if needs_trust else command
 
 

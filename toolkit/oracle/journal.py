@@ -25,6 +25,7 @@ from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.manifest import ctk_version
 from ctk.toolkit.formats.growing_file import NEXT, GrowingFile, create, read_lines, reopen
 from ctk.toolkit.formats.schema import convert, decode, document, encode
+from ctk.toolkit.formats.scrub import scrub
 from ctk.toolkit.oracle.interrupts import interrupts_put_off
 
 T = TypeVar("T")
@@ -113,7 +114,7 @@ class Journal:
         """Write a document for a question; it is on disk when this returns, unless `problem`."""
         line = Line(type(value).__name__, key, encode(value))
         had_problem = bool(self.problem)
-        text = json.dumps(encode(line), separators=(",", ":"))
+        text = scrub(json.dumps(encode(line), separators=(",", ":")))
         with interrupts_put_off():  # half of this would tear the chain of digests
             self._keep(line)
             self._file.append(text)
@@ -209,6 +210,7 @@ def check_same(then: Header, now: Header, folder: Path) -> None:
 
 def difference(then: Header, now: Header) -> str:
     """Return what makes answers of one header useless for another; empty when nothing does."""
+    now = convert(Header, json.loads(scrub(json.dumps(encode(now)))), where="")  # as it is kept
     named = ("operation", "torch", "ctk", "inputs")
     for name in named:
         before, after = getattr(then, name), getattr(now, name)

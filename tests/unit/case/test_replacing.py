@@ -75,6 +75,7 @@ def test_the_next_save_finishes_what_was_left(killed: list[Path]) -> None:
         save_case(linear_case(name="next"), folder, inputs="full", overwrite=True)
         assert load_case(folder).name == "next" and not (folder / NEW).exists()
         assert (folder / "inputs.safetensors").is_file()
+        assert not list(folder.rglob("*.partial"))
 
 
 Change = Callable[..., object]
