@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Unpack
 
 from ctk.compiler.choices import InputsMode
-from ctk.compiler.errors import DoesNotReproduce
+from ctk.compiler.errors import DoesNotReproduce, StorageError
 from ctk.toolkit.bisect import Search
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.store import load_case
@@ -208,6 +208,9 @@ def _repro(
                 return script, seen, False
         run.complained("interrupted: the repro was written, but not run")
         return write_repro(shown, folder, culprit), None, True
+    except (StorageError, OSError) as error:
+        run.not_saved(REPRO, error)
+        return None, None, is_interrupted
     except Exception as error:
         run.stumbled("writing the repro", error)
         return None, None, is_interrupted

@@ -173,12 +173,16 @@ class Operation:
             with interrupts_put_off():
                 save()
         except (CtkError, OSError) as error:
-            if name not in self._unsaved:
-                logger.warning("ctk: %s is not on disk: %s", name, error)
-            self._unsaved[name] = f"{name} is not on disk: {error}"
+            self.not_saved(name, error)
             return False
         self._unsaved.pop(name, None)
         return True
+
+    def not_saved(self, name: str, error: Exception) -> None:
+        """Take note of what is not on disk; it is told once."""
+        if name not in self._unsaved:
+            logger.warning("ctk: %s is not on disk: %s", name, error)
+        self._unsaved[name] = f"{name} is not on disk: {error}"
 
     def stumbled(self, what: str, *errors: Exception) -> None:
         """Take note of an error of ours that the operation survives; its traceback is kept."""

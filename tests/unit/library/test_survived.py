@@ -123,6 +123,18 @@ def test_a_save_that_fails_is_said_once_and_made_up_for_by_a_later_one(
     assert caplog.text.count("is not on disk") == 1
 
 
+def test_a_repro_that_is_not_on_disk_is_said_with_125(
+    subject: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> object:
+        raise StorageError("repro.py cannot be written: File too large")
+
+    monkeypatch.setattr("ctk.toolkit.minify.write_verified_repro", refuse)
+    said = command("minify", "program.py", "--target", "backend.py:compile", "--out", "out")
+    assert said.code == 125, said.out
+    assert "repro.py is not on disk: repro.py cannot be written: File too large" in said.out
+
+
 def test_what_is_not_on_disk_in_the_end_is_said_with_125(
     subject: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
