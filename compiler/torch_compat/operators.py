@@ -21,6 +21,22 @@ def native_function_names() -> tuple[str, ...]:
     return tuple(name for name in names if not name.startswith("__"))
 
 
+def python_code_of(operator: object) -> tuple[Callable[..., object], ...]:
+    """Return the Python functions that a `torch.library.custom_op` runs; none for other operators.
+
+    Seen in torch 2.11 and 2.13: `torch._library.custom_ops.OPDEFS`.
+    """
+    if isinstance(operator, torch._ops.OpOverload):
+        operator = operator.overloadpacket
+    if not isinstance(operator, torch._ops.OpOverloadPacket):
+        return ()
+    made = torch._library.custom_ops.OPDEFS.get(operator._qualified_op_name)
+    if made is None:
+        return ()
+    own = (made._init_fn, *made._backend_fns.values(), made._backward_fn, made._setup_context_fn)
+    return tuple(function for function in own if function is not None)
+
+
 _INTERNAL_FUNCTIONS = """
     _C._set_grad_enabled
     amp.autocast_mode._enter_autocast

@@ -27,6 +27,7 @@ from ctk.toolkit.run.dynamo_context import dynamo_context
 from ctk.toolkit.run.modes import reference_state
 from ctk.toolkit.run.outcome import Outcome
 from ctk.toolkit.run.private_copy import Eager, UpcastEager, held_tensors, private_copy
+from ctk.toolkit.run.python_state import python_state_kept
 from ctk.toolkit.targets import resolve_target
 from ctk.toolkit.targets.base import Target
 
@@ -122,7 +123,7 @@ def run_private(
     private, owned = private_copy(gm, inputs, dtype=dtype)
     state = dataclasses.asdict(modes)
     state = reference_state(state) if dtype is not None else state
-    with under(state, STATES):
+    with under(state, STATES), python_state_kept(gm):
         held = dict(held_tensors(private))
         run = called(runner(private), owned, state, STATES, around, held=held)
     if not run.is_seeded:
@@ -157,7 +158,7 @@ def run_compiled(
     state, held = dataclasses.asdict(case.modes), dict(held_tensors(private))
     # A called module may write into its state when it is traced (BatchNorm counts its batches).
     rewind = partial(put_back, [*held.values()], clone_values([*held.values()]))
-    with under(state, STATES):
+    with under(state, STATES), python_state_kept(case.graph):
         with dynamo_context(private, examples, case.dynamic) as example_inputs:
             rewind()
             try:

@@ -20,8 +20,7 @@ graph in float64. Only a mismatch costs a further compile: it is judged again fr
 random numbers and races are not taken for miscompiles. A `log` adds the graph before and after each
 pass that changed it, twice.
 
-What it does not do: later calls, other sizes and other data are not checked. What a function keeps
-in Python variables is not copied.
+What it does not do: later calls, other sizes and other data are not checked.
 """
 
 import dataclasses
@@ -44,6 +43,7 @@ from ctk.toolkit.oracle.judgement import Verdict
 from ctk.toolkit.run.execute import run_compiled, run_eager, run_graph, run_reference
 from ctk.toolkit.run.outcome import Outcome
 from ctk.toolkit.run.private_copy import held_state
+from ctk.toolkit.run.python_state import python_state_kept
 from ctk.toolkit.watch.announce import Subject
 
 logger = logging.getLogger("ctk")
@@ -108,7 +108,8 @@ def _checked(
         twin = dataclasses.replace(case, config=subject.config)
         outcome = run_compiled(twin, observer=recorder, target=subject.target)
     else:
-        outcome = run_graph(call_graph(compiled, len(case.inputs)), case.inputs, case.modes)
+        with python_state_kept(case.graph):  # the called graph is one opaque function
+            outcome = run_graph(call_graph(compiled, len(case.inputs)), case.inputs, case.modes)
     if outcome.error is not None:
         if outcome.phase == "compile":
             said = f"{type(outcome.error).__name__}: {first_line(outcome.error)}"

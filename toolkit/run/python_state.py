@@ -1,0 +1,201 @@
+"""Put back what a graph's own Python code changes: counters, caches, tensors and random numbers.
+
+A custom operator, or a function that Dynamo was told to leave in the graph, may keep state where no
+graph shows it. What such code names is looked up and put back after a run, so that each run of a
+program starts from the same state, and the program finds it as if nothing had run:
+
+    CALLS = {"n": 0}                                before the run:  CALLS is {"n": 2}
+    @custom_op("my::count", mutates_args=())        its code names CALLS: a copy is kept
+    def count(x):                                   after the run:   CALLS was {"n": 3}
+        CALLS["n"] += 1                                              and is {"n": 2} again
+        return x * CALLS["n"]
+
+Looked through: global names, closures, defaults and `self` of those functions and of the functions
+that they name; in these lists, dicts, sets and attributes of objects. Put back: which objects they
+hold, the values of tensors and arrays, and generators of random numbers. What it does not do: see
+state in files, in C++ or in other containers; it looks into nothing that torch or Python define.
+"""
+
+import random
+import sys
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from functools import partial
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, cast
+
+import torch
+from torch.fx import GraphModule
+
+from ctk.compiler.fx.clone import clone_value, put_back
+from ctk.compiler.torch_compat.autograd import remember_versions
+from ctk.compiler.torch_compat.operators import python_code_of
+
+_MOST = 20_000
+"""So many objects are looked at: a program's code may name all that it has."""
+_FOREIGN = frozenset({"torch", "numpy", "ctk", "builtins", *sys.stdlib_module_names})
+"""Packages whose objects are not looked into."""
+
+_Undo = Callable[[], object]
+
+
+@contextmanager
+def python_state_kept(gm: GraphModule) -> Generator[None]:
+    """Run the body, then put back what the Python code of the graph's functions keeps."""
+    functions = [each for target in _targets(gm) for each in _own_code(target)]
+    undo = [*_kept(functions), *_random_state()] if functions else []
+    try:
+        yield
+    finally:
+        for each in reversed(undo):
+            each()
+
+
+def _targets(gm: GraphModule) -> set[Any]:
+    graphs = [module.graph for module in gm.modules() if isinstance(module, GraphModule)]
+    return {n.target for graph in graphs for n in graph.nodes if n.op == "call_function"}
+
+
+def _own_code(target: object) -> Iterator[object]:
+    """Yield the program's Python functions that run when the target of a node is called."""
+    yield from (f for f in (target, *python_code_of(target)) if _is_own_function(f))
+
+
+def _is_own_function(value: object) -> bool:
+    return isinstance(value, (FunctionType, MethodType)) and not _is_foreign(value.__module__)
+
+
+def _is_foreign(module: str | None) -> bool:
+    return (module or "builtins").partition(".")[0] in _FOREIGN
+
+
+def _kept(roots: list[object]) -> list[_Undo]:
+    """Return what puts back all state that can be reached from `roots`; each object once."""
+    seen: dict[int, object] = {}
+    undo: list[_Undo] = []
+    todo = list(roots)
+    while todo and len(seen) < _MOST:
+        value = todo.pop()
+        if id(value) in seen:
+            continue
+        seen[id(value)] = value
+        more, own = _looked_into(value)
+        todo += more
+        undo += own
+    return undo
+
+
+def _looked_into(value: object) -> tuple[list[object], list[_Undo]]:
+    """Return the values that `value` holds, and what puts back which values it holds."""
+    if isinstance(value, torch.Tensor):
+        has_memory = value.layout is torch.strided and value.device.type != "meta"
+        is_own = type(value) in (torch.Tensor, torch.nn.Parameter) and has_memory
+        return [], [_keep_tensor(value)] if is_own else []
+    if isinstance(value, MethodType):
+        return [value.__func__, value.__self__], []
+    if isinstance(value, FunctionType):
+        return ([], []) if _is_foreign(value.__module__) else _looked_into_function(value)
+    if isinstance(value, dict):
+        table = cast("dict[object, object]", value)
+        return [*table.values()], [_keep_table(table)]
+    if isinstance(value, (list, set)):
+        return [*cast("list[object]", value)], [_keep_items(cast("list[object]", value))]
+    if isinstance(value, tuple):
+        return [*cast("tuple[object, ...]", value)], []
+    return _looked_into_object(value)
+
+
+def _looked_into_function(function: FunctionType) -> tuple[list[object], list[_Undo]]:
+    names, found, undo = _names(function.__code__), list[object](), list[_Undo]()
+    modules = [v for n in names if isinstance(v := function.__globals__.get(n), ModuleType)]
+    own = [vars(module) for module in modules if not _is_foreign(module.__name__)]
+    for table in (function.__globals__, *own):
+        found += [table[name] for name in names if name in table]
+        undo.append(_keep_table(table, names))
+    for cell in function.__closure__ or ():
+        if _is_full(cell):
+            found.append(cell.cell_contents)
+            undo.append(partial(setattr, cell, "cell_contents", cell.cell_contents))
+    more = function.__kwdefaults__ or {}
+    return [*found, *(function.__defaults__ or ()), *more.values(), vars(function)], undo
+
+
+def _is_full(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not cell
+    except ValueError:  # a name that is not bound yet
+        return False
+
+
+def _looked_into_object(value: Any) -> tuple[list[object], list[_Undo]]:
+    kind = type(value)
+    if isinstance(value, (type, ModuleType)):
+        return [], []
+    if isinstance(value, torch.nn.Module) or not _is_foreign(kind.__module__):
+        return ([vars(value)] if hasattr(value, "__dict__") else []), []
+    for get, put in (("getstate", "setstate"), ("get_state", "set_state")):
+        if hasattr(kind, put):  # a generator of random numbers
+            return [], [partial(getattr(value, put), getattr(value, get)())]
+    if hasattr(kind, "bit_generator"):  # one of numpy's
+        source, state = value.bit_generator, value.bit_generator.state
+        return [], [lambda: setattr(source, "state", state)]
+    if kind.__module__ == "numpy" and kind.__name__ == "ndarray" and value.flags.writeable:
+        saved = value.copy()
+        return [], [lambda: value.__setitem__(..., saved)]
+    return [], []
+
+
+def _keep_tensor(tensor: torch.Tensor) -> _Undo:
+    saved, versions = clone_value(tensor), remember_versions([tensor])
+
+    def undo() -> None:
+        put_back([tensor], [saved])
+        versions()
+
+    return undo
+
+
+_ABSENT = object()
+
+
+def _keep_table(table: dict[Any, Any], names: frozenset[str] | None = None) -> _Undo:
+    """Keep which values a dict has: of `names`, or all of it."""
+    before = dict(table) if names is None else {n: table.get(n, _ABSENT) for n in names}
+
+    def undo() -> None:
+        for name in [n for n in table if n not in before] if names is None else ():
+            del table[name]
+        for name, value in before.items():
+            if value is not _ABSENT and table.get(name, _ABSENT) is not value:
+                table[name] = value
+            elif value is _ABSENT:
+                table.pop(name, None)
+
+    return undo
+
+
+def _keep_items(items: list[object] | set[object]) -> _Undo:
+    before = list(items)
+
+    def undo() -> None:
+        if list(map(id, items)) != list(map(id, before)):
+            items.clear()
+            (items.extend if isinstance(items, list) else items.update)(before)
+
+    return undo
+
+
+def _names(code: CodeType) -> frozenset[str]:
+    """Return the names that code reads or writes besides its own variables, nested code too."""
+    inner = [_names(const) for const in code.co_consts if isinstance(const, CodeType)]
+    return frozenset(code.co_names).union(*inner)
+
+
+def _random_state() -> list[_Undo]:
+    """Return what puts Python's and numpy's own generators back."""
+    state = random.getstate()
+    undo: list[_Undo] = [lambda: random.setstate(state)]
+    if numpy := sys.modules.get("numpy.random"):
+        saved = numpy.get_state()
+        undo.append(lambda: numpy.set_state(saved))
+    return undo
