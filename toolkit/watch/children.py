@@ -113,7 +113,8 @@ def watch_here(folder: str) -> None:
 
     options = json.loads((Path(folder) / OPTIONS).read_text())
     options["quota"] = options.pop("quota_nbytes")
-    install(**options).session.book = folder
+    handle = install(**options)
+    handle.session.book, handle.inherited = folder, True
 
 
 def _on_event(event: str, args: Sequence[Any], folder: Path) -> None:

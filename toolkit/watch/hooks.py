@@ -96,7 +96,8 @@ def install(**options: Unpack[WatchKeywords]) -> "Installed":
     """Watch every `torch.compile` of this process that starts from now on, whatever its backend.
 
     The options are those of `debug_compile`. Calling it again with the same options returns the
-    same handle.
+    same handle. A process that is watched because the script that started it is (`ctk run`) and now
+    watches itself is watched as it says itself.
 
     Raises:
         ConfigError: An option is not allowed, or the hooks are installed with other options.
@@ -104,8 +105,11 @@ def install(**options: Unpack[WatchKeywords]) -> "Installed":
     """
     check_keywords("install", options)
     wanted = watch_options(**options)
-    present = dynamo.backend_lookup_owner()
-    if isinstance(present, Installed):
+    present, book = dynamo.backend_lookup_owner(), ""
+    if isinstance(present, Installed) and present.inherited:
+        present.uninstall()
+        book = present.session.book  # the run that started this process counts on
+    elif isinstance(present, Installed):
         if present.session.options == wanted:
             return present
         raise ConfigError(
@@ -113,6 +117,7 @@ def install(**options: Unpack[WatchKeywords]) -> "Installed":
             "call uninstall() on what install() returned, then install() again"
         )
     handle = Installed(Session(wanted))
+    handle.session.book = book
     handle.undo = dynamo.wrap_backend_lookup(handle.watched, handle)
     return handle
 
@@ -141,11 +146,13 @@ class Installed:
         session: Graphs and failures so far, and the dump folder.
         undo: Puts Dynamo's backend lookup back.
         lookups: How many backends Dynamo has looked up: one per `torch.compile` at least.
+        inherited: Installed because a watched script started this process.
     """
 
     session: Session
     undo: Callable[[], None] = field(default=lambda: None, repr=False)
     lookups: int = 0
+    inherited: bool = False
     _known: list[tuple[object, DynamoBackend]] = field(
         default_factory=list[tuple[object, DynamoBackend]], repr=False
     )

@@ -194,3 +194,26 @@ def test_what_is_missing_of_a_child_is_told(folder: Path):
     assert (missing["graph"], missing["what"]) == ("graph0", "case")
     assert "No space left on device" in missing["why"]
     assert "the dumps of 1 are missing or incomplete" in said["answer"]
+
+
+OWN_WATCH = """
+import ctk
+from work import work
+with ctk.install(dump="own", check="output", on_failure="warn") as hooks:
+    work("eager")
+assert hooks.session.graphs == 1
+"""
+
+
+def test_a_child_that_watches_itself_does_so_with_its_own_options(tmp_path: Path):
+    (tmp_path / "work.py").write_text(WORK)
+    (tmp_path / "child.py").write_text(OWN_WATCH)
+    script = tmp_path / "main.py"
+    script.write_text(
+        "import subprocess, sys\n"
+        f"subprocess.run([sys.executable, 'child.py'], check=True, cwd={str(tmp_path)!r})\n"
+    )
+    summary = run_script(script, dump=tmp_path / "dumps", check="off")
+    assert summary.error is None
+    assert summary.children.graphs == 1
+    assert (tmp_path / "own").is_dir()
