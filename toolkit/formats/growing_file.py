@@ -24,6 +24,7 @@ from typing import Self
 
 from ctk.compiler.errors import CaseError, StorageError
 from ctk.toolkit.formats.bounded_file import check_nbytes, read_bounded
+from ctk.toolkit.formats.files import storage_error
 
 MAX_BYTES = 1 << 28
 
@@ -107,7 +108,7 @@ def reopen(path: Path) -> GrowingFile:
         os.ftruncate(descriptor, len(whole))
     except OSError as error:
         os.close(descriptor)
-        raise StorageError(f"{path} cannot be written: {error.strerror}") from error
+        raise storage_error(path, error) from error
     except BaseException:
         os.close(descriptor)
         raise
@@ -136,7 +137,7 @@ def _open(path: Path, more: int) -> int:
     except FileExistsError as error:
         raise CaseError(f"{path} exists already: another process was faster; {NEXT}") from error
     except OSError as error:
-        raise StorageError(f"{path} cannot be written: {error.strerror}") from error
+        raise storage_error(path, error) from error
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
