@@ -108,14 +108,7 @@ def assert_same(program: Program, dump: Path, compile: Compile, *, count: int = 
         assert differences(plain, watched) == [], check
 
 
-RECORDED = (
-    "adam_capturable",
-    "moving_average",
-    "view",
-    "symbolic_batch",
-    "images",
-    "later_backward",
-)
+RECORDED = ("adam_capturable", "moving_average", "view", "later_backward")
 
 
 @pytest.mark.parametrize("options", [{"mode": "reduce-overhead"}, {"backend": "cudagraphs"}])
