@@ -152,7 +152,9 @@ def under(modes: Modes, states: Sequence[State]) -> Generator[None, None, None]:
     """
     with contextlib.ExitStack() as stack:
         # Inference mode is switched off too: a graph captured outside of it may be run inside.
-        stack.enter_context(torch.inference_mode(modes["inference"]))
+        # Entered needlessly, it would also let autograd use its threads again (watch/alone.py).
+        if torch.is_inference_mode_enabled() != modes["inference"]:
+            stack.enter_context(torch.inference_mode(modes["inference"]))
         stack.enter_context(torch.set_grad_enabled(modes["grad"] and not modes["inference"]))
         stack.enter_context(_default_dtype(getattr(torch, modes["default_dtype"])))
         stack.enter_context(entered(states, modes))

@@ -1,5 +1,6 @@
 """Programs with threads and asyncio that compile at the same time, under `ctk run`."""
 
+import dataclasses
 import threading
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import pytest
 import torch
 
 from ctk.compiler.torch_compat import dynamo, inductor
+from ctk.repro_templates.running import STATES, under
+from ctk.toolkit.case.case import Modes
 from ctk.toolkit.run.modes import reference_state
 from ctk.toolkit.watch.alone import alone
 from ctk.toolkit.watch.hooks import debug_compile, install
@@ -84,6 +87,12 @@ def test_autograd_stays_in_the_thread_that_holds_the_lock():
         with alone():  # a check inside a check
             pass
     assert torch._C._is_multithreading_enabled()
+
+
+def test_a_run_keeps_autograd_in_this_thread():
+    """On a GPU, a thread of autograd's would wait for the lock that this one holds."""
+    with alone(), under(dataclasses.asdict(Modes()), STATES):
+        assert not torch._C._is_multithreading_enabled()
 
 
 def test_other_threads_keep_their_default_dtype():
