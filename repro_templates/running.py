@@ -158,7 +158,7 @@ def under(modes: Modes, states: Sequence[State]) -> Generator[None, None, None]:
         stack.enter_context(torch.set_grad_enabled(modes["grad"] and not modes["inference"]))
         stack.enter_context(_default_dtype(getattr(torch, modes["default_dtype"])))
         stack.enter_context(entered(states, modes))
-        stack.enter_context(torch.random.fork_rng(devices=_cuda_devices()))
+        stack.enter_context(_generators_kept())
         seed_generators(modes["seed"])
         yield
 
@@ -209,6 +209,20 @@ def same_states(a: Sequence[Tensor], b: Sequence[Tensor]) -> bool:
 def device_types() -> list[str]:
     """Return the types of the devices that this machine has."""
     return ["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"]
+
+
+@contextlib.contextmanager
+def _generators_kept() -> Generator[None, None, None]:
+    """Put the default generators back afterwards."""
+    cpu, gpus = torch.get_rng_state(), _cuda_devices()
+    states = [torch.cuda.get_rng_state(gpu) for gpu in gpus]
+    try:
+        yield
+    finally:
+        torch.set_rng_state(cpu)
+        with contextlib.suppress(RuntimeError):  # a kernel has broken CUDA: its own error says so
+            for gpu, state in zip(gpus, states, strict=True):
+                torch.cuda.set_rng_state(state, gpu)
 
 
 def _cuda_devices() -> list[int]:

@@ -182,7 +182,8 @@ def run_compiled(
                 raise
             return Outcome(None, error)
         finally:
-            rewind()
+            if not has_lost_cuda():  # then nothing can be put back, and the outcome says why
+                rewind()
 
 
 def has_lost_cuda() -> bool:

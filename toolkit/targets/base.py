@@ -69,6 +69,8 @@ class Traits:
         defaults: Options that this toolkit sets unless the config does; a repro shows them.
         native: Returns the options that undo those of `defaults` which change what a program gets:
             random numbers that the target draws itself. A program that is watched runs with them.
+        profiles_on_gpu: Whether the first call of a compiled graph on a GPU is another than the
+            later ones (TorchScript profiles, then fuses), so that a check must not use it up.
         forced: Options that this toolkit sets whatever the config says, because a compile without
             them hides its failures; cases are saved without them.
         disable_variable: The environment variable that leaves passes out, if there is one.
@@ -82,6 +84,7 @@ class Traits:
     effective: Callable[[Mapping[str, object]], Mapping[str, object]] = dict[str, object]
     defaults: Mapping[str, object] = field(default_factory=dict[str, object])
     native: Callable[[], Mapping[str, object]] = dict[str, object]
+    profiles_on_gpu: bool = False
     forced: Mapping[str, object] = field(default_factory=dict[str, object])
     disable_variable: str = ""
 

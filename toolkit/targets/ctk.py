@@ -51,6 +51,7 @@ TARGET = Target(
     Traits(
         repro_backend=ctk_backend,
         effective=lambda config: resolve(config).differences(),
+        profiles_on_gpu=True,
         # its own fallback would hide what is looked for
         forced={"on_failure": "raise"},
         disable_variable="CTK_DISABLE",

@@ -10,7 +10,7 @@ from torch.fx import GraphModule
 
 from ctk.compiler.errors import ConfigError
 from ctk.compiler.observe import ErrorRecord, Observer, StageRecord
-from ctk.toolkit.targets.base import Compiled, Target
+from ctk.toolkit.targets.base import Compiled, Target, Traits
 
 
 def _compile(
@@ -58,4 +58,4 @@ def _check_config(config: Mapping[str, object]) -> None:
         )
 
 
-TARGET = Target("torchscript", _compile, _check_config)
+TARGET = Target("torchscript", _compile, _check_config, Traits(profiles_on_gpu=True))

@@ -1,7 +1,7 @@
 """Check the first call of a compiled graph against eager, on copies, before the program's own call.
 
 The program must not notice: whatever runs here runs on copies of all state that the graph can
-reach (spare.py). Three kinds of graphs:
+reach (spare.py). Four kinds of graphs:
 
 1. The inputs are all it reaches, as for a model, whose parameters Dynamo makes inputs: the compiled
    graph itself is called with copies.
@@ -12,10 +12,12 @@ reach (spare.py). Three kinds of graphs:
    once, for the program.
 3. It draws random numbers, and the target has a way of its own to draw them (Inductor): the program
    gets those, and a twin that draws as eager does is compiled and checked, as for the second kind.
+4. Its first call is another than the later ones (TorchScript on a GPU profiles it, then fuses, with
+   other roundings): a twin is checked, so that the program's first call is its first.
 
 What it costs, once per graph: two copies of inputs and held state (weights included), the graph in
 eager, the compiled graph with its backward pass when gradients are on (which compiles a lazy
-backward now instead of later), for the other two kinds a compile, and, when a bit differs, the
+backward now instead of later), for the other kinds a compile, and, when a bit differs, the
 graph in float64. Only a mismatch costs a further compile: it is judged again from scratch, so that
 random numbers and races are not taken for miscompiles. A `log` adds the graph before and after each
 pass that changed it, twice.
@@ -28,6 +30,7 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch.fx import Graph, GraphModule
 
 from ctk.compiler.observe import first_line
@@ -124,8 +127,13 @@ def _checked(
 
 def _needs_twin(case: Case, subject: Subject, eager: Outcome) -> bool:
     """Return whether the program's own compiled graph cannot be called, or not be compared."""
-    draws_otherwise = subject.target.traits.native().keys() - subject.config.keys()
-    return bool(held_state(case.graph)) or (eager.drew_random and bool(draws_otherwise))
+    traits = subject.target.traits
+    draws_otherwise = traits.native().keys() - subject.config.keys()
+    is_profiled = traits.profiles_on_gpu and any(
+        isinstance(value, torch.Tensor) and value.is_cuda for value in case.inputs
+    )
+    is_stateful = bool(held_state(case.graph)) or is_profiled
+    return is_stateful or (eager.drew_random and bool(draws_otherwise))
 
 
 def call_graph(function: Callable[..., object], count: int) -> GraphModule:

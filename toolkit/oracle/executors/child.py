@@ -187,6 +187,9 @@ def _environment() -> dict[str, str]:
         "PYTHONSAFEPATH": "1",
         "TORCHINDUCTOR_CACHE_DIR": inductor.cache_folder(),
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        # To ask the CUDA runtime for a GPU, as Inductor does when it is imported, would leave the
+        # worker's forks without CUDA; the driver's management library can be asked instead.
+        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
         "TMPDIR": str(scratch_root()),
         OWNER: owner(),
     }
