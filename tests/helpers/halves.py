@@ -11,7 +11,7 @@ import time
 from types import FrameType
 
 from ctk.toolkit.oracle.interrupts import interrupts_put_off
-from ctk.toolkit.processes.link import find_link
+from ctk.toolkit.processes.link import Watch, find_link, tell_alive, watched
 from ctk.toolkit.processes.supervise import fork_half
 
 GRACE_SECONDS = 1.0
@@ -58,6 +58,31 @@ def be_stubborn() -> None:
         time.sleep(1)
 
 
+def hang_under_watch() -> None:
+    """Tell a limit of a second, show signs of life for longer than that, then none; be stubborn."""
+    with watched(Watch(1.0, None)):
+        for _ in range(8):
+            time.sleep(0.2)
+            tell_alive()
+        be_stubborn()
+
+
+def fill_under_watch() -> None:
+    """Tell a limit of memory, which a child of ours passes."""
+    with watched(Watch(60.0, 150 << 20)):
+        code = "import time; data = b'x' * (200 << 20); time.sleep(600)"
+        subprocess.Popen([sys.executable, "-SE", "-c", code])
+        wait()
+
+
+def outlive_a_watch() -> None:
+    """Be silent for long, but after the end of the block that was watched."""
+    with watched(Watch(0.5, 1 << 50)):
+        pass
+    print("ready", os.getpid(), flush=True)
+    time.sleep(2)
+
+
 def write_for_long() -> None:
     """Write a result for longer than an interrupted command may show no sign of life."""
     with interrupts_put_off():
@@ -96,6 +121,8 @@ def main() -> None:
         return
     notes = end.notes
     print("end", end.status, end.gave_up, sorted(end.signals), notes.command, notes.exit_code)
+    if end.exceeded:
+        print("exceeded", end.exceeded)
 
 
 if __name__ == "__main__":

@@ -51,6 +51,10 @@ HELD_BY = {
         "security/test_graph_texts.py::test_a_message_cannot_end_the_string_it_is_pasted_into",
         "security/test_graph_texts.py::test_an_operator_that_needs_trust_needs_it_behind_another_one_too",
     ],
+    "S16": [
+        "security/test_endless.py::test_a_case_that_never_ends_is_ended",
+        "security/test_endless.py::test_a_case_that_fills_the_memory_is_ended",
+    ],
     "S24": [
         f"{LINKS}::test_a_file_that_is_no_plain_file",
         f"{LINKS}::test_a_source_that_is_not_listed",

@@ -1,6 +1,7 @@
 """What `ctk` does when the half that works is killed: once more in children, or a clear answer.
 
     check repro bisect-pass minify diagnose   again, with `--isolate` (and `--resume`), once
+                                              and with `--timeout`, where a stranger's case hung
     run                                       the answer says what was at work; nothing is repeated
 
 The two halves are made here, before torch is imported (toolkit/processes/supervise.py). Commands
@@ -18,6 +19,7 @@ from ctk.toolkit.cli.crashed_script import answer_for_script
 from ctk.toolkit.cli.entry import Said, leave
 from ctk.toolkit.cli.flatten import flattened
 from ctk.toolkit.cli.shell import Command
+from ctk.toolkit.processes.memory import as_text
 from ctk.toolkit.processes.scratch import sweep
 from ctk.toolkit.processes.supervise import End, can_supervise, die_of, fork_half
 
@@ -87,10 +89,19 @@ def _further_options(command: Command, given: Sequence[str], end: End) -> list[s
     if "--no-isolate" in given or "--isolate" in given:
         return []
     folder = end.notes.resumable if "resume" in _options(command) else None
-    return ["--isolate", *(("--resume", "--out", folder) if folder else ())]
+    watch = end.notes.watch if end.exceeded else None
+    limit = ("--timeout", f"{watch.seconds:g}") if watch is not None else ()
+    return ["--isolate", *limit, *(("--resume", "--out", folder) if folder else ())]
 
 
 def _what_happened(end: End) -> str:
+    watch = end.notes.watch
+    if end.exceeded == "time" and watch is not None:
+        seconds = f"{watch.seconds:g} seconds"
+        return f"a case that is not trusted did nothing for {seconds} (--timeout allows more)"
+    if end.exceeded == "memory" and watch is not None:
+        size = as_text(watch.nbytes or 0)
+        return f"a case that is not trusted holds more than {size} (--memory allows more)"
     if end.status >= 0:
         return f"the process was ended from within, with status {end.status} (os._exit?)"
     name = signal.strsignal(-end.status) or "unknown"

@@ -25,6 +25,7 @@ from ctk.repro_templates.tolerance import TABLE
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.recorder import CompileLog
 from ctk.toolkit.compile_log.steps import CompileStep, StageValues, compile_steps, stage_values
+from ctk.toolkit.processes.link import tell_alive
 from ctk.toolkit.run.modes import applied
 from ctk.toolkit.run.node_values import graph_values
 
@@ -72,6 +73,7 @@ def check_log(case: Case, log: CompileLog) -> Iterator[Finding]:
     """Yield one finding per step of a finished compile, in order. The log must hold its calls."""
     checker = Checker(case, log)
     for step in compile_steps(log):
+        tell_alive()
         yield checker.check(step)
 
 

@@ -3,6 +3,7 @@
 Adding a kind of thing is one file with an `IMPORTER` and one line in `IMPORTERS`.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from ctk.compiler.errors import CaseError, ProgramError
@@ -10,6 +11,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.importers import case_folder, program
 from ctk.toolkit.importers.base import Importer, Request
 from ctk.toolkit.importers.in_memory import Inputs, Value, cases_of, function_name
+from ctk.toolkit.trust.demands import Words, demands_of
 
 IMPORTERS: tuple[Importer, ...] = (program.IMPORTER, case_folder.IMPORTER)
 """In the order in which they are asked; the first that accepts a name loads it."""
@@ -54,6 +56,18 @@ def load_cases(
             f"graph {request.graph}: {subject} has {len(cases)} graph(s), numbered from 0"
         )
     return [cases[request.graph]]
+
+
+def are_strangers(cases: Sequence[Case], subject: Subject, request: Request) -> bool:
+    """Return whether anybody may have made these cases, and no code of the user's runs in them.
+
+    So it is for a folder that is not trusted, unless the user names own modules, targets or passes:
+    somebody may sit in a debugger there.
+    """
+    if request.trust or request.allow_imports or not isinstance(subject, str | Path):
+        return False
+    is_folder = _importer_of(str(subject)) is case_folder.IMPORTER
+    return is_folder and not any(demands_of(Words(case.target, case.config)) for case in cases)
 
 
 def name_of(subject: Subject) -> str:

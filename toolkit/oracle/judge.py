@@ -24,6 +24,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.raise_site import raised_in, root_error
 from ctk.toolkit.oracle.judgement import Judgement, Verdict
+from ctk.toolkit.processes.link import tell_alive
 from ctk.toolkit.run.execute import run_compiled, run_eager, run_reference
 from ctk.toolkit.run.outcome import Outcome
 
@@ -52,7 +53,9 @@ def judge(
         TargetError: The target is unknown or cannot be imported.
         ConfigError: The target does not take the case's config.
     """
+    tell_alive()
     eager = run_eager(case)
+    tell_alive()
     if eager.run is None:
         raised = said(eager.error) if eager.error else "nothing"
         return Judgement(Verdict.INVALID, detail=f"eager raises {raised}")
@@ -60,6 +63,7 @@ def judge(
         compiled = run_compiled(case, observer=observer)
     except CaseError as error:
         return Judgement(Verdict.INVALID, detail=str(error))
+    tell_alive()
     if compiled.run is None:
         return _answer(error_signature(compiled), expected)
     strides = strides or (expected is not None and expected.kind == "stride")

@@ -4,12 +4,18 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from typing import TypedDict, TypeVar
 
+from ctk.compiler.environment import read_environment
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.importers import Inputs, Subject, load_cases
+from ctk.toolkit.importers import Inputs, Subject, are_strangers, load_cases
 from ctk.toolkit.importers.base import CaseOptions, request_of
 from ctk.toolkit.oracle.executors import executor_for
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.judgement import Judgement, Verdict
+from ctk.toolkit.processes.link import Watch, watched
+from ctk.toolkit.processes.memory import default_limit_nbytes
+
+SILENT_SECONDS = 120.0
+"""Longest that a command waits for one answer of a stranger's case in its own process."""
 
 T = TypeVar("T")
 
@@ -43,8 +49,17 @@ def opened(
         timeout_seconds=options.get("timeout_seconds"),
         memory_nbytes=options.get("memory_nbytes"),
     )
-    with executor:
+    is_watched = (
+        options.get("isolate") is None
+        and not executor.isolates
+        and are_strangers(cases, subject, request)
+    )
+    with executor, watched(_limits() if is_watched else None):
         yield cases, executor
+
+
+def _limits() -> Watch:
+    return Watch(SILENT_SECONDS, read_environment().memory_nbytes or default_limit_nbytes())
 
 
 def first_failing(

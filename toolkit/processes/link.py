@@ -29,6 +29,19 @@ class Work:
     command: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """What ends the working half: nothing that it runs is worth waiting for any longer.
+
+    Attributes:
+        seconds: Longest without a sign of life.
+        nbytes: What it may hold with all that it has started; None: any.
+    """
+
+    seconds: float
+    nbytes: int | None
+
+
 @dataclass(slots=True)
 class Link:
     """The writing end.
@@ -55,6 +68,10 @@ class Link:
     def resumable(self, folder: str, command: str) -> None:
         """There is a journal in a folder: `--resume`, and this command, go on there."""
         self._tell("resumable", {"folder": folder, "command": command})
+
+    def watch(self, watch: Watch | None) -> None:
+        """From now on there are such limits; None: no longer."""
+        self._tell("watch", watch and {"seconds": watch.seconds, "nbytes": watch.nbytes})
 
     def writing(self, is_writing: bool) -> None:
         """A result is being written, however long that takes; or it is written."""
@@ -120,6 +137,20 @@ def at_work(case: Path, doing: str, command: str) -> Generator[None]:
         link.work(str(case.absolute()), Work(""))
 
 
+@contextlib.contextmanager
+def watched(watch: Watch | None) -> Generator[None]:
+    """Have the supervisor, if there is one, end this process by some limits inside the block."""
+    link = find_link()
+    if link is None or watch is None:
+        yield
+        return
+    link.watch(watch)
+    try:
+        yield
+    finally:
+        link.watch(None)
+
+
 @dataclass(slots=True)
 class Notes:
     """What was told until now, read by the supervisor.
@@ -132,6 +163,7 @@ class Notes:
         resumable: The folder in which `--resume` can go on.
         go_on: The command that does.
         is_writing: Whether a result is being written.
+        watch: The limits that end it; None: there are none.
         alive_at: When something was told last (`time.monotonic`).
     """
 
@@ -142,6 +174,7 @@ class Notes:
     resumable: str | None = None
     go_on: str = ""
     is_writing: bool = False
+    watch: Watch | None = None
     alive_at: float = field(default_factory=time.monotonic)
     _rest: bytes = b""
 
@@ -166,6 +199,10 @@ class Notes:
                 self.works[case] = Work(doing, command)
             case {"resumable": {"folder": str(folder), "command": str(command)}}:
                 self.resumable, self.go_on = folder, command
+            case {"watch": {"seconds": float(seconds), "nbytes": int() | None as nbytes}}:
+                self.watch = Watch(seconds, nbytes)
+            case {"watch": None}:
+                self.watch = None
             case {"writing": bool(is_writing)}:
                 self.is_writing = is_writing
             case _:

@@ -11,7 +11,8 @@ reach both, and the parent only
 2. stops when the child stops, and wakes it again;
 3. kills the child, with all that descends from it, when an interrupted command does not end, or one
    that has answered does not (`grace_seconds`);
-4. is killed with it: a child does not survive its parent (Linux).
+4. kills it likewise when it passes a limit that it has told of itself (link.py, `Watch`);
+5. is killed with it: a child does not survive its parent (Linux).
 
 What it does not do: decide what the end of a child means (toolkit/cli/supervision.py).
 """
@@ -24,11 +25,13 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from ctk.compiler.errors import StorageError
 from ctk.toolkit.processes.forks import hide_from_forks
 from ctk.toolkit.processes.groups import adopt_orphans, die_with
 from ctk.toolkit.processes.link import Link, Notes, set_link
+from ctk.toolkit.processes.memory import held_nbytes
 from ctk.toolkit.processes.scratch import OWNER, owner, scratch_root
 from ctk.toolkit.processes.tree import descendants, end_descendants
 
@@ -37,6 +40,9 @@ _PASSED_ON = (
 )  # fmt: skip
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 _POLL_SECONDS = 0.5
+_WATCH_SECONDS = 0.25
+"""How often a half with a limit is looked at: memory can be written at gigabytes a second."""
+
 _ECHO_SECONDS = 0.1
 """How long a signal that was sent to the whole group may take to reach the child as well."""
 
@@ -54,6 +60,7 @@ class End:
         signals: The signals that were sent to the command.
         gave_up: The parent killed it: it had not ended in time after a signal or its answer.
         pid: Its process id.
+        exceeded: The limit of its own for which the parent killed it.
     """
 
     status: int
@@ -61,6 +68,7 @@ class End:
     signals: frozenset[int]
     gave_up: bool
     pid: int
+    exceeded: Literal["time", "memory"] | None = None
 
 
 @dataclass(slots=True)
@@ -76,6 +84,7 @@ class _Half:
     echoes: Counter[int] = field(default_factory=Counter[int])
     ending_since: float | None = None
     gave_up: bool = False
+    exceeded: Literal["time", "memory"] | None = None
 
 
 def can_supervise() -> bool:
@@ -163,18 +172,29 @@ def _attended(half: _Half, watched: set[signal.Signals]) -> End:
         if pid and os.WIFSTOPPED(status):
             os.kill(os.getpid(), signal.SIGSTOP)  # whoever started us sees us stop, and wakes us
             os.kill(half.pid, signal.SIGCONT)
+            half.notes.alive_at = time.monotonic()  # silent while it was stopped, as it should be
             continue
         half.notes.read(half.notes_pipe)
         if pid:
             code = os.waitstatus_to_exitcode(status)
-            return End(code, half.notes, frozenset(half.signals), half.gave_up, half.pid)
+            signals = frozenset(half.signals)
+            return End(code, half.notes, signals, half.gave_up, half.pid, half.exceeded)
         if _has_had_its_time(half):
             half.gave_up = True
-            end_descendants(half.pid)
-            os.kill(half.pid, signal.SIGKILL)
-        info = signal.sigtimedwait(watched, _POLL_SECONDS)
+            _kill(half)
+        elif exceeded := _exceeded(half):
+            half.exceeded = exceeded
+            _kill(half)
+        info = signal.sigtimedwait(watched, _WATCH_SECONDS if half.notes.watch else _POLL_SECONDS)
+        if info is not None and info.si_signo == signal.SIGCONT:
+            half.notes.alive_at = time.monotonic()  # the whole group was stopped
         if info is not None and info.si_signo != signal.SIGCHLD:
             _pass_on(half, info.si_signo, alone=info.si_code <= _FROM_A_PROCESS)
+
+
+def _kill(half: _Half) -> None:
+    end_descendants(half.pid)
+    os.kill(half.pid, signal.SIGKILL)
 
 
 def _pass_on(half: _Half, number: int, *, alone: bool) -> None:
@@ -211,3 +231,16 @@ def _has_had_its_time(half: _Half) -> bool:
     if since is None or half.notes.is_writing:
         return False
     return time.monotonic() - max(since, half.notes.alive_at) > half.grace_seconds
+
+
+def _exceeded(half: _Half) -> Literal["time", "memory"] | None:
+    """Return which of the limits that it has told the child has passed just now."""
+    watch, notes = half.notes.watch, half.notes
+    is_ending = half.gave_up or half.exceeded or half.ending_since is not None
+    if watch is None or half.grace_seconds is None or is_ending or notes.exit_code is not None:
+        return None
+    if not notes.is_writing and time.monotonic() - notes.alive_at > watch.seconds:
+        return "time"
+    if watch.nbytes and held_nbytes((half.pid, *descendants(half.pid))) > watch.nbytes:
+        return "memory"
+    return None

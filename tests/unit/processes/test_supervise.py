@@ -122,6 +122,38 @@ def test_a_half_that_takes_no_notice_of_sigterm_is_killed_with_what_it_started(
     assert is_gone(below)
 
 
+@pytest.mark.parametrize(
+    ("work", "limit"), [("hang_under_watch", "time"), ("fill_under_watch", "memory")]
+)
+def test_a_half_that_passes_its_own_limit_is_killed_with_what_it_started(
+    start: Start, tmp_path: Path, work: str, limit: str
+) -> None:
+    process = start(work)
+    child = ready(process)
+    assert end_of(process) == f"exceeded {limit}"
+    assert is_gone(child)
+    assert not carriers(f"HALVES={tmp_path}")
+
+
+def test_a_limit_ends_with_its_block(start: Start) -> None:
+    process = start("outlive_a_watch")
+    ready(process)
+    assert end_of(process).startswith("end 0 False")
+
+
+@pytest.mark.parametrize("stops_all", [False, True])
+def test_time_in_which_a_half_is_stopped_does_not_count(start: Start, stops_all: bool) -> None:
+    process = start("hang_under_watch")
+    child = ready(process)
+    (os.killpg if stops_all else os.kill)(process.pid if stops_all else child, signal.SIGSTOP)
+    wait_until(lambda: state_of(process.pid) == "T")
+    time.sleep(1.2)
+    started = time.monotonic()
+    os.killpg(process.pid, signal.SIGCONT)
+    assert end_of(process) == "exceeded time"
+    assert time.monotonic() - started > 0.9
+
+
 def test_a_half_that_writes_its_result_is_waited_for(start: Start) -> None:
     process = start("write_for_long")
     ready(process)
