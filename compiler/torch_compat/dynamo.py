@@ -14,7 +14,12 @@ import torch
 _LOOKUP = threading.RLock()
 """Held while a backend is looked up. Dynamo registers an entry point at its first lookup: it asks
 whether the name is there and then adds it, so that two threads may add it twice, which it refuses.
-What runs inside imports backends and takes no lock of ours.
+What runs inside imports backends and takes no lock of ours but the next.
+"""
+
+_REGISTERING = threading.Lock()
+"""Held while a backend is registered, which modules do while they are imported. It is another lock:
+one thread may look up, and wait for the module that another one imports, which registers.
 """
 
 
@@ -75,7 +80,7 @@ def _register_once() -> Callable[[], None]:
     original, known = registry.register_backend, registry._COMPILER_FNS
 
     def register(compiler_fn: Any = None, name: Any = None, *args: Any, **kwargs: Any) -> Any:
-        with _LOOKUP:
+        with _REGISTERING:
             if name in known and known[name] is compiler_fn:
                 return compiler_fn
             return original(compiler_fn, name, *args, **kwargs)

@@ -258,22 +258,23 @@ def _live(warm: int, questions: int, answers: int, *, unused: tuple[int, ...]) -
         for descriptor in unused:
             os.close(descriptor)
         faulthandler.enable(sys.__stderr__ or sys.stderr)
-        _serve(os.fdopen(questions, "rb", buffering=0), os.fdopen(answers, "wb"))
-        status = 0
+        status = _serve(os.fdopen(questions, "rb", buffering=0), os.fdopen(answers, "wb"))
     finally:
         sys.stderr.flush()
         os._exit(status)
 
 
-def _serve(questions: BinaryIO, answers: BinaryIO) -> None:
+def _serve(questions: BinaryIO, answers: BinaryIO) -> int:
+    """Answer questions until there are no more, or none can be answered; return the exit status."""
     while (question := read_question(questions)) is not None:
         if has_lost_cuda():
-            raise SystemExit(_LOST_CUDA)
+            return _LOST_CUDA
         try:
             answer = _judge(question)
         except Exception as error:
             answer = failure_of(error)
         write_line(answers, answer)
+    return 0
 
 
 def _judge(question: Question) -> Judgement:

@@ -133,10 +133,11 @@ def test_this_process_says_that_cuda_is_broken(tmp_path: Path) -> None:
 
 
 def both() -> None:
+    broken, right = case_for("illegal_access"), case_for("right")
     with InProcess() as here:
-        assert here.ask(case_for("illegal_access")).verdict is Verdict.REPRODUCES
+        assert here.ask(broken).verdict is Verdict.REPRODUCES
         with pytest.raises(CtkError, match="next: --isolate"):
-            here.ask(case_for("right"))
+            here.ask(right)
 
 
 FIRST = """

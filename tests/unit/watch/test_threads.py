@@ -64,6 +64,24 @@ def test_an_entry_point_may_be_registered_twice(tmp_path: Path):
         registry.register_backend(backend, "ctk")
 
 
+def test_a_module_registers_backends_while_another_thread_looks_one_up(tmp_path: Path):
+    """As a lookup that waits for the module which another thread imports."""
+    from torch._dynamo.backends import registry
+
+    done = threading.Event()
+
+    def imported() -> None:
+        registry.register_backend(lambda gm, inputs: gm, "made_by_a_module")
+        done.set()
+
+    with install(dump=tmp_path), dynamo._LOOKUP:
+        thread = threading.Thread(target=imported)
+        thread.start()
+        assert done.wait(10)
+    thread.join()
+    del registry._COMPILER_FNS["made_by_a_module"]
+
+
 def test_a_check_waits_for_another_threads_compile(tmp_path: Path):
     compiled = torch.compile(torch.sin, backend=debug_compile("eager", dump=tmp_path))
     compiled(torch.ones(2))
