@@ -58,8 +58,12 @@ class _Deadly:
         suspect = self._last_started()
         if suspect is not None and self._passes(suspect.veto, f"without {suspect}"):
             return self._search(suspect, True, "error")
-        if self._fails(Veto(fuel=0), "without any rewrite"):
+        none = Veto(fuel=0)
+        if self._fails(none, "without any rewrite"):
             return self._without_rewrites()
+        if self._answers[none].verdict is Verdict.INVALID:  # eager does it too: nobody to blame
+            detail = self._answers[none].detail
+            return Search(self._answers[none], compiles=self._compiles, reason=detail)
         number = smallest_failing(
             lambda n: self._fails(Veto(fuel=n), f"with fuel {n}"), self._total()
         )

@@ -1,5 +1,6 @@
 """The in-process oracle: each verdict, and the signature that makes two failures the same."""
 
+import os
 import types
 
 import pytest
@@ -267,11 +268,8 @@ def test_a_wrong_dtype_is_no_matter_of_chance(judged):
 
 
 def test_a_program_that_is_not_repeatable_is_flaky(judged):
-    runs = []
-
-    def race(x):
-        runs.append(1)
-        return x + len(runs)
+    def race(x):  # a counter in Python would be put back after each run
+        return x + int.from_bytes(os.urandom(2)) / 100
 
     graph = fx.Graph()
     graph.output(graph.call_function(race, (graph.placeholder("x"),)))

@@ -37,7 +37,6 @@ def piped(message: Question | Answer) -> io.BytesIO:
             "my.py:f",
             "/tmp/case",
             WANTED,
-            allow_imports=("a", "b"),
             timeout_seconds=2,
             is_eager=True,
             veto=Veto(frozenset({"joint/cse"}), frozenset({1, 2}), frozenset({"*"}), fuel=3),
