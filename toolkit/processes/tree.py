@@ -14,6 +14,9 @@ from pathlib import Path
 
 PROC = Path("/proc")
 
+_LOOKS = 10
+"""How often a tree that changes all the time is looked at again."""
+
 _END_SECONDS = 5.0
 """How long killed processes may take to be gone."""
 
@@ -47,10 +50,21 @@ def start_time(pid: int) -> int | None:
 def descendants(root: int, *, spare: Collection[int] = ()) -> list[int]:
     """Return the living processes below one, parents before their children.
 
+    A process that forks and ends while we look hides its child from that look: two must agree.
+
     Args:
         root: Their ancestor.
         spare: Left out, with all below them.
     """
+    found = _look_below(root, spare)
+    for _ in range(_LOOKS):
+        before, found = found, _look_below(root, spare)
+        if found == before:
+            break
+    return found
+
+
+def _look_below(root: int, spare: Collection[int]) -> list[int]:
     children: dict[int, list[int]] = {}
     for pid in process_ids():
         fields = _stat(pid)
