@@ -18,7 +18,7 @@ import torch
 from torch.fx import Graph, GraphModule
 
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.oracle.judgement import Judgement, Verdict
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
 

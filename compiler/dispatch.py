@@ -1,16 +1,21 @@
 """Autograd dispatch: from a captured graph to functional ATen graphs, and their wrappers.
 
 AOTAutograd's functionalization and tracing are reused. Here the stages are hung into its
-call-backs; what happens in a stage is the caller's.
+call-backs; what happens in a stage is the caller's. The decompositions that tracing applies are
+passes of the stage `dispatch` (`decompositions.py`).
 """
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 import torch
 from torch.fx import GraphModule
 
+from ctk.compiler.decompositions import Decompositions, is_wanted
+from ctk.compiler.fake_kernels import FakeKernels
+from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.torch_compat import aot, graphs, inductor
 from ctk.compiler.torch_compat.graphs import Boxed
 
@@ -37,7 +42,10 @@ class Stages:
 
 
 def dispatch(
-    gm: GraphModule, example_inputs: Sequence[object], stages: Stages
+    gm: GraphModule,
+    example_inputs: Sequence[object],
+    stages: Stages,
+    numbering: Numbering | None = None,
 ) -> Callable[..., Sequence[object]]:
     """Trace `gm` for the current grad mode and compile what comes out.
 
@@ -45,6 +53,7 @@ def dispatch(
         gm: Captured graph. Its parameters and buffers become inputs.
         example_inputs: One per placeholder: real or fake tensors, ints or symbolic ints.
         stages: What to do with the graphs.
+        numbering: That of the compile; None if nobody watches what is decomposed.
 
     Returns:
         A callable that takes the graph's inputs and returns its outputs; input mutation, aliasing
@@ -60,13 +69,36 @@ def dispatch(
             compiled = stages.backward(graph, inputs)
         return torch.compiler.disable(compiled, reason="ctk has compiled this backward graph")
 
-    run = aot.trace(
-        gm,
-        example_inputs,
-        forward=stages.forward,
-        backward=torch.compiler.disable(backward, reason="ctk compiles the backward graph"),
-        inference=stages.inference,
-        partition=partition,
-    )
+    with contextlib.ExitStack() as watch:
+        if numbering is not None and is_wanted(numbering):
+            decompositions = Decompositions(numbering)
+            if not decompositions.may_functionalize():
+                return cast("Callable[..., Sequence[object]]", gm)
+            watch.enter_context(inductor.compile_lock())
+            watch.enter_context(decompositions.watched(gm))
+            watch.enter_context(FakeKernels(numbering).hooked())
+            stages = _telling(stages, decompositions)
+        run = aot.trace(
+            gm,
+            example_inputs,
+            forward=stages.forward,
+            backward=torch.compiler.disable(backward, reason="ctk compiles the backward graph"),
+            inference=stages.inference,
+            partition=partition,
+        )
     disabled = torch.compiler.disable(run, reason="ctk has compiled this graph")
     return cast("Callable[..., Sequence[object]]", disabled)
+
+
+def _telling(stages: Stages, decompositions: Decompositions) -> Stages:
+    """Return the stages; the first that gets a traced graph tells what was decomposed."""
+
+    def joint(graph: GraphModule, inputs: Sequence[object]) -> None:
+        decompositions.told()
+        stages.joint(graph, inputs)
+
+    def inference(graph: GraphModule, inputs: Sequence[object]) -> Boxed:
+        decompositions.told()
+        return stages.inference(graph, inputs)
+
+    return replace(stages, joint=joint, inference=inference)

@@ -57,6 +57,14 @@ class CaptureError(CtkError):
     """Dynamo could not capture a program as graphs."""
 
 
+class NoGraphError(CaptureError):
+    """Dynamo gave no graph of a program: all of it runs in eager."""
+
+
+class EagerError(ProgramError):
+    """A program raises in eager; that is what it gives, and no fault of a compiler."""
+
+
 class MiscompileError(CtkError):
     """A compiled graph gives other values than eager; raised by the debug hooks when checking."""
 
@@ -67,6 +75,13 @@ class PrecisionRefused(CtkError):
 
 class DoesNotReproduce(CtkError):
     """A case does not show the failure that is to be bisected or reduced."""
+
+
+class LostAccelerator(CtkError):
+    """A kernel of the program itself has broken CUDA: this process can ask nothing more.
+
+    The first line of the message is what the program raised.
+    """
 
 
 class PredicateError(CtkError):

@@ -4,7 +4,7 @@ Not a pass: it changes the graph's signature. A parameter that the graph writes 
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch.fx import GraphModule
@@ -18,7 +18,10 @@ from ctk.compiler.torch_compat.graphs import Boxed, boxed
 log = logging.getLogger("ctk.pipeline")
 
 _PREFIX = "_frozen_"
-"""How the constants are called, followed by the position of the input; see `frozen_parameters`."""
+"""How the constants are called, followed by the position of the input."""
+
+_FROZEN = "ctk_frozen"
+"""Where a graph and its copies keep the values of the inputs that became constants."""
 
 
 def freeze_parameters(
@@ -46,6 +49,7 @@ def freeze_parameters(
     written = mutated_bases(graph.graph)
     body = next(node for node in graph.graph.nodes if node.op != "placeholder")
     kept: list[int] = []
+    frozen: dict[str, torch.Tensor] = {}
     for index, (node, value) in enumerate(zip(inputs, values, strict=True)):
         if not isinstance(value, torch.nn.Parameter) or node in written:
             kept.append(index)
@@ -56,23 +60,26 @@ def freeze_parameters(
         with graph.graph.inserting_before(body):
             constant = graph.graph.get_attr(name)
         constant.meta.update(node.meta)
+        frozen[node.name] = value
         node.replace_all_uses_with(constant)
         graph.graph.erase_node(node)
+    note_frozen(graph, frozen)
     graph.recompile()
     return kept
 
 
-def frozen_parameters(graph: GraphModule) -> dict[int, torch.Tensor]:
-    """Return the parameters that freezing made constants of a graph, or of a copy of it.
+def note_frozen(graph: GraphModule, values: Mapping[str, torch.Tensor]) -> None:
+    """Keep with a graph the values of inputs that became constants, by name of the input."""
+    graph.meta[_FROZEN] = {**frozen_parameters(graph), **values}
+
+
+def frozen_parameters(graph: GraphModule) -> Mapping[str, torch.Tensor]:
+    """Return the values of the inputs that became constants of a graph, or of one it is a copy of.
 
     Returns:
-        The values by the position of the input that each was.
+        By the name of the input that each was.
     """
-    return {
-        int(name.removeprefix(_PREFIX)): value
-        for name, value in graph.named_buffers(recurse=False)
-        if name.startswith(_PREFIX)
-    }
+    return graph.meta.get(_FROZEN, {})
 
 
 def without_frozen(inner: Boxed, kept: Sequence[int]) -> Boxed:

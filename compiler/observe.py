@@ -12,9 +12,12 @@ from typing import Literal, Protocol, cast
 
 from torch.fx import GraphModule
 
-Stage = Literal["captured", "pre_grad", "joint", "forward", "backward", "frozen", "lowered"]
+Stage = Literal[
+    "captured", "pre_grad", "dispatch", "joint", "forward", "backward", "frozen", "lowered"
+]
 """A place where a whole graph exists. An inference graph has no backward: it runs joint, then
-forward.
+forward. The stage `dispatch` is the way from Torch IR to functional ATen: its passes are the
+decompositions and functionalization.
 """
 
 Numerics = Literal["exact", "reassociates", "lowers_precision"]
@@ -84,8 +87,47 @@ class RewriteRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class TracedValue:
+    """A value of a traced graph, by the name of its node."""
+
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decomposed:
+    """One operator that dispatch replaced by others while it traced.
+
+    Attributes:
+        operator: The operator.
+        args: Its arguments; tensors are `TracedValue`.
+        kwargs: Its keyword arguments, likewise.
+        results: What came out, nested as it was; tensors are `TracedValue`.
+        captured: The captured node that was being traced; None in backward.
+    """
+
+    operator: Callable[..., object] = field(repr=False)
+    args: tuple[object, ...]
+    kwargs: Mapping[str, object]
+    results: object
+    captured: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PassRecord:
-    """One pass over a whole graph, sub-graphs included. `before is after` when nothing changed."""
+    """One pass over a whole graph, sub-graphs included. `before is after` when nothing changed.
+
+    Attributes:
+        id: Which.
+        numerics: What it declares to do to values.
+        before: The graph before it.
+        after: The graph after it.
+        rewrites: What it did, one by one.
+        vetoed: It was not allowed to run.
+        seconds: How long it took.
+        nodes: For a step of dispatch, whose graphs are not told: the captured nodes that it met.
+        decomposed: For a decomposition: each operator that it replaced, by the names of the traced
+            graph, as far as they are known.
+    """
 
     id: PassId
     numerics: Numerics
@@ -94,6 +136,8 @@ class PassRecord:
     rewrites: tuple[RewriteRecord, ...] = ()
     vetoed: bool = False
     seconds: float = 0.0
+    nodes: tuple[str, ...] = ()
+    decomposed: tuple[Decomposed, ...] = field(default=(), repr=False)
 
     @property
     def changed(self) -> bool:
@@ -122,6 +166,7 @@ class KernelRecord:
         reason: Why code generators that were asked earlier did not take the graph.
         vetoed: Its nodes run in eager instead.
         seconds: From asking whether it may be made until it was.
+        stores: What its source calls the memory of each node that it stores: `out_ptr0`.
     """
 
     id: KernelId
@@ -132,17 +177,24 @@ class KernelRecord:
     reason: str | None = None
     vetoed: bool = False
     seconds: float = 0.0
+    stores: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
     """What one kernel returned in a recorded call: clones, by the name of the node.
 
-    Empty for a kernel that is the whole graph: its values are those of the call.
+    Attributes:
+        id: The kernel.
+        values: What it returned; empty for a kernel that is the whole graph: its values are those
+            of the call.
+        read: What it was given, as it was right before it ran. A value that an earlier kernel
+            returned and nobody has changed since is the same object as there.
     """
 
     id: KernelId
     values: Mapping[str, object] = field(default_factory=dict[str, object], repr=False)
+    read: Mapping[str, object] = field(default_factory=dict[str, object], repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.outputs import flatten_outputs
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import placeholders
-from ctk.compiler.observe import Observer, Stage, first_line, marking
+from ctk.compiler.observe import Observer, PassId, Stage, first_line, marking
 from ctk.compiler.passes import PASSES
 from ctk.compiler.resilience import DISPATCH, attempt, attempt_on_graph, placed
 from ctk.compiler.rewriting.numbering import Numbering
@@ -128,7 +128,8 @@ class Compile:
     def dispatch(self) -> Callable[..., object]:
         """Trace to functional ATen graphs: calls `joint` ... `backward`, or `inference`."""
         stages = Stages(self.joint, self.forward, self.backward, self.inference, self.partition)
-        run, restore = dispatch(self.graph, self.inputs, stages), self._restore
+        run = dispatch(self.graph, self.inputs, stages, self.numbering)
+        restore = self._restore
         return run if restore is None else lambda *args: restore(run(*args))
 
     def joint(self, graph: GraphModule, inputs: Sequence[object]) -> None:
@@ -138,7 +139,9 @@ class Compile:
     def partition(
         self, joint: GraphModule, joint_inputs: object, options: Mapping[str, object]
     ) -> tuple[GraphModule, GraphModule]:
-        """Split the joint graph into forward and backward."""
+        """Split the joint graph into forward and backward; vetoed, as AOTAutograd does it."""
+        if not self.numbering.allow_pass(PassId("joint", "partition")):
+            return aot.plain_partition(joint, joint_inputs, options)
         return aot.min_cut_partition(joint, joint_inputs, options)
 
     def forward(self, graph: GraphModule, inputs: Sequence[object]) -> Boxed:

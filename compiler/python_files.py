@@ -28,6 +28,8 @@ from itertools import count
 from pathlib import Path
 from types import ModuleType
 
+_FOLDER = "ctk_folder_"
+
 
 def load_file(path: Path, *, fresh: bool = False) -> ModuleType:
     """Run a Python file and return its module; a second time returns the same module.
@@ -57,9 +59,14 @@ def load_file(path: Path, *, fresh: bool = False) -> ModuleType:
     return module
 
 
+def is_of_folder(module: str) -> bool:
+    """Return whether a module was made by `load_file`: no import statement finds its name."""
+    return module.startswith(_FOLDER)
+
+
 def _folder_package(folder: Path) -> str:
     """Return the name of the package that stands for a folder; make it if it is new."""
-    name = f"ctk_folder_{sha256(str(folder).encode()).hexdigest()[:12]}"
+    name = f"{_FOLDER}{sha256(str(folder).encode()).hexdigest()[:12]}"
     if name not in sys.modules:
         package = sys.modules[name] = ModuleType(name, f"The files of {folder}.")
         package.__path__ = [str(folder)]

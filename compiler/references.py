@@ -138,7 +138,7 @@ def near_file(path: Path) -> str:
     """Return a hint for a file that does not exist: the nearest name in its folder, if any."""
     if not path.parent.is_dir():
         return f" (no folder {path.parent.name} either)"
-    return nearest(path.name, [file.name for file in path.parent.glob("*.py")])
+    return nearest(path.name, [file.name for file in path.parent.glob(f"*{path.suffix}")])
 
 
 def user_traceback(error: BaseException, path: Path | None = None) -> str:

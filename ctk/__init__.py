@@ -8,6 +8,7 @@ What is wrong with a compile of mine?
     minify          the smallest graph that fails for the same reason, with its repro
     diagnose        all of it, in one folder
     repro           does it still fail?
+    diff            two compiles of one program, step by step
 What do I have?
     load_case       a case folder that somebody gave me
     minimize        any graph, any predicate: the smallest graph for which it says yes
@@ -28,12 +29,13 @@ if TYPE_CHECKING:
     from ctk.compiler.pipeline import compile_fx
     from ctk.toolkit.bisect_case import bisect
     from ctk.toolkit.case.case import Case
+    from ctk.toolkit.case.judgement import Verdict
     from ctk.toolkit.case.store import load_case, save_case
     from ctk.toolkit.check_case import CheckReport, check
     from ctk.toolkit.diagnose import diagnose
+    from ctk.toolkit.diff_case import diff
     from ctk.toolkit.minify import minify
     from ctk.toolkit.minimize import minimize
-    from ctk.toolkit.oracle.judgement import Verdict
     from ctk.toolkit.repro_case import repro
     from ctk.toolkit.watch.hooks import debug_compile, install
 
@@ -48,6 +50,7 @@ __all__ = [
     "compile_fx",
     "debug_compile",
     "diagnose",
+    "diff",
     "install",
     "load_case",
     "minify",
@@ -62,12 +65,13 @@ _PLACES = {
     "CheckReport": "ctk.toolkit.check_case",
     "Config": "ctk.compiler.config",
     "CtkError": "ctk.compiler.errors",
-    "Verdict": "ctk.toolkit.oracle.judgement",
+    "Verdict": "ctk.toolkit.case.judgement",
     "bisect": "ctk.toolkit.bisect_case",
     "check": "ctk.toolkit.check_case",
     "compile_fx": "ctk.compiler.pipeline",
     "debug_compile": "ctk.toolkit.watch.hooks",
     "diagnose": "ctk.toolkit.diagnose",
+    "diff": "ctk.toolkit.diff_case",
     "install": "ctk.toolkit.watch.hooks",
     "load_case": "ctk.toolkit.case.store",
     "minify": "ctk.toolkit.minify",

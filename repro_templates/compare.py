@@ -17,8 +17,8 @@ NaN and Inf must stand where eager or the reference has them (a float16 overflow
 eager's error). Integers and bools must be equal, except that eager's own mistakes are counted in
 the same way: ten times as many, or ten times as large.
 
-What it does not do: it runs nothing, and it does not say whether a difference reproduces an earlier
-one (judging.py).
+What it does not do: it runs nothing, compares no strides and no aliases (layout.py), and does not
+say whether a difference reproduces an earlier one (judging.py).
 
 Source: the rule with a factor of ten is that of `torch._dynamo.utils.same`, which applies it to the
 RMS of a whole tensor, and so misses a single wrong element.
@@ -44,8 +44,6 @@ def compare_runs(
     eager: Mapping[str, object],
     compiled: Mapping[str, object],
     reference: Mapping[str, object] | None = None,
-    *,
-    strides: bool = False,
 ) -> tuple[Mismatch, ...]:
     """Return every mismatch between two runs, in the order of the results.
 
@@ -54,20 +52,12 @@ def compare_runs(
         compiled: What is under test.
         reference: The float64 run; None, or one without a value of the same name and shape: eager
             is the reference.
-        strides: Compare the strides of outputs too. Dynamo and AOTAutograd promise them, but a
-            program seldom depends on them, so it is asked for.
     """
     if list(eager) != list(compiled):
         return (_structure(list(eager), list(compiled)),)
     known = reference or {}
     found = (
-        compare_values(
-            name,
-            value,
-            compiled[name],
-            known.get(name),
-            strides=strides and name.startswith("out"),
-        )
+        compare_values(name, value, compiled[name], known.get(name))
         for name, value in eager.items()
     )
     return tuple(mismatch for mismatch in found if mismatch)
@@ -86,8 +76,6 @@ def compare_values(
     compiled: object,
     reference: object = None,
     rows: Rows = REASSOCIATES,
-    *,
-    strides: bool = False,
 ) -> Mismatch | None:
     """Compare one value; return None when it is as good as eager's.
 
@@ -99,11 +87,10 @@ def compare_values(
         eager: What the program gives.
         compiled: What is under test.
         reference: The same value in float64; anything else (None, another shape) means eager.
-        numerics: Row of the tolerance table.
-        strides: Also compare the strides of dimensions longer than 1.
+        rows: Of the tolerance table.
     """
     if isinstance(eager, Tensor) and isinstance(compiled, Tensor):
-        return _compare_tensors(name, eager, compiled, reference, rows, strides=strides)
+        return _compare_tensors(name, eager, compiled, reference, rows)
     if eager is None or compiled is None or isinstance(eager, Tensor | str):
         same = eager is compiled or (isinstance(eager, str) and eager == compiled)
         return None if same else _kinds_differ(name, eager, compiled)
@@ -118,8 +105,6 @@ def _compare_tensors(
     compiled: Tensor,
     reference: object,
     rows: Rows,
-    *,
-    strides: bool,
 ) -> Mismatch | None:
     if eager.dtype != compiled.dtype:
         detail = f"{_short(compiled.dtype)}, eager gives {_short(eager.dtype)}"
@@ -128,9 +113,6 @@ def _compare_tensors(
         return Mismatch(name, "shape", f"{list(compiled.shape)}, eager gives {list(eager.shape)}")
     if eager.device != compiled.device or eager.layout != compiled.layout:
         return _kinds_differ(name, eager, compiled)
-    if strides and _strides(eager) != _strides(compiled):
-        detail = f"{tuple(compiled.stride())}, eager gives {tuple(eager.stride())}"
-        return Mismatch(name, "stride", detail)
     if not is_measurable(eager) or identical(eager, compiled):
         return None
     return _compare_numbers(name, eager, compiled, reference, rows)
@@ -157,10 +139,11 @@ def _compare_scalars(
         return None if same else Mismatch(name, "accuracy", detail)
     dtype = torch.complex64 if isinstance(eager, complex) else torch.float32
     wide = torch.complex128 if isinstance(eager, complex) else torch.float64
-    ours, theirs = (torch.tensor(value, dtype=wide) for value in (eager, compiled))
+    ours, theirs = (torch.tensor(value, dtype=wide, device="cpu") for value in (eager, compiled))
     if identical(ours, theirs):
         return None
-    truth = torch.tensor(reference, dtype=wide) if isinstance(reference, float | complex) else None
+    is_known = isinstance(reference, float | complex)
+    truth = torch.tensor(reference, dtype=wide, device="cpu") if is_known else None
     return float_errors(name, ours, theirs, truth, tolerance_for(dtype, rows))
 
 
@@ -168,14 +151,6 @@ def _rank(value: object) -> int:
     """Return 0 for what can only be compared by ==, 1 for integers, 2 for floats, 3 for complex."""
     number = isinstance(value, int | float | complex)
     return 0 if not number else 1 + isinstance(value, float | complex) + isinstance(value, complex)
-
-
-def _strides(tensor: Tensor) -> tuple[int, ...]:
-    """Return the strides that a program can notice: of dimensions longer than 1."""
-    if tensor.numel() == 0 or tensor.layout is not torch.strided:
-        return ()
-    pairs = zip(tensor.shape, tensor.stride(), strict=True)
-    return tuple(stride for size, stride in pairs if size > 1)
 
 
 def _structure(expected: Sequence[str], seen: Sequence[str]) -> Mismatch:

@@ -11,7 +11,10 @@ from torch import Tensor
 
 from ctk.repro_templates.tolerance import Tolerance
 
-MismatchKind = Literal["dtype", "shape", "stride", "structure", "accuracy", "nan"]
+MismatchKind = Literal[
+    "dtype", "shape", "stride", "structure", "accuracy", "nan", "alias", "requires-grad",
+    "missing-error",
+]  # fmt: skip
 
 FACTOR = 10.0
 """How many times eager's own error is clearly more than it."""
@@ -191,7 +194,9 @@ def _mismatch(
     relative = torch.where(size > 0, ours / size, 0.0)
     own_rms, our_rms = (float(each.square().mean().sqrt()) for each in (own, ours))
     ratio = our_rms / own_rms if own_rms else float("inf") if our_rms else 1.0
-    index = tuple(int(i) for i in torch.unravel_index(torch.tensor(worst), score.shape))
+    index = tuple(
+        int(i) for i in torch.unravel_index(torch.tensor(worst, device="cpu"), score.shape)
+    )
     max_abs = float(ours.max())
     max_rel = float(torch.nan_to_num(relative, 0.0, 0.0, 0.0).max())
     where = f"at {list(index)}" if index else "in all"

@@ -13,19 +13,20 @@ Cheapest questions first; later ones are asked only when they matter:
    that do not depend on the seed count (those that eager gives bit for bit with another seed too);
    no such mismatch is flaky, never a guess.
 
-Mismatches of dtype, shape, stride and structure do not depend on numbers: 3 and 4 do not apply
-to them.
+Mismatches of dtype, shape and structure do not depend on numbers: 3 and 4 do not apply to them. Nor
+do those of layout (layout.py), which are looked at last: a failure in values comes first.
 
 What it does not do: run anything but what it is handed, or say which failure was expected.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ctk.compiler.observe import first_line
 from ctk.repro_templates.compare import compare_runs, runs_identical
 from ctk.repro_templates.errors import Mismatch, identical
+from ctk.repro_templates.layout import LAYOUT, compare_layouts
 from ctk.repro_templates.running import Run, same_states
 
 NUMBERS = ("accuracy", "nan")
@@ -56,7 +57,7 @@ def judge_runs(
     *,
     eager_again: Callable[[int], Run],
     reference: Callable[[], tuple[Mapping[str, object] | None, str]],
-    strides: bool,
+    layouts: Collection[str] = LAYOUT,
 ) -> Finding:
     """Say whether a compiled run is wrong.
 
@@ -65,13 +66,30 @@ def judge_runs(
         compiled: What is under test, from the same seed.
         eager_again: Runs eager once more, with the seed raised by so much; raises what it raises.
         reference: Returns the float64 results, or None and why there are none.
-        strides: Compare the strides of outputs too.
+        layouts: The kinds of layout mismatch that count.
     """
-    if not strides and runs_identical(eager.values, compiled.values):
+    values = _judge_values(eager, compiled, eager_again=eager_again, reference=reference)
+    both = eager.layout, compiled.layout
+    found = compare_layouts(eager.values, compiled.values, both, layouts)
+    if not found:
+        return values
+    if values.answer == "fails":
+        return replace(values, mismatches=(*values.mismatches, *found))
+    return Finding("fails", found)
+
+
+def _judge_values(
+    eager: Run,
+    compiled: Run,
+    *,
+    eager_again: Callable[[int], Run],
+    reference: Callable[[], tuple[Mapping[str, object] | None, str]],
+) -> Finding:
+    if runs_identical(eager.values, compiled.values):
         return Finding("passes", detail="equal to eager, bit for bit")
     exact, note = reference()
-    found = compare_runs(eager.values, compiled.values, exact, strides=strides)
-    apart = found or compare_runs(eager.values, compiled.values, strides=strides)
+    found = compare_runs(eager.values, compiled.values, exact)
+    apart = found or compare_runs(eager.values, compiled.values)
     if not apart:
         return Finding("passes", detail=note)
     certain = tuple(mismatch for mismatch in found if mismatch.kind not in NUMBERS)

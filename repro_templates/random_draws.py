@@ -94,7 +94,7 @@ def replaying(tape: Tape) -> AbstractContextManager[None]:
 
 
 def _next(rest: Iterator[tuple[str, Tensor]], name: str, shape: torch.Size) -> Tensor:
-    recorded, value = next(rest, ("nothing", torch.empty(0)))
+    recorded, value = next(rest, ("nothing", torch.empty(0, device="cpu")))
     if recorded != name or value.shape != shape:
         raise PrecisionRefused(
             f"the float64 run draws {name}{tuple(shape)} where the program drew {recorded}"

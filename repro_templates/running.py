@@ -18,6 +18,8 @@ import torch
 from torch import Tensor
 
 from ctk.compiler.fx.clone import clone_value
+from ctk.repro_templates.layout import NO_LAYOUT, Layout, layout_of
+from ctk.repro_templates.settings import default_device, settings
 
 Modes = Mapping[str, Any]
 """The fields of a case's `Modes`, by name."""
@@ -34,6 +36,7 @@ class Run:
         values: The results by name, in the order outputs, inputs, held tensors, gradients.
         generators: The states of torch's random generators after the call.
         drew_random: Whether the call used them.
+        layout: What the results are besides their values.
         is_seeded: Whether all were seeded before; false when the call was the first to use CUDA.
     """
 
@@ -41,6 +44,7 @@ class Run:
     generators: tuple[Tensor, ...]
     drew_random: bool
     is_seeded: bool = True
+    layout: Layout = NO_LAYOUT
 
 
 def called(
@@ -66,12 +70,12 @@ def called(
     seed_generators(modes["seed"])
     before = generator_states()
     with around or contextlib.nullcontext():
-        values = results(call, inputs, modes, states, held or {})
+        values, layout = results(call, inputs, modes, states, held or {})
         if torch.cuda.is_initialized():
             torch.cuda.synchronize()  # what a kernel did wrong is said now, not in a later call
     after = generator_states()
     drew = any(not torch.equal(a, b) for a, b in zip(before, after, strict=False))
-    return Run(values, after, drew, len(after) == len(before))
+    return Run(values, after, drew, len(after) == len(before), layout)
 
 
 def results(
@@ -80,18 +84,20 @@ def results(
     modes: Modes,
     states: Sequence[State],
     held: Mapping[str, Tensor],
-) -> dict[str, object]:
+) -> tuple[dict[str, object], Layout]:
     """Call once and read everything; outputs are cloned at once: they may alias inputs, buffers."""
     outputs = leaves(call(*inputs))
-    values = {f"out{i}": clone_value(leaf) for i, leaf in enumerate(outputs)}
     tensors = {f"in{i}": x for i, x in enumerate(inputs) if isinstance(x, Tensor)}
+    reached = tensors | {f"held_{name}": tensor for name, tensor in held.items()}
+    layout = layout_of({f"out{i}": leaf for i, leaf in enumerate(outputs)}, reached)
+    values = {f"out{i}": clone_value(leaf) for i, leaf in enumerate(outputs)}
     values |= {name: tensor.detach() for name, tensor in tensors.items()}
     values |= {f"held_{name}": clone_value(tensor) for name, tensor in held.items()}
     if modes["backward"]:
         # Users call backward() outside of autocast.
         with entered(states, {**modes, "autocast": ()}):
             values |= gradients(outputs, tensors)
-    return values
+    return values, layout
 
 
 def leaves(value: object) -> list[object]:
@@ -132,10 +138,11 @@ def tangent(index: int, output: Tensor) -> Tensor:
     Drawn in float32 and rounded to bfloat16, which float16, float32 and float64 represent:
     otherwise eager in a small dtype would start from other tangents than its reference does.
     """
-    generator = torch.Generator().manual_seed(index)
+    generator = torch.Generator("cpu").manual_seed(index)
     if output.dim() == 0:
         return torch.ones_like(output)
-    draws = torch.randn((3, *output.shape), generator=generator, dtype=torch.float32)
+    shape = (3, *output.shape)
+    draws = torch.randn(shape, generator=generator, dtype=torch.float32, device="cpu")
     real, imaginary, coin = draws.to(torch.bfloat16).to(torch.float64)
     real = torch.where(coin > 0, 1.0, real)
     value = torch.complex(real, imaginary) if output.is_complex() else real
@@ -275,14 +282,16 @@ def deterministic(modes: Modes) -> Generator[None, None, None]:
     enabled = modes["deterministic"]
     before = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-    if before == enabled and not warn_only:
-        yield
-        return
-    torch.use_deterministic_algorithms(enabled)
+    if before != enabled or warn_only:
+        torch.use_deterministic_algorithms(enabled)
     try:
         yield
-    finally:
-        torch.use_deterministic_algorithms(before, warn_only=warn_only)
+    finally:  # a graph may have set it too
+        if (before, warn_only) != (
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_deterministic_algorithms_warn_only_enabled(),
+        ):
+            torch.use_deterministic_algorithms(before, warn_only=warn_only)
 
 
 @contextlib.contextmanager
@@ -295,4 +304,4 @@ def _default_dtype(dtype: torch.dtype) -> Generator[None, None, None]:
         torch.set_default_dtype(before)
 
 
-STATES: Sequence[State] = (deterministic, autocast)
+STATES: Sequence[State] = (default_device, settings, deterministic, autocast)

@@ -9,7 +9,7 @@ import torch
 
 def randn(size: Sequence[int], *, seed: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     """Return normal values that depend on the seed only."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator("cpu").manual_seed(seed)
     return torch.randn(tuple(size), generator=generator, dtype=torch.float32).to(dtype)
 
 

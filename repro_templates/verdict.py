@@ -16,12 +16,16 @@ from typing import Any
 import torch
 
 from ctk.compiler.observe import first_line
+from ctk.repro_templates.exceptions import Raised, alike, raised
 from ctk.repro_templates.float64 import widened, wider
 from ctk.repro_templates.judging import judge_runs
+from ctk.repro_templates.layout import counted
 from ctk.repro_templates.loading import CannotTell
 from ctk.repro_templates.running import Modes, Run, State, called, in_float64, under
 
 ERRORS = ("compile-error", "runtime-error")
+OUTCOMES = ("missing-error", "other-error")
+"""Failures of a program that raises in eager: its exception is what it gives."""
 CHILD = "--child"
 CAME_TO_ITS_END = 86
 """Exit code of a child whose compiled program has left it alive."""
@@ -82,7 +86,7 @@ def main(program: Program) -> int:
         print("NO FAILURE: the compiled program agrees with eager")
         return 0
     kind, name, detail = failure
-    at = "" if kind in (*ERRORS, "signal", "exit", "timeout") else "at "
+    at = "" if kind in (*ERRORS, *OUTCOMES, "signal", "exit", "timeout") else "at "
     seen = f"{kind} {at}{name}: {detail}"
     if is_expected(program.expected, kind, name):
         print(f"FAILURE: {seen}")
@@ -94,14 +98,11 @@ def main(program: Program) -> int:
 
 def find_failure(program: Program) -> Failure | None:
     """Run the program in eager and compiled; return its failure."""
-    try:
-        eager = run(program, program.module())
-        if not eager.is_seeded:
-            eager = run(program, program.module())
-    except Exception as error:
-        raise CannotTell(f"eager itself fails: {said(error)}") from error
+    eager, wanted = run_or_error(program)
     if program.crash and (crash := program.crash()):
         return crash
+    if eager is None:
+        return find_other_outcome(program, wanted)
     try:
         compiled = run(program, program.compiled())
     except KeyboardInterrupt:
@@ -113,13 +114,42 @@ def find_failure(program: Program) -> Failure | None:
         compiled,
         eager_again=lambda more: run(program, program.module(), more=more),
         reference=partial(reference, program, eager),
-        strides=program.expected["kind"] == "stride",
+        layouts=counted(program.expected["kind"], strides=program.modes["strides"]),
     )
     if finding.answer == "flaky":
         raise CannotTell(f"flaky: {finding.detail}")
     wanted = [each for each in finding.mismatches if each.kind == program.expected["kind"]]
     found = next(iter(wanted or finding.mismatches), None)
     return (found.kind, found.name, found.detail) if found else None
+
+
+def run_or_error(program: Program) -> tuple[Run | None, Raised]:
+    """Run the program in eager; what it raises is an outcome like its results."""
+    try:
+        eager = run(program, program.module())
+        return eager if eager.is_seeded else run(program, program.module()), Raised("", "")
+    except CannotTell:
+        raise
+    except Exception as error:
+        return None, raised(error)
+
+
+def find_other_outcome(program: Program, wanted: Raised) -> Failure | None:
+    """Return the failure of a program that raises in eager: nothing raised, or something else."""
+    try:
+        run(program, program.compiled())
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # also sys.exit: it is the compiler's, not ours
+        seen = raised(error)
+        if alike(wanted, seen):
+            return None
+        _, name, detail = describe(error, program.expected)
+        return "other-error", name, f"{detail}; eager raises {wanted}"
+    again, second = run_or_error(program)
+    if again is not None or not alike(wanted, second):
+        raise CannotTell(f"flaky: eager raises {wanted}, but not always")
+    return "missing-error", wanted.name, f"{wanted.message}; only eager raises it"
 
 
 def run(
@@ -222,5 +252,6 @@ def is_expected(expected: Mapping[str, Any], kind: str, name: str) -> bool:
     """Return whether this is the failure that the script was written for."""
     if expected["kind"] is None:
         return True
-    wanted = {"signal": str(expected["signal"])} | dict.fromkeys(ERRORS, expected["exception"])
+    names = dict.fromkeys((*ERRORS, *OUTCOMES), expected["exception"])
+    wanted = {"signal": str(expected["signal"])} | names
     return kind == expected["kind"] and name == wanted.get(kind, name)

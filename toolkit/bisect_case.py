@@ -3,8 +3,11 @@
 from pathlib import Path
 from typing import Unpack
 
+from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.operation.opening import operation
+from ctk.toolkit.operation.options import ask_options
+from ctk.toolkit.operation.whole_program import refined
 from ctk.toolkit.oracle.progress import Say, silent
 from ctk.toolkit.oracle.several import AskOptions
 from ctk.toolkit.report.diagnosis import Diagnosis
@@ -21,7 +24,8 @@ def bisect(
 ) -> Diagnosis:
     """Find what makes the first failing graph fail, prove it, and write `diagnosis.json`.
 
-    The proof is a counterfactual: without the culprit alone, the case passes.
+    The proof is a counterfactual: without the culprit alone, the case passes. Where nothing is
+    proved, the options of the target are asked about, too.
 
     >>> import ctk
     >>> found = ctk.bisect("examples/broken_pass.py", out="bisected")
@@ -40,5 +44,12 @@ def bisect(
     with operation(
         "bisect-pass", subject, inputs, options, out=out, resume=resume, keep="full", say=say
     ) as run:
-        run.bisected()
-        return run.finish()
+        found = run.bisected()
+        if found.is_shown_by_no_graph:
+            return refined(run)
+        is_interrupted = False
+        case, search = found.case, found.search
+        fails = search.judgement.verdict is Verdict.REPRODUCES
+        if case is not None and fails and not search.confirmed:
+            is_interrupted = not ask_options(run, case)
+        return run.finish(is_interrupted=is_interrupted)

@@ -10,13 +10,17 @@ What it does not do: it vetoes nothing, so it proves nothing; `bisect` and `diag
 from dataclasses import dataclass
 from typing import Unpack
 
+from ctk.compiler.errors import LostAccelerator
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.check import Finding, check_log
+from ctk.toolkit.compile_log.history import Change, error_history
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder, Veto
+from ctk.toolkit.compile_log.told_values import told_findings
+from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.judge import judge
-from ctk.toolkit.oracle.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.progress import Say, silent
 from ctk.toolkit.oracle.several import AskOptions, most_telling, opened
 
@@ -30,12 +34,14 @@ class GraphCheck:
         judgement: What its results show; the one that says whether it fails.
         findings: What each step of its compile did to the values.
         log: The compile.
+        history: What each step did to the error of each value, worst first; empty unless asked for.
     """
 
     case: Case
     judgement: Judgement
     findings: tuple[Finding, ...]
     log: CompileLog
+    history: tuple[Change, ...] = ()
 
     @property
     def wrong(self) -> tuple[Finding, ...]:
@@ -50,9 +56,16 @@ class GraphCheck:
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """The graphs of a program, in order; at least one. As a string: the answer in one line."""
+    """What a check shows. As a string: the answer in one line.
+
+    Attributes:
+        graphs: The graphs of the program, in order; none where Dynamo gives none.
+        end_to_end: What its compiled calls give beside its eager ones; None for cases and graphs,
+            and where a graph fails already.
+    """
 
     graphs: tuple[GraphCheck, ...]
+    end_to_end: EndToEnd | None = None
 
     @property
     def ok(self) -> bool:
@@ -62,7 +75,8 @@ class CheckReport:
     @property
     def judgement(self) -> Judgement:
         """The judgement of the results that tells most of the program."""
-        return most_telling(graph.judgement for graph in self.graphs)
+        whole = [self.end_to_end.judgement] if self.end_to_end is not None else []
+        return most_telling([*(graph.judgement for graph in self.graphs), *whole])
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -75,12 +89,22 @@ class CheckReport:
         return tuple(finding for graph in self.graphs for finding in graph.wrong)
 
     @property
+    def history(self) -> tuple[Change, ...]:
+        """What each step did to the error of each value, of all graphs, worst first."""
+        changes = (change for graph in self.graphs for change in graph.history)
+        return tuple(sorted(changes, key=lambda change: change.growth_ulp, reverse=True))
+
+    @property
     def hidden(self) -> tuple[Finding, ...]:
         """The steps that make a value wrong which the results of their graph do not show."""
         return tuple(finding for graph in self.graphs for finding in graph.hidden)
 
     def __str__(self) -> str:
         seen = self.judgement
+        if self.end_to_end is not None and seen is self.end_to_end.judgement and seen.fails:
+            return f"wrong: {self.end_to_end}; no graph shows it"
+        if not self.graphs or all(each.judgement is not seen for each in self.graphs):
+            return f"{'no failure' if self.ok else 'cannot tell'}: {seen.detail}"
         graph = next(graph for graph in self.graphs if graph.judgement is seen)
         if seen.verdict is Verdict.PASSES:
             return f"no failure: {self._agreement()}"
@@ -111,6 +135,7 @@ def check(
     subject: Subject,
     inputs: Inputs | None = None,
     *,
+    history: bool = False,
     say: Say = silent,
     **options: Unpack[AskOptions],
 ) -> CheckReport:
@@ -124,30 +149,46 @@ def check(
     Args:
         subject: A program or case by name, a `Case`, a `GraphModule`, or a callable.
         inputs: Those of one call, for a graph or a callable.
+        history: Measure what each step did to the error of each value (`CheckReport.history`).
         say: Told what happens.
         options: `target`, `config`, `backward`, `dynamic`, `graph`, `allow_imports`, `isolate`,
             `timeout_seconds`.
     """
     graphs: list[GraphCheck] = []
-    with opened(subject, inputs, options) as (cases, executor):
-        for number, case in enumerate(cases):
-            say(f"check {case.name}", number, len(cases))
-            graphs.append(check_case(case, executor))
-    return CheckReport(tuple(graphs))
+    with opened(subject, inputs, options) as it:
+        for number, case in enumerate(it.cases):
+            say(f"check {case.name}", number, len(it.cases))
+            graphs.append(check_case(case, it.executor, history=history))
+        if any(graph.judgement.tells_of_the_program for graph in graphs):
+            return CheckReport(tuple(graphs))
+        return CheckReport(tuple(graphs), it.end_to_end(say))
 
 
-def check_case(case: Case, executor: Executor | None = None) -> GraphCheck:
+def check_case(
+    case: Case, executor: Executor | None = None, *, history: bool = False
+) -> GraphCheck:
     """Compile and run a case once, and check every step of the compile.
 
     Args:
         case: Only read.
         executor: Asked first if it survives crashes: a case that kills or stops the process has no
             steps to check, and is not run here.
+        history: Measure the error of every value that a step changes.
     """
+    first: Judgement | None = None
     if executor is not None and executor.isolates:
         first = executor.ask(case, case.signature, Veto())
         if first.signature is not None and first.signature.is_deadly:
             return GraphCheck(case, first, (), CompileLog())
     recorder = Recorder(keep_calls=True)
-    judgement = judge(case, expected=case.signature, observer=recorder)
-    return GraphCheck(case, judgement, tuple(check_log(case, recorder.log)), recorder.log)
+    try:
+        judgement = judge(case, expected=case.signature, observer=recorder)
+    except LostAccelerator:
+        if first is None:
+            raise
+        return GraphCheck(case, first, (), CompileLog())
+    kind = judgement.signature.kind if judgement.fails and judgement.signature else None
+    told = told_findings(case, recorder.log, kind) if kind is not None else ()
+    findings = (*told, *check_log(case, recorder.log))
+    changes = error_history(case, recorder.log) if history else ()
+    return GraphCheck(case, judgement, findings, recorder.log, changes)

@@ -11,13 +11,14 @@ from typing import Unpack
 from ctk.compiler.choices import InputsMode
 from ctk.toolkit.bisect import Search
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.formats.schema import document
 from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.minify import OnProgress, reduced
 from ctk.toolkit.operation.at_work import Operation
 from ctk.toolkit.operation.opening import operation
+from ctk.toolkit.operation.whole_program import explained
 from ctk.toolkit.oracle.cache import fingerprint
-from ctk.toolkit.oracle.judgement import Verdict
 from ctk.toolkit.oracle.progress import Say, silent
 from ctk.toolkit.oracle.several import AskOptions
 from ctk.toolkit.reduce.probe import first_wrong_node
@@ -67,11 +68,13 @@ def diagnose(
         "diagnose", subject, inputs, options, out=out, resume=resume, keep=keep, say=say
     ) as run:
         found = run.bisected(captured=run.folder / "case")
-        if found.judgement.verdict is not Verdict.REPRODUCES:
+        if found.is_shown_by_no_graph:
+            return explained(run, run.folder / "minimal", budget)
+        if found.case is None or found.search.judgement.verdict is not Verdict.REPRODUCES:
             return run.finish()
         search = with_wrong_node(run, found.case, found.search)
         run.write(search=search)
-        return reduced(run, run.folder / "minimal", budget, on_progress)
+        return reduced(run, run.folder / "minimal", budget, on_progress, with_options=True)
 
 
 @document

@@ -23,6 +23,8 @@ from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.operation.at_work import Operation
 from ctk.toolkit.operation.best_case import BestCase
 from ctk.toolkit.operation.opening import discard, operation
+from ctk.toolkit.operation.options import ask_options
+from ctk.toolkit.operation.whole_program import explained
 from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.oracle.progress import Say, silent
 from ctk.toolkit.oracle.same_failure import SameFailure
@@ -82,11 +84,18 @@ def minify(
         if not found.judgement.fails:
             discard(run)
             return replace(found, folder=None, state="finished")
+        if found.is_shown_by_no_graph:
+            return explained(run, run.folder / "case", budget)
         return reduced(run, run.folder / "case", budget, on_progress)
 
 
 def reduced(
-    run: Operation, folder: Path, budget: Budget, on_progress: OnProgress | None
+    run: Operation,
+    folder: Path,
+    budget: Budget,
+    on_progress: OnProgress | None,
+    *,
+    with_options: bool = False,
 ) -> Diagnosis:
     """Reduce the failing case that was bisected, and write the result; finishes the operation.
 
@@ -95,6 +104,7 @@ def reduced(
         folder: For the smallest case.
         budget: What may be used.
         on_progress: Called after each question.
+        with_options: Ask which options of the target matter, too.
     """
 
     best = BestCase(run, folder)
@@ -104,6 +114,8 @@ def reduced(
     if not best.improved(reduction.best):
         return run.finish(is_done=False, reduction=reduction, is_interrupted=is_interrupted)
     script, seen, is_interrupted = _repro(run, reduction, folder, minimal, is_interrupted)
+    if with_options and not is_interrupted and reduction.reason not in ("questions", "seconds"):
+        is_interrupted = not ask_options(run, reduction.best)
     return run.finish(
         is_done=reduction.finished,
         reduction=reduction,
@@ -124,7 +136,7 @@ def _reduced(
         The reduction, the bisection of the smallest case (None when there is none), and whether
         Ctrl-C has ended it.
     """
-    assert run.found is not None
+    assert run.found is not None and run.found.case is not None
     case, search = run.found.case, run.found.search
 
     def attempt(cause: bool) -> Reduction:

@@ -15,10 +15,10 @@ from torch.fx import GraphModule
 from ctk.compiler.errors import CtkError, DoesNotReproduce, PredicateError, ProgramError
 from ctk.compiler.observe import first_line
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.graphs.listing import graph_lines
 from ctk.toolkit.importers.base import Request
 from ctk.toolkit.importers.in_memory import case_of_graph
-from ctk.toolkit.oracle.judgement import Judgement, Verdict
 from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.reduce.driver import minimize as minimize_problem

@@ -6,10 +6,11 @@ from typing import Unpack
 
 from ctk.compiler.choices import InputsMode
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.compile_log.recorder import Veto
+from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.importers import Inputs, Subject
-from ctk.toolkit.oracle.judgement import Judgement
 from ctk.toolkit.oracle.progress import Say, silent
 from ctk.toolkit.oracle.several import AskOptions, most_telling, opened
 from ctk.toolkit.repro.run import ReproRun, write_verified_repro
@@ -36,14 +37,22 @@ class GraphRepro:
 
 @dataclass(frozen=True, slots=True)
 class ReproReport:
-    """The graphs of a program, in order; at least one."""
+    """What a program shows.
+
+    Attributes:
+        graphs: Its graphs, in order; none where Dynamo gives none.
+        end_to_end: What its compiled calls give beside its eager ones; None for cases and graphs,
+            and where a graph fails already.
+    """
 
     graphs: tuple[GraphRepro, ...]
+    end_to_end: EndToEnd | None = None
 
     @property
     def judgement(self) -> Judgement:
         """The judgement that tells most of the program."""
-        return most_telling(graph.judgement for graph in self.graphs)
+        whole = [self.end_to_end.judgement] if self.end_to_end is not None else []
+        return most_telling([*(graph.judgement for graph in self.graphs), *whole])
 
     @property
     def fails(self) -> bool:
@@ -76,14 +85,16 @@ def repro(
             `timeout_seconds`.
     """
     graphs: list[GraphRepro] = []
-    with opened(subject, inputs, options) as (cases, executor):
-        for number, case in enumerate(cases):
-            say(f"run {case.name} with {case.target}", number, len(cases))
-            graphs.append(GraphRepro(case, executor.ask(case, case.signature, Veto())))
+    with opened(subject, inputs, options) as it:
+        for number, case in enumerate(it.cases):
+            say(f"run {case.name} with {case.target}", number, len(it.cases))
+            graphs.append(GraphRepro(case, it.executor.ask(case, case.signature, Veto())))
+        is_shown = any(graph.judgement.tells_of_the_program for graph in graphs)
+        whole = None if is_shown else it.end_to_end(say)
     if out is not None:
         say("run the repros in a clean process")
         graphs = [_written(graph, Path(out), keep) for graph in graphs]
-    return ReproReport(tuple(graphs))
+    return ReproReport(tuple(graphs), whole)
 
 
 def _written(found: GraphRepro, out: Path, keep: InputsMode) -> GraphRepro:

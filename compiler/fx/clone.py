@@ -285,7 +285,14 @@ def _view(room: Tensor, like: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _clone_odd(tensor: Tensor, convert: Convert) -> Tensor:
-    """Clone what is not ordinary memory (sparse, quantized, lazily conjugated, a subclass)."""
+    """Clone what is not ordinary memory (sparse, quantized, lazily conjugated, a subclass).
+
+    Weights that MKL has packed, each in one column, are shared: they depend on where they lie in
+    memory, so that operators read other numbers from a clone, and no operator writes to them.
+    """
+    is_packed = tensor.is_mkldnn and tensor.dim() == 2 and tensor.shape[1] == 1
+    if is_packed and convert(tensor.dtype) == tensor.dtype:
+        return tensor.detach()
     return tensor.detach().clone().to(convert(tensor.dtype))
 
 

@@ -4,6 +4,7 @@
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
@@ -59,6 +60,18 @@ def min_cut_partition(
     from functorch.compile import min_cut_rematerialization_partition
 
     return min_cut_rematerialization_partition(joint, joint_inputs, **options)
+
+
+def plain_partition(
+    joint: GraphModule, joint_inputs: object, options: Mapping[str, Any]
+) -> tuple[GraphModule, GraphModule]:
+    """Split a joint graph as AOTAutograd does by itself: what backward needs is kept, no more.
+
+    Of the options those are left out that only the min-cut partitioner has (`compiler`).
+    """
+    partition = default_partition()
+    known = inspect.signature(partition).parameters
+    return partition(joint, joint_inputs, **{k: v for k, v in options.items() if k in known})
 
 
 def torch_minifier() -> Callable[..., tuple[GraphModule, Sequence[object]]]:

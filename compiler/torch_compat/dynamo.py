@@ -5,8 +5,9 @@
 
 import importlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from types import FunctionType
 from typing import Any, cast
 
 import torch
@@ -124,6 +125,13 @@ def inductor_mode_options(mode: str, dynamic: bool | None = None) -> dict[str, o
     return dict(inductor.list_mode_options(mode, dynamic))
 
 
+def mark_symbolic(tensor: torch.Tensor, dimensions: Sequence[int]) -> None:
+    """Let Dynamo capture dimensions of an input with symbolic sizes where it can (2.11, 2.13)."""
+    module: Any = importlib.import_module("torch._dynamo")
+    for dimension in dimensions:
+        module.maybe_mark_dynamic(tensor, dimension)
+
+
 def control_flow() -> tuple[type[BaseException], ...]:
     """Return the exceptions by which a backend steers Dynamo: restarts, skips, graph breaks.
 
@@ -135,6 +143,16 @@ def control_flow() -> tuple[type[BaseException], ...]:
     return (*found, *getattr(exc, "exceptions_allowed_to_be_fallback", ()))
 
 
+def parameters_as_attributes() -> AbstractContextManager[object]:
+    """Let Dynamo give what a module holds as attributes of the graph, where gradients are off.
+
+    So it does for Inductor's `freezing`. It asks the setting of the process: options of
+    `torch.compile` do not reach it. Seen in torch 2.11 and 2.13: `is_parameter_freezing`.
+    """
+    config: Any = importlib.import_module("torch._inductor.config")
+    return config.patch(freezing=True)
+
+
 def specialized_floats() -> AbstractContextManager[object]:
     """Let Dynamo take Python floats as constants.
 
@@ -143,3 +161,49 @@ def specialized_floats() -> AbstractContextManager[object]:
     """
     config: Any = importlib.import_module("torch._dynamo.config")
     return config.patch(specialize_float=True)
+
+
+def graph_breaks() -> tuple[str, ...]:
+    """Return why Dynamo has broken graphs in this process since it was reset, first lines only.
+
+    Seen in torch 2.11 and 2.13: `torch._dynamo.utils.counters`.
+    """
+    utils: Any = importlib.import_module("torch._dynamo.utils")
+    return tuple(str(reason).splitlines()[0] for reason in utils.counters["graph_break"])
+
+
+def wrap_compiled_calls(wrap: Callable[[Any, Any, object], Any]) -> Callable[[], None]:
+    """Pass each compiled function through `wrap` when it is made; return the undo function.
+
+    A compiled module, and `Module.compile`, call such a function, so they are covered. Seen in
+    torch 2.11 and 2.13: `torch._dynamo.eval_frame.OptimizeContext.__call__`.
+
+    Args:
+        wrap: Takes the compiled function, what was compiled, and the backend that the program
+            named; returns what the program gets.
+    """
+    module: Any = importlib.import_module("torch._dynamo.eval_frame")
+    context: Any = module.OptimizeContext
+    original = context.__call__
+
+    def call(self: Any, fn: Any) -> Any:
+        made = original(self, fn)
+        if not isinstance(made, FunctionType) or not active[0]:
+            return made
+        backend = getattr(self, "callback", None)
+        while (inner := getattr(backend, "_torchdynamo_orig_backend", None)) is not None:
+            backend = inner
+        wrapped = wrap(made, module.innermost_fn(fn), backend)
+        if wrapped is not made and hasattr(made, "_torchdynamo_wrapper_id"):
+            wrapped._torchdynamo_wrapper_id = id(wrapped)
+        return wrapped
+
+    active = [True]
+    context.__call__ = call
+
+    def undo() -> None:
+        active[0] = False
+        if context.__call__ is call:
+            context.__call__ = original
+
+    return undo

@@ -11,18 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.fx import Node
-
-
-def placeholder_source(node: Node) -> str | None:
-    """Return where Dynamo found a graph input (`L['self']._buffers['b']`), if it says so.
-
-    Seen in torch 2.11 (`source.name()`) and 2.13 (`source.name`).
-    """
-    source = getattr(node.meta.get("grapharg"), "source", None)
-    name = getattr(source, "name", None)
-    name = name() if callable(name) else name
-    return name if isinstance(name, str) else None
 
 
 def symbol_and_hint(value: Any) -> tuple[str, int | float | bool | None]:

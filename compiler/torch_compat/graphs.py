@@ -37,6 +37,13 @@ def tree_leaves(tree: object) -> list[object]:
     return leaves(tree)
 
 
+def tree_map(change: Callable[[Any], object], tree: object) -> Any:
+    """Return nested lists, tuples and dicts with each leaf changed."""
+    from torch.utils._pytree import tree_map as mapped
+
+    return mapped(change, tree)
+
+
 def tree_flatten(tree: object) -> tuple[list[object], Callable[[Sequence[object]], object]]:
     """Return the leaves of a nested value, and what puts other leaves in their places."""
     from torch.utils._pytree import tree_flatten as flatten

@@ -33,6 +33,8 @@ class Sites:
         pre_grad: `(gm, example_inputs) -> gm`; recurses into sub-graphs through the same name, as
             the next two do.
         joint: `(gm, ...) -> gm`; called before the partition, or on the one graph of inference.
+        partition: `(joint, joint_inputs, **kwargs) -> (forward, backward)`, if no other partitioner
+            is set.
         post_grad: `(gm, ...) -> None`; called for the forward and for the backward graph.
         freeze: `(dynamo_gm, gm, example_inputs) -> (gm, kept input indices)`.
         gm_pass, graph_pass, enter, exit: Methods of `GraphTransformObserver`, by which passes are
@@ -44,6 +46,7 @@ class Sites:
 
     pre_grad: Site
     joint: Site
+    partition: Site
     post_grad: Site
     freeze: Site
     gm_pass: Site
@@ -75,6 +78,7 @@ def sites() -> Sites:
     return Sites(
         pre_grad=Site(compile_fx, "_recursive_pre_grad_passes"),
         joint=Site(compile_fx, "_recursive_joint_graph_passes"),
+        partition=Site(compile_fx, "min_cut_rematerialization_partition"),
         post_grad=Site(compile_fx, "_recursive_post_grad_passes"),
         freeze=Site(freezing, "freeze"),
         gm_pass=Site(GraphTransformObserver, "apply_gm_pass"),
@@ -137,6 +141,16 @@ def compile_lock() -> AbstractContextManager[object]:
     from torch._dynamo.convert_frame import compile_lock as lock
 
     return cast(AbstractContextManager[object], lock)
+
+
+def let_fall_back(operator: Callable[..., object]) -> None:
+    """Let Inductor call an operator that it has no lowering for, though it could decompose it.
+
+    Its own fallback refuses such operators. Seen in torch 2.11 and 2.13.
+    """
+    lowering = _inductor("lowering")
+    if operator not in lowering.lowerings:
+        lowering.make_fallback(operator, warn=False, override_decomp=True)
 
 
 def is_pattern_pass(owner: object) -> bool:

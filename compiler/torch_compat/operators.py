@@ -5,6 +5,7 @@
 
 import contextlib
 import importlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +39,14 @@ def python_code_of(operator: object) -> tuple[Callable[..., object], ...]:
 
 
 _INTERNAL_FUNCTIONS = """
+    _C._enter_dual_level
+    _C._exit_dual_level
+    _C._is_fwd_grad_enabled
+    _C._log_api_usage_once
+    _C._set_deterministic_algorithms
+    _C._set_fwd_grad_enabled
     _C._set_grad_enabled
+    _C.is_autocast_cache_enabled
     amp.autocast_mode._enter_autocast
     amp.autocast_mode._exit_autocast
     autograd.grad_mode._enter_inference_mode
@@ -56,7 +64,10 @@ _INTERNAL_FUNCTIONS = """
     _C._functorch._vmap_decrement_nesting
     _C._functorch._add_batch_dim
     _C._functorch._remove_batch_dim
+    _C._functorch.get_inplace_requires_grad_allowed
+    _C._functorch.get_single_level_autograd_function_allowed
     _C._functorch.set_inplace_requires_grad_allowed
+    _C._functorch.set_single_level_autograd_function_allowed
     _functorch.eager_transforms._autograd_grad
     _functorch.eager_transforms._set_tensor_requires_grad
     _functorch.eager_transforms._assert_wrapped_functional
@@ -73,17 +84,42 @@ _INTERNAL_FUNCTIONS = """
     _functorch.predispatch._enter_dual_level
     _functorch.predispatch._exit_dual_level
     _functorch.vmap.lazy_load_decompositions
+    _higher_order_ops._invoke_quant.InvokeQuant
+    _dynamo.variables.builtin._lower_version_count_by_1
+    autograd.forward_ad._maybe_load_decompositions
+    cuda.synchronize
+    nested._internal.nested_tensor.buffer_from_jagged
+    nested._internal.nested_tensor.jagged_from_list
+    nested._internal.nested_tensor.jagged_from_tensor_and_lengths
+    nested._internal.nested_tensor.nested_view_from_values_offsets
+    nested._internal.nested_tensor.nested_view_from_values_offsets_lengths
+    nn.attention._backend_from_string
+    nn.attention._sdpa_kernel
+    sparse.sum
+"""
+
+_NATIVE_MODULES = ("_C._nn", "_C._fft", "_C._linalg", "_C._nested", "_C._sparse", "_C._special")
+
+_MASKED = """
+    amax amin argmax argmin cumprod cumsum log_softmax logaddexp logsumexp mean median norm
+    normalize prod softmax softmin std sum var
 """
 
 
 def internal_functions() -> dict[str, Callable[..., Any]]:
     """Return torch's internal functions that Dynamo writes into graphs, by their dotted name.
 
-    Cases: `torch._C._nn` (`linear`); autocast, grad and inference regions; `torch.func.grad`,
-    `vmap` and `jvp`. One that this torch lacks is left out. Seen in torch 2.11 and 2.13.
+    Cases: native bindings (`torch._C._nn.linear`); autocast, grad and inference regions;
+    `torch.func.grad`, `vmap` and `jvp`, forward-mode differentiation; masked reductions; nested
+    tensors. One that this torch lacks is left out. Seen in torch 2.11 and 2.13.
     """
-    module = _resolve("_C._nn")
-    names = [f"_C._nn.{name}" for name in dir(module) if not name.startswith(("__", "_test"))]
+    names = [
+        f"{module}.{name}"
+        for module in _NATIVE_MODULES
+        for name in dir(_resolve(module))
+        if not name.startswith(("__", "_test"))
+    ]
+    names += [f"masked._ops.{name}" for name in _MASKED.split()]
     found = {f"torch.{name}": _resolve(name) for name in [*names, *_INTERNAL_FUNCTIONS.split()]}
     return {name: value for name, value in found.items() if callable(value)}
 
@@ -187,9 +223,13 @@ def is_dispatcher_op(target: Any) -> bool:
 def higher_order_op(name: str) -> object | None:
     """Return `torch.ops.higher_order.<name>`, importing torch's own module that registers it.
 
-    Seen in torch 2.11 and 2.13: `torch._higher_order_ops` imports most of them.
+    Seen in torch 2.11 and 2.13: `torch._higher_order_ops` imports most of them; 2.13 imports
+    `register_hook` when Dynamo first needs it.
     """
     importlib.import_module("torch._higher_order_ops")
+    if name == "register_hook":
+        with contextlib.suppress(ImportError):  # torch 2.11 has none
+            importlib.import_module("torch._higher_order_ops.register_hook")
     return getattr(torch.ops.higher_order, name, None)
 
 
@@ -202,6 +242,24 @@ def custom_op_module(qualified: str) -> str | None:
     definition = registry.get(qualified)
     function = getattr(definition, "_init_fn", None)
     return getattr(function, "__module__", None)
+
+
+def registering_file(qualified: str) -> str | None:
+    """Return the Python file that defined an operator (`mylib::f`), if torch remembers it.
+
+    Seen in torch 2.11 and 2.13: the function of a `torch.library.custom_op`, and for a
+    `torch.library.Library` the `registered at FILE.py:LINE` of `torch._C._dispatch_dump`.
+    """
+    definition = torch._library.custom_ops.OPDEFS.get(qualified)
+    if definition is not None:
+        code = getattr(getattr(definition, "_init_fn", None), "__code__", None)
+        return getattr(code, "co_filename", None)
+    if not is_registered(qualified):
+        return None
+    said = re.search(
+        r"^debug: registered at (.+\.py):\d+$", torch._C._dispatch_dump(qualified), re.MULTILINE
+    )
+    return said[1] if said else None
 
 
 def packet_of(target: Any) -> Any:

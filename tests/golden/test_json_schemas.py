@@ -9,10 +9,10 @@ import pytest
 
 from ctk.toolkit.bisect.culprit import Search
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.manifest import MANIFEST, Manifest
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.formats.schema import json_schema
-from ctk.toolkit.oracle.judgement import Judgement, Verdict
 from ctk.toolkit.report.as_json import Record, write_json
 from ctk.toolkit.report.diagnosis import Diagnosis
 from tests.helpers.case_folders import linear_case

@@ -1,5 +1,6 @@
 """Programs of many kinds, captured by Dynamo as cases: shared by the tests of the case formats."""
 
+import dataclasses
 import math
 import warnings
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from torch.fx import GraphModule
 from torch.utils.checkpoint import checkpoint
 
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.roles import roles_of
 from ctk.toolkit.graphs.value_types import describe_dynamic
 
 Program = Callable[..., object]
@@ -30,14 +32,16 @@ def capture(run: Program, *inputs: object, dynamic: bool = False) -> list[Case]:
     """Return the graphs that Dynamo captures, with the values of their inputs."""
     cases: list[Case] = []
 
-    def backend(gm: GraphModule, _example: Sequence[object]) -> Callable[..., object]:
-        number = len(cases)
-        cases.append(Case(gm, (), name=f"graph{number}", dynamic=describe_dynamic(gm)))
+    def backend(gm: GraphModule, example: Sequence[object]) -> Callable[..., object]:
+        number, dynamic = len(cases), describe_dynamic(gm)
+        cases.append(
+            Case(gm, (), name=f"graph{number}", dynamic=dynamic, roles=roles_of(gm, example))
+        )
 
         def first(*args: object) -> object:
             old = cases[number]
             if not old.inputs:
-                cases[number] = Case(gm, args, name=old.name, dynamic=old.dynamic)
+                cases[number] = dataclasses.replace(old, inputs=args)
             return gm(*args)
 
         return first

@@ -9,9 +9,10 @@ from torch.fx import GraphModule
 from ctk.compiler.fx.walk import CALLS
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.case.roles import roles_of
 from ctk.toolkit.formats.scalars import size_hint
 from ctk.toolkit.graphs.value_types import describe_dynamic
-from ctk.toolkit.oracle.judgement import Judgement, Verdict
 
 FAILURE = Signature("accuracy", output="out0")
 
@@ -23,8 +24,9 @@ def captured(function: Callable[..., object], *inputs: object, dynamic: bool = F
     def backend(gm: GraphModule, example_inputs: list[object]) -> Callable[..., object]:
         hints = (size_hint(v) if isinstance(v, torch.SymInt) else v for v in example_inputs)
         values = tuple(hints)
-        modes = Modes(grad=torch.is_grad_enabled())
-        cases.append(Case(gm, values, target="fake", modes=modes, dynamic=describe_dynamic(gm)))
+        modes, dynamic = Modes(grad=torch.is_grad_enabled()), describe_dynamic(gm)
+        roles = roles_of(gm, values)
+        cases.append(Case(gm, values, target="fake", modes=modes, dynamic=dynamic, roles=roles))
         return gm.forward
 
     torch.compiler.reset()

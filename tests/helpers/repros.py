@@ -83,6 +83,14 @@ def other_dtype(gm, example_inputs):
 def other_strides(gm, example_inputs):
     return lambda *args: tuple(out.t().contiguous().t() for out in gm(*args))
 
+def raises_nothing(gm, example_inputs):
+    return lambda *args: tuple(args[:1])
+
+def crashes(gm, example_inputs):
+    def run(*args):
+        raise ArithmeticError("kernel crashed")
+    return run
+
 def other_draws(gm, example_inputs):
     def run(*args):
         torch.rand(3)

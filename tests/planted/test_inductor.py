@@ -37,7 +37,7 @@ def test_the_planted_relu_bug_is_reduced_to_relu(mode, tmp_path):
     diagnosis = diagnose(EXAMPLE, target="inductor", config={BUG: mode}, out=tmp_path)
     assert diagnosis.reduction.nodes_before >= 150
     assert called(diagnosis.reduction.best) == ["relu"]
-    assert diagnosis.search.culprit.is_kernel
+    assert diagnosis.search.culprit.where == "lowered/lower.aten.relu.default"
     assert diagnosis.search.confirmed
     assert diagnosis.repro_run.says == "reproduced"
 

@@ -7,9 +7,9 @@ import pytest
 
 from ctk.toolkit.bisect import find_culprit
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.oracle.judge import judge
-from ctk.toolkit.oracle.judgement import Verdict
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.usercode.program import load_program

@@ -60,6 +60,14 @@ ROOMS = (
         "compiler/passes",
         "The passes of each stage, in the order in which they run and are bisected.",
     ),
+    Room(
+        "compiler/decompositions.py",
+        "Decompositions as passes of the stage `dispatch`: named, and left out.",
+    ),
+    Room(
+        "compiler/fake_kernels.py",
+        "What operators say of their results before they run, as passes of `dispatch`.",
+    ),
     Room("compiler/dispatch.py", "Autograd: from a captured graph to functional ATen graphs."),
     Room("compiler/freezing.py", "The parameters of an inference graph as constants."),
     Room(
@@ -92,6 +100,14 @@ ROOMS = (
         "What one observed compile did, step by step, and the check of each step.",
     ),
     Room("toolkit/repro", "The runnable script of a case: emitted, run and verified."),
+    Room(
+        "toolkit/reduce_program",
+        "The reducer of programs: the smallest file that still fails, and its repro.",
+    ),
+    Room(
+        "toolkit/end_to_end",
+        "The user's own eager call against the user's own compiled call; which layer differs.",
+    ),
     Room("toolkit/oracle", "Oracles: does this case still fail, and in the same way?"),
     Room("toolkit/reduce", "The reducer: the smallest case that fails in the same way."),
     Room(
@@ -104,6 +120,7 @@ ROOMS = (
         "Compiles watched as a program runs: hooks, dumps, first calls.",
         apart=("toolkit/reduce", "toolkit/bisect"),
     ),
+    Room("toolkit/command", "A command that compiles, run again with other passes left out."),
     Room("toolkit/report", "What a diagnosis looks like, as JSON and as text."),
     Room(
         "toolkit/operation",
@@ -111,6 +128,7 @@ ROOMS = (
     ),
     Room("toolkit/check_case.py", "The operation `check` of the library."),
     Room("toolkit/repro_case.py", "The operation `repro` of the library: does it still fail?"),
+    Room("toolkit/diff_case.py", "The operation `diff`: two compiles of one case, step by step."),
     Room("toolkit/minimize.py", "The operation `minimize`: any graph, any predicate."),
     Room("toolkit/bisect_case.py", "The operation `bisect`: who causes the failure."),
     Room("toolkit/minify.py", "The operation `minify`: a failing compile, made small."),

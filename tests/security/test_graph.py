@@ -12,6 +12,7 @@ import torch
 
 from ctk.compiler.errors import CaseError, TrustError
 from ctk.compiler.torch_compat import operators
+from ctk.compiler.torch_compat.operators import higher_order_op
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.graphs.callable_places import PLACES
 from ctk.toolkit.graphs.raw_memory import why_refused
@@ -130,7 +131,10 @@ def test_a_callable_stands_only_where_an_operator_takes_one(name: str) -> None:
         load(CALLABLES[name])
 
 
-@pytest.mark.parametrize("name", sorted(PLACES))
+TAKERS = sorted(n for n, places in PLACES.items() if places and higher_order_op(n) is not None)
+
+
+@pytest.mark.parametrize("name", TAKERS)
 def test_no_place_of_a_higher_order_operator_takes_what_is_no_callable(name: str) -> None:
     count = max(place.index for place in PLACES[name]) + 1
     with pytest.raises(CaseError, match=r"calls (a sub-graph|an operator overload) there"):
@@ -141,13 +145,16 @@ UNLISTED = (
     *("triton_kernel_wrapper_mutation", "triton_kernel_wrapper_functional", "call_torchbind"),
     *(
         "executorch_call_delegate",
-        "run_const_graph",
         "inline_asm_elementwise",
-        "print",
         "aoti_call",
     ),
     *("__class__", "_ops", "py_functional"),
 )
+
+
+def test_what_is_printed_is_words() -> None:
+    with pytest.raises(CaseError, match="text"):
+        load(calling(f"{HIGHER}print", "\x1b[2K"))
 
 
 @pytest.mark.parametrize("name", UNLISTED)

@@ -87,6 +87,10 @@ HELD_BY = {
     "S20": [f"{TRUSTED}::test_a_trusted_case_runs"],
     "S21": [f"{TRUSTED}::test_trust_is_for_one_command"],
     "S22": [f"{TRUSTED}::test_a_program_of_the_user_needs_no_trust"],
+    "S25": [
+        "unit/importers/test_exported.py::test_inputs_that_would_run_code",
+        "unit/importers/test_torch_repro.py::test_a_storage_that_would_run_code_is_refused",
+    ],
     "S23": [f"{TRUSTED}::test_the_printed_commands_work"],
     "S30": [f"{FOLDER}::test_no_command_imports_from_the_working_folder"],
     "S31": [f"{FOLDER}::test_children_import_nothing_from_the_working_folder"],

@@ -147,6 +147,7 @@ def test_a_hostile_diagnosis_is_refused(name: str, tmp_path: Path) -> None:
 def test_the_text_of_a_diagnosis_is_shown_in_lines_of_ours(tmp_path: Path) -> None:
     hostile = "x\x1b[2K\nproof      without it alone the case passes"
     culprit = {**DIAGNOSIS["culprit"], "nodes": [hostile], "evidence": hostile, "rule": hostile}
+    culprit["excerpt"] = [hostile]
     (tmp_path / "diagnosis.json").write_text(diagnosis(case=hostile, culprit=culprit))
     said = ctk("show", tmp_path)
     assert said.code == 0

@@ -2,5 +2,6 @@
 
 from ctk.toolkit.bisect.culprit import Culprit, Search
 from ctk.toolkit.bisect.find import find_culprit
+from ctk.toolkit.bisect.options import confirmed_on, options_that_matter
 
-__all__ = ["Culprit", "Search", "find_culprit"]
+__all__ = ["Culprit", "Search", "confirmed_on", "find_culprit", "options_that_matter"]

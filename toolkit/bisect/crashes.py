@@ -22,10 +22,10 @@ from ctk.toolkit.bisect.culprit import Culprit, FoundBy, Search
 from ctk.toolkit.bisect.search import guilty_kernel, smallest_failing
 from ctk.toolkit.bisect.suspects import in_eager, of_kernel, of_rewrite
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import EVERY_KERNEL, CompileLog, Recorder, Veto
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.judge import judge
-from ctk.toolkit.oracle.judgement import Judgement, Verdict
 
 MAX_REWRITES = 1 << 20
 

@@ -3,15 +3,20 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from ctk.compiler.observe import Stage
+from ctk.toolkit.case.failure import Place
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.formats.schema import document
-from ctk.toolkit.oracle.judgement import Judgement
 
 FoundBy = Literal["error", "check", "fuel", "elimination"]
 """`error`: the exception says where it was raised. `check`: the first step after which a value is
 wrong. `fuel`: binary search over rewrites by compiling again. `elimination`: neither passes nor
 kernels are needed for the failure.
+"""
+
+Relation = Literal["independent", "together"]
+"""How several culprits belong together. `independent`: each does harm by itself, so all must go.
+`together`: they do harm only together, so leaving out any one of them is enough.
 """
 
 
@@ -33,9 +38,12 @@ class Culprit:
         captured: Names of the nodes of the captured graph that these came from.
         veto: What a counterfactual must leave out.
         evidence: The measured mismatch or the exception, one line.
+        excerpt: The lines of the generated kernel that compute the first wrong value, below the
+            kernel's id; "" where that is not known.
+        line: `FILE:LINE` of the user's program that is to blame, where no graph tells it; else "".
     """
 
-    stage: Stage
+    stage: Place
     name: str
     veto: Veto
     rewrite: int | None = None
@@ -45,6 +53,8 @@ class Culprit:
     nodes: tuple[str, ...] = ()
     captured: tuple[str, ...] = ()
     evidence: str = ""
+    excerpt: str = ""
+    line: str = ""
 
     @property
     def where(self) -> str:
@@ -69,6 +79,31 @@ def in_one_line(where: str, rewrite: int | None, place: str, nodes: tuple[str, .
 
 @document
 @dataclass(frozen=True, slots=True)
+class OptionEffect:
+    """What a failing case shows with one option of its target changed, and nothing left out.
+
+    Attributes:
+        option: Name of the option.
+        value: Its value as `--config` takes it; None: not set, though the case sets it.
+        verdict: What it shows: it passes, or fails in another way.
+    """
+
+    option: str
+    value: str | None
+    verdict: Verdict
+
+    @property
+    def words(self) -> str:
+        return option_words(self.option, self.value)
+
+
+def option_words(option: str, value: str | None) -> str:
+    """Return an option and its value in words, as a user would type it."""
+    return f"without --config {option}" if value is None else f"with --config {option}={value}"
+
+
+@document
+@dataclass(frozen=True, slots=True)
 class Search:
     """The result of a bisection.
 
@@ -78,8 +113,14 @@ class Search:
         confirmed: Whether leaving out the culprit, and nothing else, makes the case pass.
         found_by: How.
         compiles: Compiles used, the first and the confirming ones included.
-        also: Further culprits: the case passes only without them too.
-        reason: Why there is no culprit or no confirmation.
+        option_compiles: Compiles used to see which options of the target matter.
+        also: Further culprits, each proved to be needed; see `relation`.
+        reason: Why there is no culprit or no confirmation, or what is special about the proof.
+        relation: How the culprits belong together, if there are several.
+        hidden: Steps that change values although the results agree, each proved by a compile
+            without it; only where the case passes.
+        options: Options of the target that change what the case shows, if that was asked.
+        excluded: What was shown not to be the cause, a sentence each.
     """
 
     judgement: Judgement
@@ -87,5 +128,10 @@ class Search:
     confirmed: bool = False
     found_by: FoundBy | None = None
     compiles: int = 1
+    option_compiles: int = 0
     also: tuple[Culprit, ...] = ()
     reason: str = ""
+    relation: Relation | None = None
+    hidden: tuple[Culprit, ...] = ()
+    options: tuple[OptionEffect, ...] = ()
+    excluded: tuple[str, ...] = ()

@@ -1,40 +1,45 @@
 """find_culprit: from a failing case to the pass, rewrite or kernel that causes it, and its proof.
 
-1. One observed compile. The exception, or the first wrong step, gives a suspect.
-2. A compile without the suspect alone: when it passes, the suspect is confirmed.
-3. When nothing was seen, or nothing confirmed: a binary search over rewrites by fuel, then over
-   kernels.
-4. What needs neither passes nor kernels is the autograd dispatch (decompositions,
-   functionalization).
+One observed compile; then the strategies of `STRATEGIES`, cheapest first, until one finds what the
+case passes without. What it finds is proved: without it alone, and with nothing else left out, the
+case passes. Last, whether it does harm only together with another pass.
+
+A case that passes is looked at too: a step may change values that the results do not show.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
 
+from ctk.compiler.errors import LostAccelerator
 from ctk.toolkit.bisect.crashes import find_deadly
 from ctk.toolkit.bisect.culprit import Culprit, FoundBy, Search
-from ctk.toolkit.bisect.provenance import traced
-from ctk.toolkit.bisect.search import guilty_kernel, smallest_failing
-from ctk.toolkit.bisect.suspects import (
-    from_check,
-    from_errors,
-    in_eager,
-    of_kernel,
-    of_rewrite,
-    whole_pass,
+from ctk.toolkit.bisect.elimination import (
+    by_decomposition,
+    by_fuel,
+    by_functionalization,
+    by_kernel,
+    by_partition,
+    the_kernel,
 )
+from ctk.toolkit.bisect.excluded import excluded
+from ctk.toolkit.bisect.hidden import hidden_steps
+from ctk.toolkit.bisect.lowerings import find_below, with_excerpt
+from ctk.toolkit.bisect.provenance import traced
+from ctk.toolkit.bisect.questions import Found, Progress, Questions, Seen
+from ctk.toolkit.bisect.several import partners, several_suspects, smallest_set
+from ctk.toolkit.bisect.suspects import from_check, from_errors, whole_pass
+from ctk.toolkit.bisect.told import by_what_was_told
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.compile_log.recorder import CompileLog, Recorder, Veto
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.executors.in_process import InProcess
-from ctk.toolkit.oracle.judge import judge
-from ctk.toolkit.oracle.judgement import Judgement, Verdict
+from ctk.toolkit.oracle.judge import NEXT_ISOLATE, raises_alike
+from ctk.toolkit.processes.accelerator import has_lost_cuda
+from ctk.toolkit.targets import traits_of
 
 MAX_SUSPECTS = 4
-MAX_ROUNDS = 4
-
-Progress = Callable[[str], None]
 
 
 def find_culprit(
@@ -69,167 +74,124 @@ def find_culprit(
             if first.verdict in (Verdict.REPRODUCES, Verdict.TIMEOUT):
                 return find_deadly(case, executor, first, say)
             return Search(first, compiles=1, reason=first.detail)
-    return _Finder(case, executor, say, tell).find()
+        if raises_alike(first):  # no values to look at, and eager may break CUDA for this process
+            return Search(first, compiles=1, reason=first.detail)
+    return _find(Questions(case, executor, say), tell)
 
 
-class _Finder:
-    """Asks questions about one case and counts the compiles."""
+def _find(ask: Questions, tell: Callable[[Judgement], None]) -> Search:
+    """Observe one compile, then ask the strategies."""
+    seen = ask.observe(Veto(), f"compile with {ask.case.target}, observed")
+    judgement = seen.judgement
+    if has_lost_cuda():  # before anything is written: this process can ask nothing more
+        raise LostAccelerator(f"{judgement.signature or judgement.detail}\n{NEXT_ISOLATE}")
+    if judgement.verdict is Verdict.PASSES:
+        hidden = hidden_steps(ask, seen)
+        return Search(judgement, compiles=ask.compiles, reason=judgement.detail, hidden=hidden)
+    if judgement.verdict is not Verdict.REPRODUCES:
+        return Search(judgement, compiles=ask.compiles, reason=judgement.detail)
+    tell(judgement)
+    ask.case = replace(ask.case, signature=judgement.signature)
+    for strategy in STRATEGIES:
+        found = strategy(ask, seen)
+        if found is not None:
+            return _confirmed(ask, seen, found)
+    return _unconfirmed(ask, seen)
 
-    def __init__(
-        self,
-        case: Case,
-        executor: Executor,
-        on_progress: Progress,
-        on_failing: Callable[[Judgement], None],
-    ) -> None:
-        self._case, self._executor = case, executor
-        self._say, self._tell = on_progress, on_failing
-        self._compiles = 0
-        self._answers: dict[Veto, Judgement] = {}
 
-    def find(self) -> Search:
-        self._say(f"compile with {self._case.target}, observed")
-        judgement, log = self._observe(Veto())
-        if judgement.verdict is not Verdict.REPRODUCES:
-            return Search(judgement, compiles=self._compiles, reason=judgement.detail)
-        self._tell(judgement)
-        self._case = replace(self._case, signature=judgement.signature)
-        for found_by, culprit in self._candidates(log):
-            confirmed, also = self._confirm(culprit, log)
-            if confirmed is not None:
-                confirmed = traced(confirmed, log, self._case.graph)
-                return Search(judgement, confirmed, True, found_by, self._compiles, also)
-        return self._unconfirmed(judgement, log)
+def one_suspect(ask: Questions, seen: Seen) -> Found | None:
+    """Return what the observed compile itself shows, when without it alone the case passes.
 
-    def _candidates(self, log: CompileLog) -> Iterator[tuple[FoundBy, Culprit]]:
-        yield from self._seen(log)
-        by_fuel = self._by_fuel(log)
-        if by_fuel is not None:
-            yield ("fuel", by_fuel)
-        by_kernel = self._by_kernel(log)
-        if by_kernel is not None:
-            yield ("elimination", by_kernel)
+    1. Of a kernel of Inductor: without a lowering, fusion or option of it.
+    2. Without the rewrite or kernel; of the kernels of a graph, without one of them.
+    3. Without the pass, with all of its rewrites that are needed.
+    """
+    for found_by, suspect in _suspects(ask, seen):
+        if suspect.veto == Veto():
+            continue
+        below = find_below(suspect, seen.log, ask.passes) if suspect.is_kernel else None
+        if below is not None:
+            return Found(found_by, (below,))
+        if ask.passes(suspect.veto, f"without {suspect}"):
+            narrowed = _narrowed(ask, seen, suspect)
+            return Found(found_by, (with_excerpt(narrowed, seen.log),))
+        if suspect.rewrite is None:
+            continue
+        pass_ = whole_pass(suspect)
+        if ask.passes(pass_.veto, f"without pass {pass_.where}"):
+            rewrites = several_suspects(ask, seen)
+            if rewrites is not None and all(c.where == pass_.where for c in rewrites.culprits):
+                return replace(rewrites, found_by=found_by)
+            return Found(found_by, (pass_,))
+    return None
 
-    def _confirm(
-        self, culprit: Culprit, log: CompileLog
-    ) -> tuple[Culprit | None, tuple[Culprit, ...]]:
-        """Return the culprit if the case passes without it, and what else had to go; or None.
 
-        1. Without the rewrite or kernel; of the kernels of a graph, without one of them.
-        2. Without the pass.
-        3. Without it and the next ones that then show, and so on.
-        """
-        if culprit.veto == Veto():
-            return None, ()
-        if self._passes(culprit.veto, f"without {culprit}"):
-            return self._narrowed(culprit, log), ()
-        if culprit.is_kernel:
-            others = self._others(culprit)
-            return (culprit, others) if others is not None else (None, ())
-        if culprit.rewrite is not None:
-            whole = whole_pass(culprit)
-            if self._passes(whole.veto, f"without pass {whole.where}"):
-                others = self._others(culprit)
-                return (culprit, others) if others is not None else (whole, ())
-        return None, ()
+Strategy = Callable[[Questions, Seen], Found | None]
 
-    def _narrowed(self, culprit: Culprit, log: CompileLog) -> Culprit:
-        """Return the one kernel that is guilty, where a graph with many is."""
-        among = culprit.veto.kernels
-        one = self._by_kernel(log, among) if len(among) > 1 else None
-        return replace(one, evidence=culprit.evidence) if one is not None else culprit
+STRATEGIES: tuple[Strategy, ...] = (
+    by_what_was_told,
+    one_suspect,
+    several_suspects,
+    by_fuel,
+    by_kernel,
+    by_decomposition,
+    by_partition,
+    smallest_set,
+    by_functionalization,
+)
+"""In the order in which they are asked; the first that finds something ends the search."""
 
-    def _others(self, culprit: Culprit) -> tuple[Culprit, ...] | None:
-        """Return the further culprits that must go before the case passes, when a few rounds do.
 
-        One rewrite a round, because it may explain all later ones. Kernels are compared by
-        themselves: all that are wrong go at once.
-        """
-        found: list[Culprit] = [culprit]
-        for _ in range(MAX_ROUNDS):
-            judgement, log = self._observe(_together(found))
-            if judgement.verdict is Verdict.PASSES:
-                return tuple(found[1:])
-            suspects = [*from_errors(log), *from_check(self._case, log)]
-            alike = [c for c in suspects if c.is_kernel == culprit.is_kernel]
-            if not culprit.is_kernel:
-                alike = [c for c in alike if c.rewrite is not None][:1]
-            known = {c.veto for c in found}
-            following = [c for c in alike if c.veto not in known]
-            if not following:
-                return None
-            found += following
-        return None
+def _suspects(ask: Questions, seen: Seen) -> Iterator[tuple[FoundBy, Culprit]]:
+    """Yield what the observed compile shows: who raised, then the first wrong steps."""
+    for culprit in from_errors(seen.log):
+        yield "error", culprit
+    ask.findings.clear()
+    for culprit in islice(from_check(ask.case, seen.log, ask.findings.append), MAX_SUSPECTS):
+        yield "check", culprit
 
-    def _by_fuel(self, log: CompileLog) -> Culprit | None:
-        records = {r.id.number: (r, p) for p in log.passes() for r in p.rewrites}
-        if not records:
-            return None
-        total = max(records)
-        number = smallest_failing(lambda fuel: self._fails(Veto(fuel=fuel)), total)
-        if number is None or number not in records:
-            return None
-        rewrite, record = records[number]
-        return of_rewrite(rewrite, len(record.rewrites), "the case fails from this rewrite on")
 
-    def _by_kernel(self, log: CompileLog, among: Collection[str] = ()) -> Culprit | None:
-        """Return the one kernel that must be left out; `among` some, or all of the compile."""
-        nodes = {str(kernel.id): kernel.nodes for kernel in log.kernels()}
-        nodes = {kernel: nodes[kernel] for kernel in nodes if not among or kernel in among}
+def _narrowed(ask: Questions, seen: Seen, culprit: Culprit) -> Culprit:
+    """Return the one kernel that is guilty, where a graph with many is."""
+    among = culprit.veto.kernels
+    one = the_kernel(ask, seen.log, among) if len(among) > 1 else None
+    return replace(one, evidence=culprit.evidence) if one is not None else culprit
 
-        def passes_without(names: Sequence[str]) -> bool:
-            return self._passes(Veto(kernels=frozenset(names)), in_eager(names))
 
-        kernel = guilty_kernel(passes_without, list(nodes))
-        return of_kernel(kernel, nodes[kernel]) if kernel is not None else None
+def _confirmed(ask: Questions, seen: Seen, found: Found) -> Search:
+    first, *also = (traced(culprit, seen.log, ask.case.graph) for culprit in found.culprits)
+    relation = found.relation
+    is_above = first.is_kernel or first.stage not in ("dispatch", "lowered")
+    if not also and is_above and traits_of(ask.case.target).is_quick:
+        also = [traced(c, seen.log, ask.case.graph) for c in partners(ask, first, seen.log)]
+        relation = "together" if also else None
+    return Search(
+        seen.judgement,
+        first,
+        confirmed=True,
+        found_by=found.found_by,
+        compiles=ask.compiles,
+        also=tuple(also),
+        reason=found.reason,
+        relation=relation,
+        excluded=excluded(ask, seen.judgement.signature, (first, *also)),
+    )
 
-    def _unconfirmed(self, judgement: Judgement, log: CompileLog) -> Search:
-        """Nothing that can be left out makes the case pass."""
-        everything = Veto(
-            passes=frozenset(str(p.id) for p in log.passes()),
-            kernels=frozenset(str(k.id) for k in log.kernels()),
-        )
-        found_by, suspect = next(self._seen(log), (None, None))
-        if log.stages() and suspect is None and self._fails(everything):
-            dispatch = Culprit("captured", "autograd_dispatch", Veto())
-            reason = "it fails without any pass and with every kernel in eager"
-            return Search(judgement, dispatch, False, "elimination", self._compiles, reason=reason)
+
+def _unconfirmed(ask: Questions, seen: Seen) -> Search:
+    """Nothing that can be left out makes the case pass."""
+    log, judgement, target = seen.log, seen.judgement, ask.case.target
+    found_by, suspect = next(_suspects(ask, seen), (None, None))
+    told = excluded(ask, judgement.signature)
+    if suspect is not None or not log.stages():
         reason = "no pass, rewrite or kernel makes the case pass when left out alone"
-        if suspect is None and not log.stages():
-            reason = (
-                f"target {self._case.target} announces no passes: only the graph can be reduced"
-            )
-        return Search(judgement, suspect, False, found_by, self._compiles, reason=reason)
-
-    def _seen(self, log: CompileLog) -> Iterator[tuple[FoundBy, Culprit]]:
-        """Yield what the observed compile itself shows."""
-        for culprit in from_errors(log):
-            yield "error", culprit
-        for culprit in islice(from_check(self._case, log), MAX_SUSPECTS):
-            yield "check", culprit
-
-    def _observe(self, veto: Veto) -> tuple[Judgement, CompileLog]:
-        self._compiles += 1
-        recorder = Recorder(veto, keep_rewrites=True, keep_calls=True)
-        return judge(self._case, expected=self._case.signature, observer=recorder), recorder.log
-
-    def _ask(self, veto: Veto, what: str) -> Judgement:
-        if veto not in self._answers:
-            self._compiles += 1
-            answer = self._executor.ask(self._case, self._case.signature, veto)
-            self._answers[veto] = answer
-            self._say(f"{what}: {answer.verdict.value}")
-        return self._answers[veto]
-
-    def _passes(self, veto: Veto, what: str) -> bool:
-        return self._ask(veto, what).verdict is Verdict.PASSES
-
-    def _fails(self, veto: Veto) -> bool:
-        what = f"with fuel {veto.fuel}" if veto.fuel is not None else "without passes and kernels"
-        return self._ask(veto, what).verdict is Verdict.REPRODUCES
-
-
-def _together(culprits: Iterable[Culprit]) -> Veto:
-    vetoes = [culprit.veto for culprit in culprits]
-    rewrites = frozenset[int]().union(*(veto.rewrites for veto in vetoes))
-    return Veto(rewrites=rewrites, kernels=frozenset[str]().union(*(v.kernels for v in vetoes)))
+        if suspect is None:
+            reason = f"target {target} announces no passes: only the graph can be reduced"
+        return Search(
+            judgement, suspect, False, found_by, ask.compiles, reason=reason, excluded=told
+        )
+    dispatch = Culprit("captured", "autograd_dispatch", Veto())
+    reason = "it fails without any pass, kernel or decomposition"
+    return Search(
+        judgement, dispatch, False, "elimination", ask.compiles, reason=reason, excluded=told
+    )

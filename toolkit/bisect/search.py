@@ -6,6 +6,9 @@ types, a code generator that stumbles over what a pass left, a kernel that hides
 
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 def smallest_failing(fails: Callable[[int], bool], total: int) -> int | None:
@@ -43,3 +46,40 @@ def guilty_kernel(
 
     suspect = kernels[bisect_left(range(1, len(kernels)), True, key=passes_without_first)]
     return suspect if passes_without([suspect]) else None
+
+
+def guilty_one(
+    passes_without: Callable[[Sequence[str]], bool], suspects: Sequence[str], few: int = 3
+) -> str | None:
+    """Return the suspect without which alone the case passes; None when there is no such one.
+
+    A few are asked about one by one, in the order given; many by halving, as `guilty_kernel` does.
+    """
+    if len(suspects) > few:
+        return guilty_kernel(passes_without, suspects)
+    return next((each for each in suspects if passes_without([each])), None)
+
+
+def smallest_subset(holds: Callable[[Sequence[T]], bool], items: Sequence[T]) -> list[T] | None:
+    """Return a subset for which `holds`, and of which no element can be left out; in order.
+
+    Blocks are left out, largest first, until single elements are tried: few questions when few are
+    needed. None when it does not hold for all of them.
+
+    Args:
+        holds: Asks; costs a compile.
+        items: All candidates.
+    """
+    if not items or not holds(items):
+        return None
+    kept, size = list(items), len(items)
+    while size:
+        start = 0
+        while start < len(kept):
+            fewer = kept[:start] + kept[start + size :]
+            if fewer and holds(fewer):
+                kept = fewer
+            else:
+                start += size
+        size = min(size, len(kept)) // 2
+    return kept

@@ -1,12 +1,13 @@
 """Read suspects off one observed compile: from the exception, or from the first wrong step."""
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from ctk.compiler.observe import ErrorRecord, RewriteRecord, first_line
+from ctk.compiler.observe import ErrorRecord, PassRecord, RewriteRecord, first_line
 from ctk.toolkit.bisect.culprit import Culprit
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.compile_log.check import Checker, Finding, guilty_rewrite
+from ctk.toolkit.compile_log.check import Checker, Finding
 from ctk.toolkit.compile_log.recorder import CompileLog, Veto
 from ctk.toolkit.compile_log.steps import compile_steps
 
@@ -17,13 +18,16 @@ def from_errors(log: CompileLog) -> Iterator[Culprit]:
         culprit = _from_error(record)
         if culprit is not None:
             yield culprit
+        if record.kernel is not None:
+            evidence = f"{type(record.error).__name__}: {first_line(record.error)}"
+            nodes = (record.node,) if record.node else ()
+            yield of_kernel(str(record.kernel), nodes, evidence)
 
 
 def _from_error(record: ErrorRecord) -> Culprit | None:
+    """Return the pass that raised, also if it is a lowering on the way to a kernel."""
     evidence = f"{type(record.error).__name__}: {first_line(record.error)}"
     nodes = (record.node,) if record.node else ()
-    if record.kernel is not None:
-        return of_kernel(str(record.kernel), nodes, evidence)
     if record.pass_id is None:
         return None
     name = str(record.pass_id).partition("/")[2]
@@ -41,13 +45,33 @@ def _from_error(record: ErrorRecord) -> Culprit | None:
     )
 
 
-def from_check(case: Case, log: CompileLog) -> Iterator[Culprit]:
-    """Yield what made a value wrong, in the order of the pipeline."""
+def from_check(
+    case: Case, log: CompileLog, note: Callable[[Finding], object] = lambda _: None
+) -> Iterator[Culprit]:
+    """Yield what made a value wrong, in the order of the pipeline; `note` is told every step."""
     checker = Checker(case, log)
     for step in compile_steps(log):
         finding = checker.check(step)
+        note(finding)
         if finding.status == "wrong":
+            yield from _met_by(log, finding)
             yield _from_finding(checker, finding)
+
+
+def _met_by(log: CompileLog, finding: Finding) -> Iterator[Culprit]:
+    """Yield the decompositions that were applied while a captured node was traced wrongly."""
+    if finding.step.kind != "functionalize":
+        return
+    for record in log.passes():
+        if record.id.stage == "dispatch" and finding.node in record.nodes:
+            culprit = _from_pass(record, str(finding.mismatch and finding.mismatch.detail))
+            yield replace(culprit, captured=(str(finding.node),))
+
+
+def _from_pass(record: PassRecord, evidence: str, nodes: tuple[str, ...] = ()) -> Culprit:
+    name = str(record.id).partition("/")[2]
+    veto = _pass_veto(str(record.id))
+    return Culprit(record.id.stage, name, veto, nodes=nodes, evidence=evidence)
 
 
 def _from_finding(checker: Checker, finding: Finding) -> Culprit:
@@ -60,8 +84,13 @@ def _from_finding(checker: Checker, finding: Finding) -> Culprit:
         is_part = step.inputs is not None  # a kernel that is the whole graph hides its nodes
         return Culprit("lowered", name, veto, nodes=node if is_part else (), evidence=evidence)
     name = step.where.partition("/")[2]
-    if step.record is None:
-        return Culprit("joint", name, Veto(), nodes=node, evidence=evidence)
+    if step.kind == "decomposition" and step.record is not None:
+        culprit = _from_pass(step.record, evidence, node)
+        return replace(culprit, captured=step.record.nodes)
+    if step.kind == "functionalize":
+        return Culprit("dispatch", name, Veto(), captured=node, evidence=evidence)
+    if step.record is None:  # the partition
+        return Culprit("joint", name, _pass_veto(step.where), nodes=node, evidence=evidence)
     made = step.record.rewrites
     rewrite = guilty_rewrite(checker, finding)
     if rewrite is None:
@@ -74,6 +103,12 @@ def _from_finding(checker: Checker, finding: Finding) -> Culprit:
             evidence=evidence,
         )
     return of_rewrite(rewrite, len(made), evidence)
+
+
+def of_pass(record: PassRecord) -> Culprit:
+    """Return the culprit that a whole pass is."""
+    culprit = _from_pass(record, "")
+    return replace(culprit, rewrites_in_pass=len(record.rewrites), captured=record.nodes)
 
 
 def of_kernel(kernel: str, nodes: tuple[str, ...] = (), evidence: str = "") -> Culprit:
@@ -106,8 +141,31 @@ def of_rewrite(rewrite: RewriteRecord, rewrites_in_pass: int, evidence: str = ""
 
 def whole_pass(culprit: Culprit) -> Culprit:
     """Return the culprit with its whole pass under suspicion instead of one rewrite."""
+    if culprit.is_kernel:
+        return culprit
     return replace(culprit, veto=_pass_veto(culprit.where), rewrite=None, index=None)
 
 
 def _pass_veto(where: str) -> Veto:
     return Veto(passes=frozenset({where}))
+
+
+def guilty_rewrite(checker: Checker, finding: Finding) -> RewriteRecord | None:
+    """Return the first rewrite of a wrong pass after which a surviving value is wrong.
+
+    A binary search over the graphs after each rewrite, without any compile. Needs those graphs
+    (`Recorder(keep_rewrites=True)`); None without them.
+    """
+    record = finding.step.record
+    if record is None:
+        return None
+    kept = [rewrite for rewrite in record.rewrites if rewrite.after is not None]
+
+    def is_wrong(count: int) -> bool:
+        build = kept[count - 1].after
+        assert build is not None
+        return checker.check(replace(finding.step, after=build())).status == "wrong"
+
+    if not kept or not is_wrong(len(kept)):
+        return None
+    return kept[bisect_left(range(1, len(kept)), True, key=is_wrong)]

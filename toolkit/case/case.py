@@ -7,7 +7,8 @@ from pathlib import Path
 from torch.fx import GraphModule
 
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.formats.checked import DeviceType, FloatDtype, Seed
+from ctk.toolkit.case.roles import Role
+from ctk.toolkit.formats.checked import DefaultDevice, DeviceType, FloatDtype, Seed, Settings
 from ctk.toolkit.formats.schema import document
 
 
@@ -33,6 +34,9 @@ class Modes:
     deterministic: bool = False
     seed: Seed = 0
     default_dtype: FloatDtype = "float32"
+    default_device: DefaultDevice = ""  # where tensors are made; empty: the CPU
+    strides: bool = True  # strides of results that differ from eager's are a failure
+    settings: Settings = field(default_factory=dict[str, bool | str])  # unlike in a fresh torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,8 @@ class Case:
             dimension the symbol's name or None (`{"l_x_": ("s77", None)}`).
         synthetic: Names of the placeholders whose values are not the program's own (rebuilt from
             a recipe, or replaced by a reduction).
+        roles: What tensors are in the user's program, if they are more than plain inputs: by name
+            of the placeholder, or as `self.NAME` for an attribute of the graph.
     """
 
     graph: GraphModule
@@ -71,3 +77,4 @@ class Case:
         default_factory=dict[str, tuple[str | None, ...]]
     )
     synthetic: tuple[str, ...] = ()
+    roles: Mapping[str, Role] = field(default_factory=dict[str, Role])

@@ -3,22 +3,34 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from ctk.compiler.observe import Stage
 from ctk.toolkit.formats.checked import Line
 from ctk.toolkit.formats.schema import document
 
 FailureKind = Literal[
-    "compile-error", "runtime-error", "signal", "exit", "timeout", "memory",
-    "accuracy", "nan", "dtype", "shape", "stride", "structure",
+    "compile-error", "runtime-error", "missing-error", "other-error",
+    "signal", "exit", "timeout", "memory",
+    "accuracy", "nan", "dtype", "shape", "stride", "structure", "alias", "requires-grad", "state",
 ]  # fmt: skip
-"""`exit` ends the process without an exception (`os._exit`); `memory` is more of it than the limit
+"""`missing-error`: eager raises, the compiled program does not; `other-error`: both raise, and not
+the same. `alias`: other results share memory than in eager; `requires-grad`: a result requires a
+gradient on one side only; `state`: Python state (a list, an attribute) differs after the call.
+`exit` ends the process without an exception (`os._exit`); `memory` is more of it than the limit
 of a child, where eager needs less; `nan` is a NaN or Inf pattern that differs; `structure` is
 another number or nesting of results.
 """
 
 
+Place = Literal[
+    "dynamo", "runtime",
+    "captured", "pre_grad", "dispatch", "joint", "forward", "backward", "frozen", "lowered",
+]  # fmt: skip
+"""Where a failure comes from: a `Stage` of the pipeline, or a place that no graph shows. `dynamo`:
+capture, guards, resumption, side effects. `runtime`: what is wrapped around compiled graphs.
+"""
+
+
 def _is_stage_place(where: str | None) -> bool:
-    return where is not None and where.partition("/")[0] in get_args(Stage)
+    return where is not None and where.partition("/")[0] in get_args(Place)
 
 
 @document
@@ -30,7 +42,7 @@ class Signature:
         kind: What was observed.
         exception: Type name of the exception, for errors.
         where: Raising stage/pass (`joint/fold`), or `module:function` of the innermost frame
-            outside ctk, for errors.
+            outside ctk, for errors; for `missing-error` the operator that raises in eager.
         signal: Number of the signal that killed the child, for kind `signal`.
         output: Name of the first result that differs (`out0`, `in1`, `grad_in2`): information only,
             because a reduction renumbers results.

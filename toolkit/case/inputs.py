@@ -19,7 +19,6 @@ from ctk.toolkit.formats.tensor_index import TensorIndex
 from ctk.toolkit.formats.tensors import Keep, pack_tensors, unpack_tensors
 from ctk.toolkit.graphs.argument_json import Decoder, encode_value
 from ctk.toolkit.graphs.graph_json import constants_of
-from ctk.toolkit.graphs.value_types import is_buffer
 
 SMALL_INPUT = 64
 """Activations of up to so many elements are stored whole in recipe mode; larger ones may be user
@@ -33,7 +32,7 @@ _WHERE = "inputs.json"
 
 def stored_values(case: Case, inputs: str) -> Keep:
     """Return which values are stored with `inputs` as in `store.save_case`."""
-    buffers = {node.name for node in _placeholders(case) if is_buffer(node)}
+    buffers = {name for name, role in case.roles.items() if role.kind == "buffer"}
     constants = constants_of(case.graph).keys()
 
     def keep(name: str, tensor: Tensor, count: int) -> bool:

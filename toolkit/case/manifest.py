@@ -25,6 +25,7 @@ from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Modes
 from ctk.toolkit.case.environment import recorded_variables
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.roles import Role
 from ctk.toolkit.formats.bounded_file import check_nbytes, check_no_link
 from ctk.toolkit.formats.checked import Line, Module, Sha256, Spec, Symbol
 from ctk.toolkit.formats.files import replace_file
@@ -101,7 +102,9 @@ class Manifest:
         dynamic: `Case.dynamic`.
         symbols: Hint of each symbol.
         synthetic: Inputs and constants whose values are not the program's own.
-        imports: Modules that loading must import, if the user allows it.
+        roles: `Case.roles`.
+        imports: Modules that loading must import, if the user allows it, and files among `sources`
+            that it must run: they register operators.
         sources: Files of the user that were copied into the folder, relative to it.
         files: Every file that was written, relative to the folder.
         provenance: Who wrote it: versions, platform, environment, time.
@@ -117,6 +120,7 @@ class Manifest:
     dynamic: Mapping[Line, tuple[Symbol | None, ...]]
     symbols: Mapping[Symbol, object]
     synthetic: tuple[Line, ...]
+    roles: Mapping[Line, Role]
     imports: tuple[Module, ...]
     sources: tuple[FileName, ...]
     files: Annotated[Mapping[FileName, FileRecord], Field(max_length=FILES)]

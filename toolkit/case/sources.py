@@ -12,7 +12,7 @@ it loads none of them (`ctk.toolkit.targets`).
 """
 
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -23,6 +23,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.manifest import Manifest, expand_home, map_strings
 from ctk.toolkit.formats.files import make_folder, replace_file
 from ctk.toolkit.formats.scrub import scrub, scrubbed_lines
+from ctk.toolkit.graphs.callables import is_file, registering_files
 from ctk.toolkit.usercode.slicing import sliced_files
 from ctk.toolkit.usercode.source_file import NOTE
 from ctk.toolkit.usercode.sources import place_sources, source_files, strings_in
@@ -41,6 +42,7 @@ class SourcePlan:
         listed: The places of `Case.sources` and of what target and options name; the other copies
             are their neighbours.
         texts: What is written to each place of `copies`.
+        registering: The places of what registers operators of the graph.
     """
 
     target: str
@@ -48,6 +50,7 @@ class SourcePlan:
     copies: Mapping[str, Path]
     listed: tuple[str, ...] = ()
     texts: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    registering: tuple[str, ...] = ()
 
     @property
     def references(self) -> tuple[str, ...]:
@@ -69,9 +72,10 @@ def plan_sources(case: Case, *, modules: bool = False) -> SourcePlan:
     for path in case.sources:
         if not path.is_file():
             raise CaseError(f"source {path} of case {case.name} does not exist: put it back")
-    files = _files(case)
+    operators = _registering(case)
+    files = _files(case, operators)
     placed = {f"{FOLDER}/{place}": path for place, path in place_sources(files).items()}
-    cut = _cut(case, files, placed)
+    cut = _cut(case, files, placed, operators)
     copies = {place: path for place, path in placed.items() if path in cut}
 
     def rename(text: str) -> str:
@@ -84,32 +88,54 @@ def plan_sources(case: Case, *, modules: bool = False) -> SourcePlan:
     config = cast("dict[str, object]", map_strings(case.config, rename))
     listed = tuple(place for place, path in copies.items() if path in files)
     texts = {place: cut[path] for place, path in copies.items()}
-    return SourcePlan(rename(case.target), config, copies, listed, texts)
+    names = {path.name for path in operators}
+    registering = tuple(place for place in listed if copies[place].name in names)
+    return SourcePlan(rename(case.target), config, copies, listed, texts, registering)
 
 
-def _cut(case: Case, files: Sequence[Path], placed: Mapping[str, Path]) -> dict[Path, bytes]:
+def _registering(case: Case) -> dict[Path, set[str]]:
+    """Return what registers operators, without files that are gone: a cell of a notebook."""
+    names = {path.name for path in case.sources}
+    found = registering_files(case.graph).items()
+    return {path: spaces for path, spaces in found if path.is_file() or path.name in names}
+
+
+def _cut(
+    case: Case,
+    files: Sequence[Path],
+    placed: Mapping[str, Path],
+    operators: Mapping[Path, set[str]],
+) -> dict[Path, bytes]:
     """Return what is copied of each file; one that nothing names, but the case lists, is whole."""
     names: dict[Path, set[str]] = {path: set() for path in files}
+    spaces = {space for found in operators.values() for space in found}
     for text in (case.target, *strings_in(case.config)):
         reference = Reference.parse(text)
         place = reference and _copy_of(reference, placed)
         if reference and place and placed[place] in names:
             names[placed[place]].add(reference.attribute.partition(".")[0])
     try:
-        return sliced_files({path: frozenset(found) or None for path, found in names.items()})
+        wanted = {
+            path: frozenset(found) if found or path in operators else None
+            for path, found in names.items()
+        }
+        return sliced_files(wanted, spaces)
     except OSError as error:
         raise CaseError(
             f"source file {error.filename} of the case cannot be read: {error}"
         ) from error
 
 
-def _files(case: Case) -> list[Path]:
-    """Return the sources of a case and what its references name; a module may be a copy already."""
+def _files(case: Case, operators: Collection[Path]) -> list[Path]:
+    """Return the sources of a case and what its references name; a module may be a copy already.
+
+    So may a file that registers operators: they are then those of the file that came first.
+    """
     listed = [path.resolve() for path in case.sources]
     names = {path.name for path in listed}
     references = map(Reference.parse, (case.target, *strings_in(case.config)))
     by_path = {each.path() for each in references if each and each.is_file}
-    found = source_files(case.target, case.config, Path.cwd())
+    found = (*source_files(case.target, case.config, Path.cwd()), *operators)
     return list(
         dict.fromkeys(
             [*listed, *(path for path in found if path in by_path or path.name not in names)]
@@ -151,6 +177,15 @@ def _scrubbed(data: bytes) -> bytes:
         f"\n{NOTE} secrets or home paths were taken out of line {numbers}: it may run differently\n"
     )
     return (after + note if numbers else after).encode()
+
+
+def absolute_files(case: Case, imports: Iterable[str]) -> tuple[str, ...]:
+    """Return modules and files to import, a file that is gone by the copy that a case lists."""
+    copies = {path.name: str(path) for path in case.sources}
+    return tuple(
+        each if not is_file(each) or Path(each).is_file() else copies.get(Path(each).name, each)
+        for each in imports
+    )
 
 
 def absolute_references(case: Case) -> tuple[str, dict[str, object]]:

@@ -34,8 +34,10 @@ from ctk.toolkit.case.manifest import (
     write_manifest,
 )
 from ctk.toolkit.case.replacing import replaced_case, whole_case
+from ctk.toolkit.case.roles import roles_in
 from ctk.toolkit.case.sources import (
     SourcePlan,
+    absolute_files,
     absolute_references,
     copy_sources,
     plan_sources,
@@ -50,7 +52,7 @@ from ctk.toolkit.formats.scalars import size_hint
 from ctk.toolkit.formats.schema import convert, read_document, write_document
 from ctk.toolkit.formats.strict_json import Json, dump_json, read_json
 from ctk.toolkit.formats.tensor_index import TensorIndex
-from ctk.toolkit.graphs.callables import load_imports, module_of_target
+from ctk.toolkit.graphs.callables import is_file, load_imports, module_of_target
 from ctk.toolkit.graphs.graph_json import graph_from_json, graph_to_json, target_names
 from ctk.toolkit.graphs.python_source import graph_to_python
 from ctk.toolkit.graphs.value_types import symbol_hints
@@ -122,7 +124,8 @@ def _write_case(case: Case, folder: Path, inputs: str, portable: bool) -> None:
         dynamic=case.dynamic,
         symbols=_symbols(case),
         synthetic=_synthetic_names(case, graph, values),
-        imports=_imports(graph),
+        roles=roles_in(case.graph, case.roles),
+        imports=_imports(case, graph, plan, portable=portable),
         sources=plan.listed,
         files={},
         provenance=make_provenance(),
@@ -164,9 +167,13 @@ def _synthetic_names(case: Case, graph: Json, inputs: Inputs) -> tuple[str, ...]
     return tuple(dict.fromkeys([*case.synthetic, *inputs.tensors.synthetic, *constants.synthetic]))
 
 
-def _imports(graph: Json) -> tuple[str, ...]:
+def _imports(case: Case, graph: Json, plan: SourcePlan, *, portable: bool) -> tuple[str, ...]:
+    """Return what loading imports: modules by name, files by their place in the folder."""
     modules = (module_of_target(name) for name in target_names(graph))
-    return tuple(dict.fromkeys(module for module in modules if module is not None))
+    found = dict.fromkeys(module for module in modules if module is not None)
+    if not portable:
+        return absolute_files(case, found)
+    return (*(module for module in found if not is_file(module)), *plan.registering)
 
 
 def _text(case: Case, manifest: Manifest) -> str:
@@ -225,7 +232,7 @@ def load_case(
         words = words_of(manifest, data)
         check_trust(folder, words, given, allow_imports=allow_imports, alias=target)
     allowed = set(manifest.imports) & set(manifest.imports if trust else allow_imports)
-    load_imports(manifest.imports, allowed)
+    load_imports(manifest.imports, allowed, folder.resolve(), set(target_names(data)))
     graph, inputs = _graph_and_inputs(folder, manifest, data, allowed, trust=trust, device=device)
     return Case(
         graph=graph,
@@ -238,6 +245,7 @@ def load_case(
         sources=tuple((folder / source).resolve() for source in manifest.sources),
         dynamic=manifest.dynamic,
         synthetic=manifest.synthetic,
+        roles=manifest.roles,
     )
 
 

@@ -1,20 +1,74 @@
 """`ctk bisect-pass`: the guilty pass, then its rewrite, then the proof by counterfactual."""
 
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from ctk.compiler.errors import ConfigError
 from ctk.toolkit.cli.answer import Answer
+from ctk.toolkit.cli.bisect_command import answer_for_command, command_words
+from ctk.toolkit.cli.completion import complete_case
 from ctk.toolkit.cli.diagnose import answer_of_diagnosis
-from ctk.toolkit.cli.options import IsolationOptions, OutOption, ResumeOption, SubjectOptions
+from ctk.toolkit.cli.options import (
+    WHAT,
+    IsolationOptions,
+    OutOption,
+    ResumeOption,
+    SubjectOptions,
+)
 from ctk.toolkit.cli.progress import progress
 from ctk.toolkit.cli.shell import Command
 
 
+@dataclass(frozen=True, slots=True)
+class SubjectOrCommand(SubjectOptions):
+    """What to work on: a case, or a command.
+
+    Attributes:
+        words: The words of a command that follow `--`; the first one is the subject.
+    """
+
+    subject: Annotated[
+        str,
+        typer.Argument(
+            metavar="[CASE]",
+            help="As for `ctk check`; none with --command, or a command after `--`.",
+            show_default=False,
+            autocompletion=complete_case,
+        ),
+    ] = ""
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[-- CMD...]", show_default=False, hidden=True)
+    ] = None
+    command: Annotated[
+        str,
+        typer.Option(
+            "--command",
+            metavar="CMD",
+            help="A program that is no case, as shell words in quotes: it is run again and again "
+            "without some passes. Exit code 0 is good, 125 cannot tell, another one bad. "
+            "Also as single words: ctk bisect-pass -- python train.py --steps 1",
+            show_default=False,
+            rich_help_panel=WHAT,
+        ),
+    ] = ""
+
+
 def bisect_pass(
-    subject: SubjectOptions, out: OutOption, resume: ResumeOption, isolation: IsolationOptions
+    subject: SubjectOrCommand, out: OutOption, resume: ResumeOption, isolation: IsolationOptions
 ) -> Answer:
     """Find the guilty pass, rewrite and node.
 
     Proves it by compiling without that rewrite alone, and writes diagnosis.json. The case is not
-    made smaller.
+    made smaller. With --command the answers are kept, and the target is what the program compiles
+    with.
     """
+    words = command_words(subject.command, [subject.subject, *(subject.words or [])])
+    if words:
+        return answer_for_command(words, isolation.timeout, out=out.out, resume=resume.resume)
+    if not subject.subject:
+        raise ConfigError("give a CASE, or a program: --command CMD, or its words after --")
     from ctk.toolkit.bisect_case import bisect
 
     with progress() as report:

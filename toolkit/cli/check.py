@@ -1,11 +1,18 @@
 """`ctk check`: compare every value that survives each step of the compile with eager."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from ctk.toolkit.cli.answer import Answer, table
-from ctk.toolkit.cli.exit_codes import exit_code_of, judgement_data
-from ctk.toolkit.cli.options import IsolationOptions, SubjectOptions
+from ctk.toolkit.cli.exit_codes import (
+    end_to_end_data,
+    evidence_lines,
+    exit_code_of,
+    judgement_data,
+)
+from ctk.toolkit.cli.options import RUN, IsolationOptions, SubjectOptions
 from ctk.toolkit.cli.progress import progress
 from ctk.toolkit.cli.shell import Command
 
@@ -14,8 +21,22 @@ if TYPE_CHECKING:
 
     from ctk.toolkit.check_case import CheckReport, GraphCheck
 
+SHOWN = 40
+"""How many rows of the history are shown."""
 
-def check(subject: SubjectOptions, isolation: IsolationOptions) -> Answer:
+
+def check(
+    subject: SubjectOptions,
+    isolation: IsolationOptions,
+    history: Annotated[
+        bool,
+        typer.Option(
+            "--history",
+            help="Show what each step did to the error of each value, also within tolerance.",
+            rich_help_panel=RUN,
+        ),
+    ] = False,
+) -> Answer:
     """Compare every step of the compile with eager.
 
     One compile: each pass, the partition and each kernel, every value that survives it. The results
@@ -25,15 +46,38 @@ def check(subject: SubjectOptions, isolation: IsolationOptions) -> Answer:
 
     with progress() as say:
         report = check_program(
-            subject.subject, say=say, **subject.keywords(), **isolation.keywords()
+            subject.subject,
+            history=history,
+            say=say,
+            **subject.keywords(),
+            **isolation.keywords(),
         )
     return answer_of_report(report)
 
 
 def answer_of_report(report: "CheckReport") -> Answer:
     """Return the answer: a failure if the results of any graph are one."""
-    data = {"graphs": [graph_data(graph) for graph in report.graphs]}
-    return Answer(exit_code_of(report.judgement), str(report), data, (findings_table(report),))
+    data = {
+        "graphs": [graph_data(graph) for graph in report.graphs],
+        "end_to_end": end_to_end_data(report.end_to_end),
+    }
+    rows = [findings_table(report), *([history_table(report)] if report.history else [])]
+    body = (*rows, *evidence_lines(report.end_to_end))
+    return Answer(exit_code_of(report.judgement), str(report), data, body)
+
+
+def history_table(report: "CheckReport") -> "Table":
+    """Return one row per value that a step changed, the worst first; the data has all of them."""
+    rows = table("graph", "step", "value", "ulp before", "ulp after", "max abs", "max rel", "times")
+    changes = [(graph.case.name, change) for graph in report.graphs for change in graph.history]
+    changes.sort(key=lambda pair: pair[1].growth_ulp, reverse=True)
+    for name, each in changes[:SHOWN]:
+        before, after = each.before, each.after
+        numbers = (before.max_ulp, after.max_ulp, after.max_abs, after.max_rel, each.ratio)
+        rows.add_row(name, each.step, each.value, *(f"{number:.3g}" for number in numbers))
+    if len(changes) > SHOWN:
+        rows.add_row("...", f"and {len(changes) - SHOWN} more: --json has all")
+    return rows
 
 
 def findings_table(report: "CheckReport") -> "Table":
@@ -63,7 +107,13 @@ def graph_data(graph: "GraphCheck") -> dict[str, object]:
         for finding in graph.findings
     ]
     judgement = judgement_data(graph.judgement)
-    return {"graph": graph.case.name, "judgement": judgement, "findings": findings}
+    history = [asdict(change) | {"ratio": change.ratio} for change in graph.history]
+    data: dict[str, object] = {
+        "graph": graph.case.name,
+        "judgement": judgement,
+        "findings": findings,
+    }
+    return data | ({"history": history} if history else {})
 
 
 COMMAND = Command("check", check)

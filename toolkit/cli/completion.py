@@ -11,7 +11,8 @@ from ctk.toolkit.formats.files import is_partial
 TARGETS = ("ctk", "inductor", "aot_eager", "torchscript", "eager")
 """Targets that every installation has; a test holds them to the table of targets."""
 
-_PROGRAM = ".py"
+_PROGRAMS = (".py", ".pt2")
+_TEST = "pytest:"
 
 
 def complete_target(incomplete: str) -> list[str]:
@@ -20,8 +21,11 @@ def complete_target(incomplete: str) -> list[str]:
 
 
 def complete_case(incomplete: str) -> list[str]:
-    """Return programs, case folders, and folders on the way to some."""
-    return [name for name, path in _beside(incomplete) if path.is_dir() or path.suffix == _PROGRAM]
+    """Return programs, case folders, and folders on the way; behind `pytest:` test files."""
+    prefix = _TEST if incomplete.startswith(_TEST) else ""
+    beside = _beside(incomplete.removeprefix(prefix))
+    suffixes = (".py",) if prefix else _PROGRAMS
+    return [prefix + name for name, path in beside if path.is_dir() or path.suffix in suffixes]
 
 
 def complete_folder(incomplete: str) -> list[str]:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 from ctk.toolkit.cli.answer import ExitCode
 
 if TYPE_CHECKING:
-    from ctk.toolkit.oracle.judgement import Judgement
+    from ctk.toolkit.case.judgement import Judgement
+    from ctk.toolkit.end_to_end.answer import EndToEnd
 
 EXIT_CODES = {
     "passes": ExitCode.NO_FAILURE,
@@ -17,15 +18,6 @@ EXIT_CODES = {
 }
 """By verdict; a time limit that ran out says nothing, unless the failure looked for is a hang."""
 
-EXPLANATIONS = {
-    "passes": "no failure: compiled and eager agree",
-    "reproduces": "failure",
-    "different": "failure, but another one than the case records",
-    "invalid": "cannot tell: the program itself fails in eager",
-    "flaky": "cannot tell: two runs of the same program differ",
-    "timeout": "cannot tell: the time limit ran out",
-}
-
 
 def exit_code_of(judgement: "Judgement") -> ExitCode:
     """Return the exit code of one judgement."""
@@ -34,8 +26,10 @@ def exit_code_of(judgement: "Judgement") -> ExitCode:
 
 def line_of(judgement: "Judgement") -> str:
     """Return one line that says what was seen."""
+    from ctk.toolkit.report.words import VERDICTS
+
     what = str(judgement.signature) if judgement.signature else judgement.detail
-    explanation = EXPLANATIONS[judgement.verdict.value]
+    explanation = VERDICTS[judgement.verdict]
     return f"{explanation}: {what}".splitlines()[0] if what else explanation
 
 
@@ -44,3 +38,16 @@ def judgement_data(judgement: "Judgement") -> dict[str, object]:
     from ctk.toolkit.formats.schema import encode
 
     return encode(judgement)
+
+
+def end_to_end_data(found: "EndToEnd | None") -> object:
+    """Return the JSON form of an answer about a whole program; None where it was not asked."""
+    from ctk.toolkit.formats.schema import encode
+
+    return encode(found) if found is not None else None
+
+
+def evidence_lines(found: "EndToEnd | None") -> tuple[str, ...]:
+    """Return how the layer of a failing program is known, one line each."""
+    is_failing = found is not None and found.judgement.fails
+    return tuple(f"evidence: {each}" for each in found.evidence) if found and is_failing else ()

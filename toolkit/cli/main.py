@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ctk.toolkit.cli import bisect_pass, check, diagnose, doctor, ls, minify, repro, run, show
+from ctk.toolkit.cli import bisect_pass, check, diagnose, diff, doctor, ls, minify, repro, run, show
 from ctk.toolkit.cli.entry import Entry
 from ctk.toolkit.cli.options import JsonOutput, QuietOutput, VerboseOutput
 from ctk.toolkit.cli.shell import Command, guarded
@@ -21,6 +21,7 @@ COMMANDS: tuple[Command, ...] = (
     bisect_pass.COMMAND,
     minify.COMMAND,
     repro.COMMAND,
+    diff.COMMAND,
     run.COMMAND,
     ls.COMMAND,
     show.COMMAND,

@@ -5,7 +5,12 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from ctk.toolkit.cli.answer import Answer, table
-from ctk.toolkit.cli.diagnose import code_of, lines_to_go_on, stumbles
+from ctk.toolkit.cli.diagnose import (
+    answer_of_diagnosis,
+    code_of,
+    lines_to_go_on,
+    stumbles,
+)
 from ctk.toolkit.cli.exit_codes import exit_code_of, judgement_data, line_of
 from ctk.toolkit.cli.options import (
     BudgetOptions,
@@ -60,9 +65,11 @@ def minify(
 def answer_of(found: "Diagnosis") -> Answer:
     """Return the answer: how small it became, where it is, and how to go on if it can."""
     reduction = found.reduction
+    if found.is_shown_by_no_graph and found.folder is not None:
+        return answer_of_diagnosis(found)
     if reduction is None or found.folder is None:
-        data = {"graph": found.case.name} | judgement_data(found.judgement)
-        headline = f"{line_of(found.judgement)} [{found.case.name}]"
+        data = {"graph": found.name} | judgement_data(found.judgement)
+        headline = f"{line_of(found.judgement)} [{found.name}]"
         return Answer(exit_code_of(found.judgement), headline, data)
     state = "minimal" if reduction.finished else f"stopped by {reduction.reason}"
     headline = (

@@ -35,8 +35,9 @@ class SubjectOptions:
         str,
         typer.Argument(
             metavar="CASE",
-            help="A case folder, or FILE.py with functions model() and inputs() "
-            "(FILE.py:build,example for other names).",
+            help="A case folder; FILE.py with functions model() and inputs() "
+            "(FILE.py:build,example for other names); torch's repro.py or fx_graph_runnable.py; "
+            "FILE.pt2; or pytest:FILE::TEST.",
             show_default=False,
             autocompletion=complete_case,
         ),
@@ -78,6 +79,14 @@ class SubjectOptions:
         bool,
         typer.Option("--dynamic", help="Capture FILE.py with symbolic sizes.", rich_help_panel=HOW),
     ] = False
+    strides: Annotated[
+        bool,
+        typer.Option(
+            "--strides/--no-strides",
+            help="Whether strides of results that differ from eager's are a failure.",
+            rich_help_panel=HOW,
+        ),
+    ] = True
     graph: Annotated[
         int | None,
         typer.Option(
@@ -109,6 +118,17 @@ class SubjectOptions:
         ),
     ] = None
 
+    calls: Annotated[
+        int,
+        typer.Option(
+            "--calls",
+            metavar="N",
+            min=1,
+            help="How many calls of FILE.py are compared with eager ones at least.",
+            rich_help_panel=HOW,
+        ),
+    ] = 2
+
     def keywords(self) -> "CaseOptions":
         """Return the options as the library takes them.
 
@@ -123,6 +143,8 @@ class SubjectOptions:
             "graph": self.graph,
             "allow_imports": tuple(self.allow_import or ()),
             "trust": self.trust,
+            "calls": self.calls,
+            "strides": self.strides,
         }
 
 

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 from rich.console import RenderableType
 
 from ctk.toolkit.cli.answer import Answer, table
-from ctk.toolkit.cli.exit_codes import exit_code_of, judgement_data, line_of
+from ctk.toolkit.cli.exit_codes import (
+    end_to_end_data,
+    evidence_lines,
+    exit_code_of,
+    judgement_data,
+    line_of,
+)
 from ctk.toolkit.cli.options import IsolationOptions, KeptInputs, SubjectOptions, out_option
 from ctk.toolkit.cli.progress import progress
 from ctk.toolkit.cli.shell import Command
@@ -45,7 +51,7 @@ def repro(
 def answer_of(found: "ReproReport") -> Answer:
     """Return the answer; the graph that tells most makes the first line."""
     judgement = found.judgement
-    case = next(graph.case for graph in found.graphs if graph.judgement is judgement)
+    case = next((graph.case for graph in found.graphs if graph.judgement is judgement), None)
     rows = table("graph", "target", "verdict", "what")
     for graph in found.graphs:
         seen = graph.judgement
@@ -56,8 +62,17 @@ def answer_of(found: "ReproReport") -> Answer:
         if graph.run
     ]
     body: tuple[RenderableType, ...] = (*((rows,) if len(found.graphs) > 1 else ()), *lines)
-    headline = f"{line_of(judgement)} [{case.name}, {case.target}]"
-    data = {"graphs": [graph_data(graph) for graph in found.graphs]}
+    whole = found.end_to_end
+    if case is not None:
+        headline = f"{line_of(judgement)} [{case.name}, {case.target}]"
+    else:
+        assert whole is not None, "one of the two was asked"
+        headline = f"{line_of(judgement)} [{whole.program}, {whole.target}: {whole.where}]"
+    data = {
+        "graphs": [graph_data(graph) for graph in found.graphs],
+        "end_to_end": end_to_end_data(whole),
+    }
+    body = (*body, *evidence_lines(whole))
     return Answer(exit_code_of(judgement), headline, data, body)
 
 

@@ -51,6 +51,15 @@ class WatchingOptions:
             rich_help_panel=RUN,
         ),
     ] = None
+    calls: Annotated[
+        int,
+        typer.Option(
+            "--calls",
+            min=0,
+            help="How many first calls of each compiled function are compared with eager.",
+            rich_help_panel=RUN,
+        ),
+    ] = 1
 
 
 def no_option(context: typer.Context, script: str) -> str:
@@ -87,7 +96,8 @@ def run(
 ) -> Answer:
     """Run a script, watching each torch.compile.
 
-    Saves what fails as cases, and compares the first call of each compiled graph with eager.
+    Saves what fails as cases. Compares the first call of each compiled graph with eager, and the
+    first calls of each compiled function end to end: results, exceptions, aliases, Python state.
     Options of ctk stand before SCRIPT. What the script prints goes to stderr.
     """
     from ctk.compiler.environment import read_environment
@@ -100,6 +110,7 @@ def run(
         check=watching.check or read_environment().check or "output",
         on_failure=watching.on_failure,
         inputs=watching.inputs,
+        calls=watching.calls,
     )
     return answer_of_summary(script, summary)
 
@@ -110,7 +121,7 @@ def answer_of_summary(script: str, summary: "RunSummary") -> Answer:
     lines = [
         diagnosing(failure, number)
         if failure.is_saved
-        else f"not saved, see below: {failure.graph}: {failure.summary}"
+        else f"{unsaved(failure)}: {failure.graph}: {failure.summary}"
         for number, failure in enumerate(summary.failures)
     ]
     lines += [f"also: {each}" for each in summary.why[1:]]
@@ -118,11 +129,18 @@ def answer_of_summary(script: str, summary: "RunSummary") -> Answer:
         f"missing: {each.graph or 'a graph that was not watched'}: {each.what}: {each.why}"
         for each in summary.missing
     ]
+    lines += [f"calls not compared with eager: {why}" for why in summary.uncompared]
     if summary.folder is not None:
         lines.append(f"dumps: {summary.folder}")
     if summary.error is not None and not summary.failures:
         lines.append("".join(traceback.format_exception(summary.error)).rstrip())
     return Answer(code, headline, data_of(summary), tuple(lines))
+
+
+def unsaved(failure: "Failure") -> str:
+    """Return where a failure is told of that is no case: a call, or a graph that was not saved."""
+    is_call = failure.folder.suffix == ".json"
+    return f"no graph shows it, see {failure.folder}" if is_call else "not saved, see below"
 
 
 def diagnosing(failure: "Failure", number: int) -> str:
@@ -197,6 +215,7 @@ def data_of(summary: "RunSummary") -> dict[str, object]:
         },
         "why_nothing": list(summary.why),
         "missing": [asdict(each) for each in summary.missing],
+        "not_compared": list(summary.uncompared),
         "dumps": str(summary.folder) if summary.folder else None,
         "script_exit_code": summary.exit_code,
         "script_error": repr(summary.error) if summary.error else None,

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 
 import typer
@@ -25,8 +25,10 @@ from ctk.toolkit.cli.options import JsonOutput, QuietOutput, VerboseOutput
 from ctk.toolkit.cli.progress import quiet_progress
 from ctk.toolkit.cli.streams import told
 from ctk.toolkit.formats.scrub import without_secrets
+from ctk.toolkit.processes.accelerator import LOST_CUDA, has_lost_cuda
 from ctk.toolkit.processes.forks import terminate_as_interrupt
 from ctk.toolkit.processes.link import find_link
+from ctk.toolkit.processes.supervise import flush
 
 PRINTING = {"json_output": JsonOutput, "quiet": QuietOutput, "verbose": VerboseOutput}
 """The options that every command has, after its name or before it."""
@@ -85,7 +87,19 @@ def _told(run: Callable[..., Answer], options: dict[str, object], is_verbose: bo
     except BaseException as error:
         if is_verbose:
             told("".join(traceback.format_exception(error)).rstrip())
+        if isinstance(error, Exception) and _is_asked_again(options):
+            flush()
+            os._exit(LOST_CUDA)
         raise
+
+
+def _is_asked_again(options: Mapping[str, object]) -> bool:
+    """Return whether the half that watches over this one asks again, in children that have CUDA.
+
+    A kernel has broken CUDA: nothing on a GPU can be asked in this process any more.
+    """
+    is_ours_to_choose = "isolate" in options and options["isolate"] is None
+    return find_link() is not None and is_ours_to_choose and has_lost_cuda()
 
 
 class _WithoutSecrets(logging.Formatter):

@@ -17,6 +17,7 @@ from ctk.toolkit.cli.completion import complete_case
 from ctk.toolkit.cli.shell import Command
 
 if TYPE_CHECKING:
+    from ctk.toolkit.case.roles import Role
     from ctk.toolkit.trust.demands import Demand
     from ctk.toolkit.watch.dump import DumpedKernel, DumpedPass
 
@@ -75,7 +76,8 @@ def show_case(folder: Path) -> Answer:
     state = f"fails: {manifest.signature}" if manifest.signature else "no failure recorded"
     headline = f"case {manifest.name}: target {manifest.target}, {calls} calls, {state}"
     demands = demands_in(folder)
-    body: list[RenderableType] = [facts_table(facts)]
+    body: list[RenderableType] = [facts_table({k: v for k, v in facts.items() if k != "roles"})]
+    body += [roles_table(manifest.roles)] if manifest.roles else []
     body += [demands_table(demands)] if demands else []
     body += [passes_table(passes)] if passes else []
     body += [kernels_table(kernels)] if kernels else []
@@ -111,6 +113,14 @@ def facts_table(facts: Mapping[str, object]) -> Table:
             items = cast("Mapping[str, object]", value).items()
             value = {key: each for key, each in items if _is_said(each)}
         rows.add_row(name, value if isinstance(value, str) else json.dumps(value, default=str))
+    return rows
+
+
+def roles_table(roles: "Mapping[str, Role]") -> Table:
+    """Return one row per tensor that is more than a plain input."""
+    rows = table("tensor of the graph", "in the program", "name", "static address")
+    for key, role in roles.items():
+        rows.add_row(key, role.kind, role.name, role.static or "")
     return rows
 
 

@@ -13,12 +13,14 @@ import shlex
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from ctk.toolkit.cli.answer import Answer, ExitCode
 from ctk.toolkit.cli.crashed_script import answer_for_script
 from ctk.toolkit.cli.entry import Said, leave
 from ctk.toolkit.cli.flatten import flattened
 from ctk.toolkit.cli.shell import Command
+from ctk.toolkit.processes.accelerator import LOST_CUDA
 from ctk.toolkit.processes.memory import as_text
 from ctk.toolkit.processes.scratch import sweep
 from ctk.toolkit.processes.supervise import End, can_supervise, die_of, fork_half
@@ -89,6 +91,8 @@ def _further_options(command: Command, given: Sequence[str], end: End) -> list[s
     if "--no-isolate" in given or "--isolate" in given:
         return []
     folder = end.notes.resumable if "resume" in _options(command) else None
+    if folder is not None and not Path(folder, "journal.jsonl").is_file():  # nothing was answered
+        folder = None
     watch = end.notes.watch if end.exceeded else None
     limit = ("--timeout", f"{watch.seconds:g}") if watch is not None else ()
     return ["--isolate", *limit, *(("--resume", "--out", folder) if folder else ())]
@@ -102,6 +106,8 @@ def _what_happened(end: End) -> str:
     if end.exceeded == "memory" and watch is not None:
         size = as_text(watch.nbytes or 0)
         return f"a case that is not trusted holds more than {size} (--memory allows more)"
+    if end.status == LOST_CUDA:
+        return "a kernel has broken CUDA for the process"
     if end.status >= 0:
         return f"the process was ended from within, with status {end.status} (os._exit?)"
     name = signal.strsignal(-end.status) or "unknown"

@@ -3,31 +3,51 @@
 For each step the graph before it runs in float64 (the reference) and in its own dtype (eager's own
 error), the graph after it in its own dtype. Nodes are matched by name. A kernel is compared with
 its own nodes run in eager. So the first wrong step is found however many layers later the error
-would show, or hide.
+would show, or hide. On the way from the captured graph to the traced one names change: there each
+value is looked for among those that came from its node, and each decomposed operator is run whole.
+
+A graph that raises has the values up to the raising node. The program itself raises there in eager;
+a step after which nothing raises is wrong, and the node that raised before it has the error.
 
 What it does not do: it vetoes nothing, so it proves nothing; bisect does that with a
 counterfactual.
 """
 
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.fx.properties import is_random
-from ctk.compiler.observe import KernelId, RewriteRecord, Stage, first_line
+from ctk.compiler.fx.same import same_inputs
+from ctk.compiler.fx.walk import input_names
+from ctk.compiler.observe import KernelId, Stage, first_line
 from ctk.repro_templates.compare import compare_values
 from ctk.repro_templates.errors import Mismatch, identical
+from ctk.repro_templates.exceptions import alike, raised
 from ctk.repro_templates.tolerance import TABLE
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.compile_log.meaning import (
+    draws_differ,
+    read_nodes,
+    spoil,
+    undetermined_values,
+    unwritten_nodes,
+)
 from ctk.toolkit.compile_log.recorder import CompileLog
-from ctk.toolkit.compile_log.steps import CompileStep, StageValues, compile_steps, stage_values
+from ctk.toolkit.compile_log.steps import (
+    CompileStep,
+    StageValues,
+    compile_steps,
+    node_of,
+    stage_values,
+)
 from ctk.toolkit.processes.link import tell_alive
+from ctk.toolkit.run.execute import run_eager
 from ctk.toolkit.run.modes import applied
-from ctk.toolkit.run.node_values import graph_values
+from ctk.toolkit.run.node_values import graph_values, values_and_error
+from ctk.toolkit.run.private_copy import raising_node
 
 Values = Mapping[str, object]
 Inputs = tuple[object, ...] | None
@@ -77,25 +97,18 @@ def check_log(case: Case, log: CompileLog) -> Iterator[Finding]:
         yield checker.check(step)
 
 
-def guilty_rewrite(checker: "Checker", finding: Finding) -> RewriteRecord | None:
-    """Return the first rewrite of a wrong pass after which a surviving value is wrong.
+@dataclass(frozen=True, slots=True)
+class Around:
+    """The values before and after a step, and those to compare, in the order of the graph."""
 
-    A binary search over the graphs after each rewrite, without any compile. Needs those graphs
-    (`Recorder(keep_rewrites=True)`); None without them.
-    """
-    record = finding.step.record
-    if record is None:
-        return None
-    kept = [rewrite for rewrite in record.rewrites if rewrite.after is not None]
+    step: CompileStep
+    before: Values
+    after: Values
+    names: Sequence[str]
 
-    def is_wrong(count: int) -> bool:
-        build = kept[count - 1].after
-        assert build is not None
-        return checker.check(replace(finding.step, after=build())).status == "wrong"
-
-    if not kept or not is_wrong(len(kept)):
-        return None
-    return kept[bisect_left(range(1, len(kept)), True, key=is_wrong)]
+    def node(self, name: str) -> str | None:
+        """Return the node behind a value."""
+        return node_of(self.step, name)
 
 
 class Checker:
@@ -106,8 +119,10 @@ class Checker:
     def __init__(self, case: Case, log: CompileLog) -> None:
         self._case = case
         self._stage_values: StageValues = stage_values(case, log)
-        self._cache: dict[tuple[int, torch.dtype | None], tuple[GraphModule, Values]] = {}
+        self._cache: dict[tuple[int, torch.dtype | None], _Ran] = {}
         self._wrong_kernels: set[KernelId] = set()
+        self._error: object = _NOT_ASKED
+        self._has_wrong_decomposition = False
 
     def check(self, step: CompileStep) -> Finding:
         """Return the finding on one step; a graph that cannot run makes it unknown."""
@@ -116,45 +131,157 @@ class Checker:
         except _Unknown as unknown:
             return Finding(step, "unknown", reason=str(unknown))
 
+    def around(self, step: CompileStep) -> Around | None:
+        """Return the values around a step; None if its graphs cannot run.
+
+        Of the way from the captured to the traced graph those around decompositions: each value of
+        an operator beside the node that stands for it.
+        """
+        if step.counterparts is not None and step.kind != "decomposition":
+            return None
+        try:
+            return self._around(step)
+        except _Unknown:
+            return None
+
+    def exact(self, around: Around, name: str) -> object:
+        """Return a value of the graph before a step in float64; None where it has none."""
+        step = around.step
+        stage, inputs = self._before(step)
+        return self._ran(step.before, stage, inputs, torch.float64).values.get(name)
+
+    def _around(self, step: CompileStep) -> Around:
+        stage, inputs = self._before(step)
+        before = self._ran(step.before, stage, inputs).values
+        if step.counterparts is None:
+            after, names, _ = self._after(step, before)
+            return Around(step, before, after, names)
+        traced, pairs = self._ran_traced(step).values, step.counterparts.items()
+        made = {name: traced[nodes[-1]] for name, nodes in pairs if nodes[-1] in traced}
+        return Around(step, before, made, [name for name in made if name in before])
+
+    def _before(self, step: CompileStep) -> tuple[Stage, Inputs]:
+        """Return the stage of the graph before a step, and its inputs if they are given."""
+        if step.counterparts is None:
+            return _stage_before(step), step.inputs
+        if step.kind == "functionalize":
+            return "captured", None
+        traced = self._ran_traced(step).values
+        return step.stage, tuple(traced[name] for name in input_names(step.before))
+
     def _check(self, step: CompileStep) -> Finding:
-        before_stage: Stage = "joint" if step.kind == "partition" else step.stage
+        if step.counterparts is not None:
+            return self._check_dispatch(step, step.counterparts)
+        before_stage = _stage_before(step)
         self._refuse_if_explained(step)
-        before = self._values(step.before, before_stage, step.inputs)
-        after, names = self._after(step, before)
+        ran = self._ran(step.before, before_stage, step.inputs)
+        before = ran.values
+        after, names, after_error = self._after(step, before)
         compared = 0
         for name in names:
             compared += 1
             if identical(before[name], after[name]):
                 continue  # most values: the reference is computed only when one differs
-            exact = self._values(step.before, before_stage, step.inputs, torch.float64).get(name)
+            exact = self._ran(step.before, before_stage, step.inputs, torch.float64).values
             rows = TABLE[step.numerics]
-            mismatch = compare_values(name, before[name], after[name], exact, rows)
+            mismatch = compare_values(name, before[name], after[name], exact.get(name), rows)
             if mismatch is not None and not self._excused(step, name, mismatch, before, after):
-                node = _node_of(step, name)
+                node = node_of(step, name)
                 self._wrong_kernels.update(step.kernels)
                 return Finding(step, "wrong", mismatch, node, compared)
+        if ran.error is not None and (lost := _lost_error(ran.error, after_error)):
+            self._wrong_kernels.update(step.kernels)
+            return Finding(step, "wrong", lost, raising_node(ran.error), compared)
         return Finding(step, "ok", compared=compared)
 
-    def _after(self, step: CompileStep, before: Values) -> tuple[Values, Sequence[str]]:
-        """Return the values after the step, and the names to compare in order."""
+    def _check_dispatch(
+        self, step: CompileStep, counterparts: Mapping[str, Sequence[str]]
+    ) -> Finding:
+        """Compare each value with its counterparts in the traced graph: one of them must have it.
+
+        1. Operators whole: their operands are values of the traced graph.
+        2. The captured graph, unless a decomposition is wrong: that explains the rest.
+        """
+        is_whole = step.kind == "decomposition"
+        if not is_whole and self._has_wrong_decomposition:
+            raise _Unknown("a decomposition is wrong")
+        traced, (stage, inputs) = self._ran_traced(step), self._before(step)
+        ran, compared = self._ran(step.before, stage, inputs), 0
+        for name, nodes in counterparts.items():
+            values = [value for node in nodes if (value := traced.values.get(node)) is not None]
+            if name not in ran.values or not values:
+                continue
+            value, compared = ran.values[name], compared + 1
+            if any(identical(value, other) for other in values):
+                continue
+            exact = self._ran(step.before, stage, inputs, torch.float64).values.get(name)
+            mismatch = _nearest_mismatch(step, name, value, values, exact)
+            if mismatch and name not in self._undetermined(step.before, stage, inputs, ran.values):
+                self._has_wrong_decomposition |= is_whole
+                return Finding(step, "wrong", mismatch, nodes[-1] if is_whole else name, compared)
+        if ran.error is not None and (lost := _lost_error(ran.error, traced.error)):
+            self._has_wrong_decomposition |= is_whole
+            return Finding(step, "wrong", lost, raising_node(ran.error), compared)
+        return Finding(step, "ok", compared=compared)
+
+    def _ran_traced(self, step: CompileStep) -> "_Ran":
+        """Run the traced graph; one that stops half-way holds too little to be compared with."""
+        assert step.after is not None
+        traced = self._ran(step.after, "joint")
+        if traced.error is not None:
+            raise _Unknown("the traced graph raises what the program raises")
+        return traced
+
+    def _after(
+        self, step: CompileStep, before: Values
+    ) -> tuple[Values, Sequence[str], Exception | None]:
+        """Return the values after the step, the names to compare in order, and what it raised."""
+        error = None
         if step.values is not None:
             after = step.values
         elif step.after is not None:
-            after = self._values(step.after, step.stage)
+            ran = self._ran(step.after, step.stage)
+            after, error = ran.values, ran.error
         else:
             raise _Unknown("the graph after it was not kept")
         names = [name for name in after if name in before]
-        if step.kind == "partition":  # outputs and inputs are other ones there
-            names = [name for name in names if "." not in name]
-        return after, names
+        if step.kind == "partition" or not same_inputs(step.before, step.after or step.before):
+            names = [name for name in names if "." not in name]  # outputs and inputs are others
+        return after, names, error
 
     def _excused(
         self, step: CompileStep, name: str, mismatch: Mismatch, before: Values, after: Values
     ) -> bool:
-        """A pass may give an inner node another type, or draw random numbers in another order."""
+        """Return whether a value that differs says nothing.
+
+        1. Nobody reads it, or the program does not determine it (meaning.py).
+        2. A pass may give an inner node another type, or draw random numbers in another order.
+        """
+        if step.after is not None and "." not in name and name not in read_nodes(step.after):
+            return True
+        if name in self._undetermined(step.before, _stage_before(step), step.inputs, before):
+            return True
         if step.kind != "kernel" and mismatch.kind in _SHAPE_KINDS and "." not in name:
             return True
-        return _draws_differ(step, before, after)
+        return step.after is not None and draws_differ(step.after, before, after)
+
+    def _undetermined(
+        self, graph: GraphModule, stage: Stage, given: Inputs, values: Values
+    ) -> frozenset[str]:
+        """Return those of a graph's values that the program does not determine."""
+        unwritten, modes = unwritten_nodes(graph), self._case.modes
+        inputs = given or self._stage_values.inputs_of(stage, graph)
+        if not unwritten or inputs is None:
+            return frozenset()
+        others: dict[str, object] = {}
+        is_traced = stage in ("captured", "pre_grad")
+        with applied(modes), torch.set_grad_enabled(is_traced and modes.grad):
+            try:
+                changed = dict.fromkeys(unwritten, spoil)
+                others = graph_values(graph, inputs, values=others, changed=changed)
+            except Exception as error:  # what it raises now depends on what nobody has written
+                raise _Unknown(f"{type(error).__name__}: {first_line(error)}") from error
+        return undetermined_values(values, others)
 
     def _refuse_if_explained(self, step: CompileStep) -> None:
         """Raise for a step whose values are wrong because a kernel is.
@@ -168,77 +295,95 @@ class Checker:
         if step.kind == "partition" and self._wrong_kernels:
             raise _Unknown(f"its inputs are what {min(map(str, self._wrong_kernels))} returned")
 
-    def _values(
+    def _ran(
         self,
         graph: GraphModule,
         stage: Stage,
         given: Inputs = None,
         dtype: torch.dtype | None = None,
-    ) -> Values:
+    ) -> "_Ran":
         key = (id(graph), dtype)
         if key not in self._cache:
-            values = self._compute(graph, stage, given, dtype)
+            ran = self._compute(graph, stage, given, dtype)
             while len(self._cache) >= self._KEPT:
                 del self._cache[next(iter(self._cache))]
-            self._cache[key] = (graph, values)
-        return self._cache[key][1]
+            self._cache[key] = ran
+        return self._cache[key]
 
     def _compute(
         self, graph: GraphModule, stage: Stage, given: Inputs, dtype: torch.dtype | None
-    ) -> Values:
+    ) -> "_Ran":
         inputs = self._stage_values.inputs_of(stage, graph) if given is None else given
         if inputs is None:
             raise _Unknown("its inputs are not known: the compiled graph was not called")
         is_traced = stage in ("captured", "pre_grad")
         modes = self._case.modes
-        try:
-            with applied(modes), torch.set_grad_enabled(is_traced and modes.grad):
-                return graph_values(graph, inputs, dtype=dtype)
-        except Exception as error:
-            if dtype is not None:  # an operator refuses it: eager's values are the reference then
-                return {}
-            raise _Unknown(f"{type(error).__name__}: {first_line(error)}") from error
+        with applied(modes), torch.set_grad_enabled(is_traced and modes.grad):
+            if dtype is None:
+                values, error = values_and_error(graph, inputs)
+                if error is None or self._is_programs(error):
+                    return _Ran(graph, values, error)
+                raise _Unknown(f"{type(error).__name__}: {first_line(error)}") from error
+            try:
+                return _Ran(graph, graph_values(graph, inputs, dtype=dtype))
+            except Exception:  # an operator refuses it: eager's values are the reference then
+                return _Ran(graph, {})
+
+    def _is_programs(self, error: Exception) -> bool:
+        """Return whether an exception is what the program raises in eager: else nothing is known.
+
+        A graph with operators that only a compiler runs raises too.
+        """
+        if self._error is _NOT_ASKED:
+            self._error = run_eager(self._case).error
+        own = self._error
+        return isinstance(own, Exception) and alike(raised(own), raised(error, compiling=False))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ran:
+    """What a graph gave: its values; up to the raising node if it raised what the program does."""
+
+    graph: GraphModule
+    values: Values
+    error: Exception | None = None
+
+
+_NOT_ASKED = object()
 
 
 class _Unknown(Exception):
     """A graph cannot be run here."""
 
 
-def _node_of(step: CompileStep, name: str) -> str | None:
-    """Return the node behind a value's name; for `output.2`, what the output node lists there."""
-    head, _, index = name.partition(".")
-    graph = step.after or step.before
-    if not index:
-        return head
-    if head == "input":
-        inputs = [n.name for n in graph.graph.nodes if n.op == "placeholder"]
-        return inputs[int(index)] if int(index) < len(inputs) else None
-    output = next(n for n in graph.graph.nodes if n.op == "output")
-    operands = (
-        output.all_input_nodes if not isinstance(output.args[0], (list, tuple)) else output.args[0]
-    )
-    node = operands[int(index)] if int(index) < len(operands) else None
-    return getattr(node, "name", None)
+def _lost_error(before: Exception, after: Exception | None) -> Mismatch | None:
+    """Return the mismatch of a step after which the program's exception is no more."""
+    if after is not None:
+        return None
+    detail = f"{raised(before)}; nothing is raised after this step"
+    return Mismatch(raising_node(before) or "", "missing-error", detail)
 
 
-def _draws_differ(step: CompileStep, before: Values, after: Values) -> bool:
-    """Return whether a random node got the same operands but drew other numbers after the step.
+def _stage_before(step: CompileStep) -> Stage:
+    return "joint" if step.kind == "partition" else step.stage
 
-    Then values behind it say nothing: the step has moved, added or removed a draw.
+
+def _nearest_mismatch(
+    step: CompileStep, name: str, value: object, others: Sequence[object], exact: object
+) -> Mismatch | None:
+    """Return how a value differs from all of the others; None if one of them will do.
+
+    Of a captured node's traced values those of its form are candidates; without one, none is.
     """
-    if step.after is None:
+    if step.kind == "functionalize":
+        others = [other for other in others if _is_alike(value, other)]
+    rows = TABLE[step.numerics]
+    found = [compare_values(name, value, other, exact, rows) for other in others]
+    return found[-1] if found and all(found) else None
+
+
+def _is_alike(value: object, other: object) -> bool:
+    """Return whether both are tensors of one shape and type: one may stand for the other."""
+    if not isinstance(value, torch.Tensor) or not isinstance(other, torch.Tensor):
         return False
-    for node in step.after.graph.nodes:
-        if not is_random(node) or node.name not in before or node.name not in after:
-            continue
-        operands = [operand.name for operand in node.all_input_nodes]
-        same_operands = all(_same(before.get(name), after.get(name)) for name in operands)
-        if same_operands and not _same(before[node.name], after[node.name]):
-            return True
-    return False
-
-
-def _same(a: object, b: object) -> bool:
-    if isinstance(a, (list, tuple)) and isinstance(b, (list, tuple)):
-        return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
-    return identical(a, b)
+    return value.shape == other.shape and value.dtype == other.dtype

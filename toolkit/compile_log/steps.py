@@ -10,6 +10,7 @@ values to feed them; it compares nothing.
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, cast
 
 import torch
@@ -31,7 +32,8 @@ from ctk.compiler.observe import (
     StageRecord,
 )
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.compile_log.recorder import CompileLog
+from ctk.toolkit.compile_log.decomposed import Trace, origins, whole_operators
+from ctk.toolkit.compile_log.recorder import CompileLog, Event
 from ctk.toolkit.formats.scalars import size_hint
 
 
@@ -40,7 +42,9 @@ class CompileStep:
     """One step of the graph.
 
     Attributes:
-        kind: What kind of step it is.
+        kind: What kind of step it is. `decomposition`: operators whole, beside what they were
+            traced to. `functionalize`: the captured graph, beside the traced one. `told`: what an
+            operator's fake implementation told of its results; it changes no graph.
         where: `stage/pass`, `joint/partition`, or `lowered/codegen:name`.
         before: The graph before it; its values are what must survive. For one kernel of many: its
             nodes.
@@ -51,9 +55,11 @@ class CompileStep:
         inputs: Values for the placeholders of `before`; None: those of the stage.
         values: What a kernel returned, by the name of the node; for a whole graph its results as
             `output.0` and its inputs after the call as `input.0`.
+        counterparts: For a step of dispatch: for each value of `before` that is compared, the nodes
+            of `after`, one of which must have it.
     """
 
-    kind: Literal["pass", "partition", "kernel"]
+    kind: Literal["pass", "partition", "kernel", "decomposition", "functionalize", "told"]
     stage: Stage
     where: str
     before: GraphModule
@@ -63,6 +69,7 @@ class CompileStep:
     kernels: tuple[KernelId, ...] = ()
     inputs: tuple[object, ...] | None = field(default=None, repr=False)
     values: Mapping[str, object] | None = field(default=None, repr=False)
+    counterparts: Mapping[str, Sequence[str]] | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +95,8 @@ class StageValues:
         if not known:
             return None
         if stage == "joint":
-            known = {n.name: _tangent(n) for n in placeholders if n.name not in known} | known
+            tangents = (n for n in placeholders if n.name.startswith("tangents"))
+            known = {n.name: _tangent(n) for n in tangents} | known
         values = tuple(known.get(n.name, _MISSING) for n in placeholders)
         return None if any(value is _MISSING for value in values) else values
 
@@ -105,13 +113,15 @@ def _tangent(node: Node) -> object:
         sizes = [size_hint(size) for size in value.shape]
     except CaseError:
         return _MISSING
-    generator = torch.Generator().manual_seed(0)
-    return torch.randn(sizes, generator=generator).to(dtype=value.dtype, device=value.device)
+    generator = torch.Generator("cpu").manual_seed(0)
+    return torch.randn(sizes, generator=generator, device="cpu").to(
+        dtype=value.dtype, device=value.device
+    )
 
 
 _SOURCES: Mapping[Stage, tuple[Stage, ...]] = {
-    "joint": ("forward", "backward"),
-    "forward": ("forward",),
+    "joint": ("forward", "backward", "frozen"),
+    "forward": ("forward", "frozen"),
     "backward": ("backward",),
     "frozen": ("frozen", "forward"),
     "lowered": ("forward", "backward", "frozen"),
@@ -124,9 +134,18 @@ def stage_values(case: Case, log: CompileLog) -> StageValues:
     for call in log.calls():
         values = dict(zip(input_names(call.graph), call.inputs, strict=False))
         dispatched.setdefault(call.stage, {}).update(values)
-        if call.stage == "frozen":
-            dispatched.setdefault("forward", {}).update(_thawed(log, call))
+        if frozen := frozen_parameters(call.graph):
+            dispatched.setdefault("forward", {}).update(frozen)
     return StageValues(case.inputs, dispatched)
+
+
+_ORDER = (
+    "captured", "pre_grad", "dispatch", "joint", "forward", "frozen", "kernel", "backward",
+    "lowered",
+)  # fmt: skip
+_FREEZES_FIRST = tuple(
+    {"forward": "frozen", "frozen": "forward"}.get(stage, stage) for stage in _ORDER
+)
 
 
 def compile_steps(log: CompileLog) -> Iterator[CompileStep]:
@@ -135,11 +154,14 @@ def compile_steps(log: CompileLog) -> Iterator[CompileStep]:
     The order is that of the data, not of the events: the backward graph is compiled before the
     forward kernel runs, but is fed with what that kernel saved.
     """
-    yield from sorted(_in_event_order(log), key=_rank)
+    stages = [record.stage for record in log.stages()]
+    # Inductor freezes the graph that comes from dispatch; `ctk` the one that its passes have seen.
+    freezes_first = "frozen" in stages and "forward" not in stages[: stages.index("frozen")]
+    order = _FREEZES_FIRST if freezes_first else _ORDER
+    yield from sorted(_in_event_order(log), key=partial(_rank, order))
 
 
-def _rank(step: CompileStep) -> int:
-    order = ("captured", "pre_grad", "joint", "forward", "frozen", "kernel", "backward", "lowered")
+def _rank(order: Sequence[str], step: CompileStep) -> int:
     is_forward_kernel = step.kind == "kernel" and step.stage != "backward"
     rank = order.index("kernel" if is_forward_kernel else step.stage)
     is_last = step.kind == "kernel" and step.stage == "backward"
@@ -148,17 +170,38 @@ def _rank(step: CompileStep) -> int:
 
 def _in_event_order(log: CompileLog) -> Iterator[CompileStep]:
     joint: GraphModule | None = None
+    trace = Trace()
     for event in log.events:
-        if isinstance(event, StageRecord) and event.stage == "joint":
+        yield from _dispatch(trace, event)
+        if isinstance(event, StageRecord) and event.stage in ("joint", "frozen"):
             joint = event.graph
         if isinstance(event, StageRecord) and event.stage in ("forward", "backward") and joint:
             yield from _partition(joint, event)
         if isinstance(event, PassRecord):
-            joint = event.after if event.id.stage == "joint" else joint
-            if event.changed:
+            joint = event.after if event.id.stage in ("joint", "frozen") else joint
+            if event.changed and event.id.stage != "dispatch":
                 yield _pass(event)
         if isinstance(event, CallRecord):
             yield from _kernels(event, log)
+
+
+def _dispatch(trace: Trace, event: Event) -> Iterator[CompileStep]:
+    """Yield what happened on the way to the first traced graph, when it comes."""
+    traced = trace.see(event)
+    if traced is None:
+        return
+    for record in trace.decompositions:
+        whole = whole_operators(record, traced)
+        if whole is not None:
+            yield CompileStep(
+                "decomposition", "dispatch", str(record.id), whole.graph, traced, record.numerics,
+                record=record, counterparts=whole.results,
+            )  # fmt: skip
+    if trace.captured is not None:
+        yield CompileStep(
+            "functionalize", "dispatch", "dispatch/functionalize", trace.captured, traced,
+            "reassociates", counterparts=origins(traced, trace.captured),
+        )  # fmt: skip
 
 
 def _partition(joint: GraphModule, event: StageRecord) -> Iterator[CompileStep]:
@@ -187,7 +230,7 @@ def _kernels(call: CallRecord, log: CompileLog) -> Iterator[CompileStep]:
         known.update(kernel.values)
     for kernel in call.kernels:
         if kernel.values:
-            yield _one_of_many(call, kernel, nodes[kernel.id], known)
+            yield _one_of_many(call, kernel, nodes[kernel.id], {**known, **kernel.read})
     values = {f"output.{i}": value for i, value in enumerate(call.outputs)}
     values |= {f"input.{i}": value for i, value in enumerate(call.inputs_after)}
     yield _kernel(call, call.graph, tuple(each.id for each in call.kernels), values)
@@ -243,11 +286,18 @@ def _kernel(
     )
 
 
-def _thawed(log: CompileLog, call: CallRecord) -> dict[str, object]:
-    """Return the frozen parameters by the placeholder that each replaced."""
-    graphs = [s.graph for s in log.stages() if s.stage == "forward"]
-    if not graphs:
-        return {}
-    names = input_names(graphs[-1])
-    frozen = next((s.graph for s in log.stages() if s.stage == "frozen"), call.graph)
-    return {names[index]: value for index, value in frozen_parameters(frozen).items()}
+def node_of(step: CompileStep, name: str) -> str | None:
+    """Return the node behind a value's name; for `output.2`, what the output node lists there."""
+    head, _, index = name.partition(".")
+    graph = step.after or step.before
+    if not index:
+        return head
+    if head == "input":
+        inputs = [n.name for n in graph.graph.nodes if n.op == "placeholder"]
+        return inputs[int(index)] if int(index) < len(inputs) else None
+    output = next(n for n in graph.graph.nodes if n.op == "output")
+    operands = (
+        output.all_input_nodes if not isinstance(output.args[0], (list, tuple)) else output.args[0]
+    )
+    node = operands[int(index)] if int(index) < len(operands) else None
+    return getattr(node, "name", None)

@@ -80,7 +80,7 @@ def raw_bytes(tensor: torch.Tensor) -> torch.Tensor:
     """
     flat = tensor.detach().reshape(-1)
     if flat.stride() != (1,):
-        flat = torch.empty(flat.shape, dtype=flat.dtype).copy_(flat)
+        flat = torch.empty(flat.shape, dtype=flat.dtype, device="cpu").copy_(flat)
     return flat.view(torch.uint8)
 
 
@@ -95,9 +95,9 @@ def _core(tensor: torch.Tensor) -> torch.Tensor:
 def _content(shape: tuple[int, ...], dtype: torch.dtype, filling: str) -> torch.Tensor:
     kind, _, seed = filling.partition(":")
     if kind == "zeros":
-        return torch.zeros(shape, dtype=dtype)
+        return torch.zeros(shape, dtype=dtype, device="cpu")
     if kind == "ones":
-        return torch.ones(shape, dtype=dtype)
+        return torch.ones(shape, dtype=dtype, device="cpu")
     if kind == "arange":
-        return torch.arange(torch.Size(shape).numel(), dtype=dtype).reshape(shape)
+        return torch.arange(torch.Size(shape).numel(), dtype=dtype, device="cpu").reshape(shape)
     return randn(shape, seed=int(seed), dtype=dtype)

@@ -5,10 +5,12 @@ What it does not do: documents that ctk makes itself are not checked, only what 
 """
 
 import re
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import AfterValidator
 
+from ctk.repro_templates.settings import SETTINGS
 from ctk.toolkit.formats.limits import INT64, NAME_LENGTH, TEXT_LENGTH
 from ctk.toolkit.formats.plain_text import is_plain, one_line, quoted
 from ctk.toolkit.formats.scalars import dtypes
@@ -38,6 +40,14 @@ def _float_dtype(name: str) -> str:
     raise ValueError(f"{quoted(name)} is no floating dtype (`float32`)")
 
 
+def _settings(found: Mapping[str, bool | str]) -> Mapping[str, bool | str]:
+    for name, value in found.items():
+        known = SETTINGS.get(name)
+        if known is None or value not in known.allowed:
+            raise ValueError(f"{quoted(name)} = {quoted(str(value))} is no setting of torch")
+    return found
+
+
 def _seed(value: int) -> int:
     if -(1 << 63) <= value < 1 << 64:
         return value
@@ -56,14 +66,23 @@ Line = Annotated[str, AfterValidator(one_line)]
 Spec = Annotated[str, AfterValidator(_spec)]
 """A text that ctk uses as it is (a target): refused unless it is one printable line."""
 
-Module = Annotated[str, _matching(r"\w[\w-]*(\.\w[\w-]*)*", "name of a module")]
-"""A dotted name of a Python module."""
+Module = Annotated[
+    str,
+    _matching(r"\w[\w-]*(\.\w[\w-]*)*|[\w .+@~/-]+\.py", "name of a module or of a Python file"),
+]
+"""A dotted name of a Python module, or the path of a Python file."""
 
 Symbol = Annotated[str, _matching(r"[\w +\-*/%().,<>=!&|~^]+", "expression of symbolic sizes")]
 """An expression of symbolic sizes: `2*s77`."""
 
 DeviceType = Annotated[str, _matching(r"[a-z]{2,20}", "type of device (`cuda`)")]
 """A type of device, without an index."""
+
+DefaultDevice = Annotated[str, _matching(r"([a-z]{2,20}(:\d{1,3})?)?", "device (`cuda:0`)")]
+"""A device of torch, or nothing."""
+
+Settings = Annotated[Mapping[str, bool | str], AfterValidator(_settings)]
+"""Settings of torch by name, each with a value that it may have."""
 
 Sha256 = Annotated[str, _matching(r"[0-9a-f]{64}", "SHA-256")]
 """A hash in hexadecimal."""

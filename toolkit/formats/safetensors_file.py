@@ -31,7 +31,7 @@ def to_array(values: Tensor) -> Tensor:
     """Return values as a contiguous CPU tensor that shares no memory, of a dtype of safetensors."""
     values = torch.view_as_real(values) if values.is_complex() else values
     # not clone: that keeps a stride of 0 in a dimension of size 1, and then bytes cannot be viewed
-    plain = torch.empty(values.shape, dtype=values.dtype).copy_(values.detach())
+    plain = torch.empty(values.shape, dtype=values.dtype, device="cpu").copy_(values.detach())
     return plain if plain.dtype in _NATIVE else plain.reshape(-1).view(torch.uint8)
 
 

@@ -140,14 +140,14 @@ def synthesize(recipe: Recipe, numel: int, dtype: torch.dtype, where: str) -> Te
     Raises:
         CaseError: Its numbers do not fit.
     """
-    generator = torch.Generator().manual_seed(recipe.seed & 0xFFFFFFFF)
+    generator = torch.Generator("cpu").manual_seed(recipe.seed & 0xFFFFFFFF)
     match recipe:
         case Normal():
             return _draw_normal(recipe, numel, dtype, generator, where)
         case Uniform():
             return _draw_uniform(recipe, numel, dtype, generator, where)
         case Bernoulli():
-            drawn = torch.rand(numel, dtype=torch.float64, generator=generator)
+            drawn = torch.rand(numel, dtype=torch.float64, generator=generator, device="cpu")
             return (drawn < recipe.share).to(dtype)
 
 
@@ -155,7 +155,8 @@ def _draw_normal(
     recipe: Normal, numel: int, dtype: torch.dtype, generator: torch.Generator, where: str
 ) -> Tensor:
     count = numel * 2 if dtype.is_complex else numel
-    values = torch.empty(count, dtype=dtype.to_real() if dtype.is_complex else dtype)
+    real = dtype.to_real() if dtype.is_complex else dtype
+    values = torch.empty(count, dtype=real, device="cpu")
     for start in range(0, count, _CHUNK):
         part = values[start : start + _CHUNK]
         bell = _bell(part.numel(), generator).mul_(recipe.deviation).add_(recipe.mean)
@@ -166,9 +167,10 @@ def _draw_normal(
 
 def _bell(count: int, generator: torch.Generator) -> Tensor:
     """Sum of four uniforms, scaled to mean 0 and deviation 1 (float64, within +-3.5)."""
-    total = torch.zeros(count, dtype=torch.float64)
+    total = torch.zeros(count, dtype=torch.float64, device="cpu")
     for _ in range(4):
-        total.add_(torch.rand(count, dtype=torch.float64, generator=generator))
+        draws = torch.rand(count, dtype=torch.float64, generator=generator, device="cpu")
+        total.add_(draws)
     return total.sub_(2.0).mul_(math.sqrt(3.0))
 
 
@@ -187,9 +189,9 @@ def _plant(values: Tensor, recipe: Normal, where: str) -> None:
         )
     if total == 0:
         return
-    special = [torch.full((count,), each, dtype=torch.float64) for each, count in counts.items()]
-    places = torch.arange(total) * values.numel() // total
-    values[places] = torch.cat(special).to(values.dtype)
+    special = [each for each, count in counts.items() for _ in range(count)]
+    places = torch.arange(total, device="cpu") * values.numel() // total
+    values[places] = torch.tensor(special, dtype=torch.float64, device="cpu").to(values.dtype)
 
 
 def _draw_uniform(
@@ -199,5 +201,7 @@ def _draw_uniform(
     if not _INT64.min <= low <= high <= _INT64.max:
         raise CaseError(f"{where}: [{low}, {high}] are no bounds of integers")
     above = min(high + 1, _INT64.max)
-    values = torch.randint(low, above, (numel,), generator=generator, dtype=torch.int64)
+    values = torch.randint(
+        low, above, (numel,), generator=generator, dtype=torch.int64, device="cpu"
+    )
     return values.to(dtype)

@@ -329,7 +329,7 @@ def _fill(storage: Storage, array: Tensor | None, where: str) -> Tensor:
         values = from_array(array, dtype, numel, where)
     else:
         raise CaseError(f"{where}: its values are {storage.values}, but nothing holds them")
-    flat = torch.zeros(first + extent(shape, stride), dtype=dtype)
+    flat = torch.zeros(first + extent(shape, stride), dtype=dtype, device="cpu")
     flat.as_strided(shape, stride, first).copy_(values.reshape(shape))
     return flat
 

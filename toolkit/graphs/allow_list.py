@@ -51,7 +51,7 @@ _REFUSED = frozenset(
         """
         _from_blob from_file from_numpy frombuffer apply_ map_ map2_ as_subclass module_load
         numpy register_hook register_post_accumulate_grad_hook const_data_ptr data_ptr is_shared
-        record_stream set_ share_memory_ storage storage_type untyped_storage
+        record_stream share_memory_ storage storage_type untyped_storage
         handle_torch_function boolean_dispatch __array__ __array_wrap__ __deepcopy__ __dlpack__
         __dlpack_device__ __format__ __reduce_ex__ __repr__ __setstate__
         """
@@ -61,7 +61,7 @@ _REFUSED = frozenset(
 
 _METHODS_BESIDES = _words(
     """
-    new_empty new_empty_strided new_full new_ones new_tensor new_zeros stride unflatten
+    new_empty new_empty_strided new_full new_ones new_tensor new_zeros set_ stride unflatten
     to_padded_tensor to_sparse_bsc to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr
     """
 )
@@ -97,7 +97,9 @@ def functions_by_name() -> dict[str, Function]:
             value = getattr(module, name, None)
             if callable(value) and name not in _REFUSED:
                 found[f"{module.__name__}.{name}"] = value
-    return found | operators.internal_functions()
+    own = {f"torch.Tensor.{name}": getattr(torch.Tensor, name, None) for name in methods()}
+    own = {name: value for name, value in own.items() if callable(value)}
+    return found | operators.internal_functions() | own
 
 
 def _module_names() -> Iterable[tuple[ModuleType, Iterable[str]]]:

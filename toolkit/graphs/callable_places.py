@@ -56,10 +56,17 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
     "foreach_map": _FIRST,
     "graphsafe_run_with_rng_state": _OPERATOR,
     "hints_wrapper": (Place(0, "body_fn"),),
+    "invoke_quant": (Place(0, "subgraph"),),
+    "invoke_quant_packed": (Place(0, "subgraph"),),
     "invoke_subgraph": (Place(0, "subgraph"),),
+    "local_map_hop": (Place(0, "gm"),),
     "map_impl": (Place(0, "f"),),
     "out_dtype": _OPERATOR,
+    "print": (),
+    "register_hook": (Place(1, "hook_body"),),
     "run_and_save_rng_state": _OPERATOR,
+    "run_const_graph": (Place(0, "graph"),),
+    "run_dtensor_rng_op": (Place(2, "op", "operator"),),
     "run_with_rng_state": _SECOND_OPERATOR,
     "scan": (Place(0, "combine_fn"),),
     "strict_mode": (Place(0, "callable"),),
@@ -75,7 +82,7 @@ PLACES: Mapping[str, tuple[Place, ...]] = {
 """The higher-order operators that a graph may call, and which of their arguments they call.
 
 Not here, so refused: kernels, delegates and TorchBind methods (`triton_kernel_wrapper_mutation`,
-`executorch_call_delegate`, `call_torchbind`), inline assembly, `run_const_graph`, `print`.
+`executorch_call_delegate`, `call_torchbind`), inline assembly.
 """
 
 

@@ -22,7 +22,7 @@ tables are in `allow_list`.
 import contextlib
 import importlib
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.errors import CaseError, nearest
+from ctk.compiler.python_files import is_of_folder, load_file
 from ctk.compiler.references import searched_last
 from ctk.compiler.torch_compat import operators
 from ctk.toolkit.formats.plain_text import one_line, quoted
@@ -160,21 +161,35 @@ def _user_function(name: str, allow_imports: Collection[str]) -> Function:
 
 
 def module_of_target(name: str) -> str | None:
-    """Return the module that a process must import before `target_from_name(name)` works, if known.
+    """Return what a process must import before `target_from_name(name)` works, if known.
 
-    That is the user's module of `module:function`, or the one in which a custom op was defined.
+    That is the user's module of `module:function`, or the one that registers an operator; of a file
+    that no import statement finds (a program's own), its path.
     """
     if ":" in name:
         return name.partition(":")[0]
     parts = name.removeprefix("torch.ops.").split(".")
     if not name.startswith("torch.ops.") or len(parts) < 2:
         return None
-    module = operators.custom_op_module("::".join(parts[:2]))
-    return (
-        None
-        if module is None or module == "__main__" or module.split(".")[0] == "torch"
-        else module
-    )
+    qualified = "::".join(parts[:2])
+    file = operators.registering_file(qualified)
+    module = operators.custom_op_module(qualified) or _module_of(file)
+    if module is not None and module.split(".")[0] == "torch":
+        return None
+    if module is not None and module != "__main__" and not is_of_folder(module):
+        return module
+    return file if file is not None and is_file(file) else None
+
+
+def _module_of(file: str | None) -> str | None:
+    """Return the name of the loaded module that a file is."""
+    modules = list(sys.modules.items()) if file else []
+    return next((name for name, each in modules if getattr(each, "__file__", None) == file), None)
+
+
+def is_file(module: str) -> bool:
+    """Return whether what `module_of_target` returned is the path of a file."""
+    return module.endswith(".py")
 
 
 def called_names(gm: GraphModule) -> tuple[str, ...]:
@@ -195,25 +210,58 @@ def called_modules(gm: GraphModule) -> tuple[str, ...]:
     return tuple(module for module in found if module is not None)
 
 
+def registering_files(gm: GraphModule) -> dict[Path, set[str]]:
+    """Return the files that register operators of a graph and that no import statement finds.
+
+    Returns:
+        For each file the namespaces of those operators.
+    """
+    found: dict[Path, set[str]] = {}
+    for target in _called(gm):
+        with contextlib.suppress(CaseError):  # a function without a name, of the library's caller
+            name = target_to_name(target)
+            module = module_of_target(name)
+            if module is not None and is_file(module):
+                found.setdefault(Path(module).resolve(), set()).add(name.split(".")[2])
+    return found
+
+
 def _called(gm: GraphModule) -> Iterator[object]:
     graphs = (part for part in gm.modules() if isinstance(part, GraphModule))
     nodes = (node for part in graphs for node in part.graph.nodes)
     return iter(dict.fromkeys(node.target for node in nodes if node.op == "call_function"))
 
 
-def load_imports(listed: Collection[str], allow_imports: Collection[str]) -> None:
+def load_imports(
+    listed: Collection[str], allow_imports: Collection[str], folder: Path, calls: Iterable[str]
+) -> None:
     """Import the modules that a case lists and the user allowed; the others are not touched.
+
+    A file registers its operators once in a process: it is left alone where all are there.
+
+    Args:
+        listed: Modules, and files below the folder.
+        allow_imports: Those of them that may be imported.
+        folder: Of the case.
+        calls: Names of the functions and operators that the graph calls.
 
     Raises:
         CaseError: An allowed module cannot be imported.
     """
+    is_complete = all(map(_is_there, calls))
     for name in listed:
-        if name not in allow_imports:
+        if name not in allow_imports or (is_file(name) and is_complete):
             continue
         try:
             with searched_last(Path.cwd()):
-                importlib.import_module(name)
+                load_file(folder / name) if is_file(name) else importlib.import_module(name)
         except Exception as error:  # the user's module may raise anything
             raise CaseError(
                 f"module {name!r}, which the case needs, cannot be imported: {error!r}"
             ) from error
+
+
+def _is_there(name: str) -> bool:
+    parts = name.split(".")
+    is_operator = name.startswith("torch.ops.") and parts[2] != "higher_order" and len(parts) > 3
+    return not is_operator or operators.is_registered("::".join(parts[2:4]))

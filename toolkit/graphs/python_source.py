@@ -14,8 +14,9 @@ Operators that look into their sub-graph (`autograd_function_apply`) get it as a
 a function builds; the others get a module class. The text needs torch and the standard library (and
 the module of a user's own function, if the graph calls one). `constants` maps qualified names to
 tensors, as `graph_json.constants_of` returns them. Run, the class computes what the graph computes;
-Dynamo captures it again, but for a few operators that it only writes itself (2.13: `scan`,
-`flex_attention`, `autograd_function_apply`).
+Dynamo captures it again, but for some operators that it only writes itself (2.13: `scan`,
+`flex_attention`, `autograd_function_apply`): `only_dynamo_writes` tells, and with `as_graphs` the
+whole text builds a `GraphModule`, which a compiler can be handed as it is.
 
 What it does not do: it prints no source lines or comments of the user's program.
 """
@@ -30,7 +31,7 @@ from torch.fx import GraphModule, Node
 from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.walk import attribute_targets, children, fetch
 from ctk.toolkit.graphs.allow_list import BUILTINS
-from ctk.toolkit.graphs.callables import target_to_name
+from ctk.toolkit.graphs.callables import called_names, target_to_name
 from ctk.toolkit.graphs.python_expressions import Names, call_text, expression, function_text
 from ctk.toolkit.graphs.value_types import symbol_of, value_comment
 
@@ -46,6 +47,17 @@ _CALLS_ITS_GRAPHS = frozenset(
 )
 """Higher-order operators that only call what they are given, so that a module class does."""
 
+_CAPTURED_AGAIN = frozenset(
+    "torch.ops.higher_order." + name
+    for name in (
+        *("associative_scan", "auto_functionalized", "auto_functionalized_v2", "cond"),
+        *("hints_wrapper", "map_impl", "out_dtype", "print", "tag_activation_checkpoint"),
+        *("while_loop", "wrap", "wrap_activation_checkpoint", "wrap_with_autocast"),
+        *("wrap_with_set_grad_enabled",),
+    )
+)
+"""Higher-order operators that Dynamo writes again where it reads them."""
+
 Dynamic = Mapping[str, Sequence[str | None]]
 """`Case.dynamic`."""
 
@@ -56,6 +68,7 @@ class _Program:
 
     parts: list[str] = field(default_factory=list[str])
     imports: set[str] = field(default_factory=lambda: {"torch"})
+    as_graphs: bool = False
 
 
 def graph_to_python(
@@ -64,8 +77,9 @@ def graph_to_python(
     *,
     symbols_from: Dynamic | None = None,
     header: str | None = None,
+    as_graphs: bool = False,
 ) -> str:
-    """Return a graph as the source of a module class.
+    """Return a graph as the source of a module class, or of functions that build graphs.
 
     Args:
         gm: A graph that can be kept in a case; only read.
@@ -73,15 +87,33 @@ def graph_to_python(
         symbols_from: `Case.dynamic`. Placeholders that are symbolic sizes leave the signature; they
             are read off the tensors that have them (`s77 = l_x_.size(0)`).
         header: Comment lines for the top, without `#`.
+        as_graphs: Write a function `class_name(constants)` that builds a `GraphModule`, nested ones
+            too; it takes every placeholder.
 
     Raises:
         CaseError: The graph holds something that cannot be written; the message names the node.
     """
-    program = _Program()
-    _add_class(program, gm, class_name, prefix="", dynamic=symbols_from or {})
+    program = _Program(as_graphs=as_graphs)
+    if as_graphs:
+        _add_builder(program, gm, class_name, prefix="")
+    else:
+        _add_class(program, gm, class_name, prefix="", dynamic=symbols_from or {})
     lines = [f"# {line}" for line in (header or "").splitlines()]
     lines += [f"import {name}" for name in sorted(program.imports)]
     return "\n".join(lines) + "\n\n\n" + "\n\n\n".join(program.parts) + "\n"
+
+
+def only_dynamo_writes(gm: GraphModule) -> bool:
+    """Return whether Dynamo could not capture a graph's text again, because of an operator."""
+    names = (name for name in called_names(gm) if name.startswith("torch.ops.higher_order."))
+    return any(name not in _CAPTURED_AGAIN for name in names)
+
+
+def computed_sizes(gm: GraphModule, dynamic: Dynamic) -> dict[int, tuple[int, int]]:
+    """Return which placeholders are sizes of others: by position, the other's and the dimension."""
+    names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
+    found = _computed_sizes(gm, dynamic).items()
+    return {names.index(node.name): (names.index(owner), dim) for node, (owner, dim) in found}
 
 
 def signature_names(gm: GraphModule, symbols_from: Dynamic | None = None) -> list[str]:
@@ -151,7 +183,7 @@ def _attribute_texts(program: _Program, gm: GraphModule, owner: str, prefix: str
             found[path] = _constant_text(gm, path, prefix, program.imports)
             continue
         name, inner = f"{owner}_{path.replace('.', '_')}", f"{prefix}{path}."
-        if path in modules:
+        if path in modules and not program.as_graphs:
             _add_class(program, subgraphs[path], name, prefix=inner, dynamic={})
         else:
             _add_builder(program, subgraphs[path], name, prefix=inner)

@@ -23,43 +23,22 @@ from ctk.toolkit.formats.strict_json import Json, expect, items, member
 META_KEY = "ctk"
 """Where a loaded node keeps the JSON of its value."""
 
-_BUFFER_SOURCE = re.compile(r"\._buffers\[|(^|_)buffers_\w")
-
 
 def node_value_json(node: Node) -> object | None:
     """Return what is known of a node's value as JSON; None if nothing is.
 
     Tensors: shape, stride, dtype, device, requires_grad. Symbols: expression and hint. Tuples and
-    lists of these. A placeholder also says whether it is a buffer.
+    lists of these.
     """
     value = value_of(node)
     if value is None:
         return node.meta.get(META_KEY)
-    if node.op == "placeholder" and isinstance(value, torch.Tensor):
-        return input_value_json(value, buffer=_is_buffer(node))
     return _describe(value)
-
-
-def input_value_json(tensor: torch.Tensor, *, buffer: bool) -> Json:
-    """Return what `node_value_json` gives for a placeholder of this value."""
-    return {**_describe_tensor(tensor), "buffer": buffer}
-
-
-def is_buffer(node: Node) -> bool:
-    """Return whether a placeholder is a buffer of a module."""
-    known = node_value_json(node)
-    return isinstance(known, dict) and cast("Json", known).get("buffer") is True
-
-
-def _is_buffer(node: Node) -> bool:
-    """Ask Dynamo's source (`L['self']._buffers['b']`), else the name that it made from it."""
-    source = fake.placeholder_source(node) or str(node.target)
-    return _BUFFER_SOURCE.search(source) is not None
 
 
 def _describe(value: Any) -> object | None:
     if isinstance(value, torch.Tensor):
-        return _describe_tensor(value)
+        return tensor_value_json(value)
     if fake.is_symbolic(value):
         return _describe_symbol(value)
     if isinstance(value, tuple | list):
@@ -67,7 +46,8 @@ def _describe(value: Any) -> object | None:
     return None
 
 
-def _describe_tensor(tensor: torch.Tensor) -> Json:
+def tensor_value_json(tensor: torch.Tensor) -> Json:
+    """Return what `node_value_json` gives for a node of this value."""
     data: Json = {
         "shape": [_describe_size(size) for size in tensor.shape],
         "dtype": dtype_name(tensor.dtype),

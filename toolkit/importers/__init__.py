@@ -3,17 +3,26 @@
 Adding a kind of thing is one file with an `IMPORTER` and one line in `IMPORTERS`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from ctk.compiler.errors import CaseError, ProgramError
+from ctk.compiler.errors import CaptureError, CaseError, CtkError, EagerError, ProgramError
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.importers import case_folder, program
+from ctk.toolkit.importers import case_folder, exported, program, pytest_test, torch_repro
 from ctk.toolkit.importers.base import Importer, Request
-from ctk.toolkit.importers.in_memory import Inputs, Value, cases_of, function_name
+from ctk.toolkit.importers.in_memory import Inputs, Value, cases_of, function_name, program_in
 from ctk.toolkit.trust.demands import Words, demands_of
+from ctk.toolkit.usercode.program import Program
 
-IMPORTERS: tuple[Importer, ...] = (program.IMPORTER, case_folder.IMPORTER)
+IMPORTERS: tuple[Importer, ...] = (
+    pytest_test.IMPORTER,
+    torch_repro.IMPORTER,
+    program.IMPORTER,
+    exported.IMPORTER,
+    case_folder.IMPORTER,
+)
 """In the order in which they are asked; the first that accepts a name loads it."""
 
 AS_IT_IS = Request()
@@ -49,6 +58,8 @@ def load_cases(
         cases = _importer_of(str(subject)).load(str(subject), request)
     else:
         cases = cases_of(subject, inputs, request)
+    if not request.strides:
+        cases = [replace(case, modes=replace(case.modes, strides=False)) for case in cases]
     if request.graph is None:
         return cases
     if request.graph >= len(cases):
@@ -56,6 +67,47 @@ def load_cases(
             f"graph {request.graph}: {subject} has {len(cases)} graph(s), numbered from 0"
         )
     return [cases[request.graph]]
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What an operation works on.
+
+    Attributes:
+        cases: The graphs, in order; none where Dynamo gives none.
+        program: Returns what they are the graphs of; None for cases and graphs by themselves.
+        uncaptured: Why there is no case.
+    """
+
+    cases: list[Case]
+    program: Callable[[], Program] | None = None
+    uncaptured: CtkError | None = None
+
+
+def load_subject(
+    subject: Subject, inputs: Inputs | None = None, request: Request = AS_IT_IS
+) -> Loaded:
+    """Return the program and its cases; a program that gives no graph is still one.
+
+    Raises:
+        CtkError: As `load_cases`; what only says that there is no graph is kept instead.
+    """
+    program = _program_of(subject, inputs) if request.graph is None else None
+    try:
+        return Loaded(load_cases(subject, inputs, request), program)
+    except (CaptureError, EagerError) as error:
+        if program is None:
+            raise
+        return Loaded([], program, error)
+
+
+def _program_of(subject: Subject, inputs: Inputs | None) -> Callable[[], Program] | None:
+    """Return what gives the program that a subject is; None for cases and graphs."""
+    if isinstance(subject, str | Path):
+        load = _importer_of(str(subject)).program
+        return partial(load, str(subject)) if load is not None else None
+    found = program_in(subject, inputs)
+    return (lambda: found) if found is not None else None
 
 
 def are_strangers(cases: Sequence[Case], subject: Subject, request: Request) -> bool:
@@ -76,9 +128,11 @@ def name_of(subject: Subject) -> str:
         return subject.name
     if not isinstance(subject, str | Path):
         return function_name(subject)
+    if pytest_test.accepts(str(subject)):
+        return pytest_test.slug(str(subject))
     file, _, _ = str(subject).rpartition(":")
     path = Path(file if file.endswith(".py") else subject).expanduser().resolve()
-    return path.stem if path.suffix == ".py" else path.name
+    return path.stem if path.suffix in (".py", ".pt2") else path.name
 
 
 def _importer_of(spec: str) -> Importer:

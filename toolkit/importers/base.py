@@ -11,7 +11,9 @@ from typing import Any, TypedDict, get_type_hints
 
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.targets import resolve_target
+from ctk.toolkit.importers.held import holding_what_its_module_holds
+from ctk.toolkit.targets import resolve_target, traits_of
+from ctk.toolkit.usercode.program import Program
 
 
 class CaseOptions(TypedDict, total=False):
@@ -24,6 +26,12 @@ class CaseOptions(TypedDict, total=False):
     graph: int | None
     allow_imports: Sequence[str]
     trust: bool
+    calls: int
+    strides: bool
+
+
+CALLS = 2
+"""Calls that are made of a program that says nothing of earlier ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +46,8 @@ class Request:
         graph: Which graph of several, from 0; None for all.
         allow_imports: Modules that loading a case may import.
         trust: Whether the user trusts who made a case folder; a program of the user needs none.
+        calls: How many calls of a program are made at least, to compare them with eager ones.
+        strides: Whether strides of results that differ from eager's are a failure.
     """
 
     target: str | None = None
@@ -47,6 +57,8 @@ class Request:
     graph: int | None = None
     allow_imports: Sequence[str] = ()
     trust: bool = False
+    calls: int = CALLS
+    strides: bool = True
 
 
 def request_of(options: CaseOptions, known: type[CaseOptions] = CaseOptions) -> Request:
@@ -77,8 +89,9 @@ def _check_types(chosen: Mapping[str, Any]) -> None:
         ConfigError: A value is of another type than its keyword's.
     """
     target, config, graph = (chosen.get(name) for name in ("target", "config", "graph"))
-    if not isinstance(chosen.get("trust", False), bool):
-        raise ConfigError(f"trust is {chosen['trust']!r}; it must be True or False")
+    for name in ("trust", "strides"):
+        if not isinstance(chosen.get(name, False), bool):
+            raise ConfigError(f"{name} is {chosen[name]!r}; it must be True or False")
     if target == "":
         raise ConfigError("the target is empty; leave it out for the case's own, or name one")
     if not isinstance(target, str | None):
@@ -91,6 +104,9 @@ def _check_types(chosen: Mapping[str, Any]) -> None:
             f"config is a {type(config).__name__}; it must be a dict of the target's options, such "
             "as {'fuel': 3}"
         )
+    calls = chosen.get("calls", CALLS)
+    if not isinstance(calls, int) or calls < 1:
+        raise ConfigError(f"calls is {calls!r}; it must be how many calls are made, from 1")
     if graph is not None and (not isinstance(graph, int) or graph < 0):
         raise ConfigError(f"graph is {graph!r}; it must be the number of a graph, from 0")
 
@@ -104,11 +120,14 @@ class Importer:
         accepts: Whether a name is of this kind. Looks at the name and at the disk, loads nothing.
         load: Returns the cases, in the order of the program's graphs; at least one, or it raises
             a `CtkError` that says what is missing.
+        program: Returns the program that a name means, to compare its compiled calls with its eager
+            ones; None: this kind of thing is no program, only graphs.
     """
 
     form: str
     accepts: Callable[[str], bool]
     load: Callable[[str, Request], list[Case]]
+    program: Callable[[str], Program] | None = None
 
 
 def overridden(case: Case, request: Request) -> Case:
@@ -125,4 +144,9 @@ def overridden(case: Case, request: Request) -> Case:
         changes = {"config": {**case.config, **config}}
     if request.backward and not case.modes.backward:
         changes["modes"] = dataclasses.replace(case.modes, backward=True)
-    return dataclasses.replace(case, **changes, signature=None) if changes else case
+    if not changes:
+        return case
+    changed = dataclasses.replace(case, **changes, signature=None)
+    if traits_of(changed.target).freezes(changed.config) and not changed.modes.grad:
+        return holding_what_its_module_holds(changed)
+    return changed

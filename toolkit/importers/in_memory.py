@@ -13,6 +13,7 @@ from torch.fx import GraphModule
 
 from ctk.compiler.errors import ProgramError
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.roles import roles_of
 from ctk.toolkit.graphs.value_types import describe_dynamic
 from ctk.toolkit.importers.base import Request, overridden
 from ctk.toolkit.importers.program import capture_cases, hinted
@@ -60,6 +61,14 @@ def cases_of(value: Value, inputs: Inputs | None, request: Request) -> list[Case
     )
 
 
+def program_in(value: Value, inputs: Inputs | None) -> Program | None:
+    """Return a callable and its inputs as a program; None for a case, and for a graph."""
+    is_graph = isinstance(value, GraphModule) and not has_leaf_modules(value)
+    if inputs is None or isinstance(value, Case) or is_graph or not callable(value):
+        return None
+    return program_of(value, inputs)
+
+
 def case_of_graph(gm: GraphModule, inputs: Inputs, request: Request) -> Case:
     """Return the case of one graph with values for its placeholders, under the current modes."""
     values = hinted(_positional(inputs))
@@ -80,6 +89,7 @@ def case_of_graph(gm: GraphModule, inputs: Inputs, request: Request) -> Case:
         modes=modes,
         sources=source_files(target, config, Path.cwd()),
         dynamic=describe_dynamic(gm),
+        roles=roles_of(gm, values),
     )
 
 

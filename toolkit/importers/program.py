@@ -14,19 +14,23 @@ from typing import cast
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.errors import CaptureError, CtkError, ProgramError
+from ctk.compiler.errors import CaptureError, CtkError, EagerError, NoGraphError, ProgramError
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import first_line
 from ctk.compiler.references import searched_last, user_traceback
 from ctk.compiler.torch_compat import dynamo, fake
-from ctk.compiler.torch_compat.capture_reasons import Collected, collected
+from ctk.compiler.torch_compat.capture_reasons import Collected, collected, switched_off_by
+from ctk.compiler.torch_compat.named_settings import settings_put_on
+from ctk.compiler.torch_compat.stance import eager_stance
+from ctk.repro_templates.exceptions import alike, raised
 from ctk.toolkit.case.case import Case, Modes
+from ctk.toolkit.case.roles import Role, roles_of
 from ctk.toolkit.graphs.value_types import describe_dynamic
 from ctk.toolkit.importers.base import Importer, Request
 from ctk.toolkit.importers.no_graph import HINT, is_scripted, reasons_for_no_graph, scripted_at
 from ctk.toolkit.run.modes import current_modes
-from ctk.toolkit.run.private_copy import private_copy
-from ctk.toolkit.targets import resolve_target
+from ctk.toolkit.run.private_copy import Eager, private_copy
+from ctk.toolkit.targets import capturing_for, resolve_target, traits_of
 from ctk.toolkit.usercode.program import SEED, Program, load_program, seeded
 from ctk.toolkit.usercode.sources import source_files
 
@@ -62,19 +66,46 @@ def capture_cases(
     captured: list[Captured] = []
     torch.compiler.reset()
     found = Collected()
-    with searched_last(program.path.parent), seeded(), collected(found):
+    options = options_of(program, target, config)
+    backward = backward or program.backward
+    dynamic = dynamic or program.compile.get("dynamic") is True
+    with (
+        searched_last(program.path.parent),
+        settings_put_on(program.settings),
+        seeded(),
+        collected(found),
+        capturing_for(target, options),
+    ):
         _run_recorded(program, captured, backward=backward, dynamic=dynamic)
     if not captured:
         first, *more = reasons_for_no_graph(found, program.model)
         also = "".join(f"\n  also: {each}" for each in more)
         name = program.path.name
-        raise CaptureError(f"Dynamo captured no graph of {name}: {first}{also}\n  {HINT}")
-    options = {**program.config, **(config or {})}
+        kind = CaptureError if switched_off_by() else NoGraphError
+        raise kind(f"Dynamo captured no graph of {name}: {first}{also}\n  {HINT}")
     sources = source_files(target, options, program.path.parent)
     return [
         make_case(graph, f"graph{number}", target=target, config=options, sources=sources)
         for number, graph in enumerate(captured)
     ]
+
+
+def options_of(
+    program: Program, target: str, config: Mapping[str, object] | None
+) -> dict[str, object]:
+    """Return the options of a target: what is given wins over what the program's file says."""
+    asked = program.compile
+    prefix = traits_of(target).settings
+    settings = {
+        name.removeprefix(prefix): value
+        for name, value in program.settings.items()
+        if prefix and name.startswith(prefix)
+    }
+    of_mode = traits_of(target).mode_options
+    mode = of_mode(str(asked["mode"])) if of_mode and asked.get("mode") else {}
+    own = asked.get("options")
+    given = cast("dict[str, object]", own) if isinstance(own, dict) else {}
+    return {**settings, **mode, **given, **program.config, **(config or {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +115,7 @@ class Captured:
     graph: GraphModule
     inputs: tuple[object, ...] = field(repr=False)
     modes: Modes
+    roles: Mapping[str, Role]
 
 
 def recording_backend(captured: list[Captured], *, backward: bool = False) -> Callable[..., object]:
@@ -95,16 +127,17 @@ def recording_backend(captured: list[Captured], *, backward: bool = False) -> Ca
     """
 
     def backend(gm: GraphModule, example_inputs: Sequence[object]) -> Callable[..., object]:
-        slot, graph = len(captured), copy_graph_module(gm)
-        captured.append(_captured(graph, hinted(example_inputs)))
+        slot, graph, eager = len(captured), copy_graph_module(gm), Eager(gm)
+        roles = roles_of(gm, example_inputs)
+        captured.append(_captured(graph, hinted(example_inputs), roles))
         called = [False]
 
         def run(*args: object) -> object:
             if called[0]:
-                return gm(*args)
+                return eager(*args)
             called[0] = True
-            captured[slot] = _captured(graph, args)
-            result = gm(*args)
+            captured[slot] = _captured(graph, args, roles)
+            result = eager(*args)
             if backward and any(tensor.requires_grad for tensor in tensors_in(result)):
                 modes = dataclasses.replace(captured[slot].modes, backward=True)
                 captured[slot] = dataclasses.replace(captured[slot], modes=modes)
@@ -115,9 +148,9 @@ def recording_backend(captured: list[Captured], *, backward: bool = False) -> Ca
     return backend
 
 
-def _captured(graph: GraphModule, inputs: Sequence[object]) -> Captured:
+def _captured(graph: GraphModule, inputs: Sequence[object], roles: Mapping[str, Role]) -> Captured:
     """Return a graph with inputs, and the state that it holds, as they are now."""
-    return Captured(*private_copy(graph, inputs, lazy=False), current_modes(seed=SEED))
+    return Captured(*private_copy(graph, inputs, lazy=False), current_modes(seed=SEED), roles)
 
 
 def make_case(
@@ -138,6 +171,7 @@ def make_case(
         name=name,
         sources=sources,
         dynamic=describe_dynamic(captured.graph),
+        roles=captured.roles,
     )
 
 
@@ -187,6 +221,8 @@ def _run_recorded(
     except CtkError:
         raise
     except Exception as error:
+        if captured and _raises_alike(program, error, backward=backward):
+            return  # what the program raises is what it gives: the last graph is the one that does
         _check_eager(program, backward=backward)
         raise CaptureError(
             f"Dynamo fails while it captures {program.path.name}, which runs in eager: "
@@ -211,21 +247,27 @@ def _run_backward(result: object, program: Program) -> None:
     torch.stack([part.sum().to(torch.float64) for part in parts]).sum().backward()
 
 
+def _raises_alike(program: Program, error: Exception, *, backward: bool) -> bool:
+    """Return whether the program raises without Dynamo what it has raised in a captured graph."""
+    stance = eager_stance()
+    own = _eager_error(program, stance, backward=backward)
+    return own is not None and alike(raised(own), raised(error))
+
+
 def _check_eager(program: Program, *, backward: bool) -> None:
     """Run the program without a compiler, in two ways; it is sound if one of them works.
 
-    With every `torch.compile` switched off, `torch.cond` cannot run its backward (torch 2.13); with
-    the backend `eager`, Dynamo still captures what the program itself compiles.
+    With the backend `eager`, Dynamo still captures what the program itself compiles.
 
     Raises:
-        ProgramError: Both fail.
+        EagerError: Both fail.
     """
-    first = _eager_error(program, torch.compiler.set_stance("force_eager"), backward=backward)
+    first = _eager_error(program, eager_stance(), backward=backward)
     if first is None:
         return
     stance = torch.compiler.set_stance("default", force_backend="eager")
     if _eager_error(program, stance, backward=backward) is not None:
-        raise ProgramError(
+        raise EagerError(
             f"{program.path.name} fails in eager, before any compiler sees it: "
             f"{user_traceback(first, program.path)}"
         ) from first
@@ -265,4 +307,4 @@ def load(spec: str, request: Request) -> list[Case]:
     )
 
 
-IMPORTER = Importer("FILE.py or FILE.py:BUILD,EXAMPLE", accepts, load)
+IMPORTER = Importer("FILE.py or FILE.py:BUILD,EXAMPLE", accepts, load, load_program)

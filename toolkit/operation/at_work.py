@@ -18,17 +18,18 @@ from ctk.compiler.errors import CtkError
 from ctk.repro_templates.verdict import said
 from ctk.toolkit.bisect import Search, find_culprit
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.case.listing import describe
 from ctk.toolkit.case.store import save_case
+from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.formats.files import replace_file
 from ctk.toolkit.formats.schema import document
 from ctk.toolkit.oracle.cache import Digests, fingerprint
 from ctk.toolkit.oracle.interrupts import interrupts_put_off
 from ctk.toolkit.oracle.journal import Journal
-from ctk.toolkit.oracle.judgement import Judgement
 from ctk.toolkit.oracle.progress import Say
 from ctk.toolkit.oracle.remembering import Remembering, question_key
-from ctk.toolkit.oracle.several import first_failing
+from ctk.toolkit.oracle.several import Opened, first_failing
 from ctk.toolkit.report.as_json import write_json
 from ctk.toolkit.report.diagnosis import Diagnosis
 
@@ -49,7 +50,7 @@ class Operation:
     """An operation at work.
 
     Attributes:
-        cases: What it is about, in the order of the program's graphs.
+        subject: What it is about: a program, and its graphs in order.
         executor: Who answers; asks nothing twice.
         journal: Where the answers are.
         digests: Of the tensors of cases.
@@ -62,7 +63,7 @@ class Operation:
 
     def __init__(
         self,
-        cases: list[Case],
+        subject: Opened,
         executor: Remembering,
         journal: Journal,
         *,
@@ -72,7 +73,8 @@ class Operation:
         say: Say,
         go_on: str,
     ) -> None:
-        self.cases, self.executor, self.journal, self.digests = cases, executor, journal, digests
+        self.subject, self.executor = subject, executor
+        self.journal, self.digests = journal, digests
         self.folder, self.say, self.go_on = folder, say, go_on
         self.keep: InputsMode = keep
         self.found: Diagnosis | None = None
@@ -91,13 +93,32 @@ class Operation:
             self.say(f"bisect {case.name}")
             return self.search(case, lambda seen: self._failing(case, seen, captured))
 
-        case, search = first_failing(self.cases, ask, lambda search: search.judgement)
+        if not self.subject.cases:
+            whole = self.end_to_end()
+            assert whole is not None, "what has no case is a program"
+            search = Search(whole.judgement, reason="Dynamo gives no graph of the program")
+            self.found = Diagnosis(None, search, 0.0, folder=self.folder, end_to_end=whole)
+            return self.write(state="bisected")
+        case, search = first_failing(self.subject.cases, ask, lambda search: search.judgement)
         if search.judgement.fails:
             self._failing(case, search.judgement, captured)
             case = replace(case, signature=search.judgement.signature)
         found = self.found or Diagnosis(case, search, 0.0, folder=self.folder)
-        self.found = replace(found, case=case, search=search)
+        is_told = search.judgement.tells_of_the_program
+        whole = None if is_told else self.end_to_end()
+        self.found = replace(found, case=case, search=search, end_to_end=whole)
         return self.write(state="bisected")
+
+    def end_to_end(self) -> EndToEnd | None:
+        """Compare the program as a whole, or recall what that showed; None where it is none."""
+        known = self.journal.recall(EndToEnd, "")
+        if known is not None:
+            return known
+        found = self.subject.end_to_end(self.say)
+        seen = found.judgement.signature if found is not None else None
+        if found is not None and (seen is None or not seen.is_cut_off):
+            self.journal.note("", found)
+        return found
 
     def search(self, case: Case, on_failing: OnFailing = lambda _: None) -> Search:
         """Bisect a case, or recall how it was; an error of ours leaves no culprit.

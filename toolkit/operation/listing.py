@@ -13,12 +13,14 @@ from ctk.compiler.errors import CaseError
 from ctk.compiler.observe import first_line
 from ctk.toolkit.formats.plain_text import one_line
 from ctk.toolkit.formats.walk import Walk
+from ctk.toolkit.operation.at_work import Done
 from ctk.toolkit.oracle.go_on import resume_hint
-from ctk.toolkit.oracle.journal import JOURNAL
+from ctk.toolkit.oracle.journal import JOURNAL, has_line
 from ctk.toolkit.report.as_json import FILE, Record, read_json
 from ctk.toolkit.report.as_text import headline
 
 BEGUN = "begun: no failure was seen yet"
+COMMAND = "a command was bisected: with --resume the same command tells the answer again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ def _folders(walk: Walk) -> Iterator[Path]:
 def describe(folder: Path) -> OperationEntry:
     """Return one operation's entry; what is wrong with it is among its `problems`."""
     age, go_on = _age(folder), resume_hint(folder)
+    if not (folder / FILE).exists() and is_ended(folder):
+        return OperationEntry(folder, "finished", COMMAND, age_seconds=age)
     if not (folder / FILE).exists():
         return OperationEntry(folder, "begun", BEGUN, age_seconds=age, go_on=go_on)
     try:
@@ -68,6 +72,14 @@ def describe(folder: Path) -> OperationEntry:
     return OperationEntry(
         folder, state, headline(record), record.problems, age, None if is_done(record) else go_on
     )
+
+
+def is_ended(folder: Path) -> bool:
+    """Return whether the journal of a bisected command says that it has come to its end."""
+    try:
+        return (folder / JOURNAL).is_file() and has_line(folder, Done)
+    except CaseError:
+        return False
 
 
 def is_done(record: Record) -> bool:

@@ -79,20 +79,22 @@ def operation(
     Raises:
         CaseError: There is no such folder to go on in, it is in use, or is about something else.
     """
-    with opened(subject, inputs, options) as (cases, executor):
+    with opened(subject, inputs, options) as it:
         digests = Digests()
-        header = _header(name, subject, options, keep, cases, digests)
+        header = _header(name, subject, options, keep, it.cases, digests)
         default = f"{PREFIXES[name]}_{name_of(subject)}"
-        journal, folder = _resumed(out, default, header) if resume else _new(out, default, header)
+        journal, folder = (
+            resumed_journal(out, default, header) if resume else new_journal(out, default, header)
+        )
         with journal:
             go_on = resume_command(header, folder, _untold(options))
             tell_resumable(folder, go_on)
             if journal.remembered:
                 say(f"{journal.remembered} answers and results of an earlier run are remembered")
             limits = (options.get("timeout_seconds"), options.get("memory_nbytes"))
-            remembering = Remembering(executor, journal, digests, limits)
+            remembering = Remembering(it.executor, journal, digests, limits)
             run = Operation(
-                cases,
+                it,
                 remembering,
                 journal,
                 digests=digests,
@@ -129,7 +131,12 @@ def discard(run: Operation) -> None:
         run.folder.rmdir()
 
 
-def _new(out: str | Path | None, default: str, header: Header) -> tuple[Journal, Path]:
+def new_journal(out: str | Path | None, default: str, header: Header) -> tuple[Journal, Path]:
+    """Start the journal of a new folder; it is locked until it is closed.
+
+    Raises:
+        CaseError: The folder holds an earlier run.
+    """
     if out is not None and (Path(out).expanduser() / JOURNAL).is_file():
         raise CaseError(
             f"{out} holds an earlier run; go on with it: the same command with --resume, or name "
@@ -139,7 +146,12 @@ def _new(out: str | Path | None, default: str, header: Header) -> tuple[Journal,
     return start_journal(folder, header), folder
 
 
-def _resumed(out: str | Path | None, default: str, header: Header) -> tuple[Journal, Path]:
+def resumed_journal(out: str | Path | None, default: str, header: Header) -> tuple[Journal, Path]:
+    """Open the journal to go on with: that of a folder, or of the newest one of the same case.
+
+    Raises:
+        CaseError: There is none, it is in use, or is about something else.
+    """
     folder = Path(out).expanduser() if out is not None else _newest(default, header)
     return resume_journal(folder, header), folder
 
@@ -194,7 +206,7 @@ def _header(
         inputs=keep,
         cases=tuple(fingerprint(case, digests) for case in cases),
         sources=dict(_sources(cases)),
-        variables=dict(_variables()),
+        variables=dict(variables()),
     )
 
 
@@ -209,21 +221,22 @@ def _sources(cases: list[Case]) -> Iterator[tuple[str, str]]:
             CaseError
         ):  # options that no file can hold: an object of the library's caller
             for place, path in plan_sources(case).copies.items():
-                yield place, _digest_of(path)
+                yield place, digest_of(path)
         for module in called_modules(case.graph):
             file = getattr(sys.modules.get(module), "__file__", None)
             if file is not None:
-                yield module, _digest_of(Path(file))
+                yield module, digest_of(Path(file))
 
 
-def _digest_of(path: Path) -> str:
+def digest_of(path: Path) -> str:
+    """Return the digest of a file; empty if it cannot be read."""
     try:
         return _digest(path.read_bytes())
     except OSError:  # gone since it was imported, or packed into an archive
         return ""
 
 
-def _variables() -> Iterator[tuple[str, str]]:
+def variables() -> Iterator[tuple[str, str]]:
     """Yield each variable that changes what a compile does, with a digest of its value."""
     for name, value in os.environ.items():
         is_ours = name in ("CTK_FUEL", "CTK_DISABLE", "CTK_ON_FAILURE")

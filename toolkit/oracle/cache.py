@@ -18,10 +18,10 @@ from types import FunctionType
 import torch
 from torch.fx import GraphModule, Node
 
-from ctk.compiler.fx.walk import fetch
+from ctk.compiler.fx.walk import fetch, input_names
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.formats.buildable import raw_bytes
-from ctk.toolkit.oracle.judgement import Judgement
 
 
 @dataclass(slots=True)
@@ -84,6 +84,7 @@ def fingerprint(case: Case, digests: Digests | None = None) -> str:
         *(_input_text(value, digests) for value in case.inputs),
         *_sharing_texts(case),
         *_dynamic_texts(case),
+        *_static_texts(case),
         *_graph_texts(case.graph, digests),
     ]
     return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
@@ -108,6 +109,13 @@ def _dynamic_texts(case: Case) -> Iterable[str]:
         for dim, symbol in enumerate(case.dynamic.get(name, ())):
             if symbol is not None:
                 yield f"dynamic {position} {dim} {numbers.setdefault(symbol, len(numbers))}"
+
+
+def _static_texts(case: Case) -> Iterable[str]:
+    """Return which inputs have static addresses, by position; names make no difference."""
+    for position, name in enumerate(input_names(case.graph)):
+        if (role := case.roles.get(name)) is not None and role.static:
+            yield f"static {position} {role.static}"
 
 
 def _input_text(value: object, digests: Digests) -> str:

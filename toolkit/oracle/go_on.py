@@ -11,7 +11,8 @@ from pathlib import Path
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.trust import trust_option
-from ctk.toolkit.oracle.journal import JOURNAL, Header, read_header
+from ctk.toolkit.importers.base import CALLS
+from ctk.toolkit.oracle.journal import JOURNAL, Header, OperationName, read_header
 
 
 def resume_command(header: Header, folder: Path, more: Mapping[str, object] | None = None) -> str:
@@ -26,10 +27,11 @@ def resume_command(header: Header, folder: Path, more: Mapping[str, object] | No
     >>> resume_command(header, Path("small"))
     'ctk minify net.py --target inductor --out small --resume'
     """
-    if header.subject is None:
+    if header.subject is None and "command" not in header.options:
         name = header.operation.replace("bisect-pass", "bisect")
         return f"ctk.{name}(…, out={str(folder)!r}, resume=True)  # in Python, with the same object"
-    words = ["ctk", header.operation, header.subject, *_options({**header.options, **(more or {})})]
+    subject = [] if header.subject is None else [header.subject]
+    words = ["ctk", header.operation, *subject, *_options({**header.options, **(more or {})})]
     if header.inputs != "full":
         words += ["--inputs", header.inputs]
     return shlex.join([*words, "--out", str(folder), "--resume"])
@@ -39,7 +41,7 @@ def resume_hint(folder: Path) -> str | None:
     """Return the command that goes on in a folder on disk; None where there is no journal to read.
 
     A journal that cannot be read says so when it is resumed. A case that needs trust is not given
-    it here: the folder may be somebody else's.
+    it here, and a command is not printed to be pasted: the folder may be somebody else's.
     """
     if not (folder / JOURNAL).is_file():
         return None
@@ -49,14 +51,40 @@ def resume_hint(folder: Path) -> str | None:
         return None
     if header is None:
         return None
+    if "command" in header.options:
+        return f"ctk bisect-pass --command … --out {shlex.quote(str(folder))} --resume  # as it was"
     command = resume_command(header, folder)
     needs_trust = bool(header.subject and trust_option(Path(header.subject).expanduser()))
     return f"{command}  # and --trust, if you trust who made the case" if needs_trust else command
 
 
+def other_command(folder: Path, operation: OperationName) -> str | None:
+    """Return the command that asks something else about what a folder is about, with its options.
+
+    Args:
+        folder: The folder of an operation.
+        operation: What is asked.
+
+    Returns:
+        None where the folder has no journal, is about an object of the library's caller, or is
+        about a case that needs trust.
+    """
+    try:
+        header = read_header(folder) if (folder / JOURNAL).is_file() else None
+    except CaseError:
+        return None
+    if header is None or header.subject is None or header.operation == operation:
+        return None
+    if trust_option(Path(header.subject).expanduser()):
+        return None
+    return shlex.join(["ctk", operation, header.subject, *_options(header.options)])
+
+
 def _options(options: Mapping[str, object]) -> Iterator[str]:
     for name, value in options.items():
         match name, value:
+            case "command", str():
+                yield from ("--command", value)
             case "target", str():
                 yield from ("--target", value)
             case "config", dict():
@@ -64,6 +92,10 @@ def _options(options: Mapping[str, object]) -> Iterator[str]:
                     yield from ("--config", f"{key}={json.dumps(item)}")
             case (("backward" | "dynamic" | "trust"), True):
                 yield f"--{name}"
+            case "calls", int() if value != CALLS:
+                yield from ("--calls", str(value))
+            case "strides", False:
+                yield "--no-strides"
             case "graph", int():
                 yield from ("--graph", str(value))
             case "allow_imports", list():

@@ -2,9 +2,14 @@
 
 Order of the questions, cheapest first:
 
-1. Eager raises: INVALID.
+1. Eager raises. The compiled program raises the same (repro_templates/exceptions.py): PASSES,
+   the exception is what the program gives. It raises another: `other-error`. It raises nothing:
+   `missing-error`, if eager raises again; else FLAKY.
 2. Compiling or calling raises: a `compile-error` or `runtime-error`, whatever random ops there are.
 3. Both give results: repro_templates/judging.py, the rule that a repro carries too.
+
+INVALID is what cannot be asked: a case that does not fit together. An eager run that breaks CUDA
+for this process raises `LostAccelerator`: who asks runs the compiled program in another one.
 
 What it does not do: survive a crash or a hang of the compiled program (executors/child.py runs
 it in a child).
@@ -14,19 +19,23 @@ import dataclasses
 from collections.abc import Mapping
 from functools import partial
 
-from ctk.compiler.errors import CaseError
+from ctk.compiler.errors import CaseError, CtkError, LostAccelerator
 from ctk.compiler.observe import Observer, first_line
 from ctk.repro_templates.errors import Mismatch
+from ctk.repro_templates.exceptions import Raised, alike, raised
 from ctk.repro_templates.judging import Finding, judge_runs
+from ctk.repro_templates.layout import counted
 from ctk.repro_templates.running import Run
 from ctk.repro_templates.verdict import said
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.raise_site import raised_in, root_error
-from ctk.toolkit.oracle.judgement import Judgement, Verdict
+from ctk.toolkit.processes.accelerator import has_lost_cuda
 from ctk.toolkit.processes.link import tell_alive
 from ctk.toolkit.run.execute import run_compiled, run_eager, run_reference
 from ctk.toolkit.run.outcome import Outcome
+from ctk.toolkit.run.private_copy import raising_operator
 
 
 def judge(
@@ -34,7 +43,7 @@ def judge(
     *,
     expected: Signature | None = None,
     observer: Observer | None = None,
-    strides: bool = False,
+    eager_raised: str | None = None,
 ) -> Judgement:
     """Say whether a case still fails, and in the same way.
 
@@ -42,8 +51,8 @@ def judge(
         case: Only read.
         expected: The failure that is looked for; None: any failure.
         observer: Handed to the target.
-        strides: Count output strides that differ from eager's as a failure (always so when
-            `expected` is one).
+        eager_raised: What a kernel of the eager run is known to raise that breaks CUDA for its
+            process (`LostAccelerator`): then only the compiled program is run here.
 
     Returns:
         REPRODUCES with the failure seen; DIFFERENT when it is not `expected`; PASSES, INVALID or
@@ -52,38 +61,88 @@ def judge(
     Raises:
         TargetError: The target is unknown or cannot be imported.
         ConfigError: The target does not take the case's config.
+        LostAccelerator: A kernel of the eager run has broken CUDA for this process.
     """
     tell_alive()
-    eager = run_eager(case)
+    eager = run_eager(case) if eager_raised is None else _lost(eager_raised)
     tell_alive()
-    if eager.run is None:
-        raised = said(eager.error) if eager.error else "nothing"
-        return Judgement(Verdict.INVALID, detail=f"eager raises {raised}")
+    if isinstance(eager.error, CtkError):
+        return Judgement(Verdict.INVALID, detail=f"eager raises {said(eager.error)}")
+    if eager.error is not None and eager_raised is None and has_lost_cuda():
+        raise LostAccelerator(f"{raised(eager.error).message}\n{NEXT_ISOLATE}")
     try:
         compiled = run_compiled(case, observer=observer)
     except CaseError as error:
         return Judgement(Verdict.INVALID, detail=str(error))
     tell_alive()
+    if eager.error is not None:
+        return _judged_error(case, eager.error, compiled, expected)
+    assert eager.run is not None
     if compiled.run is None:
         return _answer(error_signature(compiled), expected)
-    strides = strides or (expected is not None and expected.kind == "stride")
     finding = judge_runs(
         eager.run,
         compiled.run,
         eager_again=partial(_eager_again, case),
         reference=partial(_reference, case, eager),
-        strides=strides,
+        layouts=counted(expected.kind if expected else None, strides=case.modes.strides),
     )
     return _judgement(finding, expected)
 
 
+NEXT_ISOLATE = "next: --isolate asks in child processes: eager and compiled in one each"
+
+
+LOST_NAME = "AcceleratorError"
+_ALIKE = "eager and compiled raise"
+
+
+def raises_alike(judgement: Judgement) -> bool:
+    """Return whether a case passes because its program raises in eager and compiled alike."""
+    return judgement.verdict is Verdict.PASSES and judgement.detail.startswith(_ALIKE)
+
+
+class _Lost(Exception):
+    """Stands for what eager raised in another process."""
+
+
+def _lost(message: str) -> Outcome:
+    return Outcome(None, _Lost(message))
+
+
+def _judged_error(
+    case: Case, error: BaseException, compiled: Outcome, expected: Signature | None
+) -> Judgement:
+    """Judge a program that raises in eager: the exception is what it gives."""
+    wanted = raised(error) if not isinstance(error, _Lost) else Raised(LOST_NAME, str(error))
+    if compiled.error is not None:
+        seen = raised(compiled.error, compiling=compiled.phase == "compile")
+        if alike(wanted, seen):
+            return Judgement(Verdict.PASSES, detail=f"{_ALIKE} {wanted}")
+        message = f"{seen.message}; eager raises {wanted}"
+        where = raised_in(compiled.error)
+        return _answer(Signature("other-error", seen.name, where, message=message), expected)
+    again = error if isinstance(error, _Lost) else run_eager(case).error
+    if again is None or not alike(wanted, raised(again)):
+        second = raised(again) if again is not None else "nothing"
+        detail = f"eager raises {wanted}, and {second} when it is run again"
+        return Judgement(Verdict.FLAKY, detail=detail)
+    message = f"{wanted.message}; only eager raises it"
+    where = None if isinstance(error, _Lost) else raising_operator(error) or "backward"
+    return _answer(Signature("missing-error", wanted.name, where, message=message), expected)
+
+
 def error_signature(outcome: Outcome) -> Signature:
-    """Return the signature of a compiled run that raised."""
+    """Return the signature of a compiled run that raised.
+
+    What breaks CUDA is an `AcceleratorError`, whoever noticed it first and with whatever type.
+    """
     assert outcome.error is not None
     error = root_error(outcome.error)
+    name = LOST_NAME if has_lost_cuda() else type(error).__name__
     kind = "compile-error" if outcome.phase == "compile" else "runtime-error"
     where = raised_in(outcome.error)
-    return Signature(kind, type(error).__name__, where, message=first_line(error))
+    return Signature(kind, name, where, message=first_line(error))
 
 
 def mismatch_signature(mismatch: Mismatch) -> Signature:

@@ -7,9 +7,9 @@ from typing import BinaryIO
 from ctk.compiler import errors
 from ctk.compiler.errors import CtkError
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.formats.schema import decode, document, encode
-from ctk.toolkit.oracle.judgement import Judgement
 
 READY = b"ready\n"
 """The first line of a worker."""
@@ -28,6 +28,7 @@ class Question:
         memory_nbytes: With more than this it is killed, with what it has started; None: any.
         is_eager: Only run the program in eager (to see whether it is the program that crashes).
         veto: What must not happen in the compile; None leaves it unobserved.
+        eager_raised: What eager raised in an earlier child, which lost CUDA by it; else None.
     """
 
     target: str
@@ -37,6 +38,7 @@ class Question:
     memory_nbytes: int | None = None
     is_eager: bool = False
     veto: Veto | None = None
+    eager_raised: str | None = None
 
 
 @document

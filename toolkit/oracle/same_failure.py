@@ -6,9 +6,9 @@ Every reduction of a compile asks through here, so that `minify` and `diagnose` 
 from dataclasses import dataclass, replace
 
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.oracle.executors.base import Executor
-from ctk.toolkit.oracle.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.remembering import Remembering
 
 

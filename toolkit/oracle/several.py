@@ -1,16 +1,23 @@
-"""Questions about several cases: who answers them, and which answer tells most."""
+"""Questions about a program and its cases: who answers them, and which answer tells most."""
 
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TypedDict, TypeVar
 
 from ctk.compiler.environment import read_environment
+from ctk.compiler.errors import CtkError, EagerError, NoGraphError
+from ctk.compiler.observe import first_line
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.importers import Inputs, Subject, are_strangers, load_cases
-from ctk.toolkit.importers.base import CaseOptions, request_of
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.end_to_end.answer import EndToEnd
+from ctk.toolkit.end_to_end.question import ProgramQuestion
+from ctk.toolkit.importers import Inputs, Loaded, Subject, are_strangers, load_subject
+from ctk.toolkit.importers.base import CaseOptions, Request, request_of
+from ctk.toolkit.importers.program import options_of
 from ctk.toolkit.oracle.executors import executor_for
 from ctk.toolkit.oracle.executors.base import Executor
-from ctk.toolkit.oracle.judgement import Judgement, Verdict
+from ctk.toolkit.oracle.progress import Say, silent
 from ctk.toolkit.processes.link import Watch, watched
 from ctk.toolkit.processes.memory import default_limit_nbytes
 
@@ -32,17 +39,63 @@ class AskOptions(CaseOptions, IsolationKeywords, total=False):
     """The keywords of every operation that asks an oracle."""
 
 
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What an operation works on, and who answers.
+
+    Attributes:
+        cases: The graphs, in order; none where Dynamo gives none of the program.
+        executor: Who answers.
+        question: What is asked about the program as a whole; None for cases and graphs.
+        uncaptured: Why there is no case.
+        timeout_seconds: Longest that one question may take; None: the default.
+        memory_nbytes: What one question may hold; None: the default.
+    """
+
+    cases: list[Case]
+    executor: Executor
+    question: Callable[[], ProgramQuestion] | None = None
+    uncaptured: CtkError | None = None
+    timeout_seconds: float | None = None
+    memory_nbytes: int | None = None
+
+    def end_to_end(self, say: Say = silent) -> EndToEnd | None:
+        """Compare the program's compiled calls with its eager calls; None where it is no program.
+
+        A program of which Dynamo captures no graph runs in eager: it passes, and why is told.
+
+        Raises:
+            CtkError: It could not be captured, and its calls agree: nothing was compared.
+        """
+        if self.question is None:
+            return None
+        say("compare the program's compiled calls with its eager calls")
+        found = self.executor.ask_program(self.question())
+        error = self.uncaptured
+        if error is None or found.judgement.verdict is not Verdict.PASSES:
+            return found
+        if isinstance(error, NoGraphError):
+            return _with_reason(found, error)
+        if not isinstance(error, EagerError):
+            raise error
+        return found
+
+
+def _with_reason(found: EndToEnd, error: NoGraphError) -> EndToEnd:
+    why = f"{found.judgement.detail}; {first_line(error)}"
+    return replace(found, judgement=replace(found.judgement, detail=why))
+
+
 @contextmanager
-def opened(
-    subject: Subject, inputs: Inputs | None, options: AskOptions
-) -> Generator[tuple[list[Case], Executor]]:
-    """Load the cases of a subject, and start who answers questions about them.
+def opened(subject: Subject, inputs: Inputs | None, options: AskOptions) -> Generator[Opened]:
+    """Load the program and the cases of a subject, and start who answers questions about them.
 
     Raises:
-        TypeError: An option is unknown. CtkError: As `load_cases` and `executor_for` raise it.
+        TypeError: An option is unknown. CtkError: As `load_subject` and `executor_for` raise it.
     """
     request = request_of(options, AskOptions)
-    cases = load_cases(subject, inputs, request)
+    loaded = load_subject(subject, inputs, request)
+    cases = loaded.cases
     executor = executor_for(
         cases,
         isolate=options.get("isolate"),
@@ -55,7 +108,31 @@ def opened(
         and are_strangers(cases, subject, request)
     )
     with executor, watched(_limits() if is_watched else None):
-        yield cases, executor
+        question = _question(loaded, request)
+        limits = options.get("timeout_seconds"), options.get("memory_nbytes")
+        yield Opened(cases, executor, question, loaded.uncaptured, *limits)
+
+
+def _question(loaded: Loaded, request: Request) -> Callable[[], ProgramQuestion] | None:
+    """Return what makes the question about a program as a whole, which loads it once more."""
+    load = loaded.program
+    if load is None:
+        return None
+    target = request.target or "ctk"
+
+    def make() -> ProgramQuestion:
+        program = load()
+        return ProgramQuestion(
+            program,
+            target,
+            options_of(program, target, request.config),
+            backward=request.backward or program.backward,
+            dynamic=request.dynamic,
+            calls=request.calls,
+            strides=request.strides,
+        )
+
+    return make
 
 
 def _limits() -> Watch:

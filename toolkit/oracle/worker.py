@@ -21,21 +21,24 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+from ctk.compiler.errors import LostAccelerator
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.compile_log.recorder import Recorder
 from ctk.toolkit.formats.files import replace_file
 from ctk.toolkit.oracle.judge import judge
-from ctk.toolkit.oracle.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.protocol import (
     READY,
     Answer,
+    Failure,
     Question,
     failure_of,
     read_answer,
     read_question,
     write_line,
 )
+from ctk.toolkit.processes.accelerator import LOST_CUDA, has_lost_cuda
 from ctk.toolkit.processes.groups import (
     adopt_orphans,
     dying_with_parent,
@@ -45,7 +48,7 @@ from ctk.toolkit.processes.groups import (
 )
 from ctk.toolkit.processes.memory import as_text, held_nbytes
 from ctk.toolkit.processes.tree import descendants, end_descendants
-from ctk.toolkit.run.execute import has_lost_cuda, run_eager
+from ctk.toolkit.run.execute import run_eager
 from ctk.toolkit.targets import traits_of
 
 _POLL_SECONDS = 0.1
@@ -54,9 +57,6 @@ _POLL_SECONDS = 0.1
 
 _DEATH_SECONDS = 5.0
 """How long a child that has closed its pipe may take to end."""
-
-_LOST_CUDA = 86
-"""Exit status of a child that is asked, and in which an earlier question has broken CUDA."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +118,14 @@ def _answer(
     is_fresh = child is None
     child = child or _fork(parent)
     found = _ask(child, question, parent)
-    if isinstance(found, End) and found.status == _LOST_CUDA and not is_fresh:
+    if isinstance(found, End) and found.status == LOST_CUDA and not is_fresh:
         child = _fork(parent)
         found = _ask(child, question, parent)
+    if isinstance(found, Failure) and found.kind == LostAccelerator.__name__:
+        _ended(child)
+        child = _fork(parent)
+        first_line = found.message.splitlines()[0]
+        found = _ask(child, replace(question, eager_raised=first_line), parent)
     if not isinstance(found, End):
         return _tidied(child), found
     seen = _signature(found, question)
@@ -268,7 +273,7 @@ def _serve(questions: BinaryIO, answers: BinaryIO) -> int:
     """Answer questions until there are no more, or none can be answered; return the exit status."""
     while (question := read_question(questions)) is not None:
         if has_lost_cuda():
-            return _LOST_CUDA
+            return LOST_CUDA
         try:
             answer = _judge(question)
         except Exception as error:
@@ -290,7 +295,9 @@ def _judge(question: Question) -> Judgement:
             replace_file(trail, identity.encode())
 
         observer = Recorder(question.veto, on_start=note)
-    return judge(case, expected=question.expected, observer=observer)
+    return judge(
+        case, expected=question.expected, observer=observer, eager_raised=question.eager_raised
+    )
 
 
 if __name__ == "__main__":

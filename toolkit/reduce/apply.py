@@ -11,12 +11,12 @@ from ctk.compiler.fx.rebuild import Change, Rebuilt, rebuild
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import input_names, placeholders
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.roles import roles_in
 from ctk.toolkit.graphs.value_types import (
     META_KEY,
     describe_dynamic,
-    input_value_json,
-    is_buffer,
     symbol_of,
+    tensor_value_json,
 )
 from ctk.toolkit.reduce.analysis import has_gradient
 from ctk.toolkit.reduce.eager_values import describe
@@ -60,7 +60,7 @@ def with_inputs(case: Case, values: Mapping[str, object]) -> Case:
 
     1. A parameter stays one.
     2. What the graph has on record about its tensors goes when a dtype, shape or stride changes: it
-       is true no more. Inputs are described anew, and stay buffers.
+       is true no more. Inputs are described anew.
     """
     names = input_names(case.graph)
     pairs = zip(names, case.inputs, strict=True)
@@ -74,10 +74,10 @@ def with_inputs(case: Case, values: Mapping[str, object]) -> Case:
     by_name = dict(zip(names, inputs, strict=True))
     for node in graph.graph.nodes:
         if node.name not in kept and not isinstance(value_of(node), torch.SymInt):
-            value, buffer = by_name.get(node.name), is_buffer(node)
+            value = by_name.get(node.name)
             node.meta = {key: item for key, item in node.meta.items() if key not in RECORDED}
             if isinstance(value, torch.Tensor):
-                node.meta[META_KEY] = input_value_json(value, buffer=buffer)
+                node.meta[META_KEY] = tensor_value_json(value)
     return dataclasses.replace(result, graph=graph)
 
 
@@ -105,6 +105,7 @@ def _changed(case: Case, change: Change, new_inputs: Mapping[str, object]) -> Ca
         inputs=tuple(values[source] for source in built.inputs),
         dynamic=_dynamic(case, built, known=_symbols(case.dynamic) - folded),
         synthetic=_synthetic(case, built),
+        roles=roles_in(built.graph, case.roles),
     )
 
 

@@ -2,18 +2,22 @@
 
 The reducer needs two things that no other run gives: what kind of value each node has (without
 keeping the values), and the value of some nodes *at the moment before another node runs*, because
-an in-place op in between changes it. It does not judge: the oracle compares, in its own runs.
+an in-place op in between changes it. A program whose exception is its outcome goes on behind the
+raising node with zeros of the form that fake tensors tell: there too a candidate must know what it
+cuts. It does not judge: the oracle compares, in its own runs.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch.fx import Interpreter, Node
+from torch.fx.node import map_aggregate
 
 from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.fx.effects import mutated_arguments
+from ctk.compiler.torch_compat import fake
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.run.modes import applied
 from ctk.toolkit.run.private_copy import private_copy
@@ -91,6 +95,38 @@ def _ignore(node: Node, env: Mapping[Node, object]) -> None:
     """Do nothing at a node."""
 
 
+def _run_node(interpreter: Interpreter, node: Node) -> object:
+    try:
+        return interpreter.run_node(node)
+    except Exception:
+        try:
+            return _stand_in(interpreter, node)
+        except Exception:  # fake tensors do not know either
+            pass
+        raise
+
+
+def _stand_in(interpreter: Interpreter, node: Node) -> object:
+    """Return zeros in place of what a node that raises would give."""
+    mode = fake.new_fake_mode()
+
+    def faked(value: Any) -> Any:
+        return fake.to_fake(value, mode)
+
+    given: Any = interpreter.fetch_args_kwargs_from_env(node)
+    args, kwargs = (map_aggregate(values, faked) for values in given)
+    with fake.fake_compute(mode):
+        value = getattr(interpreter, node.op)(node.target, args, kwargs)
+    return map_aggregate(value, _zeros)
+
+
+def _zeros(value: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    size, stride = tuple(value.shape), value.stride()
+    return torch.empty_strided(size, stride, dtype=value.dtype, device=value.device).zero_()
+
+
 def _walk(
     case: Case,
     *,
@@ -106,7 +142,7 @@ def _walk(
     with applied(case.modes):
         for node in graph.graph.nodes:
             before(node, interpreter.env)
-            interpreter.env[node] = interpreter.run_node(node)
+            interpreter.env[node] = _run_node(interpreter, node)
             after(node, interpreter.env)
             for unused in interpreter.user_to_last_uses.get(node, ()):
                 del interpreter.env[unused]

@@ -103,7 +103,7 @@ def _inner_case(case: Case, subgraph: Subgraph) -> Case | None:
     inputs = tuple(values[o.name] if isinstance(o, Node) else o for o in operands)
     modes = dataclasses.replace(case.modes, backward=False)
     return dataclasses.replace(
-        case, graph=subgraph.graph, inputs=inputs, modes=modes, dynamic={}, synthetic=()
+        case, graph=subgraph.graph, inputs=inputs, modes=modes, dynamic={}, synthetic=(), roles={}
     )
 
 

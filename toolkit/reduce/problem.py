@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from ctk.compiler.errors import ConfigError, DoesNotReproduce
 from ctk.repro_templates.verdict import said
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.cache import Cache, Digests, fingerprint
-from ctk.toolkit.oracle.judgement import Judgement, Verdict
 from ctk.toolkit.reduce.analysis import Facts, facts_of
 from ctk.toolkit.reduce.size import call_nodes, is_smaller
 

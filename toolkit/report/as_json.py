@@ -9,17 +9,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Literal
 
-from ctk.compiler.observe import Stage
-from ctk.toolkit.bisect.culprit import Culprit, FoundBy
+from ctk.toolkit.bisect.culprit import Culprit, FoundBy, Relation
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.failure import Place, Signature
+from ctk.toolkit.case.judgement import Verdict
+from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.formats.checked import Line
 from ctk.toolkit.formats.files import write_text
 from ctk.toolkit.formats.schema import document, read_document, write_document
-from ctk.toolkit.oracle.judgement import Verdict
 from ctk.toolkit.reduce.driver import Reason
 from ctk.toolkit.reduce.size import call_nodes
-from ctk.toolkit.report.diagnosis import Diagnosis, State
+from ctk.toolkit.report.diagnosis import Diagnosis, ProgramSize, State
 from ctk.toolkit.repro.run import Says
 
 SCHEMA: Final = 2
@@ -42,9 +42,12 @@ class CulpritRecord:
         nodes: The nodes that the rewrite touched, or the first wrong one.
         captured_nodes: The nodes of the captured graph that these came from.
         evidence: The measured mismatch or the exception, one line.
+        excerpt: The lines of the generated kernel that compute the first wrong value, below the
+            kernel's id; none where that is not known.
+        line: `FILE:LINE` of the user's program that is to blame; empty where a graph tells more.
     """
 
-    stage: Stage
+    stage: Place
     pass_: Line
     kind: Literal["pass", "kernel"]
     rewrite: int | None
@@ -54,10 +57,28 @@ class CulpritRecord:
     nodes: tuple[Line, ...]
     captured_nodes: tuple[Line, ...]
     evidence: Line
+    excerpt: tuple[Line, ...]
+    line: Line = ""
 
     @property
     def where(self) -> str:
         return f"{self.stage}/{self.pass_}"
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class OptionRecord:
+    """An option of the target with which alone the case shows something else.
+
+    Attributes:
+        option: Its name.
+        value: Its value as `--config` takes it; null: not set, though the case sets it.
+        verdict: What the case shows then.
+    """
+
+    option: Line
+    value: Line | None
+    verdict: Verdict
 
 
 @document
@@ -110,11 +131,16 @@ class Record:
         detail: More about the verdict.
         signature: The failure, if there is one.
         culprit: What causes it, if that is known.
-        also: Further culprits: the case passes only without them too.
+        also: Further culprits, each proved to be needed.
+        relation: How several culprits belong together; null for one.
+        hidden: Steps that change values although the results agree; none where they differ.
+        options: Options of the target that change what the case shows; none before a reduction.
+        excluded: What was shown not to be the cause, a sentence each.
         confirmed: Whether leaving out the culprit, and nothing else, makes the case pass.
         found_by: How the culprit was found.
         reason: Why there is no culprit or no confirmation.
         compiles: Compiles that the bisection used.
+        option_compiles: Compiles that were used to see which options matter.
         questions: Questions that the reduction asked.
         remembered: Questions of the reduction that an earlier, resumed run had asked.
         seconds: Time used so far.
@@ -122,6 +148,9 @@ class Record:
         minimal: The smallest case so far; null before a reduction.
         repro: The emitted script.
         problems: What went wrong on the way and did not end it, one sentence each.
+        end_to_end: What the whole program's compiled calls give beside its eager ones; null for a
+            case, and where a graph shows the failure.
+        program: How small the program became, where no graph shows the failure.
         schema: Version of this document.
     """
 
@@ -133,10 +162,15 @@ class Record:
     signature: Signature | None
     culprit: CulpritRecord | None
     also: tuple[CulpritRecord, ...]
+    relation: Relation | None
+    hidden: tuple[CulpritRecord, ...]
+    options: tuple[OptionRecord, ...]
+    excluded: tuple[Line, ...]
     confirmed: bool
     found_by: FoundBy | None
     reason: Line
     compiles: int
+    option_compiles: int
     questions: int
     remembered: int
     seconds: float
@@ -144,31 +178,39 @@ class Record:
     minimal: MinimalRecord | None
     repro: ReproRecord
     problems: tuple[Line, ...]
+    end_to_end: EndToEnd | None = None
+    program: ProgramSize | None = None
     schema: Literal[2] = SCHEMA
 
 
 def record_of(diagnosis: Diagnosis) -> Record:
     """Return the record of a diagnosis; paths in it are relative to its folder."""
     search, reduction, run = diagnosis.search, diagnosis.reduction, diagnosis.repro_run
-    smallest = diagnosis.smallest
+    smallest, asked = diagnosis.smallest, reduction or diagnosis.program
     return Record(
-        case=diagnosis.case.name,
-        target=diagnosis.case.target,
+        case=diagnosis.name,
+        target=diagnosis.target,
         state=diagnosis.state,
-        verdict=search.judgement.verdict,
-        detail=search.judgement.detail,
-        signature=search.judgement.signature,
+        verdict=diagnosis.judgement.verdict,
+        detail=diagnosis.judgement.detail,
+        signature=diagnosis.judgement.signature,
         culprit=_culprit(search.culprit, diagnosis) if search.culprit else None,
         also=tuple(_culprit(culprit, diagnosis) for culprit in search.also),
+        relation=search.relation,
+        hidden=tuple(_culprit(culprit, diagnosis) for culprit in search.hidden),
+        options=tuple(OptionRecord(o.option, o.value, o.verdict) for o in search.options),
+        excluded=search.excluded,
         confirmed=search.confirmed,
         found_by=search.found_by,
         reason=search.reason,
         compiles=search.compiles,
-        questions=reduction.questions if reduction else 0,
+        option_compiles=search.option_compiles,
+        questions=asked.questions if asked else 0,
         remembered=reduction.remembered if reduction else 0,
         seconds=round(diagnosis.seconds, 2),
         call_nodes=CallNodes(
-            call_nodes(diagnosis.case), call_nodes(smallest) if smallest else None
+            call_nodes(diagnosis.case) if diagnosis.case else 0,
+            call_nodes(smallest) if smallest else None,
         ),
         minimal=_minimal(diagnosis),
         repro=ReproRecord(
@@ -177,6 +219,8 @@ def record_of(diagnosis: Diagnosis) -> Record:
             run.exit_code if run else None,
         ),
         problems=diagnosis.problems,
+        end_to_end=diagnosis.end_to_end,
+        program=diagnosis.program,
     )
 
 
@@ -213,6 +257,8 @@ def _culprit(culprit: Culprit, diagnosis: Diagnosis) -> CulpritRecord:
         nodes=tuple(nodes),
         captured_nodes=culprit.captured,
         evidence=culprit.evidence,
+        excerpt=tuple(culprit.excerpt.splitlines()),
+        line=culprit.line,
     )
 
 

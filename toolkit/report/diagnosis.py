@@ -6,7 +6,9 @@ from typing import Literal
 
 from ctk.toolkit.bisect.culprit import Search
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.oracle.judgement import Judgement
+from ctk.toolkit.case.judgement import Judgement
+from ctk.toolkit.end_to_end.answer import EndToEnd
+from ctk.toolkit.formats.schema import document
 from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.repro.run import ReproRun
 
@@ -15,12 +17,30 @@ State = Literal["failing", "bisected", "reducing", "finished"]
 for, done."""
 
 
+@document
+@dataclass(frozen=True, slots=True)
+class ProgramSize:
+    """How small a program became that fails while no graph of it does.
+
+    Attributes:
+        statements_before: Of the program as it was given.
+        statements_after: Of the smallest one.
+        questions: How many were asked.
+        finished: Whether nothing smaller is left to try.
+    """
+
+    statements_before: int
+    statements_after: int
+    questions: int
+    finished: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """What `diagnose` and `bisect-pass` found.
 
     Attributes:
-        case: The case in question, as it was given.
+        case: The case in question, as it was given; None for a program that gives no graph.
         search: Who causes the failure, and how that is known.
         seconds: Time used so far.
         folder: Where it is written; None if nowhere.
@@ -36,9 +56,13 @@ class Diagnosis:
         is_saved: Whether everything that was found is on disk.
         is_interrupted: Whether Ctrl-C has ended it.
         go_on: The command that goes on with it.
+        end_to_end: What the whole program's compiled calls give beside its eager ones; None for
+            cases and graphs, and where a graph shows the failure.
+        program: How small the program became; None where a graph shows the failure, or nobody
+            asked.
     """
 
-    case: Case
+    case: Case | None
     search: Search
     seconds: float
     folder: Path | None = None
@@ -53,10 +77,29 @@ class Diagnosis:
     is_saved: bool = True
     is_interrupted: bool = False
     go_on: str = ""
+    end_to_end: EndToEnd | None = None
+    program: ProgramSize | None = None
 
     @property
     def judgement(self) -> Judgement:
-        return self.search.judgement
+        """What the graph shows; where no graph shows a failure, what the whole program shows."""
+        whole = self.end_to_end
+        is_shown = self.search.judgement.fails
+        return self.search.judgement if whole is None or is_shown else whole.judgement
+
+    @property
+    def is_shown_by_no_graph(self) -> bool:
+        """Whether the program as a whole fails while none of its graphs does."""
+        return self.end_to_end is not None and self.end_to_end.judgement.fails
+
+    @property
+    def name(self) -> str:
+        """Name of the case, or of the program where it gives none."""
+        return self.case.name if self.case else self.end_to_end.program if self.end_to_end else ""
+
+    @property
+    def target(self) -> str:
+        return self.case.target if self.case else self.end_to_end.target if self.end_to_end else ""
 
     @property
     def smallest(self) -> Case | None:

@@ -1,6 +1,8 @@
 """Write the inputs of a case as the body of the script's `inputs()` function.
 
-Inputs that share a storage are written as views of one flat tensor, so that aliasing survives.
+Inputs that share a storage are written as views of one flat tensor, so that aliasing survives. So
+is an input that is a part of its storage, if the program says `as_strided`: that counts from the
+start of the storage, and reaches what lies around the input.
 Symbolic sizes become marks on the tensors that carry them.
 """
 
@@ -11,6 +13,8 @@ from dataclasses import dataclass
 import torch
 
 from ctk.compiler.errors import CaseError
+from ctk.compiler.fx.clone import extent
+from ctk.compiler.fx.walk import distinct_graphs
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.graphs.value_types import symbol_of
 from ctk.toolkit.repro.tensor_source import Sources, scalar_source, tensor_source, view_source
@@ -91,7 +95,7 @@ def inputs_body(case: Case, sources: Sources, marks: Marks) -> str:
     """
     values = named_inputs(case)
     lines: list[str] = []
-    views = _shared_storages(values, sources, lines)
+    views = _shared_storages(values, sources, lines, has_parts=_names_memory(case))
     entries = [
         f'"{name}": {views.get(name) or _source(value, name, sources)},'
         for name, value in values.items()
@@ -110,19 +114,41 @@ def _source(value: object, name: str, sources: Sources) -> str:
     return scalar_source(value, name)
 
 
+def _names_memory(case: Case) -> bool:
+    """Return whether the program makes views by their place in the storage."""
+    return any(
+        "as_strided" in str(getattr(node.target, "__name__", node.target))
+        for graph in distinct_graphs(case.graph)
+        for node in graph.graph.nodes
+    )
+
+
 def _shared_storages(
-    inputs: Mapping[str, object], sources: Sources, lines: list[str]
+    inputs: Mapping[str, object], sources: Sources, lines: list[str], *, has_parts: bool
 ) -> dict[str, str]:
-    """Write each storage that several inputs share; return the sources of its views."""
+    """Write each storage that several inputs share; return the sources of its views.
+
+    Args:
+        inputs: By name.
+        sources: Collects data and helpers.
+        lines: Gets the lines that make the storages.
+        has_parts: Also write the storage around an input that is a part of it.
+    """
     groups: dict[int, list[tuple[str, torch.Tensor]]] = {}
     for name, value in inputs.items():
         if isinstance(value, torch.Tensor) and value.layout == torch.strided and value.numel():
             groups.setdefault(value.untyped_storage().data_ptr(), []).append((name, value))
     views: dict[str, str] = {}
     for members in groups.values():
-        if len(members) > 1:
+        if len(members) > 1 or (has_parts and _is_part(members[0][1])):
             views.update(_shared_storage(members, f"storage{len(lines)}", sources, lines))
     return views
+
+
+def _is_part(tensor: torch.Tensor) -> bool:
+    """Return whether the storage of a tensor holds more than the tensor."""
+    used = extent(tensor.shape, tensor.stride()) * tensor.element_size()
+    return tensor.untyped_storage().nbytes() > used
 
 
 def _shared_storage(

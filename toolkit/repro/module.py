@@ -6,14 +6,21 @@ The class is that of `graph_text`, its long lines folded. What it does not do: i
 
 import re
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.graphs.graph_json import constants_of
-from ctk.toolkit.graphs.python_source import graph_to_python, signature_names
+from ctk.toolkit.graphs.python_source import (
+    computed_sizes,
+    graph_to_python,
+    only_dynamo_writes,
+    signature_names,
+)
 from ctk.toolkit.repro.tensor_source import Sources, tensor_source
 
 _LINE = 100
+_NO_BREAK = "\0"
 _COMMENT = re.compile(r"  # [^'\"]*$")
 
 
@@ -26,12 +33,15 @@ class ModuleText:
         classes: Source of the classes, inner ones first; the last is `Repro`.
         constants: Source of the dict of tensors that `Repro(...)` takes.
         arguments: Placeholders that `forward` takes, in order; it reads the others off these.
+        handed: None; or, for a graph that Dynamo could not capture again, which arguments are sizes
+            of others: by position, the other's and the dimension.
     """
 
     imports: tuple[str, ...]
     classes: str
     constants: str
     arguments: tuple[str, ...]
+    handed: Mapping[int, tuple[int, int]] | None = None
 
 
 def module_text(case: Case, sources: Sources) -> ModuleText:
@@ -44,7 +54,8 @@ def module_text(case: Case, sources: Sources) -> ModuleText:
     Raises:
         CaseError: The graph holds something that cannot be written; the message names the node.
     """
-    text = graph_to_python(case.graph, "Repro", symbols_from=case.dynamic)
+    is_handed = only_dynamo_writes(case.graph)
+    text = graph_to_python(case.graph, "Repro", symbols_from=case.dynamic, as_graphs=is_handed)
     start = re.search(r"^(class|def) ", text, re.MULTILINE)  # what builds a sub-graph is first
     assert start is not None, "graph_to_python writes at least one class"
     imports = [line for line in text[: start.start()].splitlines() if line.startswith("import ")]
@@ -52,7 +63,8 @@ def module_text(case: Case, sources: Sources) -> ModuleText:
         imports=tuple(line for line in imports if line != "import torch"),
         classes="\n".join(fold(line) for line in text[start.start() :].strip().splitlines()),
         constants=_constants(case, sources),
-        arguments=tuple(signature_names(case.graph, case.dynamic)),
+        arguments=tuple(signature_names(case.graph, {} if is_handed else case.dynamic)),
+        handed=computed_sizes(case.graph, case.dynamic) if is_handed else None,
     )
 
 
@@ -77,11 +89,20 @@ def fold(line: str) -> str:
     if len(code) <= _LINE or '"' in code or "'" in code:
         return f"{above}{code}"
     folded = textwrap.fill(
-        code.strip(),
+        _unbreakable_outside(code.strip()),
         _LINE,
         initial_indent=own,
         subsequent_indent=f"{own}    ",
         break_long_words=False,
         break_on_hyphens=False,
     )
-    return f"{above}{folded}"
+    return f"{above}{folded}".replace(_NO_BREAK, " ")
+
+
+def _unbreakable_outside(code: str) -> str:
+    """Return a statement in which only spaces inside brackets are spaces: a line may end there."""
+    depth, found = 0, list[str]()
+    for character in code:
+        depth += (character in "([{") - (character in ")]}")
+        found.append(_NO_BREAK if character == " " and depth == 0 else character)
+    return "".join(found)

@@ -22,6 +22,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.sources import FOLDER, SourcePlan
 from ctk.toolkit.formats.buildable import RECIPE_SEEDS
 from ctk.toolkit.formats.plain_text import one_line
+from ctk.toolkit.graphs.callables import called_modules, is_file
 from ctk.toolkit.repro.carry import carry
 from ctk.toolkit.repro.inputs import inputs_body, named_inputs, plan_marks
 from ctk.toolkit.repro.module import ModuleText, module_text
@@ -33,7 +34,11 @@ from ctk.toolkit.targets.base import Traits
 DATA_FILE = "repro.safetensors"
 TIMEOUT_SECONDS = 120
 _HOLDING = ("values", "loading", "verdict", "running", "random_draws", "float64")
-CARRIED = tuple(f"ctk.repro_templates.{name}" for name in _HOLDING)
+CARRIED = (
+    *(f"ctk.repro_templates.{name}" for name in _HOLDING),
+    "ctk.compiler.torch_compat.handing",
+    "ctk.compiler.python_files",
+)
 """Where the names are defined that a script itself uses."""
 
 _NOT_RUN = "not run"
@@ -47,14 +52,12 @@ _NAMES_DTYPES = re.compile(
 _PLAIN_IMPORTS = frozenset({"import math", "import operator"})
 """Functions of other modules may name dtypes unseen."""
 _LINE = f"# {'-' * 98}\n# From here on: how the program is run and judged, the toolkit's own code."
+_FREEZING = "torch._inductor.config.freezing"
 _CACHES = (
     "# A cached graph would hide the passes that are under test.",
     'os.environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "0")',
     'os.environ.setdefault("TORCHINDUCTOR_AUTOGRAD_CACHE", "0")',
 )
-_MODULE = '''def module():
-    """Build the program with its constants."""
-    return Repro({})'''
 _INPUTS = '''def inputs():
     """Build the inputs of the program, by the names of its placeholders."""'''
 
@@ -112,20 +115,22 @@ def render_script(
     body = inputs_body(case, sources, marks)
     versions = versions or current_versions()
     traits = traits_of(plan.target)
+    freezes = traits.freezes(case.config) and not case.modes.grad
     own = "\n\n\n".join(
         (
             _settings(case, plan, traits, has_data=bool(sources.data)),
             module.classes,
-            _MODULE.format(textwrap.indent(module.constants, "    ").strip()),
+            _module(case, plan, module),
             f"{_INPUTS}\n{body}",
-            _compiled(plan, traits, is_dynamic=marks.free),
+            _compiled(plan, traits, module, is_dynamic=marks.free, freezes=freezes),
         )
     )
     used = _used(case, module, shares_memory="shared" in sources.helpers)
     ending = _ending(case, module.arguments, used)
     backend = traits.repro_backend
     carried = carry(f"{own}\n{ending}", CARRIED, [(backend.__module__, backend.__name__)])
-    beginning = _beginning(carried.imports, module.imports, own, versions)
+    imports = (*module.imports, *([f"import {_FREEZING.rpartition('.')[0]}"] * freezes))
+    beginning = _beginning(carried.imports, imports, own, versions)
     docstring = _docstring(case, plan, traits, culprit_pass, clean_run, versions)
     parts = (f"{docstring}\n\n{beginning}\n\n{own}", _LINE, carried.source, ending)
     return Script("\n\n\n".join(parts) + "\n", sources.data)
@@ -135,6 +140,7 @@ def _beginning(carried: Sequence[str], program: Sequence[str], own: str, version
     """Return the import statements: the standard library, then torch and what the program needs."""
     plain = {line for line in carried if not _IS_TORCH.match(line)}
     plain |= {"import os", "import sys", *(["from pathlib import Path"] * ("Path(" in own))}
+    plain |= {"import importlib"} if "importlib." in own else set()
     math = [name for name in ("inf", "nan") if re.search(rf"\b{name}\b", own)]
     plain |= {f"from math import {', '.join(math)}"} if math else set()
     torch_lines = {line for line in carried if _IS_TORCH.match(line)} | {"import torch", *program}
@@ -166,7 +172,20 @@ def _settings(case: Case, plan: SourcePlan, traits: Traits, *, has_data: bool) -
     return "\n".join(lines)
 
 
-def _compiled(plan: SourcePlan, traits: Traits, *, is_dynamic: bool) -> str:
+def _module(case: Case, plan: SourcePlan, module: ModuleText) -> str:
+    """Return the function that builds the program; operators of the user are registered first."""
+    lines = ["def module():", '    """Build the program with its constants."""']
+    modules = (each for each in called_modules(case.graph) if not is_file(each))
+    said = [f"importlib.import_module({literal(each)})" for each in modules]
+    said += [f"load_file(HERE / {literal(place)})" for place in plan.registering]
+    lines += [f"    {each}  # its operators" for each in said]
+    lines.append(f"    return Repro({textwrap.indent(module.constants, '    ').strip()})")
+    return "\n".join(lines)
+
+
+def _compiled(
+    plan: SourcePlan, traits: Traits, module: ModuleText, *, is_dynamic: bool, freezes: bool
+) -> str:
     """Return the function that compiles the program."""
     options = "CONFIG"
     if _functions(plan, traits):
@@ -177,8 +196,15 @@ def _compiled(plan: SourcePlan, traits: Traits, *, is_dynamic: bool) -> str:
     if plan.copies:
         lines.append(f'    sys.path.append(str(HERE / "{FOLDER}"))')
     lines.append("    torch.compiler.reset()")
+    if freezes:
+        lines.append("    # Dynamo asks the setting of the process: the options do not reach it.")
+        lines.append(f"    {_FREEZING} = True")
     lines.append(f"    options = {options}")
     lines.append(f"    backend = {traits.repro_backend.__name__}(TARGET, HERE)")
+    if module.handed is not None:
+        lines.append("    # Dynamo writes operators of this graph that it does not read.")
+        lines.append(f"    return Handed(module(), backend, options, {module.handed!r})")
+        return "\n".join(lines)
     arguments = "module(), backend=backend, fullgraph=True, options=options"
     if is_dynamic:
         lines.append("    # Some int is symbolic; inputs() marks the sizes that are not.")
@@ -194,7 +220,9 @@ def _used(case: Case, module: ModuleText, *, shares_memory: bool) -> list[str]:
     eager = run_eager(case)
     is_random = eager.drew_random or eager.run is None
     has_autocast = case.modes.autocast or "autocast" in module.classes
-    states = ["autocast"] * bool(has_autocast) + ["deterministic"] * case.modes.deterministic
+    states = ["default_device"] * bool(case.modes.default_device)
+    states += ["settings"] * bool(case.modes.settings)
+    states += ["deterministic"] * case.modes.deterministic + ["autocast"] * bool(has_autocast)
     arguments = {
         f"states=({', '.join(states)},),": states,
         "casts=InFloat64,": names_dtypes,

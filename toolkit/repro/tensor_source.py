@@ -139,7 +139,7 @@ def _finish(source: str, tensor: torch.Tensor, sources: Sources) -> str:
 
 
 def _laid_out(tensor: torch.Tensor, name: str, sources: Sources) -> str:
-    plain = torch.empty(tensor.shape, dtype=torch.bool)
+    plain = torch.empty(tensor.shape, dtype=torch.bool, device="cpu")
     if tensor.stride() == plain.stride():
         return _values(tensor.cpu(), name, sources)
     if not tensor.numel():
@@ -202,7 +202,7 @@ def _arange(tensor: torch.Tensor, sources: Sources) -> str | None:
     if tensor.dtype not in (torch.float32, torch.float64, torch.int32, torch.int64):
         return None
     if not same_bits(
-        tensor, torch.arange(tensor.numel(), dtype=tensor.dtype).reshape(tensor.shape)
+        tensor, torch.arange(tensor.numel(), dtype=tensor.dtype, device="cpu").reshape(tensor.shape)
     ):
         return None
     return f"torch.arange({tensor.numel()}, dtype={tensor.dtype}).reshape({tuple(tensor.shape)})"
@@ -231,7 +231,8 @@ def _number_texts(flat: torch.Tensor) -> list[str]:
     for digits in range(1, 18):
         rounded = [float(f"{v:.{digits}g}") for v in values]
         same = (
-            torch.tensor(rounded, dtype=flat.dtype).to(torch.float64) == flat.to(torch.float64)
+            torch.tensor(rounded, dtype=flat.dtype, device="cpu").to(torch.float64)
+            == flat.to(torch.float64)
         ).tolist()
         for index, is_same in enumerate(same):
             if is_same and texts[index] is None:

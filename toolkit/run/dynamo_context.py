@@ -17,6 +17,7 @@ from torch.fx import GraphModule, Interpreter, Node
 
 from ctk.compiler.errors import CaseError
 from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.process_state import process_state_kept
 from ctk.toolkit.graphs.value_types import symbol_of
 
 KEY = "example_value"
@@ -114,7 +115,7 @@ def _annotate(gm: GraphModule, made: fake.SymbolicInputs) -> None:
     for node in gm.graph.nodes:
         node.meta.pop(KEY, None)
     mode: Any = made.fake_mode
-    with contextlib.suppress(Exception), mode:
+    with contextlib.suppress(Exception), process_state_kept(), mode:
         _Annotator(gm, mode).run(*made.fakes, enable_io_processing=False)
 
 

@@ -19,10 +19,12 @@ from torch.fx import GraphModule
 from ctk.compiler.errors import CaseError, PrecisionRefused
 from ctk.compiler.fx.clone import clone_inputs, clone_values, put_back
 from ctk.compiler.observe import Observer, first_line, is_observers, marking
-from ctk.compiler.torch_compat import dynamo
+from ctk.compiler.torch_compat import dynamo, roles
+from ctk.compiler.torch_compat.process_state import process_state_kept
 from ctk.repro_templates.random_draws import same_draws
 from ctk.repro_templates.running import STATES, called, under
 from ctk.toolkit.case.case import Case, Modes
+from ctk.toolkit.processes.accelerator import has_lost_cuda
 from ctk.toolkit.run.dynamo_context import dynamo_context
 from ctk.toolkit.run.modes import reference_state
 from ctk.toolkit.run.outcome import Outcome
@@ -158,13 +160,16 @@ def run_compiled(
     state, held = dataclasses.asdict(case.modes), dict(held_tensors(private))
     # A called module may write into its state when it is traced (BatchNorm counts its batches).
     rewind = partial(put_back, [*held.values()], clone_values([*held.values()]))
+    if case.roles:
+        roles.present(private, {k: role.static for k, role in case.roles.items() if role.static})
     with under(state, STATES), python_state_kept(case.graph):
         with dynamo_context(private, examples, case.dynamic) as example_inputs:
             rewind()
             try:
-                call = target.compile(
-                    private, example_inputs, config=case.config, observer=observer
-                )
+                with process_state_kept():
+                    call = target.compile(
+                        private, example_inputs, config=case.config, observer=observer
+                    )
             except BaseException as error:  # also sys.exit: it is the compiler's, not ours
                 if isinstance(error, KeyboardInterrupt) or is_observers(error):
                     raise
@@ -176,7 +181,8 @@ def run_compiled(
                 return Outcome(None, error, "compile")
         rewind()
         try:
-            return Outcome(called(call, owned, state, STATES, held=held))
+            with process_state_kept():
+                return Outcome(called(call, owned, state, STATES, held=held))
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) or is_observers(error):
                 raise
@@ -184,17 +190,3 @@ def run_compiled(
         finally:
             if not has_lost_cuda():  # then nothing can be put back, and the outcome says why
                 rewind()
-
-
-def has_lost_cuda() -> bool:
-    """Return whether an illegal access or a failed assertion of a kernel has broken CUDA here.
-
-    Every later call of CUDA fails then, until the process ends.
-    """
-    if not torch.cuda.is_initialized():
-        return False
-    try:
-        torch.cuda.synchronize()
-    except RuntimeError:
-        return True
-    return False

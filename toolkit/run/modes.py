@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ctk.repro_templates.running import STATES, device_types, in_float64, under
+from ctk.repro_templates.settings import current_settings
 from ctk.toolkit.case.case import Autocast, Modes
 
 _KEEPS_DEFAULT_DTYPE: ContextVar[bool] = ContextVar("_KEEPS_DEFAULT_DTYPE", default=False)
@@ -28,6 +29,8 @@ def current_modes(*, seed: int = 0, backward: bool = False) -> Modes:
         deterministic=torch.are_deterministic_algorithms_enabled(),
         seed=seed,
         default_dtype=str(torch.get_default_dtype()).removeprefix("torch."),
+        default_device=_default_device(),
+        settings=current_settings(),
     )
 
 
@@ -54,6 +57,11 @@ def reference_state(state: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the state of a float64 reference, for the modes of a program as a dict."""
     kept = ("default_dtype",) if _KEEPS_DEFAULT_DTYPE.get() else ()
     return {**in_float64(state), **{name: state[name] for name in kept}}
+
+
+def _default_device() -> str:
+    device = torch.get_default_device()
+    return "" if device.type == "cpu" else str(device)
 
 
 def _active_autocast() -> tuple[Autocast, ...]:

@@ -5,19 +5,21 @@ values of `getitem` nodes.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from ctk.compiler.fx.clone import clone_value
+from ctk.compiler.torch_compat.process_state import is_in_vmap
 from ctk.toolkit.case.case import Modes
 from ctk.toolkit.run.execute import run_private, run_upcast
 from ctk.toolkit.run.modes import current_modes
 from ctk.toolkit.run.outcome import Outcome
 from ctk.toolkit.run.private_copy import Eager, UpcastEager
 
+NOTHING: Mapping[str, Callable[[object], None]] = {}
 Scalars = bool | int | float | complex | str
 
 
@@ -27,6 +29,8 @@ def graph_values(
     *,
     dtype: torch.dtype | None = None,
     modes: Modes | None = None,
+    values: dict[str, object] | None = None,
+    changed: Mapping[str, Callable[[object], None]] = NOTHING,
 ) -> dict[str, object]:
     """Run a graph once and return every value.
 
@@ -45,15 +49,17 @@ def graph_values(
             numbers. None: as it is.
         modes: State and seed to run under. None: what holds around the call, and the seed that
             torch's generator was given last.
+        values: Filled as the graph runs; None: a new dict.
+        changed: For a node, what is done to its value before anything reads it. Not in float64.
 
     Raises:
         PrecisionRefused: `dtype` is given, and a node has no float64 form; the message names it.
         Exception: Whatever an op of the graph raises in its own dtype.
     """
     modes = dataclasses.replace(modes or current_modes(seed=torch.initial_seed()), backward=False)
-    values: dict[str, object] = {}
+    values = {} if values is None else values
     if dtype is None:
-        outcome = run_private(gm, inputs, modes, runner=_keeping(Eager, values))
+        outcome = run_private(gm, inputs, modes, runner=_keeping(Eager, values, changed))
         return values | _at_end(outcome)
     keeping = _keeping(UpcastEager, values)
     outcome = run_upcast(gm, inputs, modes, is_random=False, runner=keeping)
@@ -62,17 +68,50 @@ def graph_values(
     return values | _at_end(outcome)
 
 
-def _keeping(runner: type[Eager], values: dict[str, object]) -> type[Eager]:
+def values_and_error(
+    gm: GraphModule, inputs: Sequence[object], *, modes: Modes | None = None
+) -> tuple[dict[str, object], Exception | None]:
+    """Return `graph_values`, and what the graph raised: then the values up to the raising node.
+
+    Args:
+        gm: Only read.
+        inputs: Real values, one per placeholder; only read.
+        modes: As for `graph_values`.
+    """
+    values: dict[str, object] = {}
+    try:
+        return graph_values(gm, inputs, modes=modes, values=values), None
+    except Exception as error:
+        return values, error
+
+
+def _keeping(
+    runner: type[Eager],
+    values: dict[str, object],
+    changed: Mapping[str, Callable[[object], None]] = NOTHING,
+) -> type[Eager]:
     """Return an interpreter that writes what each node gives into `values`."""
 
     class Keeping(runner):
         def run_node(self, n: Node) -> object:
             value = super().run_node(n)
-            if n.op != "output" and (value is None or isinstance(value, Tensor | Scalars)):
+            if n.name in changed:
+                changed[n.name](value)
+            if n.op != "output" and _has_numbers(value):
                 values[n.name] = clone_value(value)
             return value
 
     return Keeping
+
+
+def _has_numbers(value: object) -> bool:
+    """Return whether a value can be read: a weight that oneDNN or MKL has packed cannot.
+
+    Nor can one inside `vmap`: it is a batch, and no operator compares batches.
+    """
+    if isinstance(value, Tensor):
+        return not value.is_mkldnn and not is_in_vmap(value)
+    return value is None or isinstance(value, Scalars)
 
 
 def _at_end(outcome: Outcome) -> dict[str, object]:

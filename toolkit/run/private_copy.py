@@ -9,6 +9,7 @@ What it does not do: it runs nothing, and does not see what a function keeps in 
 (python_state.py).
 """
 
+import contextlib
 import copy
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -22,6 +23,7 @@ from ctk.compiler.errors import PrecisionRefused
 from ctk.compiler.fx.clone import clone_inputs, state_in
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import first_line
+from ctk.compiler.torch_compat.process_state import process_state_kept
 from ctk.repro_templates.float64 import wider
 from ctk.toolkit.run.float64 import upcast_graph
 
@@ -63,14 +65,53 @@ def private_copy(
     return private, clones[: len(inputs)]
 
 
+RAISING_NODE = "ctk_raising_node"
+"""Attribute of an exception of an eager run: the name of the node that raised it."""
+
+
+def raising_node(error: BaseException) -> str | None:
+    """Return the name of the node that raised an exception in an eager run; None elsewhere."""
+    name = getattr(error, RAISING_NODE, None)
+    return name if isinstance(name, str) else None
+
+
+RAISING_OPERATOR = "ctk_raising_operator"
+"""Attribute of an exception of an eager run: the operator that raised it."""
+
+
+def raising_operator(error: BaseException) -> str | None:
+    """Return the operator that raised in an eager run; a reduction may rename its node."""
+    name = getattr(error, RAISING_OPERATOR, None)
+    return name if isinstance(name, str) else None
+
+
 class Eager(Interpreter):
     """Runs a graph node by node, with flat inputs, whatever its calling convention says.
 
-    Unlike `gm(...)` it needs no generated code, and prints nothing to stderr when an op raises.
+    Unlike `gm(...)` it needs no generated code, prints nothing to stderr when an op raises, and
+    leaves no transform entered then.
     """
 
     def __call__(self, *inputs: object) -> object:
-        return self.run(*inputs, enable_io_processing=False)
+        with process_state_kept():
+            return self.run(*inputs, enable_io_processing=False)
+
+    def run_node(self, n: Node) -> object:
+        """Run a node; what it raises keeps the name and operator of the outermost node."""
+        try:
+            return super().run_node(n)
+        except Exception as error:
+            with contextlib.suppress(AttributeError):  # an exception with slots takes no attribute
+                setattr(error, RAISING_NODE, n.name)
+                setattr(error, RAISING_OPERATOR, self._operator(n))
+            raise
+
+    def _operator(self, n: Node) -> str:
+        """Return what a node calls, as it is called in any graph: a module by its type."""
+        if n.op == "call_module":
+            return type(self.fetch_attr(str(n.target))).__name__
+        packet = getattr(n.target, "overloadpacket", n.target)
+        return str(getattr(packet, "__name__", packet))
 
 
 class UpcastEager(Eager):

@@ -11,14 +11,15 @@ program starts from the same state, and the program finds it as if nothing had r
         return x * CALLS["n"]
 
 Looked through: global names, closures, defaults and `self` of those functions and of the functions
-that they name; in these lists, dicts, sets and attributes of objects. Put back: which objects they
-hold, the values of tensors and arrays, and generators of random numbers. What it does not do: see
-state in files, in C++ or in other containers; it looks into nothing that torch or Python define.
+that they name; in these lists, dicts, sets, attributes of objects, and what their classes hold. Put
+back: which objects they hold, the values of tensors and arrays, and generators of random numbers.
+What it does not do: see state in files, in C++ or in other containers; it looks into nothing that
+torch or Python define.
 """
 
 import random
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -36,6 +37,9 @@ _MOST = 20_000
 _FOREIGN = frozenset({"torch", "numpy", "ctk", "builtins", *sys.stdlib_module_names})
 """Packages whose objects are not looked into."""
 
+STATEFUL = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
+"""Classes of torch whose objects keep a program's state in attributes."""
+
 _Undo = Callable[[], object]
 
 
@@ -44,6 +48,17 @@ def python_state_kept(gm: GraphModule) -> Generator[None]:
     """Run the body, then put back what the Python code of the graph's functions keeps."""
     functions = [each for target in _targets(gm) for each in _own_code(target)]
     undo = [*_kept(functions), *_random_state()] if functions else []
+    try:
+        yield
+    finally:
+        for each in reversed(undo):
+            each()
+
+
+@contextmanager
+def state_kept(roots: Iterable[object]) -> Generator[None]:
+    """Run the body, then put back what can be reached from some objects, random numbers too."""
+    undo = [*_kept(list(roots)), *_random_state()]
     try:
         yield
     finally:
@@ -62,10 +77,11 @@ def _own_code(target: object) -> Iterator[object]:
 
 
 def _is_own_function(value: object) -> bool:
-    return isinstance(value, (FunctionType, MethodType)) and not _is_foreign(value.__module__)
+    return isinstance(value, (FunctionType, MethodType)) and not is_foreign(value.__module__)
 
 
-def _is_foreign(module: str | None) -> bool:
+def is_foreign(module: str | None) -> bool:
+    """Return whether a module is not the user's: nothing that it defines is looked into."""
     return (module or "builtins").partition(".")[0] in _FOREIGN
 
 
@@ -94,7 +110,7 @@ def _looked_into(value: object) -> tuple[list[object], list[_Undo]]:
     if isinstance(value, MethodType):
         return [value.__func__, value.__self__], []
     if isinstance(value, FunctionType):
-        return ([], []) if _is_foreign(value.__module__) else _looked_into_function(value)
+        return ([], []) if is_foreign(value.__module__) else _looked_into_function(value)
     if isinstance(value, dict):
         table = cast("dict[object, object]", value)
         return [*table.values()], [_keep_table(table)]
@@ -106,9 +122,9 @@ def _looked_into(value: object) -> tuple[list[object], list[_Undo]]:
 
 
 def _looked_into_function(function: FunctionType) -> tuple[list[object], list[_Undo]]:
-    names, found, undo = _names(function.__code__), list[object](), list[_Undo]()
+    names, found, undo = names_of(function.__code__), list[object](), list[_Undo]()
     modules = [v for n in names if isinstance(v := function.__globals__.get(n), ModuleType)]
-    own = [vars(module) for module in modules if not _is_foreign(module.__name__)]
+    own = [vars(module) for module in modules if not is_foreign(module.__name__)]
     for table in (function.__globals__, *own):
         found += [table[name] for name in names if name in table]
         undo.append(_keep_table(table, names))
@@ -127,12 +143,30 @@ def _is_full(cell: Any) -> bool:
         return False
 
 
+def _looked_into_class(kind: type) -> tuple[list[object], list[_Undo]]:
+    """Return what a class and its methods hold; a name of it that is set anew is set back."""
+    own = {k: v for k, v in vars(kind).items() if not k.startswith("__") or k == "__call__"}
+    found = [each.fget if isinstance(each, property) else each for each in own.values()]
+    inner = [
+        each.__func__ if isinstance(each, staticmethod | classmethod) else each for each in found
+    ]
+
+    def undo() -> None:
+        for name, value in own.items():
+            if vars(kind).get(name) is not value:
+                setattr(kind, name, value)
+
+    return [*inner, *kind.__bases__], [undo]
+
+
 def _looked_into_object(value: Any) -> tuple[list[object], list[_Undo]]:
     kind = type(value)
-    if isinstance(value, (type, ModuleType)):
+    if isinstance(value, type):
+        return ([], []) if is_foreign(value.__module__) else _looked_into_class(value)
+    if isinstance(value, ModuleType):
         return [], []
-    if isinstance(value, torch.nn.Module) or not _is_foreign(kind.__module__):
-        return ([vars(value)] if hasattr(value, "__dict__") else []), []
+    if isinstance(value, STATEFUL) or not is_foreign(kind.__module__):
+        return [kind, *([vars(value)] if hasattr(value, "__dict__") else [])], []
     for get, put in (("getstate", "setstate"), ("get_state", "set_state")):
         if hasattr(kind, put):  # a generator of random numbers
             return [], [partial(getattr(value, put), getattr(value, get)())]
@@ -147,10 +181,29 @@ def _looked_into_object(value: Any) -> tuple[list[object], list[_Undo]]:
 
 def _keep_tensor(tensor: torch.Tensor) -> _Undo:
     saved, versions = clone_value(tensor), remember_versions([tensor])
+    grads = [_keep_gradient(tensor)] if tensor.is_leaf and not tensor.is_inference() else []
 
     def undo() -> None:
         put_back([tensor], [saved])
         versions()
+        for each in grads:
+            each()
+
+    return undo
+
+
+def _keep_gradient(tensor: torch.Tensor) -> _Undo:
+    """Keep the gradient that a leaf has, its values too, and whether it wants one."""
+    grad, is_wanted = tensor.grad, tensor.requires_grad
+    saved = None if grad is None else clone_value(grad)
+
+    def undo() -> None:
+        if tensor.is_leaf and tensor.requires_grad is not is_wanted:
+            tensor.requires_grad_(is_wanted)
+        if grad is not None:
+            put_back([grad], [saved])
+        if tensor.grad is not grad:
+            tensor.grad = grad
 
     return undo
 
@@ -185,9 +238,9 @@ def _keep_items(items: list[object] | set[object]) -> _Undo:
     return undo
 
 
-def _names(code: CodeType) -> frozenset[str]:
+def names_of(code: CodeType) -> frozenset[str]:
     """Return the names that code reads or writes besides its own variables, nested code too."""
-    inner = [_names(const) for const in code.co_consts if isinstance(const, CodeType)]
+    inner = [names_of(const) for const in code.co_consts if isinstance(const, CodeType)]
     return frozenset(code.co_names).union(*inner)
 
 

@@ -4,6 +4,9 @@ Adding a target is one file with a `TARGET` and one line in `TARGETS`. Importing
 loads no compiler.
 """
 
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+
 from ctk.compiler.errors import TargetError, nearest
 from ctk.toolkit.targets import ctk, torchscript
 from ctk.toolkit.targets.base import Target, Traits
@@ -44,6 +47,18 @@ def traits_of(spec: str) -> Traits:
 
     known = {target.name: target.traits for target in TARGETS}
     return known.get(spec) or dynamo.traits_of_backend(spec)
+
+
+def capturing_for(spec: str, config: Mapping[str, object]) -> AbstractContextManager[object]:
+    """Let Dynamo capture graphs as it does for a target with these options.
+
+    Options that a program sets for its whole process (`torch._inductor.config.freezing`) also tell
+    Dynamo what to do; those of `torch.compile(options=...)` do not.
+    """
+    from ctk.compiler.torch_compat import dynamo as torch_dynamo
+
+    freezes = traits_of(spec).freezes(config)
+    return torch_dynamo.parameters_as_attributes() if freezes else nullcontext()
 
 
 def target_names() -> tuple[str, ...]:

@@ -11,6 +11,8 @@ from typing import Any
 from torch.fx import GraphModule
 
 from ctk.compiler.codegen.watch_calls import CompiledGraph, watch_calls
+from ctk.compiler.decompositions import Decompositions
+from ctk.compiler.fake_kernels import FakeKernels
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import ErrorRecord, KernelRecord, Observer, Stage, StageRecord
 from ctk.compiler.rewriting.numbering import Numbering
@@ -31,6 +33,8 @@ class AotEvents:
         is_aot: Whether AOTAutograd was called.
         has_graphs: Whether it has handed a graph to a compiler.
         numbering: Gives the ids of the kernels: `lowered/aot_eager:forward`, then `forward#2`.
+        decompositions: What tracing decomposes; told with the first graph.
+        fake_kernels: What the trace is told of values before there are any.
     """
 
     codegen: str
@@ -38,9 +42,16 @@ class AotEvents:
     is_aot: bool = False
     has_graphs: bool = False
     numbering: Numbering = field(default_factory=Numbering)
+    decompositions: Decompositions = field(init=False)
+    fake_kernels: FakeKernels = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.decompositions = Decompositions(Numbering(self.observer))
+        self.fake_kernels = FakeKernels(Numbering(self.observer))
 
     def joint(self, gm: GraphModule, inputs: Sequence[object]) -> None:
         """Report the joint graph of forward and backward, before it is split."""
+        self.decompositions.told()
         self.observer.on_stage(StageRecord("joint", copy_graph_module(gm), tuple(inputs)))
 
     def compiler(self, stage: Stage, compiler: GraphCompiler) -> GraphCompiler:
@@ -57,6 +68,7 @@ class AotEvents:
         self, stage: Stage, gm: GraphModule, inputs: Sequence[object], call: Callable[[], Any]
     ) -> Any:
         self.has_graphs = True
+        self.decompositions.told()
         graph, kernel = copy_graph_module(gm), self.numbering.kernel_id(self.codegen, stage)
         self.observer.on_stage(StageRecord(stage, graph, tuple(inputs)))
         vetoed = not self.observer.allow_kernel(kernel)

@@ -50,6 +50,29 @@ def preload_captured() -> None:
 
 
 @dataclass(frozen=True, slots=True)
+class Trial:
+    """An option at a value at which a target does less: is the failure gone with it?
+
+    Attributes:
+        option: Name of the option, as in a config.
+        value: The value, one that JSON has.
+    """
+
+    option: str
+    value: object
+
+
+def no_trials(_config: Mapping[str, object]) -> Sequence[Trial]:
+    """Return no candidates."""
+    return ()
+
+
+def never(_config: Mapping[str, object]) -> bool:
+    """Return False for every config."""
+    return False
+
+
+@dataclass(frozen=True, slots=True)
 class Traits:
     """What the toolkit must know of a target beside how it compiles; known without loading it.
 
@@ -73,7 +96,13 @@ class Traits:
             later ones (TorchScript profiles, then fuses), so that a check must not use it up.
         forced: Options that this toolkit sets whatever the config says, because a compile without
             them hides its failures; cases are saved without them.
+        settings: Where torch keeps the target's options as settings of its own
+            (`torch._inductor.config.`); empty for nowhere.
         disable_variable: The environment variable that leaves passes out, if there is one.
+        freezes: Whether Dynamo gives a graph without gradients its parameters as attributes with
+            these options, not as inputs, so that the target folds them.
+        trials: Returns the options that may matter to a failure with a config, none of them at the
+            value that it has already; likely ones first.
     """
 
     repro_backend: Callable[[str, Path], object] = toolkit_backend
@@ -86,7 +115,11 @@ class Traits:
     native: Callable[[], Mapping[str, object]] = dict[str, object]
     profiles_on_gpu: bool = False
     forced: Mapping[str, object] = field(default_factory=dict[str, object])
+    settings: str = ""
     disable_variable: str = ""
+    is_quick: bool = False
+    freezes: Callable[[Mapping[str, object]], bool] = never
+    trials: Callable[[Mapping[str, object]], Sequence[Trial]] = no_trials
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from torch.fx import GraphModule
 from ctk.compiler.config import resolve
 from ctk.compiler.observe import Observer
 from ctk.repro_templates.loading import CannotTell
-from ctk.toolkit.targets.base import Target, Traits
+from ctk.toolkit.targets.base import Target, Traits, Trial
 
 
 def _compile(
@@ -35,6 +35,19 @@ def _check_config(config: Mapping[str, object]) -> None:
     select_passes(PASSES, options)
 
 
+def _trials(config: Mapping[str, object]) -> Sequence[Trial]:
+    """Return every other generator, and the options that are on or off the other way round.
+
+    `disable` and `fuel` are what a bisection asks about anyway.
+    """
+    from ctk.compiler.codegen import CODEGENS
+
+    options = resolve(config)
+    others = [Trial("codegen", each.name) for each in CODEGENS if each.name != options.codegen]
+    freezing = Trial("freezing", not options.freezing)
+    return (*others, freezing, Trial("verify", not options.verify))
+
+
 def ctk_backend(target: str, folder: Path) -> Callable[..., Any]:
     """Return the compiler under test."""
     try:
@@ -55,5 +68,7 @@ TARGET = Target(
         # its own fallback would hide what is looked for
         forced={"on_failure": "raise"},
         disable_variable="CTK_DISABLE",
+        is_quick=True,
+        trials=_trials,
     ),
 )

@@ -26,6 +26,7 @@ from ctk.compiler.observe import (
     KernelId,
     KernelRecord,
     Observer,
+    PassId,
     StageRecord,
     first_line,
 )
@@ -179,7 +180,7 @@ def _allowed(observer: Observer, kernel: KernelId, captured: GraphModule, starte
 def _aot_watched(events: AotEvents) -> Generator[None]:
     """Wrap the compilers of every AOTAutograd backend that is called inside; undo it afterwards."""
     site = aot.backend_site()
-    with inductor.compile_lock():
+    with inductor.compile_lock(), events.decompositions.hooked(), events.fake_kernels.hooked():
         original, thread = vars(site.owner)[site.name], threading.get_ident()
 
         def call(backend: Any, gm: GraphModule, inputs: Any, **kwargs: Any) -> Any:
@@ -219,6 +220,8 @@ def _is_plain(compiler: Any) -> bool:
 def _partition(partition: Backend, events: AotEvents) -> Backend:
     def run(gm: GraphModule, inputs: Any, **kwargs: Any) -> Any:
         events.joint(gm, graphs.tree_leaves(inputs))
+        if not events.observer.allow_pass(PassId("joint", "partition")):
+            return aot.plain_partition(gm, inputs, kwargs)
         return partition(gm, inputs, **kwargs)
 
     return run

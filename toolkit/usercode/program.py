@@ -1,13 +1,27 @@
 """Programs: `FILE.py` with functions `model()` and `inputs()`, loaded as a value.
 
+What a file may say besides: `warmups()`, a list of the inputs of earlier calls of the same compiled
+module; `between(module)`, done to the module before the last call; `config()`, options of the
+target; and the constants `COMPILE` (keywords of `torch.compile`), `CONFIG` (settings of torch by
+their full names) and `BACKWARD`:
+
+    def warmups():            # two calls before the one with inputs()
+        return [(torch.randn(2, 4),), (torch.randn(3, 4),)]
+    def between(module):      # what the program does to its module before the last call
+        module.scale = 2.0
+    COMPILE = {"dynamic": True}
+    CONFIG = {"torch._inductor.config.freezing": True}
+
 Loading runs the user's file as a module of its own name (its `if __name__ == "__main__"` block does
-not run) and calls the two functions. It does not run the model and knows nothing of compilers.
+not run) and calls its functions. It does not run the model and knows nothing of compilers.
 """
 
 import contextlib
 import inspect
 import json
-from collections.abc import Callable, Generator, Mapping
+import random
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -18,11 +32,20 @@ import torch
 from ctk.compiler.errors import ProgramError, nearest
 from ctk.compiler.python_files import load_file
 from ctk.compiler.references import near_file, searched_last, user_traceback
+from ctk.compiler.torch_compat.named_settings import is_setting
 
 SEED = 0
 """Seed of a program that sets none itself, so that it gives the same inputs every time."""
 
 USAGE = "a program is FILE.py or FILE.py:build,example"
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What one call of a program is given."""
+
+    args: tuple[object, ...] = field(repr=False, default=())
+    kwargs: Mapping[str, object] = field(repr=False, default_factory=dict[str, object])
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +59,12 @@ class Program:
         name: Stem of the file; used in folder names.
         path: The file, absolute.
         kwargs: Keyword arguments of one call.
+        warmups: Arguments of earlier calls, in order.
+        between: Done to the model before the last call; None: nothing.
+        compile: Keywords of `torch.compile` that the file asks for (`dynamic`, `fullgraph`).
+        settings: Settings of torch, by full name (`torch._dynamo.config.cache_size_limit`).
+        backward: Whether the file asks for the backward pass.
+        spec: What `load_program` takes to build it anew; empty for a callable of the library.
     """
 
     model: Callable[..., object]
@@ -44,6 +73,12 @@ class Program:
     name: str
     path: Path
     kwargs: Mapping[str, object] = field(repr=False, default_factory=dict[str, object])
+    warmups: tuple[Arguments, ...] = field(repr=False, default=())
+    between: Callable[..., object] | None = field(repr=False, default=None)
+    compile: Mapping[str, object] = field(default_factory=dict[str, object])
+    settings: Mapping[str, object] = field(default_factory=dict[str, object])
+    backward: bool = False
+    spec: str = ""
 
 
 def load_program(spec: str) -> Program:
@@ -63,13 +98,38 @@ def load_program(spec: str) -> Program:
         model = _call(functions[build], build, path)
         arguments = _call(functions[example], example, path)
         config = _config(module, path)
-    args, kwargs = _arguments(arguments, example, path)
+        warmups = _warmups(module, path)
+    last = _arguments(arguments, example, path)
     if not callable(model):
         raise ProgramError(
             f"{build}() in {path.name} returned {_describe(model)}; "
             "it must return an nn.Module or a callable"
         )
-    return Program(model, args, config, path.stem, path, kwargs)
+    return Program(
+        model,
+        last.args,
+        config,
+        path.stem,
+        path,
+        last.kwargs,
+        warmups=warmups,
+        between=_own_function(module, "between"),
+        compile=_compile_keywords(module),
+        settings=_settings(module, path),
+        backward=getattr(module, "BACKWARD", False) is True,
+        spec=spec,
+    )
+
+
+def entries_named(spec: str) -> str:
+    """Return lines that give a program file the functions `model` and `inputs` which a spec names.
+
+    >>> entries_named("net.py:build,inputs")
+    'def model():\\n    return build()\\n'
+    """
+    _, build, example = parse_spec(spec)
+    pairs = (("model", build), ("inputs", example))
+    return "\n\n".join(f"def {a}():\n    return {b}()\n" for a, b in pairs if a != b)
 
 
 def parse_spec(spec: str) -> tuple[Path, str, str]:
@@ -91,11 +151,21 @@ def parse_spec(spec: str) -> tuple[Path, str, str]:
 
 
 @contextlib.contextmanager
-def seeded() -> Generator[None]:
-    """Seed torch inside the `with` block and put the CPU generator back afterwards."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(SEED)
-        yield
+def seeded(seed: int = SEED) -> Generator[None]:
+    """Seed torch, Python and numpy inside the `with` block; put their generators back after it."""
+    numpy = sys.modules.get("numpy.random")
+    kept, numpys = random.getstate(), numpy.get_state() if numpy else None
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            random.seed(seed)
+            if numpy:
+                numpy.seed(seed)
+            yield
+    finally:
+        random.setstate(kept)
+        if numpy:
+            numpy.set_state(numpys)
 
 
 def _load_module(path: Path) -> ModuleType:
@@ -132,26 +202,67 @@ def _call(function: Callable[..., object], name: str, path: Path) -> object:
         ) from error
 
 
-def _arguments(
-    value: object, name: str, path: Path
-) -> tuple[tuple[object, ...], dict[str, object]]:
+def _arguments(value: object, name: str, path: Path) -> Arguments:
     if isinstance(value, torch.Tensor):
-        return (value,), {}
+        return Arguments((value,))
     if isinstance(value, tuple):
-        return cast("tuple[object, ...]", value), {}
+        return Arguments(cast("tuple[object, ...]", value))
     if isinstance(value, dict) and all(
         isinstance(key, str) for key in cast("dict[object, object]", value)
     ):
-        return (), cast("dict[str, object]", value)
+        return Arguments((), cast("dict[str, object]", value))
     raise ProgramError(
         f"{name}() in {path.name} returned {_describe(value)}; it must return a tuple of "
         "positional arguments, one tensor, or a dict of keyword arguments"
     )
 
 
+def _warmups(module: ModuleType, path: Path) -> tuple[Arguments, ...]:
+    function = _own_function(module, "warmups")
+    if function is None:
+        return ()
+    value = _call(function, "warmups", path)
+    if not isinstance(value, list | tuple):
+        raise ProgramError(
+            f"warmups() in {path.name} returned {_describe(value)}; it must return a list with "
+            "the inputs of each earlier call"
+        )
+    calls = cast("Sequence[object]", value)
+    return tuple(_arguments(each, "warmups", path) for each in calls)
+
+
+def _own_function(module: ModuleType, name: str) -> Callable[..., object] | None:
+    """Return a function that the file itself defines; a name that it imports says nothing."""
+    function = getattr(module, name, None)
+    is_own = inspect.isfunction(function) and function.__module__ == module.__name__
+    return function if is_own else None
+
+
+def _compile_keywords(module: ModuleType) -> dict[str, object]:
+    """Return `COMPILE`, if that is what the file means by it: keywords of `torch.compile`."""
+    table = _named(getattr(module, "COMPILE", None))
+    return table if set(table) <= {"dynamic", "fullgraph", "mode", "options"} else {}
+
+
+def _settings(module: ModuleType, path: Path) -> dict[str, object]:
+    """Return what `CONFIG` says of torch; a program may call a table of its own so."""
+    table = _named(getattr(module, "CONFIG", None))
+    found = {name: value for name, value in table.items() if name.startswith("torch.")}
+    for name in found:
+        if not is_setting(name):
+            raise ProgramError(f"CONFIG in {path.name}: torch has no setting {name}")
+    return found
+
+
+def _named(value: object) -> dict[str, object]:
+    """Return a dict whose keys are all names; any other value is an empty one."""
+    table = cast("dict[object, object]", value) if isinstance(value, dict) else {}
+    return {k: v for k, v in table.items() if isinstance(k, str)}
+
+
 def _config(module: ModuleType, path: Path) -> dict[str, object]:
-    function = getattr(module, "config", None)
-    if not inspect.isfunction(function) or function.__module__ != module.__name__:
+    function = _own_function(module, "config")
+    if function is None:
         return {}
     value = _call(function, "config", path)
     try:

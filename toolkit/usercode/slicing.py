@@ -64,11 +64,14 @@ _OPERATORS_OF_TORCH = frozenset(
 )
 
 
-def sliced_files(wanted: Mapping[Path, frozenset[str] | None]) -> dict[Path, bytes]:
+def sliced_files(
+    wanted: Mapping[Path, frozenset[str] | None], operators: Iterable[str] = ()
+) -> dict[Path, bytes]:
     """Return the text of files and of their neighbours, cut down to what some names need.
 
     Args:
         wanted: The names wanted of each file; None for the whole file.
+        operators: Namespaces of operators: what registers some of them stays.
 
     Returns:
         The text of each file that is needed; neighbours that only what was cut imports are not.
@@ -80,7 +83,7 @@ def sliced_files(wanted: Mapping[Path, frozenset[str] | None]) -> dict[Path, byt
     folders = {path.parent for path in wanted}
     is_nested = any(one != other and one in other.parents for one in folders for other in folders)
     for folder in dict.fromkeys(path.parent for path in wanted):
-        slicer = _Slicer(folder, is_nested)
+        slicer = _Slicer(folder, is_nested, words=set(operators))
         for path, names in wanted.items():
             if path.parent == folder:
                 slicer.ask(path, names)

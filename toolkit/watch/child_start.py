@@ -6,6 +6,7 @@ A process without ctk, or one that never compiles, goes on as it would alone.
 """
 
 import contextlib
+import importlib
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -17,6 +18,11 @@ from types import ModuleType
 
 BOOK = "book.jsonl"
 """Where the processes of a run note what they did, one JSON object per line."""
+
+HOOK = "hook.txt"
+"""Names the function that is called with the folder; without it the process is watched."""
+
+WATCH = "ctk.toolkit.watch.children:watch_here"
 
 DYNAMO = "torch._dynamo"
 
@@ -30,6 +36,15 @@ def note(folder: str, entry: dict[str, object]) -> None:
             os.write(book, line.encode())
         finally:
             os.close(book)
+
+
+def call_hook(folder: str) -> None:
+    """Import the hook of a run, and call it."""
+    place = WATCH
+    with contextlib.suppress(FileNotFoundError), open(os.path.join(folder, HOOK)) as file:  # noqa: PTH118, PTH123  # keeps the start of every child cheap
+        place = file.read()
+    module, _, name = place.partition(":")
+    getattr(importlib.import_module(module), name)(folder)
 
 
 class WatchWhenNeeded(importlib.abc.MetaPathFinder):
@@ -51,9 +66,7 @@ class WatchWhenNeeded(importlib.abc.MetaPathFinder):
         def exec_module(module: ModuleType) -> None:
             original(module)
             with contextlib.suppress(ImportError, OSError):  # no ctk here, or the run is over
-                from ctk.toolkit.watch.children import watch_here
-
-                watch_here(folder)
+                call_hook(folder)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]  # of this one object
         return spec

@@ -39,10 +39,10 @@ from ctk.repro_templates.compare import compare_runs, runs_identical
 from ctk.repro_templates.errors import Mismatch
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.compile_log.check import Finding, check_log
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder
 from ctk.toolkit.oracle.judge import error_signature, judge, mismatch_signature
-from ctk.toolkit.oracle.judgement import Verdict
 from ctk.toolkit.run.execute import run_compiled, run_eager, run_graph, run_reference
 from ctk.toolkit.run.outcome import Outcome
 from ctk.toolkit.run.private_copy import held_state

@@ -37,6 +37,7 @@ from ctk.toolkit.watch.session import (
     check_keywords,
     watch_options,
 )
+from ctk.toolkit.watch.whole_call import is_checking, watch_calls
 
 logger = logging.getLogger("ctk")
 
@@ -70,6 +71,7 @@ def debug_compile(
             `inputs`: what a case keeps of inputs and weights: `recipe`, `full` or `none`
             (`CTK_INPUTS`, default `recipe`).
             `quota`: limit of the dump folder, in bytes or as `500M` (`CTK_QUOTA`).
+            `calls`: so many first calls are compared with eager end to end (default 1).
 
     Raises:
         ConfigError: An option is not allowed; says what is.
@@ -89,7 +91,13 @@ def debug_compile(
         resolved, importable = named_target(target)
     if config:
         resolved.check_config(config)
+    watch_calls(lambda backend: session if _session_that_watches(backend) is session else None)
     return watched_backend(session, resolved, config or {}, importable=importable)
+
+
+def _session_that_watches(backend: object) -> object:
+    _, function, _ = dynamo.unwrap_backend(backend)
+    return getattr(function, "ctk_session", None)
 
 
 def install(**options: Unpack[WatchKeywords]) -> "Installed":
@@ -118,7 +126,14 @@ def install(**options: Unpack[WatchKeywords]) -> "Installed":
         )
     handle = Installed(Session(wanted))
     handle.session.book = book
-    handle.undo = dynamo.wrap_backend_lookup(handle.watched, handle)
+    undo_lookup = dynamo.wrap_backend_lookup(handle.watched, handle)
+    undo_calls = watch_calls(handle.session_of)
+
+    def undo() -> None:
+        undo_calls()
+        undo_lookup()
+
+    handle.undo = undo
     return handle
 
 
@@ -161,11 +176,18 @@ class Installed:
         """Stop watching compiles that have not started; a second call does nothing."""
         self.undo()
 
+    def session_of(self, backend: object) -> Session | None:
+        """Return the session that watches a backend, if it is this one."""
+        found = getattr(backend, "ctk_session", None)
+        return found if found is self.session else None
+
     def watched(self, backend: object) -> object:
         """Return the watching backend for one of the program's.
 
         Equal backends give the same object: Dynamo compares backends to reuse what it compiled.
         """
+        if is_checking():
+            return backend
         self.lookups += 1
         if hasattr(backend, "ctk_watched"):
             return backend
@@ -208,9 +230,12 @@ def watched_backend(
     ) -> Compiled:
         merged = {**config, **_mode_options(target, mode), **(options or {})}
         subject = make_subject(target, merged, importable=importable)
+        if is_checking():  # a copy of the process that a check has made
+            return target.compile(gm, example_inputs, config=subject.config, observer=None)
         return compile_watched(session, subject, gm, example_inputs)
 
     ctk_debug.ctk_watched = True  # type: ignore[attr-defined]  # functions take attributes
+    ctk_debug.ctk_session = session  # type: ignore[attr-defined]  # likewise
     ctk_debug.compiler_name = target.name  # type: ignore[attr-defined]  # what Dynamo shows
     return ctk_debug
 

@@ -41,6 +41,7 @@ class RunSummary:
         missing: What of the dumps could not be written.
         children: What its child processes did; their failures and what is missing of their dumps
             are among `failures` and `missing` too.
+        uncompared: Why calls were not compared with eager end to end.
     """
 
     graphs: int
@@ -51,6 +52,7 @@ class RunSummary:
     why: tuple[str, ...] = ()
     missing: tuple[Missing, ...] = ()
     children: Children = NO_CHILDREN
+    uncompared: tuple[str, ...] = ()
 
 
 def run_script(
@@ -100,7 +102,17 @@ def run_script(
     why = () if session.graphs or children.graphs else _why_nothing(handle, found)
     failures = (*session.failures, *children.failures)
     missing = (*session.missing, *children.missing)
-    return RunSummary(session.graphs, failures, folder, exit_code, error, why, missing, children)
+    return RunSummary(
+        session.graphs,
+        failures,
+        folder,
+        exit_code,
+        error,
+        why,
+        missing,
+        children,
+        tuple(session.uncompared),
+    )
 
 
 def _end_forked_child(process: int) -> None:

@@ -39,6 +39,8 @@ class WatchOptions:
         on_failure: What a failure does to the running program.
         inputs: What a case keeps of the inputs (weights are inputs).
         quota_nbytes: Limit of `dump`; None for no limit.
+        calls: So many first calls of each compiled callable are compared with eager end to end,
+            when `check` is on.
     """
 
     dump: Path = DEFAULT_FOLDER
@@ -46,6 +48,7 @@ class WatchOptions:
     on_failure: OnFailure = "raise"
     inputs: InputsMode = "recipe"
     quota_nbytes: int | None = None
+    calls: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ class Session:
         failures: What went wrong so far.
         graphs: How many graphs were compiled so far.
         missing: What of the dumps could not be written so far.
+        uncompared: Why calls were not compared with eager, each reason once.
         book: Folder of the run whose book gets each of these (children.py), if any.
     """
 
@@ -89,6 +93,7 @@ class Session:
     failures: list[Failure] = field(default_factory=list[Failure])
     graphs: int = 0
     missing: list[Missing] = field(default_factory=list[Missing])
+    uncompared: list[str] = field(default_factory=list[str])
     book: str = ""
     _folder: Path | None = None
     _pid: int = 0
@@ -130,6 +135,12 @@ class Session:
         if self.book:
             note(self.book, {"failure": [failure.graph, str(failure.folder), failure.summary]})
 
+    def add_uncompared(self, why: str) -> None:
+        """Note why a call was not compared with eager."""
+        with self._lock:
+            if why not in self.uncompared:
+                self.uncompared.append(why)
+
     def keep_quota(self) -> None:
         """Remove the oldest dumps when the quota is exceeded, and say so."""
         if self.options.quota_nbytes is not None:
@@ -154,6 +165,7 @@ class WatchKeywords(TypedDict, total=False):
     on_failure: OnFailure | None
     inputs: InputsMode | None
     quota: int | str | None
+    calls: int | None
 
 
 def check_keywords(function: str, given: Iterable[str], *others: str) -> None:
@@ -178,6 +190,7 @@ def watch_options(
     on_failure: OnFailure | None = None,
     inputs: InputsMode | None = None,
     quota: int | str | None = None,
+    calls: int | None = None,
 ) -> WatchOptions:
     """Return the options of the hooks: an argument wins over its variable, that over the default.
 
@@ -194,6 +207,7 @@ def watch_options(
         on_failure=cast("OnFailure", _one_of("on_failure", failing, OnFailure)),
         inputs=cast("InputsMode", _one_of("inputs", kept, InputsMode)),
         quota_nbytes=_quota(quota) or environment.quota_nbytes,
+        calls=_calls(calls),
     )
 
 
@@ -227,6 +241,12 @@ def _one_of(name: str, value: str, literal: object) -> str:
         hint = nearest(str(value), allowed)
         raise ConfigError(f"{name}={value!r} is not allowed; allowed: {', '.join(allowed)}{hint}")
     return value
+
+
+def _calls(value: int | None) -> int:
+    if value is not None and value < 0:
+        raise ConfigError(f"calls={value} is not allowed; a count from 0")
+    return 1 if value is None else value
 
 
 def _quota(value: int | str | None) -> int | None:

@@ -19,6 +19,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.listing import NOT_SAVED
 from ctk.toolkit.case.manifest import MANIFEST, read_manifest, write_manifest
+from ctk.toolkit.case.roles import roles_of
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.case.trust import command_on
 from ctk.toolkit.formats.files import write_text
@@ -71,6 +72,7 @@ class WatchedCase:
             name=session.next_graph(),
             sources=subject.sources,
             dynamic=describe_dynamic(graph),
+            roles=roles_of(gm, example_inputs),
         )
         watched = cls(session, subject, case, session.folder / case.name)
         watched._save(case)

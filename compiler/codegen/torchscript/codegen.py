@@ -58,7 +58,7 @@ def ts_compile(gm: GraphModule, example_inputs: Sequence[object]) -> BoxedCallab
         CodegenUnsupported: TorchScript cannot take the graph; says which node and why.
     """
     program = rewrite_for_torchscript(gm, example_inputs)
-    with _compiling():
+    with compiling():
         scripted = _script(program)
         if "value" not in program.writes:
             torchscript.remove_mutation(scripted.graph)
@@ -180,7 +180,7 @@ def _keeps_layout(call: BoxedCallable, gm: GraphModule, example_inputs: Sequence
 
 
 @contextlib.contextmanager
-def _compiling() -> Generator[None]:
+def compiling() -> Generator[None]:
     """Compile without autocast, gradients, dispatch modes, and two warnings of torch.jit.
 
     One says that torch.jit is deprecated, the other is about `GraphModule.__init__`, which is not

@@ -3,8 +3,8 @@
 from ctk.toolkit.bisect import find_culprit
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.executors.base import Executor
-from ctk.toolkit.oracle.judgement import Judgement, Verdict
 from tests.helpers.case_folders import linear_case
 
 

@@ -5,13 +5,13 @@ import dataclasses
 import pytest
 
 from ctk.toolkit.bisect import Culprit, find, find_culprit
-from ctk.toolkit.bisect.search import guilty_kernel, smallest_failing
+from ctk.toolkit.bisect.search import guilty_kernel, guilty_one, smallest_failing
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import EVERY_KERNEL, Veto
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.oracle.executors.child import ChildProcess
-from ctk.toolkit.oracle.judgement import Judgement, Verdict
 from ctk.toolkit.usercode.program import load_program
 from tests.helpers.per_node_codegen import per_node
 
@@ -109,7 +109,7 @@ def test_a_pass_that_kills_or_stops_the_process_is_named(name, kind, seconds, tm
 def test_an_unconfirmed_suspect_is_said_to_be_found_by_what_named_it(tmp_path, monkeypatch):
     suspect = Culprit("joint", "somebody", Veto())
     monkeypatch.setattr(find, "from_errors", lambda log: iter([suspect]))
-    monkeypatch.setattr(find, "smallest_failing", lambda fails, total: None)
+    monkeypatch.setattr(find, "STRATEGIES", ())
     monkeypatch.setattr(find, "from_check", lambda case, log: iter(()))
     search = find_culprit(case_with("swap", tmp_path))
     assert (search.culprit, search.confirmed, search.found_by) == (suspect, False, "error")
@@ -174,3 +174,18 @@ def test_a_case_that_does_not_fail_has_no_culprit(tmp_path):
     assert search.judgement.verdict is Verdict.PASSES
     assert search.culprit is None
     assert search.compiles == 1
+
+
+def test_a_few_suspects_are_asked_about_one_by_one_many_by_halving():
+    asked: list[list[str]] = []
+
+    def without(names):
+        asked.append(list(names))
+        return "b" in names
+
+    assert guilty_one(without, ["a", "b", "c"]) == "b"
+    assert asked == [["a"], ["b"]]
+    asked.clear()
+    assert guilty_one(without, list("cadebfgh")) == "b"
+    assert len(asked) == 5
+    assert guilty_one(without, ["a", "c"]) is None

@@ -157,6 +157,28 @@ def fails(x):
     return x + torch.ones(5)
 
 
+def test_a_graph_that_raises_in_eager_is_captured():
+    def model(table, index):
+        return table.sin().index_select(0, index) + 1
+
+    case = only(capture_cases(program(model, torch.ones(3), torch.tensor([7]))))
+    assert [node.name for node in case.graph.graph.nodes][-4:] == [
+        "sin", "index_select", "add", "output",
+    ]  # fmt: skip
+    assert isinstance(run_eager(case).error, IndexError)
+
+
+def test_a_backward_pass_that_raises_in_eager_is_captured():
+    def model(x):
+        y = x.exp()
+        y.detach().mul_(2)
+        return y
+
+    case = only(capture_cases(program(model, torch.ones(3, requires_grad=True)), backward=True))
+    assert case.modes.backward
+    assert "modified by an inplace operation" in str(run_eager(case).error)
+
+
 def test_a_program_that_fails_in_eager():
     with pytest.raises(ProgramError) as raised:
         capture_cases(program(fails, torch.ones(3)))

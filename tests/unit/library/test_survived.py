@@ -9,10 +9,10 @@ import pytest
 import ctk
 from ctk.compiler.errors import CtkError, StorageError
 from ctk.toolkit.bisect.find import _Finder
+from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.formats import growing_file
 from ctk.toolkit.operation import at_work, best_case
 from ctk.toolkit.oracle.executors.in_process import InProcess
-from ctk.toolkit.oracle.judgement import Verdict
 from ctk.toolkit.report.as_json import read_json
 from ctk.toolkit.repro.run import ReproRun, write_repro
 from tests.helpers.cli import ctk as command

@@ -12,10 +12,10 @@ import ctk
 from ctk.compiler.errors import CtkError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.oracle.executors.child import ChildProcess
 from ctk.toolkit.oracle.executors.in_process import InProcess
-from ctk.toolkit.oracle.judgement import Verdict
 from ctk.toolkit.processes.tree import descendants
 from tests.helpers.case_zoo import capture, samples
 from tests.helpers.cli import BROKEN_PASS, GOOD, write
@@ -84,9 +84,11 @@ def test_a_kernel_that_breaks_cuda_is_a_failure_and_no_later_question_suffers(
 
 def test_a_candidate_that_breaks_cuda_in_eager_costs_only_itself(child: ChildProcess) -> None:
     (case,) = capture(lambda x, i: x[i] * 2, torch.randn(4, device="cuda"), torch.tensor([1]))
-    (bad,) = capture(lambda x, i: x[i.cuda()] * 2, torch.randn(4, device="cuda"), torch.tensor([1]))
-    bad = dataclasses.replace(bad, inputs=(bad.inputs[0], torch.tensor([9])))
-    assert child.ask(dataclasses.replace(bad, target="ctk")).verdict is Verdict.INVALID
+    (bad,) = capture(lambda i, x: x[i.cuda()] * 2, torch.tensor([1]), torch.randn(4, device="cuda"))
+    bad = dataclasses.replace(bad, inputs=(torch.tensor([9]), bad.inputs[1]))
+    judgement = child.ask(dataclasses.replace(bad, target="ctk"))
+    assert judgement.verdict is Verdict.PASSES, judgement  # both sides fail the assertion
+    assert "device-side assert" in judgement.detail
     assert child.ask(dataclasses.replace(case, target="ctk")).verdict is Verdict.PASSES
 
 
@@ -96,6 +98,18 @@ def test_memory_is_what_the_process_holds_not_what_cuda_reserves() -> None:
         judgement = child.ask(case_for("takes_memory"))
         assert judgement.signature is not None and judgement.signature.kind == "memory"
         assert child.ask(case_for("right")).verdict is Verdict.PASSES
+
+
+def test_an_assertion_that_only_eager_fails_is_a_missing_error(child: ChildProcess) -> None:
+    (case,) = capture(lambda i, x: x[i] * 2, torch.tensor([1]).cuda(), torch.randn(4).cuda())
+    values = [torch.tensor([9]).cuda() if x.dtype is torch.int64 else x for x in case.inputs]
+    case = dataclasses.replace(case, inputs=tuple(values))
+    case = dataclasses.replace(case, target=f"{BACKENDS}:forgets_assertion", sources=(SOURCE,))
+    for _ in range(2):
+        judgement = child.ask(case)
+        assert judgement.verdict is Verdict.REPRODUCES, judgement
+        assert judgement.signature is not None
+        assert judgement.signature.kind == "missing-error", judgement
 
 
 BREAKS = """
@@ -110,12 +124,15 @@ def inputs():
 
 
 @pytest.mark.parametrize("backend", BROKEN)
+@pytest.mark.parametrize("isolate", [(), ("--isolate",)], ids=["asked again", "isolated"])
 @pytest.mark.parametrize("command", ["check", "repro", "bisect-pass", "diagnose"])
-def test_commands_say_that_a_kernel_breaks_cuda(command: str, backend: str, tmp_path: Path) -> None:
+def test_commands_say_that_a_kernel_breaks_cuda(
+    command: str, backend: str, isolate: tuple[str, ...], tmp_path: Path
+) -> None:
     program = write(tmp_path, "breaks.py", BREAKS)
     options = () if command == "check" else ("--out", tmp_path / "out")
     target = ("--target", f"{SOURCE}:{backend}")
-    done = run_python(*CTK, command, program, *target, "--isolate", *options, is_clean=True)
+    done = run_python(*CTK, command, program, *target, *isolate, *options, is_clean=True)
     assert done.returncode == 1, done.stdout + done.stderr
     assert BROKEN[backend] in done.stdout, done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr

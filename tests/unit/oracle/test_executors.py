@@ -18,9 +18,9 @@ import torch
 from ctk.compiler.errors import ConfigError, TargetError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.oracle.executors.child import ChildProcess
 from ctk.toolkit.oracle.executors.in_process import InProcess
-from ctk.toolkit.oracle.judgement import Verdict
 from ctk.toolkit.processes.scratch import scratch_root
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem

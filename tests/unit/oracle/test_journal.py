@@ -15,6 +15,7 @@ from torch.fx import symbolic_trace
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.oracle import cache
 from ctk.toolkit.oracle.cache import Digests, fingerprint
@@ -28,7 +29,6 @@ from ctk.toolkit.oracle.journal import (
     resume_journal,
     start_journal,
 )
-from ctk.toolkit.oracle.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.remembering import Remembering
 from tests.helpers.case_folders import linear_case
 

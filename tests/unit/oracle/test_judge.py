@@ -1,5 +1,6 @@
 """The in-process oracle: each verdict, and the signature that makes two failures the same."""
 
+import itertools
 import os
 import types
 
@@ -10,30 +11,14 @@ from torch import fx
 from ctk.compiler.observe import PassId
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.raise_site import raised_in
 from ctk.toolkit.oracle.judge import error_signature, judge
-from ctk.toolkit.oracle.judgement import Verdict
 from ctk.toolkit.run.outcome import Outcome
 from ctk.toolkit.targets.base import Target
 
 WRONG = Signature("accuracy")
 PLAIN = Modes()
-
-
-@pytest.fixture
-def judged(monkeypatch):
-    """Return `judged(program, inputs, compile_graph, **options)`: the target is a function."""
-
-    def run(program, inputs, compile_graph, *, modes=PLAIN, **options):
-        def compile_case(gm, example_inputs, *, config, observer):
-            return compile_graph(gm, example_inputs)
-
-        target = Target("fake", compile_case, lambda config: None)
-        monkeypatch.setattr("ctk.toolkit.run.execute.resolve_target", lambda spec: target)
-        gm = program if isinstance(program, fx.GraphModule) else fx.symbolic_trace(program)
-        return judge(Case(gm, inputs, target="fake", modes=modes), **options)
-
-    return run
 
 
 def as_is(gm, example_inputs):
@@ -66,10 +51,78 @@ def test_another_order_of_a_sum_passes(judged):
     assert answer.verdict is Verdict.PASSES
 
 
-def test_a_program_that_fails_in_eager_is_invalid(judged):
-    answer = judged(lambda x: x.view(5), (X,), as_is)
-    assert answer.verdict is Verdict.INVALID
-    assert "eager raises RuntimeError" in answer.detail
+def raising(error):
+    def compiled(x):
+        raise error
+
+    return giving(compiled)
+
+
+def out_of_range(x):
+    return x[torch.tensor([9])] * 2
+
+
+def test_a_program_that_fails_alike_on_both_sides_is_healthy(judged):
+    answer = judged(out_of_range, (X,), as_is)
+    assert answer.verdict is Verdict.PASSES
+    assert "eager and compiled raise IndexError: index 9 is out of bounds" in answer.detail
+    kernel = RuntimeError("kernel, /tmp/a.cpp:21, index out of bounds: 0 <= tmp2 < 4L")
+    assert judged(out_of_range, (X,), raising(kernel)).verdict is Verdict.PASSES
+
+
+def test_an_error_that_only_eager_raises_is_missing_at_its_node(judged):
+    answer = judged(out_of_range, (X,), giving(lambda x: x * 2))
+    assert answer.verdict is Verdict.REPRODUCES
+    seen = answer.signature
+    assert seen is not None
+    assert (seen.kind, seen.exception, seen.where) == ("missing-error", "IndexError", "getitem")
+    assert "index 9 is out of bounds" in seen.message
+    assert judged(out_of_range, (X,), giving(lambda x: x), expected=WRONG).verdict is (
+        Verdict.DIFFERENT
+    )
+
+
+def test_another_error_than_eagers_is_a_failure(judged):
+    answer = judged(out_of_range, (X,), raising(ArithmeticError("kernel crashed")))
+    assert answer.signature is not None
+    assert (answer.signature.kind, answer.signature.exception) == ("other-error", "ArithmeticError")
+    assert "eager raises IndexError" in answer.signature.message
+
+    def compile_graph(gm, example_inputs):
+        raise AssertionError("index out of range while the pass looks at nodes")
+
+    answer = judged(out_of_range, (X,), compile_graph)
+    assert answer.signature is not None and answer.signature.kind == "other-error"
+
+
+def test_an_error_that_eager_raises_only_now_and_then_is_flaky(judged):
+    calls = itertools.count()  # what a list holds is put back after each run
+
+    def sometimes(x):
+        if next(calls) == 0:
+            raise ValueError("the first call fails")
+        return x
+
+    graph = fx.Graph()
+    graph.output(graph.call_function(sometimes, (graph.placeholder("x"),)))
+    answer = judged(fx.GraphModule({}, graph), (X,), giving(lambda x: x))
+    assert answer.verdict is Verdict.FLAKY
+    assert "and nothing when it is run again" in answer.detail
+
+
+def test_a_backward_pass_that_raises_is_an_outcome_too(judged):
+    def program(x):
+        y = x.exp()
+        y.detach().mul_(2)
+        return y
+
+    x = X.clone().requires_grad_()
+    backward = Modes(backward=True)
+    assert judged(program, (x,), as_is, modes=backward).verdict is Verdict.PASSES
+    healed = giving(lambda x: x.exp() * 2)
+    answer = judged(program, (x,), healed, modes=backward)
+    assert answer.signature is not None
+    assert (answer.signature.kind, answer.signature.where) == ("missing-error", "backward")
 
 
 def test_symbols_that_do_not_fit_are_invalid(monkeypatch):
@@ -124,14 +177,55 @@ def test_the_expected_failure_is_found_among_several(judged):
     assert answer.signature is not None and answer.signature.output == "out1"
 
 
-def test_strides_are_judged_on_demand(judged):
-    def transposed(x):
-        return (x + 1).t().contiguous().t()
+def transposed(x):
+    return (x + 1).t().contiguous().t()
 
+
+def test_strides_are_judged_unless_they_are_left_out(judged):
     arguments = (lambda x: x + 1, (X,), giving(transposed))
-    assert judged(*arguments).verdict is Verdict.PASSES
-    assert judged(*arguments, strides=True).verdict is Verdict.REPRODUCES
+    answer = judged(*arguments)
+    assert answer.verdict is Verdict.REPRODUCES
+    assert answer.signature is not None
+    assert (answer.signature.kind, answer.signature.output) == ("stride", "out0")
+    assert judged(*arguments, modes=Modes(strides=False)).verdict is Verdict.PASSES
     assert judged(*arguments, expected=Signature("stride")).verdict is Verdict.REPRODUCES
+
+
+def test_wrong_values_come_first_and_strides_do_not_stand_in_the_way_of_their_proof(judged):
+    def program(x):
+        return x + 1
+
+    both = giving(lambda x: transposed(x) * 1.1)
+    answer = judged(program, (X,), both)
+    assert answer.signature is not None and answer.signature.kind == "accuracy"
+    healed = judged(program, (X,), giving(transposed), expected=WRONG)
+    assert healed.verdict is Verdict.PASSES
+
+
+ALIASES = {
+    "a view of the input becomes a copy": (lambda x: x.t(), lambda x: x.clone().t(), "out0"),
+    "a copy becomes the input": (lambda x: x.clone(), lambda x: x, "out0"),
+    "outputs share memory": (lambda x: (x + 1, x + 1), lambda x: (x + 1,) * 2, "out0"),
+    "outputs no longer do": (lambda x: (x + 1,) * 2, lambda x: (x + 1, x + 1), "out0"),
+}
+
+
+@pytest.mark.parametrize("name", ALIASES)
+def test_lost_and_new_aliases_are_failures(judged, name):
+    program, compiled, output = ALIASES[name]
+    answer = judged(program, (X,), giving(compiled))
+    assert answer.signature is not None
+    assert (answer.signature.kind, answer.signature.output) == ("alias", output)
+    assert "shares memory with" in answer.signature.message
+    assert judged(program, (X,), as_is).verdict is Verdict.PASSES
+
+
+def test_a_lost_and_a_new_gradient_are_failures(judged):
+    x = X.clone().requires_grad_()
+    with_grad, without = (lambda x: x * 0), (lambda x: x.detach() * 0)
+    for program, compiled in ((with_grad, without), (without, with_grad)):
+        answer = judged(program, (x,), giving(compiled))
+        assert answer.signature is not None and answer.signature.kind == "requires-grad"
 
 
 # --- errors ---

@@ -3,6 +3,7 @@
 import pytest
 
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.executors import executor_for
 from ctk.toolkit.oracle.executors.child import ChildProcess
 from ctk.toolkit.oracle.executors.patience import (
@@ -11,7 +12,6 @@ from ctk.toolkit.oracle.executors.patience import (
     UNLIMITED_FLOOR_SECONDS,
     Patience,
 )
-from ctk.toolkit.oracle.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.protocol import Question
 from tests.unit.oracle.test_executors import case_for
 

@@ -6,8 +6,8 @@ import pytest
 
 from ctk.compiler.errors import CaseError, ConfigError, CtkError
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
-from ctk.toolkit.oracle.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.protocol import (
     Answer,
     Failure,

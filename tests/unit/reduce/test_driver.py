@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 
 from ctk.compiler.errors import ConfigError, DoesNotReproduce
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.cache import fingerprint
-from ctk.toolkit.oracle.judgement import Judgement, Verdict
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Budget, Problem, budget_of
 from ctk.toolkit.reduce.proposal import Step, listed

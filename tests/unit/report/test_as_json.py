@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from ctk.compiler.errors import CaseError
-from ctk.toolkit.bisect.culprit import Culprit, Search
+from ctk.toolkit.bisect.culprit import Culprit, OptionEffect, Search
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
-from ctk.toolkit.oracle.judgement import Judgement, Verdict
 from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.report.as_json import FILE, read_json, record_of, write_json
 from ctk.toolkit.report.as_text import summary
@@ -37,6 +37,11 @@ SEARCH = Search(
     found_by="check",
     compiles=3,
     also=(dataclasses.replace(CULPRIT, name="cse", rewrite=None),),
+    options=(
+        OptionEffect("custom_passes", None, Verdict.PASSES),
+        OptionEffect("codegen", "eager", Verdict.DIFFERENT),
+    ),
+    excluded=("generated code",),
 )
 
 
@@ -74,18 +79,26 @@ def test_people_read_the_same_of_a_file_as_of_the_live_diagnosis(tmp_path: Path)
     lines = summary(read_json(tmp_path), tmp_path)
     calls = [node.name for node in linear_case().graph.graph.nodes if node.op.startswith("call")]
     assert lines == [
-        "graph0 with target ctk fails because of joint/negate_relu (confirmed)",
+        "graph0 with target ctk fails because of joint/negate_relu and joint/cse (confirmed)",
         "failure    accuracy at out0: max abs 2",
+        "meaning    a result is further from float64 than tolerance and eager's own error allow",
         "pass       joint/negate_relu",
+        "stage      the passes over forward and backward together",
         "rewrite    number 3 of the compile (1 of 2 in this pass): relu -> neg",
         "nodes      relu_1",
         "from       relu of the captured graph",
         "evidence   max abs 2",
         "proof      without it alone the case passes (found by check)",
         "also       joint/cse, at relu_1",
+        "option     it passes without --config custom_passes",
+        "option     it fails in another way with --config codegen=eager",
+        "excluded   generated code",
         f"minimal    1 -> 1 call nodes: {', '.join(calls)}",
         f"repro      {tmp_path}/minimal/repro.py (reproduced, exit code 1)",
         "cost       3 compiles, 7 questions, 1.0 s",
+        f"next       python {tmp_path}/minimal/repro.py  # shows it again",
+        "next       CTK_DISABLE=joint/negate_relu,joint/cse python YOUR_PROGRAM.py  "
+        "# does without those passes",
     ]
 
 
@@ -117,7 +130,7 @@ def test_an_unfinished_one_says_so(tmp_path: Path) -> None:
         ({"verdict": "passed"}, r"\$\.verdict: expected .*'passes'.*; did you mean 'passes'"),
         ({"confrmed": True}, r"\$: unknown key 'confrmed'; did you mean 'confirmed'\?; allowed: "),
         ({"minimal": {"nodes": []}}, r"\$\.minimal: 'finished' is missing"),
-        ({"culprit": {"pass": 3}}, r"\$\.culprit.*and \d more mistakes"),
+        ({"culprit": {"pass": 3}}, r"\$\.culprit.*and \d+ more mistakes"),
     ],
 )
 def test_a_damaged_file_says_where_and_what_is_allowed(

@@ -9,8 +9,8 @@ import torch
 
 from ctk.toolkit.case.case import Autocast, Case, Modes
 from ctk.toolkit.case.failure import FailureKind, Signature
+from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.oracle.judge import judge
-from ctk.toolkit.oracle.judgement import Verdict
 from tests.helpers.repros import BACKENDS, captured, verdict_of
 
 FAULTS = """
@@ -35,6 +35,12 @@ def flat(gm, example_inputs):
 
 def tensors_become_numbers(gm, example_inputs):
     return lambda *args: tuple(float(out.sum()) for out in gm(*args))
+
+def copies(gm, example_inputs):
+    return lambda *args: tuple(out.t().clone().t() for out in gm(*args))
+
+def detaches(gm, example_inputs):
+    return lambda *args: tuple(out.detach() for out in gm(*args))
 """
 
 MATRIX = torch.randn(4, 4, generator=torch.Generator().manual_seed(3))
@@ -60,7 +66,10 @@ ROWS = (
     Row("dtype", "other_dtype", lambda x: (x.sin(),), kind="dtype"),
     Row("shape", "flat", lambda x: (x.sin(),), kind="shape"),
     Row("stride", "other_strides", lambda x: (x.sin(),), kind="stride"),
-    Row("stride, not asked for", "other_strides", lambda x: (x.sin(),)),
+    Row("stride, left out", "other_strides", lambda x: (x.sin(),), modes=Modes(strides=False)),
+    Row("alias lost", "copies", lambda x: (x.t(),), kind="alias"),
+    Row("gradient lost", "detaches", lambda x: (x.sin(),),
+        (MATRIX.clone().requires_grad_(),), kind="requires-grad"),
     Row("numbers", "tensors_become_numbers", lambda x: (x.sin(),), kind="structure"),
     Row("integers", "off_by_one", lambda x: (x.argmax(0),)),
     Row("bools", "negated", lambda x: (x > 0,)),
@@ -109,7 +118,7 @@ def test_a_script_judges_as_the_toolkit_does(row: Row, tmp_path: Path) -> None:
     exception = "KeyError" if row.kind == "runtime-error" else None
     signature = Signature(row.kind, exception)
     case = Case(graph, given, f"{backends}:{row.backend}", modes=row.modes, signature=signature)
-    judgement = judge(case, strides=row.kind == "stride")
+    judgement = judge(case)
     code, said = verdict_of(case, tmp_path)
     seen = judgement.signature
     if judgement.verdict is Verdict.PASSES:

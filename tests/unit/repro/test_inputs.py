@@ -120,6 +120,22 @@ def test_free_symbolic_int(backends: Path, folder: Path) -> None:
     assert "dynamic=True" in text
 
 
+def test_a_part_of_a_storage_keeps_what_is_around_it(backends: Path, folder: Path) -> None:
+    def program(x: torch.Tensor) -> tuple[torch.Tensor]:
+        torch.as_strided(x, (2, 2), (1, 2), 1).mul_(3)  # counts from the start of the storage
+        return (x + 1,)
+
+    def part() -> torch.Tensor:
+        return torch.arange(24.0)[3:15].view(3, 4).t()
+
+    graph, _ = captured(program, (part(),))
+    case = Case(graph, (part(),), f"{backends}:wrong", signature=ACCURACY)
+    text = fails_and_heals(case, folder, backends)
+    assert ".as_strided((4, 3), (1, 4), 3)" in text
+    plain = dataclasses.replace(case, graph=captured(lambda x: (x.sin(),), (part(),))[0])
+    assert "storage0" not in write_repro(plain, folder).read_text()
+
+
 def test_bfloat16_and_strides(backends: Path, folder: Path) -> None:
     x = torch.arange(12.0).reshape(3, 4).bfloat16().t()
     graph, _ = captured(lambda x: (x.exp(),), (x,))

@@ -10,6 +10,7 @@ from torch.fx import GraphModule
 from ctk.repro_templates.judging import OTHER_DRAWS
 from ctk.toolkit.case.case import Modes
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.oracle.judge import judge
 from tests.helpers.repros import ACCURACY, BACKENDS, fails_and_heals, make_case, verdict_of
 
 
@@ -109,9 +110,13 @@ def test_named_targets_compile(target: str, folder: Path) -> None:
     assert verdict_of(case, folder) == (0, "NO FAILURE: the compiled program agrees with eager\n")
 
 
-def test_strides_alone_are_no_failure(backends: Path, folder: Path) -> None:
+def test_strides_are_no_failure_where_they_are_left_out(backends: Path, folder: Path) -> None:
     case = make_case(lambda x: (x.sin(),), torch.ones(2, 2), target=f"{backends}:other_strides")
-    assert verdict_of(case, folder)[0] == 0
+    assert verdict_of(case, folder)[0] == 0  # another failure is looked for
+    case = dataclasses.replace(case, signature=None)
+    assert verdict_of(case, folder)[0] == 1
+    left_out = dataclasses.replace(case, modes=Modes(strides=False))
+    assert verdict_of(left_out, folder)[0] == 0
 
 
 def test_random_program_with_equal_draws(backends: Path, folder: Path) -> None:
@@ -129,15 +134,37 @@ def test_other_random_numbers_are_no_failure(backends: Path, folder: Path) -> No
     assert said == f"CANNOT TELL: flaky: {OTHER_DRAWS}\n"
 
 
+def test_an_error_that_only_eager_raises(backends: Path, folder: Path) -> None:
+    def program(x: torch.Tensor, index: torch.Tensor) -> tuple[torch.Tensor]:
+        return (x.index_select(0, index) + 1,)
+
+    case = make_case(program, torch.ones(2), torch.tensor([1]), target=f"{backends}:raises_nothing")
+    case = dataclasses.replace(case, inputs=(case.inputs[0], torch.tensor([5])))
+    case = dataclasses.replace(case, signature=judge(case).signature)
+    other = folder.with_name("other")
+    other.mkdir()
+    code, said = verdict_of(case, folder)
+    assert (code, said) == (
+        1,
+        "FAILURE: missing-error IndexError: index out of range in self; only eager raises it\n",
+    )
+    crashing = dataclasses.replace(case, target=f"{backends}:crashes", signature=None)
+    crashing = dataclasses.replace(crashing, signature=judge(crashing).signature)
+    code, said = verdict_of(crashing, other)
+    assert said.startswith("FAILURE: other-error ArithmeticError: kernel crashed; eager raises")
+    assert code == 1
+    healthy = dataclasses.replace(case, target="eager")
+    assert verdict_of(healthy, folder)[0] == 0
+
+
 def test_what_a_script_cannot_tell(backends: Path, folder: Path, tmp_path: Path) -> None:
     case = make_case(lambda x: (x.sin(),), torch.ones(2), target=f"{backends}:wrong")
     graph = torch.fx.Graph()
     x = graph.placeholder("x")
     graph.output((graph.call_function(torch.mm, (x, x)),))
-    broken = dataclasses.replace(case, graph=GraphModule(torch.nn.Module(), graph))
-    code, said = verdict_of(broken, folder)
-    assert code == 125
-    assert said.startswith("CANNOT TELL: eager itself fails: RuntimeError: ")
+    raising = dataclasses.replace(case, graph=GraphModule(torch.nn.Module(), graph))
+    agrees = (0, "NO FAILURE: the compiled program agrees with eager\n")
+    assert verdict_of(raising, folder) == agrees
     missing = dataclasses.replace(case, target="no_such_module_of_ctk:backend")
     code, said = verdict_of(missing, folder)
     assert code == 125

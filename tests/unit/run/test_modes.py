@@ -1,5 +1,8 @@
 """Modes: put on for a run, taken off after it, whatever the run left behind."""
 
+import subprocess
+import sys
+
 import torch
 from torch import fx
 
@@ -17,16 +20,43 @@ def test_modes_are_put_on_and_taken_off():
         deterministic=True,
         seed=5,
         default_dtype="float64",
+        default_device="meta",
+        settings={
+            "float32_matmul_precision": "high",
+            "backends.cuda.matmul.fp32_precision": "tf32",
+            "backends.mkldnn.matmul.fp32_precision": "tf32",
+            "backends.cudnn.benchmark": True,
+        },
     )
     torch.manual_seed(123)
     before, state = current_modes(), torch.get_rng_state()
     with applied(modes):
         assert current_modes(seed=5) == modes
-        drawn = torch.rand(3)
+        drawn = torch.rand(3, device="cpu")
     assert current_modes() == before
     assert torch.equal(torch.get_rng_state(), state)
     with applied(modes):
-        assert torch.equal(torch.rand(3), drawn)
+        assert torch.equal(torch.rand(3, device="cpu"), drawn)
+
+
+def test_settings_of_the_newer_and_the_older_names_are_put_back():
+    matmul = torch.backends.cuda.matmul
+    matmul.fp32_precision = "tf32"  # torch then refuses to read the older name
+    try:
+        newer = current_modes().settings
+        assert newer == {"backends.cuda.matmul.fp32_precision": "tf32"}
+        with applied(Modes(settings={"float32_matmul_precision": "medium"})):
+            assert torch.get_float32_matmul_precision() == "medium"
+        assert current_modes().settings == newer
+    finally:
+        matmul.fp32_precision = "none"
+    assert current_modes().settings == {}
+
+
+def test_a_fresh_torch_has_no_settings_of_its_own():
+    code = "from ctk.toolkit.run.modes import current_modes; print(current_modes().settings)"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "{}"
 
 
 def test_inference_mode_is_left_and_entered():

@@ -152,7 +152,7 @@ def test_training_with_a_lazily_compiled_backward(kernels: set[str]):
     torch.testing.assert_close(gradient, expected)
     stages = [s.stage for s in recorder.log.stages()]
     assert stages == ["captured", "pre_grad", "joint", "forward", "lowered", "backward", "lowered"]
-    assert {str(k.id): k.vetoed for k in recorder.log.kernels()} == {
+    assert {str(k.id): k.vetoed for k in recorder.log.kernels() if not k.nodes} == {
         FORWARD: FORWARD in kernels,
         BACKWARD: BACKWARD in kernels,
     }

@@ -7,8 +7,11 @@ from typing import Protocol, Self
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.compile_log.recorder import Veto
-from ctk.toolkit.oracle.judgement import Judgement
+from ctk.toolkit.end_to_end.answer import EndToEnd
+from ctk.toolkit.end_to_end.layers import ask
+from ctk.toolkit.end_to_end.question import ProgramQuestion
 
 
 class Executor(Protocol):
@@ -36,6 +39,14 @@ class Executor(Protocol):
             CtkError: The target, its options or the case are wrong, or nobody can answer.
         """
         ...
+
+    def ask_program(self, question: ProgramQuestion) -> EndToEnd:
+        """Compare the compiled calls of a whole program with its eager calls.
+
+        Raises:
+            CtkError: The target or its options are wrong, or nobody can answer.
+        """
+        return ask(question)
 
     def close(self) -> None:
         """End every process that the executor started."""

@@ -19,12 +19,15 @@ from ctk.compiler.errors import CtkError
 from ctk.compiler.torch_compat import inductor
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.compile_log.recorder import Veto
+from ctk.toolkit.end_to_end.answer import EndToEnd
+from ctk.toolkit.end_to_end.apart import ask_apart
+from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.formats.files import temporary_folder
 from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind, Needs
 from ctk.toolkit.oracle.executors.patience import Patience
-from ctk.toolkit.oracle.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.protocol import (
     Failure,
     Question,
@@ -101,6 +104,10 @@ class ChildProcess(Executor):
                 veto=veto,
             )
             return self._answer_in_time(question)
+
+    def ask_program(self, question: ProgramQuestion) -> EndToEnd:
+        """Compare both sides of a program, each in a child; a callable, which has no file, here."""
+        return ask_apart(question, self.patience.limit_seconds, self.memory_nbytes)
 
     def _answer_in_time(self, question: Question) -> Judgement:
         """Answer; a short limit that ran out is believed to be a hang that is looked for only once
@@ -191,6 +198,8 @@ def _environment() -> dict[str, str]:
         # worker's forks without CUDA; the driver's management library can be asked instead.
         "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
         "TMPDIR": str(scratch_root()),
+        # A kernel's failed assertion is told at the call that launched it, not at a later one.
+        "CUDA_LAUNCH_BLOCKING": os.environ.get("CUDA_LAUNCH_BLOCKING", "1"),
         OWNER: owner(),
     }
 

@@ -3,11 +3,15 @@
 from ctk.compiler.errors import CtkError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
+from ctk.toolkit.end_to_end.answer import EndToEnd
+from ctk.toolkit.end_to_end.apart import ask_apart
+from ctk.toolkit.end_to_end.layers import ask
+from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind
 from ctk.toolkit.oracle.judge import judge
-from ctk.toolkit.oracle.judgement import Judgement
-from ctk.toolkit.run.execute import has_lost_cuda
+from ctk.toolkit.processes.accelerator import has_lost_cuda
 
 
 class InProcess(Executor):
@@ -34,6 +38,14 @@ class InProcess(Executor):
                 "next: --isolate asks in child processes"
             )
         return judge(case, expected=expected, observer=Recorder(veto) if veto else None)
+
+    def ask_program(self, question: ProgramQuestion) -> EndToEnd:
+        """Compare both sides of a program here; in children once CUDA is lost here."""
+        if not has_lost_cuda():
+            found = ask(question)
+            if not has_lost_cuda():
+                return found
+        return ask_apart(question, None, None)
 
 
 EXECUTOR = ExecutorKind("in_process", lambda needs: True, lambda needs: InProcess())

@@ -12,6 +12,7 @@ from typing import NoReturn
 from torch.fx import Node
 
 from ctk.compiler.observe import ErrorRecord, PassId, RewriteId
+from ctk.compiler.torch_compat import inductor_lowering
 from ctk.toolkit.case.raise_site import root_error
 from ctk.toolkit.targets.inductor.frames import Frame
 from ctk.toolkit.targets.inductor.session import Session
@@ -42,12 +43,18 @@ def fail_pass(
 
 
 def lowered_node(error: BaseException) -> str | None:
-    """Return the node whose lowering raised: the traceback's innermost `run_node(n)`."""
+    """Return the node whose lowering raised, or the code generation for what it was lowered to.
+
+    The traceback's innermost `run_node(n)`, or the innermost method of a piece of Inductor's IR
+    that computes a node.
+    """
     found = None
     for frame in _frames(root_error(error)):
         node = frame.f_locals.get("n")
         if frame.f_code.co_name == "run_node" and isinstance(node, Node):
             found = node.name
+        origin = inductor_lowering.origin_of(frame.f_locals.get("self"))
+        found = origin.name if origin is not None else found
     return found
 
 

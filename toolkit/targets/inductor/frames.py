@@ -6,6 +6,7 @@ from torch.fx import GraphModule
 
 from ctk.compiler.fx.same import Fingerprint
 from ctk.compiler.observe import KernelId, PassId, RewriteId, RewriteRecord, Stage
+from ctk.toolkit.targets.inductor.lowering import Lowering
 
 
 @dataclass(slots=True)
@@ -59,6 +60,7 @@ class Frame:
         changes: How many records of this stage changed the graph.
         run: The pattern run that is open.
         kernel: Set once the graph was handed to code generation, with the time of that.
+        lowering: Set then, too: what is known of it from there on.
     """
 
     stage: Stage
@@ -72,7 +74,12 @@ class Frame:
     run: PatternRun | None = None
     kernel: KernelId | None = None
     kernel_started: float = 0.0
+    lowering: Lowering | None = None
 
 
 class KernelVetoed(BaseException):
     """Leaves Inductor's compile of a graph; no `Exception`: Inductor would take it for its own."""
+
+
+class KernelsVetoed(BaseException):
+    """Leaves the compile of a graph some of whose kernels are refused, before any is compiled."""

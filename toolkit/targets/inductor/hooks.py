@@ -5,7 +5,6 @@ each wrapper passes calls of other threads, and calls that are not about the obs
 straight through. Nothing stays wrapped after the region, also not after an exception.
 """
 
-import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -15,13 +14,14 @@ from torch.fx import Graph, GraphModule
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.observe import PassId, Stage
-from ctk.compiler.torch_compat import inductor
+from ctk.compiler.torch_compat import aot, inductor
 from ctk.toolkit.targets.inductor.errors import fail_pass
 from ctk.toolkit.targets.inductor.frames import Frame
+from ctk.toolkit.targets.inductor.freezing import freezing_hooks
+from ctk.toolkit.targets.inductor.lowering_hooks import lowering_hooks
 from ctk.toolkit.targets.inductor.patterns import guarded
+from ctk.toolkit.targets.inductor.regions import Function, begin_pass, failing_stage, timed_pass
 from ctk.toolkit.targets.inductor.session import Session
-
-Function = Callable[..., Any]
 
 
 @contextmanager
@@ -31,6 +31,8 @@ def installed(session: Session) -> Generator[None]:
         if is_outermost:
             for site, wrap in _hooks(session):
                 undo.enter_context(_wrapped(site, wrap))
+            undo.enter_context(session.decompositions.hooked())
+            undo.enter_context(session.fake_kernels.hooked())
         yield
 
 
@@ -48,14 +50,16 @@ def _hooks(session: Session) -> Iterator[tuple[inductor.Site, Callable[[Function
     sites = inductor.sites()
     yield sites.pre_grad, lambda f: _stage(session, "pre_grad", f)
     yield sites.joint, lambda f: _stage(session, "joint", f)
+    yield sites.partition, lambda f: _partition(session, f)
     yield sites.post_grad, lambda f: _post_grad(session, f)
-    yield sites.freeze, lambda f: _freeze(session, f)
+    yield from freezing_hooks(session)
     yield sites.gm_pass, lambda f: _announced(session, f)
     yield sites.graph_pass, lambda f: _announced(session, f)
     yield from _region_hooks(session, sites)
     yield sites.pattern_pass, lambda f: _pattern_pass(session, f)
     for site in sites.pattern_setup:
         yield site, lambda f: _silent(session, f)
+    yield from lowering_hooks(session)
 
 
 def _stage(session: Session, stage: Stage, original: Function) -> Function:
@@ -68,10 +72,22 @@ def _stage(session: Session, stage: Stage, original: Function) -> Function:
         if frame is not None and frame.stage == stage:
             return _nested(frame, gm, lambda: original(gm, *args, **kwargs))
         frame = session.open(stage, gm, args[0] if stage == "pre_grad" and args else _values(gm))
-        with _failing(session, frame):
+        with failing_stage(session, frame):
             result = original(gm, *args, **kwargs)
             session.close(frame, result)
         return result
+
+    return run
+
+
+def _partition(session: Session, original: Function) -> Function:
+    """Wrap the min-cut partitioner; left out, what backward needs is kept, and no more."""
+
+    def run(joint: GraphModule, joint_inputs: object, **kwargs: Any) -> Any:
+        is_ours = session.is_watching() and not session.frames  # in a frame: a pattern's own trace
+        if not is_ours or session.numbering.allow_pass(PassId("joint", "partition")):
+            return original(joint, joint_inputs, **kwargs)
+        return aot.plain_partition(joint, joint_inputs, kwargs)
 
     return run
 
@@ -83,26 +99,13 @@ def _post_grad(session: Session, original: Function) -> Function:
         frame = session.frame()
         if frame is None or frame.stage not in ("forward", "backward"):
             return original(gm, *args, **kwargs)
+        if frame.lowering is not None:
+            return None  # the graph is being lowered once more: its passes have run
         if len(frame.path) > 1 or gm is not frame.root:
             return _nested(frame, gm, lambda: original(gm, *args, **kwargs))
         session.sync(frame, "unannounced_before_post_grad")
         result = original(gm, *args, **kwargs)
         session.hand_over(frame)
-        return result
-
-    return run
-
-
-def _freeze(session: Session, original: Function) -> Function:
-    """Wrap freezing: `(dynamo_gm, gm, inputs) -> (gm, kept)`."""
-
-    def run(dynamo_gm: GraphModule, gm: GraphModule, inputs: Any) -> Any:
-        if not session.is_watching():
-            return original(dynamo_gm, gm, inputs)
-        frame = session.open("frozen", gm, inputs)
-        with _failing(session, frame):
-            result = original(dynamo_gm, gm, inputs)
-            session.close(frame, result[0])
         return result
 
     return run
@@ -118,18 +121,6 @@ def _nested(frame: Frame, gm: GraphModule, call: Callable[[], Any]) -> Any:
         del frame.path[depth:]
 
 
-@contextmanager
-def _failing(session: Session, frame: Frame) -> Generator[None]:
-    """Report an exception that no pass accounted for, and leave the frame."""
-    try:
-        yield
-    except Exception as error:
-        fail_pass(session, frame, error)
-        raise
-    finally:
-        session.drop(frame)
-
-
 def _announced(session: Session, original: Function) -> Function:
     """Wrap `GraphTransformObserver.apply_gm_pass` and `apply_graph_pass`."""
 
@@ -141,33 +132,14 @@ def _announced(session: Session, original: Function) -> Function:
         if frame is None or only_patterns:
             with session.skipping(announcer):
                 return original(announcer, pass_fn)
-        pass_id = _begin(session, frame, announcer.passname)
+        pass_id = begin_pass(session, frame, announcer.passname)
         if not session.numbering.allow_pass(pass_id):
             session.refuse(frame, pass_id)
             return None
-        with session.skipping(announcer), _timed(session, frame, pass_id):
+        with session.skipping(announcer), timed_pass(session, frame, pass_id):
             return original(announcer, pass_fn)
 
     return run
-
-
-def _begin(session: Session, frame: Frame, name: str) -> PassId:
-    session.sync(frame, f"unannounced_before_{name}")
-    return session.numbering.pass_id(frame.stage, name)
-
-
-@contextmanager
-def _timed(session: Session, frame: Frame, pass_id: PassId) -> Generator[None]:
-    """Report a pass when it ends: what it did beyond the passes that it announced inside."""
-    started, changes = time.perf_counter(), frame.changes
-    try:
-        yield
-    except Exception as error:
-        fail_pass(session, frame, error, pass_id=pass_id)
-        raise
-    seconds = time.perf_counter() - started
-    if not session.end_pass(frame, pass_id, seconds=seconds) and frame.changes == changes:
-        session.unchanged(frame, pass_id, seconds)
 
 
 def _region_hooks(
@@ -182,10 +154,10 @@ def _region_hooks(
             if session.is_watching() and not session.is_covered(announcer):
                 frame = session.frame_of(announcer.gm)
             if frame is not None:
-                pass_id = _begin(session, frame, announcer.passname)
+                pass_id = begin_pass(session, frame, announcer.passname)
                 stack = ExitStack()
                 if session.numbering.allow_pass(pass_id):
-                    stack.enter_context(_timed(session, frame, pass_id))
+                    stack.enter_context(timed_pass(session, frame, pass_id))
                 else:
                     stack.callback(session.undo, frame, pass_id)
                 regions[id(announcer)] = (frame, pass_id, stack)

@@ -14,9 +14,12 @@ from torch.fx import GraphModule
 from ctk.compiler.codegen.watch_calls import CompiledGraph, watch_calls
 from ctk.compiler.observe import ErrorRecord, KernelRecord, Stage
 from ctk.compiler.torch_compat import inductor
+from ctk.compiler.torch_compat.graphs import Boxed
 from ctk.toolkit.targets.inductor.errors import fail_pass, lowered_node, reraise
-from ctk.toolkit.targets.inductor.frames import Frame, KernelVetoed
+from ctk.toolkit.targets.inductor.frames import Frame, KernelsVetoed, KernelVetoed
 from ctk.toolkit.targets.inductor.hooks import installed
+from ctk.toolkit.targets.inductor.kernel_parts import spied
+from ctk.toolkit.targets.inductor.lowering import Lowering
 from ctk.toolkit.targets.inductor.session import Session
 from ctk.toolkit.targets.reporting import interpreted, report
 
@@ -58,7 +61,7 @@ def _compile(session: Session, frame: Frame, compile_graph: Callable[[], Any]) -
     donated = inductor.donated_inputs() if frame.stage == "backward" else frozenset[int]()
     vetoed = False
     try:
-        compiled = compile_graph()
+        compiled = _compiled(session, frame, compile_graph)
     except KernelVetoed:
         compiled, vetoed = interpreted(frame.last), True
     except Exception as error:
@@ -70,15 +73,61 @@ def _compile(session: Session, frame: Frame, compile_graph: Callable[[], Any]) -
         session.observer.on_kernel(
             KernelRecord(frame.kernel, frame.last, source=source, vetoed=vetoed, seconds=seconds)
         )
+        _tell_parts(session, frame)
     kernels = (frame.kernel,) if frame.kernel is not None else ()
     made = CompiledGraph(session.observer, frame.stage, frame.last, kernels, donated)
-    return inductor.wrap_compiled(compiled, lambda call: watch_calls(call, made))
+    return inductor.wrap_compiled(compiled, lambda call: _watched(call, frame.lowering, made))
+
+
+def _compiled(session: Session, frame: Frame, compile_graph: Callable[[], Any]) -> Any:
+    """Compile a graph; a second time if one of its kernels is vetoed, whose nodes fall back."""
+    try:
+        try:
+            compiled = compile_graph()
+        except KernelsVetoed:
+            assert frame.lowering is not None, "kernels are asked about while it is lowered"
+            frame.lowering.again()
+            compiled = compile_graph()
+    finally:
+        _tell_lowering(session, frame)
+    return compiled
+
+
+def _tell_lowering(session: Session, frame: Frame) -> None:
+    """Report what was asked while the graph was lowered, also if that failed."""
+    if frame.lowering is not None:
+        frame.lowering.undo.close()
+        for record in frame.lowering.records():
+            session.observer.on_pass(record)
+
+
+def _tell_parts(session: Session, frame: Frame) -> None:
+    for part in frame.lowering.parts if frame.lowering is not None else ():
+        record = KernelRecord(
+            part.id,
+            frame.last,
+            part.nodes,
+            part.source,
+            part.suffix,
+            vetoed=part.vetoed,
+            stores=part.stores,
+        )
+        session.observer.on_kernel(record)
+
+
+def _watched(call: Boxed, lowering: Lowering | None, made: CompiledGraph) -> Boxed:
+    if lowering is not None and made.observer.keep_calls:
+        call = spied(call, lowering.module, lowering.launches, made.returned)
+    return watch_calls(call, made)
 
 
 def _fail(session: Session, frame: Frame, error: Exception) -> None:
     if frame.kernel is None:
         fail_pass(session, frame, error)
         return
-    node = lowered_node(error)
-    record = ErrorRecord(error, "lowered", kernel=frame.kernel, node=node, graph=frame.last)
+    failed = frame.lowering.failed if frame.lowering is not None else None
+    pass_id, node = failed or (None, lowered_node(error))
+    record = ErrorRecord(
+        error, "lowered", pass_id, kernel=frame.kernel, node=node, graph=frame.last
+    )
     report(session.observer, record)

@@ -26,6 +26,8 @@ from functools import partial
 
 from torch.fx import GraphModule
 
+from ctk.compiler.decompositions import Decompositions
+from ctk.compiler.fake_kernels import FakeKernels
 from ctk.compiler.fx.adopt import adopt
 from ctk.compiler.fx.same import Fingerprint, fingerprint, same_inputs
 from ctk.compiler.fx.walk import contains
@@ -41,7 +43,9 @@ from ctk.compiler.observe import (
 )
 from ctk.compiler.rewriting.effect_split import number_effect
 from ctk.compiler.rewriting.numbering import Numbering
+from ctk.compiler.torch_compat import inductor
 from ctk.toolkit.targets.inductor.frames import Attempt, Frame, KernelVetoed, PatternRun
+from ctk.toolkit.targets.inductor.lowering import Lowering, begun
 from ctk.toolkit.targets.inductor.snapshot import snapshot
 
 EXACT_PASSES = frozenset(
@@ -79,6 +83,8 @@ class Session:
     def __init__(self, observer: Observer) -> None:
         self.observer = observer
         self.numbering = Numbering(observer)
+        self.decompositions = Decompositions(self.numbering, self._is_busy)
+        self.fake_kernels = FakeKernels(self.numbering)
         self.frames: list[Frame] = []
         self.in_patterns = False
         self._skipped: list[object] = []
@@ -139,9 +145,18 @@ class Session:
         """Return whether what this thread announces now is about the graph of this compile."""
         return self._owner == threading.get_ident() and not self._muted
 
+    def _is_busy(self) -> bool:
+        """Return whether a stage is at work: what it traces (patterns) is not the user's graph."""
+        return bool(self.frames) or not self.is_watching()
+
     def frame(self) -> Frame | None:
         """Return the frame at hand, if this thread's announcements belong to one."""
         return self.frames[-1] if self.frames and self.is_watching() else None
+
+    def lowering(self) -> Lowering | None:
+        """Return the lowering of the graph at hand, once it was handed to code generation."""
+        frame = self.frame()
+        return frame.lowering if frame is not None else None
 
     def frame_of(self, gm: GraphModule | None) -> Frame | None:
         """Return the frame at hand; take `gm` for its graph if a pass replaced the graph object."""
@@ -158,6 +173,10 @@ class Session:
 
     def open(self, stage: Stage, gm: GraphModule, inputs: Sequence[object]) -> Frame:
         """Announce a stage: its graph as it is now."""
+        if stage in ("joint", "forward"):
+            self.decompositions.told()
+            for operator in self.decompositions.kept:
+                inductor.let_fall_back(operator)
         copy = snapshot(gm)
         frame = Frame(stage, gm, tuple(inputs), copy, fingerprint(gm), [gm])
         self.frames.append(frame)
@@ -246,6 +265,7 @@ class Session:
         frame.kernel_started = time.perf_counter()
         if not self.numbering.allow_kernel(frame.kernel):
             raise KernelVetoed
+        frame.lowering = begun(frame.stage, frame.root, frame.last, self.numbering)
 
     def begin_match(self, frame: Frame, match: Attempt) -> bool:
         """Number a match that is about to be applied, and ask whether it may.

@@ -13,8 +13,8 @@ The config is Inductor's options, named as in `torch.compile(options=...)`:
 that decides which passes run is touched.
 
 What each event means here:
-* Stages: captured, pre_grad, joint (also for inference), frozen (with `freezing`), forward,
-  backward, lowered.
+* Stages: captured, pre_grad, joint (also for inference), frozen (with `freezing`, before forward),
+  forward, backward, lowered.
 * A run of matches of one pattern is a pass called `family.rule`
   (`joint/fuse_attention._sfdp_pattern_2`); its matches are the rewrites. Other passes have
   Inductor's name for them, and their rewrites are read off their effect.
@@ -22,8 +22,9 @@ What each event means here:
   rewrite in its place, nor does the same pattern in a later stage.
 * Changes that no pass announces are passes called `unannounced_before_NAME` and
   `unannounced_at_end`.
-* Kernels are `lowered/inductor:forward` and `lowered/inductor:backward`. A vetoed one is
-  interpreted.
+* Kernels are `lowered/inductor:forward` and `lowered/inductor:backward`, the whole graph: a vetoed
+  one is interpreted. What is below them (lowerings, fusions, generated kernels, options) has ids,
+  too; see `lowering`.
 
 Source: `torch/_inductor/compile_fx.py`, `pattern_matcher.py` and
 `torch/fx/passes/graph_transform_observer.py` of torch 2.13. torch's own bisector
@@ -37,6 +38,7 @@ from torch.fx import GraphModule
 from ctk.compiler.observe import ErrorRecord, Observer, StageRecord
 from ctk.compiler.resilience import DISPATCH
 from ctk.compiler.torch_compat import dynamo, inductor
+from ctk.compiler.torch_compat.named_settings import INDUCTOR
 from ctk.repro_templates.loading import registered_backend
 from ctk.toolkit.targets.base import Compiled, Target, Traits
 from ctk.toolkit.targets.inductor.errors import reraise
@@ -45,6 +47,7 @@ from ctk.toolkit.targets.inductor.kernels import observed_inner_compile, plain_i
 from ctk.toolkit.targets.inductor.options import COMPARABLE, check_options, config_patches
 from ctk.toolkit.targets.inductor.session import Session
 from ctk.toolkit.targets.inductor.snapshot import snapshot
+from ctk.toolkit.targets.inductor.trials import trials
 from ctk.toolkit.targets.reporting import report
 
 
@@ -106,6 +109,11 @@ def _native() -> Mapping[str, object]:
     return {} if value == COMPARABLE["fallback_random"] else {"fallback_random": value}
 
 
+def _freezes(config: Mapping[str, object]) -> bool:
+    value = config.get("freezing", inductor.known_options()["freezing"][0])
+    return value is True
+
+
 def _preload() -> None:
     inductor.preload_compiler(inductor=True)
 
@@ -122,5 +130,8 @@ TARGET = Target(
         takes_functions=True,
         defaults=COMPARABLE,
         native=_native,
+        settings=INDUCTOR,
+        freezes=_freezes,
+        trials=trials,
     ),
 )

@@ -13,7 +13,7 @@ class Verdict(Enum):
     REPRODUCES = "reproduces"
     PASSES = "passes"
     DIFFERENT = "different"  # it fails, but with another signature
-    INVALID = "invalid"  # the program itself fails in eager: no question to ask
+    INVALID = "invalid"  # the case does not fit together, or breaks the process: no question to ask
     FLAKY = "flaky"  # two runs of the same program differ (random ops, races)
     TIMEOUT = "timeout"
 
@@ -31,6 +31,14 @@ class Judgement:
     def fails(self) -> bool:
         """Whether a failure was seen: the one that is looked for, or another."""
         return self.verdict in (Verdict.REPRODUCES, Verdict.DIFFERENT)
+
+    @property
+    def tells_of_the_program(self) -> bool:
+        """Whether the whole program need not be asked: its graph fails, or gives no answer in time.
+
+        A program with a graph that hangs hangs too.
+        """
+        return self.fails or self.verdict is Verdict.TIMEOUT
 
     @property
     def telling(self) -> int:

@@ -1,0 +1,164 @@
+"""Decompositions as passes of the stage `dispatch`: each has a name, and may be left out.
+
+While AOTAutograd traces a graph it replaces operators by simpler ones. Each operator that is
+replaced so is a pass, `dispatch/decompose.aten.gelu.default`, wherever in the graph it stands.
+Vetoed, it is kept whole: a compiler that has no form for it calls the operator itself.
+
+Its record holds no graphs before and after (tracing makes the new graph in one go), but the nodes
+that each application took and gave, so that a check can run the operator beside them.
+
+    x ── gelu ── y    traced as    x ── mul ── erf ── add ── mul_2
+                                   Decomposed(aten.gelu, (x,), {}, mul_2, captured="y")
+
+Nothing is watched unless somebody does, or `Config.disable` names a step of dispatch.
+"""
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from torch.fx import GraphModule
+
+from ctk.compiler.error_place import place
+from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.observe import Decomposed, ErrorRecord, PassId, PassRecord, TracedValue
+from ctk.compiler.rewriting.numbering import Numbering
+from ctk.compiler.torch_compat import decompositions, graphs
+from ctk.compiler.torch_compat.decompositions import Name, Values
+
+Operator = Callable[..., object]
+
+
+@dataclass(slots=True)
+class Decompositions:
+    """What one compile decomposes; a `Watcher` of the trace.
+
+    Attributes:
+        numbering: Gives the ids, and asks whether they may happen.
+        is_elsewhere: Whether something else than the user's graph is being traced now.
+        kept: The operators that were not allowed to be decomposed.
+    """
+
+    numbering: Numbering
+    is_elsewhere: Callable[[], bool] = lambda: False
+    kept: set[Operator] = field(default_factory=set[Operator])
+    _graph: GraphModule | None = None
+    _allowed: dict[str, bool] = field(default_factory=dict[str, bool])
+    _ids: dict[str, PassId] = field(default_factory=dict[str, PassId])
+    _nodes: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    _made: dict[str, list[Decomposed]] = field(default_factory=dict[str, list[Decomposed]])
+    _applied: dict[str, None] = field(default_factory=dict[str, None])
+    _errors: list[tuple[str, Exception]] = field(default_factory=list[tuple[str, Exception]])
+
+    @contextmanager
+    def watched(self, graph: GraphModule) -> Generator[None]:
+        """Watch the trace of a graph until `told` is called, or the region ends.
+
+        An exception that comes out of a decomposition gets its place. A trace inside a trace is a
+        part of it.
+        """
+        if self._graph is not None:
+            yield
+            return
+        self._graph = copy_graph_module(graph, lazy=True)
+        try:
+            with decompositions.decompositions_watched(self):
+                yield
+        except Exception as error:
+            self._place(error)
+            raise
+        finally:
+            self._graph = None
+
+    @contextmanager
+    def hooked(self) -> Generator[None]:
+        """Watch what any AOTAutograd backend traces in this thread until the region ends.
+
+        The caller holds the compile lock.
+        """
+        site, thread = decompositions.trace_site(), threading.get_ident()
+        original = vars(site.owner)[site.name]
+
+        def trace(gm: GraphModule, *args: Any, **kwargs: Any) -> Any:
+            if threading.get_ident() != thread:  # it compiles something else, without the lock
+                return original(gm, *args, **kwargs)
+            if not self.may_functionalize():
+                return gm
+            with self.watched(gm):
+                return original(gm, *args, **kwargs)
+
+        setattr(site.owner, site.name, trace)
+        try:
+            yield
+        finally:
+            setattr(site.owner, site.name, original)
+
+    def may_functionalize(self) -> bool:
+        """Ask whether the graph may be traced at all; if not, it runs as it was captured."""
+        return self.numbering.allow_pass(PassId("dispatch", "functionalize"))
+
+    def told(self) -> None:
+        """Tell the observer each decomposition: the trace is done, and what follows is not ours.
+
+        One that another one called stands before it: if it is wrong, both are.
+        """
+        graph, self._graph, observer = self._graph, None, self.numbering.observer
+        if graph is None or observer is None:
+            return
+        vetoed = [name for name, is_allowed in self._allowed.items() if not is_allowed]
+        for name in (*self._applied, *vetoed):
+            record = PassRecord(self._ids[name], "reassociates", graph, graph)
+            nodes = tuple(dict.fromkeys(self._nodes[name]))
+            made = tuple(self._made[name])
+            observer.on_pass(replace(record, vetoed=name in vetoed, nodes=nodes, decomposed=made))
+
+    def is_active(self) -> bool:
+        return self._graph is not None and not self.is_elsewhere()
+
+    def allow(self, operator: Operator) -> bool:
+        name = str(operator)
+        if name not in self._allowed:
+            self._ids[name] = self.numbering.pass_id("dispatch", f"decompose.{name}")
+            self._nodes[name], self._made[name] = [], []
+            self._allowed[name] = self.numbering.allow_pass(self._ids[name])
+        if not self._allowed[name]:
+            self.kept.add(operator)
+        return self._allowed[name]
+
+    def applied(self, operator: Operator, captured: str | None, values: Values | None) -> None:
+        name = str(operator)
+        self._applied[name] = None
+        self._nodes[name] += [captured] if captured else []
+        if values is not None:
+            args, kwargs, results = (graphs.tree_map(_by_node, each) for each in values)
+            self._made[name].append(Decomposed(operator, args, kwargs, results, captured))
+
+    def failed(self, operator: str, error: Exception) -> None:
+        self._errors.append((operator, error))
+
+    def _place(self, error: Exception) -> None:
+        """Say which decomposition raised; the innermost one was told first."""
+        chain: list[BaseException] = []
+        cause: BaseException | None = error
+        while cause is not None and cause not in chain:
+            chain.append(cause)
+            cause = getattr(cause, "inner_exception", None) or cause.__cause__
+        for operator, raised in self._errors:
+            if raised in chain:
+                record = ErrorRecord(raised, "dispatch", self._ids[operator], graph=self._graph)
+                place(record, self.numbering.observer)
+                return
+
+
+def is_wanted(numbering: Numbering) -> bool:
+    """Return whether anybody watches decompositions or leaves one out."""
+    named = ("dispatch/", "decompose.", "meta.")
+    return numbering.observer is not None or any(
+        name.startswith(named) for name in numbering.config.disable
+    )
+
+
+def _by_node(value: object) -> object:
+    return TracedValue(str(value)) if isinstance(value, Name) else value

@@ -1,0 +1,267 @@
+"""Decompositions while AOTAutograd traces: see each, and keep an operator whole instead.
+
+torch replaces an operator by simpler ones in three places, and each is wrapped here:
+
+1. The table of the trace (`decomposition_table`): what reaches the tracing mode.
+2. `OpOverload.decompose`: operators made of others (CompositeImplicitAutograd) in C++ or Python,
+   where autograd did not take them apart already.
+3. The Python dispatcher: what `torch._decomp` registers with `py_impl` for autograd.
+
+Not seen: what C++ takes apart before Python is asked (`linear` -> `t`, `addmm`).
+"""
+
+# What pyright says of private names is what this package is for.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, Protocol, cast
+
+import torch
+from torch._ops import OpOverload
+
+from ctk.compiler.torch_compat import graphs
+from ctk.compiler.torch_compat.inductor import Site
+
+_AUTOGRAD = ("CompositeImplicitAutograd", "Autograd", "AutogradCPU", "AutogradCUDA")
+"""The dispatch keys whose Python kernels are decompositions."""
+
+Values = tuple[tuple[Any, ...], dict[str, Any], Any]
+"""Arguments, keyword arguments and results of an operator; tensors as `Name` of their node."""
+
+
+class Name(str):
+    """The name of the node of a traced value."""
+
+    __slots__ = ()
+
+
+class Watcher(Protocol):
+    """Who is asked before an operator is decomposed, and told afterwards."""
+
+    def is_active(self) -> bool:
+        """Return whether what is traced now is the user's graph."""
+        ...
+
+    def allow(self, operator: OpOverload) -> bool:
+        """Return whether an operator may be decomposed; asked again and again."""
+        ...
+
+    def applied(self, operator: OpOverload, captured: str | None, values: Values | None) -> None:
+        """See that it was, while a captured node was traced (None in backward).
+
+        `values` is None where one of them has no node.
+        """
+        ...
+
+    def failed(self, operator: str, error: Exception) -> None:
+        """See that a decomposition raised; torch may catch it."""
+        ...
+
+
+@contextmanager
+def decompositions_watched(watcher: Watcher) -> Generator[None]:
+    """Ask `watcher` about each decomposition of this thread until the region ends.
+
+    The caller holds the compile lock. Seen in torch 2.11 and 2.13.
+    """
+    from torch.fx.experimental import proxy_tensor
+
+    hooks = _Hooks(watcher, threading.get_ident())
+    with ExitStack() as undo:
+        undo.enter_context(_wrapped(Site(proxy_tensor, "maybe_handle_decomp"), hooks.table))
+        undo.enter_context(_wrapped(Site(OpOverload, "decompose"), hooks.composite))
+        undo.enter_context(_wrapped(Site(OpOverload, "_get_dispatch"), hooks.dispatcher))
+        _forget_kernels()
+        undo.callback(_forget_kernels)
+        yield
+
+
+def trace_site() -> Site:
+    """Return the function by which every AOTAutograd backend, Inductor too, traces its graph."""
+    from torch._dynamo.backends import common
+
+    return Site(common, "aot_module_simplified")
+
+
+@contextmanager
+def _wrapped(
+    site: Site, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]
+) -> Generator[None]:
+    original = vars(site.owner)[site.name]
+    setattr(site.owner, site.name, wrap(original))
+    try:
+        yield
+    finally:
+        setattr(site.owner, site.name, original)
+
+
+def _forget_kernels() -> None:
+    """Let the Python dispatcher look kernels up again: it keeps what `_get_dispatch` said."""
+    for operator in list(torch._ops.get_cached_ops()):
+        if getattr(operator, "py_kernels", None):
+            operator._dispatch_cache.clear()
+
+
+class _Hooks:
+    def __init__(self, watcher: Watcher, thread: int) -> None:
+        self._watcher, self._thread = watcher, thread
+        self._kept: list[str] = []
+
+    def table(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap `maybe_handle_decomp(mode, operator, args, kwargs)`."""
+        from torch.fx.experimental import proxy_tensor
+
+        def run(mode: Any, operator: OpOverload, args: Any, kwargs: Any) -> Any:
+            table = getattr(mode, "decomposition_table", None)
+            if table is None:
+                table = proxy_tensor.CURRENT_DECOMPOSITION_TABLE
+            if operator not in table or not self._is_ours():
+                return original(mode, operator, args, kwargs)
+            if not self._allows(operator):
+                return NotImplemented
+            call = lambda: original(mode, operator, args, kwargs)  # noqa: E731  # one line of it
+            return self._applying(operator, args, kwargs, call, mode.tracer)
+
+        return run
+
+    def composite(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap `OpOverload.decompose`; fake tensors call it too, for shapes: no decomposition."""
+
+        def decompose(operator: OpOverload, *args: Any, **kwargs: Any) -> Any:
+            tracer = self._tracer() if self._is_ours() else None
+            if tracer is None:
+                return original(operator, *args, **kwargs)
+            if not self._allows(operator):
+                return NotImplemented
+            call = lambda: original(operator, *args, **kwargs)  # noqa: E731  # one line of it
+            return self._applying(operator, args, kwargs, call, tracer)
+
+        return decompose
+
+    def dispatcher(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap `OpOverload._get_dispatch`, which says what the Python dispatcher calls."""
+
+        def get_dispatch(operator: OpOverload, key: Any) -> Any:
+            kernel = original(operator, key)
+            kernels = operator.py_kernels.items()
+            if not any(kernel is each and k.name in _AUTOGRAD for k, each in kernels):
+                return kernel
+            chosen = self._chosen(operator, kernel)
+            operator._dispatch_cache[key] = chosen
+            return chosen
+
+        return get_dispatch
+
+    def _chosen(self, operator: OpOverload, kernel: Callable[..., Any]) -> Any:
+        """Return a kernel that decomposes, or calls what C++ has."""
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if not self._is_ours():
+                return kernel(*args, **kwargs)
+            if self._allows(operator):
+                call = lambda: kernel(*args, **kwargs)  # noqa: E731  # one line of it
+                return self._applying(operator, args, kwargs, call, self._tracer())
+            with self._keeping(operator):
+                return operator._op_dk(_key_in_cpp(operator), *args, **kwargs)
+
+        return run
+
+    def _is_ours(self) -> bool:
+        return threading.get_ident() == self._thread and self._watcher.is_active()
+
+    def _allows(self, operator: OpOverload) -> bool:
+        """An operator that is kept whole calls another overload of itself in C++: kept too."""
+        is_kept = str(operator.overloadpacket) in self._kept
+        return not is_kept and self._watcher.allow(operator)
+
+    @contextmanager
+    def _keeping(self, operator: OpOverload) -> Generator[None]:
+        self._kept.append(str(operator.overloadpacket))
+        try:
+            yield
+        finally:
+            self._kept.pop()
+
+    @staticmethod
+    def _tracer() -> Any:
+        from torch.fx.experimental.proxy_tensor import get_proxy_mode
+
+        mode = get_proxy_mode()
+        return None if mode is None else mode.tracer
+
+    def _applying(
+        self,
+        operator: OpOverload,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        call: Callable[[], Any],
+        tracer: Any,
+    ) -> Any:
+        try:
+            result = call()
+        except Exception as error:
+            self._watcher.failed(str(operator), error)
+            raise
+        if result is not NotImplemented:
+            values = _values(operator, args, kwargs, result, tracer)
+            self._watcher.applied(operator, _captured_node(), values)
+        return result
+
+
+def _key_in_cpp(operator: OpOverload) -> Any:
+    """Return the key of what eager runs under autograd.
+
+    An operator made of others has no kernel for autograd; and what is registered for it is found
+    by the key `Autograd` only, not by that of a device.
+    """
+    keys = torch._C.DispatchKey
+    composite = keys.CompositeImplicitAutograd
+    is_made_of_others = torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), composite)
+    return composite if is_made_of_others else keys.Autograd
+
+
+def _captured_node() -> str | None:
+    """Return the node that the interpreter of AOTAutograd is at."""
+    from torch.fx import traceback
+
+    sources = traceback.get_current_meta().get("from_node") or []
+    return str(sources[-1].name) if sources else None
+
+
+def _values(
+    operator: OpOverload, args: Any, kwargs: Any, result: Any, tracer: Any
+) -> Values | None:
+    """Return the values of an operator by the names of their nodes; None if one has no node.
+
+    They are looked up when the call is over: functionalization has brought them up to date then.
+    """
+    if tracer is None or operator._schema.is_mutable:
+        return None
+    unknown: list[object] = []
+
+    def named(value: object) -> object:
+        if not isinstance(value, (torch.Tensor, torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return value
+        name = _node_of(value, tracer)
+        if name is None:
+            unknown.append(value)
+        return name
+
+    values = tuple(graphs.tree_map(named, each) for each in (tuple(args), dict(kwargs), result))
+    return None if unknown else cast("Values", values)
+
+
+def _node_of(value: object, tracer: Any) -> object:
+    """Return the node of a tensor, or the number that a symbolic one has here."""
+    from torch._subclasses.functional_tensor import FunctionalTensor
+    from torch.fx.experimental.proxy_tensor import get_proxy_slot
+
+    if not isinstance(value, torch.Tensor):
+        return getattr(getattr(value, "node", None), "hint", None)
+    if isinstance(value, FunctionalTensor):
+        value = torch._from_functional_tensor(value.elem)
+    slot = get_proxy_slot(value, tracer, None)
+    node = getattr(getattr(slot, "proxy", None), "node", None)
+    return None if node is None else Name(node.name)

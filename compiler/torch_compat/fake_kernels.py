@@ -1,0 +1,131 @@
+"""What an operator says of its result before it runs: answered by its real kernel instead.
+
+A compiler learns shapes, types and strides from the fake (meta) implementations of operators. One
+that tells something else than the kernel gives can be replaced for the time of a compile: the
+kernel runs on stand-ins of the operands, and its result is described.
+
+    fake   copysign(f32[5, 6] strides (1, 5), f32[5, 6] strides (6, 1))  ->  strides (6, 1)
+    real   copysign on two such tensors                                  ->  strides (1, 5)
+
+What it does not do: results that are views of an operand, or written into one, are left as they
+are; and stand-ins hold ones (floats) and zeros, so an operator that refuses those is left, too.
+"""
+
+# What pyright says of private names is what this package is for.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
+import threading
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+
+from ctk.compiler.torch_compat import fake, graphs
+
+
+@contextmanager
+def fake_kernels_watched(allow: Callable[[OpOverload], bool]) -> Generator[None]:
+    """Ask `allow` about each operator that fake tensors meet in this thread.
+
+    The real kernel answers for one that is refused. The caller holds the compile lock. Seen in
+    torch 2.11 and 2.13: `FakeTensorMode.dispatch`, in front of its cache.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    original, thread = FakeTensorMode.dispatch, threading.get_ident()
+
+    def dispatch(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if threading.get_ident() != thread or not _is_replaceable(func) or allow(func):
+            return original(mode, func, types, args, kwargs or {})
+        return _answered(mode, func, tuple(args), kwargs or {}, lambda: original(
+            mode, func, types, args, kwargs or {}
+        ))  # fmt: skip
+
+    FakeTensorMode.dispatch = dispatch  # type: ignore[method-assign]  # for a region
+    try:
+        yield
+    finally:
+        FakeTensorMode.dispatch = original  # type: ignore[method-assign]  # put back
+
+
+def _is_replaceable(func: Any) -> bool:
+    return isinstance(func, OpOverload) and not func._schema.is_mutable and not func.is_view
+
+
+def _answered(mode: Any, func: OpOverload, args: Any, kwargs: Any, ask: Callable[[], Any]) -> Any:
+    """Return what the fake implementation says, put right by the real kernel where it runs."""
+    try:
+        said, error = ask(), None
+    except Exception as raised:
+        if fake.is_data_dependent(raised):
+            raise
+        said, error = None, raised
+    try:
+        real = _real(func, args, kwargs)
+    except Exception:  # it refuses the stand-ins: the fake implementation is all there is
+        if error is not None:
+            raise error from None
+        return said
+    if error is not None:
+        return graphs.tree_map(lambda value: fake.to_fake(value, mode), real)
+    told, gave = graphs.tree_leaves(said), graphs.tree_leaves(real)
+    if len(told) != len(gave):
+        return said
+    right = iter([_put_right(mode, *pair) for pair in zip(told, gave, strict=True)])
+    return graphs.tree_map(lambda _: next(right), said)
+
+
+def _real(func: OpOverload, args: Any, kwargs: Any) -> Any:
+    """Run the kernel on stand-ins."""
+    from torch._dispatch.python import no_python_dispatcher
+
+    with fake.dispatch_modes_off(), no_python_dispatcher(), torch.no_grad():
+        real_args, real_kwargs = graphs.tree_map(_stand_in, (args, dict(kwargs)))
+        return func(*real_args, **real_kwargs)
+
+
+def _stand_in(value: object) -> object:
+    """Return a real tensor like a fake one, and the number that a symbolic one has here."""
+    if fake.is_symbolic(value):
+        return fake.symbol_and_hint(value)[1]
+    if not isinstance(value, torch.Tensor) or not fake.is_fake(value):
+        return value
+    sizes, strides = (_numbers(each) for each in (value.shape, value.stride()))
+    made = torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
+    return made.fill_(1 if made.is_floating_point() or made.is_complex() else 0)
+
+
+def _numbers(values: Sequence[Any]) -> list[int]:
+    known = [fake.symbol_and_hint(v)[1] if fake.is_symbolic(v) else v for v in values]
+    if None in known:
+        raise ValueError("a size that only run time knows")
+    return [int(each) for each in known if each is not None]
+
+
+def _put_right(mode: Any, told: object, real: object) -> object:
+    """Return a fake tensor with the form of the real one; the same one if it is right."""
+    if not isinstance(told, torch.Tensor) or not isinstance(real, torch.Tensor):
+        return told
+    if fake.has_unbacked(told) or real.layout is not torch.strided:
+        return told
+    sizes = list(told.shape) if _numbers(told.shape) == list(real.shape) else list(real.shape)
+    is_same = sizes == list(told.shape) and _numbers(told.stride()) == list(real.stride())
+    if is_same and told.dtype == real.dtype:
+        return told
+    with mode:
+        strides = _strides(sizes, real)
+        return torch.empty_strided(sizes, strides, dtype=real.dtype, device=told.device)
+
+
+def _strides(sizes: Sequence[Any], real: torch.Tensor) -> list[Any]:
+    """Return the strides of a real tensor; with symbolic sizes, dense ones in the same order."""
+    if not any(fake.is_symbolic(size) for size in sizes):
+        return list(real.stride())
+    strides: list[Any] = [1] * len(sizes)
+    step: Any = 1
+    for dim in sorted(range(len(sizes)), key=lambda d: (real.stride(d), real.size(d))):
+        strides[dim] = step
+        step = step * sizes[dim]
+    return strides

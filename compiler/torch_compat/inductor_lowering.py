@@ -1,0 +1,188 @@
+"""Inductor below the passes: lowerings, fusions, generated kernels and the module that calls them.
+
+Everything here was seen in torch 2.11 and 2.13. A "scheduler node" is what Inductor fuses: one loop
+nest or one call of a library; each knows the FX nodes that it computes.
+"""
+
+# What pyright says of private names is what this package is for.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, cast
+
+from torch._ops import OpOverload
+from torch.fx import Node
+
+from ctk.compiler.torch_compat.inductor import Site, _inductor
+
+
+@dataclass(frozen=True, slots=True)
+class LoweringSites:
+    """Where a graph becomes kernels.
+
+    Attributes:
+        run_node: `(lowering, node) -> value`: makes Inductor's IR of one node.
+        falls_back: Class method `(backend, subsystem, debug_info) -> bool`; with `inductor` and
+            `lowerings` it is asked whether the node at hand falls back to ATen.
+        can_fuse: `(scheduler, node1, node2, ...) -> bool`.
+        candidates: `(scheduler, ...) -> pairs`: asks `can_fuse` without fusing anything.
+        fuse: `(scheduler, node1, node2, ...) -> node`: fuses two nodes.
+        define_kernel: `(codegen, source, nodes, ...) -> name`, for C++ and for Triton.
+        call_kernel: `(wrapper, name, arguments, ...)`: writes the call of a kernel.
+        load: `(lowering, code) -> module`: compiles and loads what was generated.
+    """
+
+    run_node: Site
+    falls_back: Site
+    can_fuse: Site
+    candidates: Site
+    fuse: Site
+    define_kernel: tuple[Site, ...]
+    call_kernel: Site
+    load: Site
+
+
+def lowering_sites() -> LoweringSites:
+    """Return the places to wrap. Seen in torch 2.11 and 2.13."""
+    graph = _inductor("graph").GraphLowering
+    scheduler = _inductor("scheduler").Scheduler
+    cpp = _inductor("codegen.cpp").CppScheduling
+    triton = _inductor("codegen.triton").TritonScheduling
+    return LoweringSites(
+        run_node=Site(graph, "run_node"),
+        falls_back=Site(_inductor("compiler_bisector").CompilerBisector, "disable_subsystem"),
+        can_fuse=Site(scheduler, "can_fuse"),
+        candidates=Site(scheduler, "get_possible_fusions"),
+        fuse=Site(scheduler, "fuse_two_nodes"),
+        define_kernel=(Site(cpp, "define_kernel"), Site(triton, "define_kernel")),
+        call_kernel=Site(_inductor("codegen.wrapper").PythonWrapperCodegen, "generate_kernel_call"),
+        load=Site(graph, "_compile_to_module_lines"),
+    )
+
+
+def lowered_operator(node: Node) -> str | None:
+    """Return the operator of a node that Inductor lowers itself, as `aten.add.Tensor`.
+
+    None for what falls back to ATen anyway, and for what is no operator of torch's own.
+    """
+    from torch._library.utils import is_builtin
+
+    target = node.target
+    if node.op != "call_function" or not isinstance(target, OpOverload) or not is_builtin(target):
+        return None
+    lowering = _inductor("lowering").lowerings.get(target)
+    if lowering is None or getattr(lowering, "_is_fallback_handler", False):
+        return None
+    return str(target)
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A piece of memory that generated code fills.
+
+    Attributes:
+        name: What the code calls it: `buf0`.
+        node: The FX node whose value it holds; None for an intermediate that no node names.
+        mutates: Whether it stands for another buffer that is written in place.
+    """
+
+    name: str
+    node: Node | None
+    mutates: bool = False
+
+
+def origins(nodes: Sequence[Any]) -> tuple[Node, ...]:
+    """Return the FX nodes that scheduler nodes compute; markers between them are passed over."""
+    found: dict[Node, None] = {}
+    for node in _simple(nodes):
+        if node.node is not None:
+            found.update(dict.fromkeys(n for n in node.node.get_origins() if isinstance(n, Node)))
+    return tuple(found)
+
+
+def outputs(nodes: Sequence[Any]) -> tuple[Buffer, ...]:
+    """Return the buffers that scheduler nodes write."""
+    return tuple(_buffer(output) for node in _simple(nodes) for output in node.get_outputs())
+
+
+def names(node: Any) -> frozenset[str]:
+    """Return the names of the scheduler nodes inside one, which may be fused: `op0`, `op1`."""
+    return frozenset(each.get_name() for each in node.get_nodes())
+
+
+def _simple(nodes: Sequence[Any]) -> Iterator[Any]:
+    base = _inductor("scheduler").BaseSchedulerNode
+    for node in nodes:
+        if isinstance(node, base):
+            yield from node.get_nodes()
+
+
+def _buffer(output: Any) -> Buffer:
+    buffer = output.node
+    origin = buffer.get_origin_node() if buffer is not None else None
+    return Buffer(output.get_name(), origin, bool(output.get_mutations()))
+
+
+def origin_of(value: object) -> Node | None:
+    """Return the FX node that a piece of Inductor's IR computes; None if it is none, or unknown."""
+    if not isinstance(value, _inductor("ir").IRNode):
+        return None
+    return getattr(value, "get_origin_node", lambda: None)()
+
+
+def buffer_node(name: str) -> Node | None:
+    """Return the FX node whose value a buffer of the graph at hand holds, also of a library call.
+
+    Called while code is generated, as `is_written_again` is.
+    """
+    from torch._inductor.virtualized import V
+
+    buffer: Any = V.graph.try_get_buffer(name)
+    return getattr(buffer, "get_origin_node", lambda: None)()
+
+
+def is_written_again(name: str) -> bool:
+    """Return whether a buffer is changed in place after it was made."""
+    from torch._inductor.virtualized import V
+
+    return name in V.graph.mutated_buffers
+
+
+def pointers(codegen: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a kernel's source calls each buffer: `{"buf0": "out_ptr0"}`.
+
+    Args:
+        codegen: The `self` of `define_kernel`.
+        arguments: What `define_kernel` got after the nodes: C++ nothing or the kernel's arguments,
+            Triton the kernel.
+        keywords: Its keyword arguments.
+    """
+    given = next(iter((*arguments, *keywords.values())), None)
+    args: Any = getattr(given, "args", given)
+    if args is None:
+        args = getattr(getattr(codegen, "kernel_group", None), "args", None)
+    if not hasattr(args, "inplace_buffers"):
+        return {}
+    known = {**args.input_buffers, **args.output_buffers}
+    known |= {name: getattr(b, "inner_name", b) for name, b in args.inplace_buffers.items()}
+    return {name: inner for name, inner in known.items() if isinstance(inner, str)}
+
+
+def final_source(source: str, name: str) -> str:
+    """Return a kernel's source as it is compiled: placeholders for its name are filled in."""
+    placeholder = _inductor("utils").Placeholder
+    for each in (placeholder.DESCRIPTIVE_NAME, placeholder.KERNEL_NAME):
+        source = source.replace(str(each), name)
+    return source.replace("#pragma CMT", "//" if 'extern "C"' in source else "#")
+
+
+def option(name: str) -> object:
+    """Return the value that an option has now; None if Inductor does not know it."""
+    return _inductor("config").get_config_copy().get(name)
+
+
+def options_set(values: Mapping[str, object]) -> AbstractContextManager[object]:
+    """Set options of Inductor for a region."""
+    return cast(AbstractContextManager[object], _inductor("config").patch(dict(values)))

@@ -1,0 +1,80 @@
+"""State of torch in this thread that a graph may switch on and, when it raises, leave on.
+
+Dynamo writes `vmap`, `jvp` and their siblings as calls that enter and leave, in one line of nodes:
+
+    _vmap_increment_nesting = torch._functorch.predispatch._vmap_increment_nesting(3, 'error')
+    cholesky = torch._C._linalg.linalg_cholesky(batched)          raises: the level stays entered
+    _vmap_decrement_nesting = torch._functorch.predispatch._vmap_decrement_nesting()
+
+From then on every operator of the process would meet that level ("Batching rule not implemented
+for aten::equal"). Put back: levels of functorch, the level of forward-mode differentiation, whether
+it is on, whether hooks on saved tensors are allowed, the kernels of attention. What it does not do:
+grad mode, autocast, determinism and the default dtype; those are the modes of a case.
+"""
+
+# What pyright says of private names is what this package is for.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
+import contextlib
+from collections.abc import Generator
+
+import torch
+from torch.autograd import forward_ad
+
+_SWITCHES = (
+    (torch._C._is_fwd_grad_enabled, torch._C._set_fwd_grad_enabled),
+    (
+        torch._C._functorch.get_inplace_requires_grad_allowed,
+        torch._C._functorch.set_inplace_requires_grad_allowed,
+    ),
+    (
+        torch._C._functorch.get_single_level_autograd_function_allowed,
+        torch._C._functorch.set_single_level_autograd_function_allowed,
+    ),
+    (torch._C._get_flash_sdp_enabled, torch._C._set_sdp_use_flash),
+    (torch._C._get_math_sdp_enabled, torch._C._set_sdp_use_math),
+    (torch._C._get_mem_efficient_sdp_enabled, torch._C._set_sdp_use_mem_efficient),
+    (torch._C._get_cudnn_sdp_enabled, torch._C._set_sdp_use_cudnn),
+    (torch._C._get_overrideable_sdp_enabled, torch._C._set_sdp_use_overrideable),
+)
+
+
+@contextlib.contextmanager
+def process_state_kept() -> Generator[None]:
+    """Run the body, then leave every transform that it left on, and put its switches back.
+
+    Seen in torch 2.11 and 2.13: Dynamo leaves the levels of a frame that raised in this way.
+    """
+    levels = torch._C._functorch.get_dynamic_layer_stack_depth()
+    switches = [(get(), put) for get, put in _SWITCHES]
+    hooks = torch._C._autograd._saved_tensors_hooks_is_enabled()
+    try:
+        yield
+    except BaseException:
+        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(levels)
+        _leave_dual_level()
+        raise
+    finally:
+        for before, put in switches:
+            put(before)
+        if hooks and not torch._C._autograd._saved_tensors_hooks_is_enabled():
+            torch._C._autograd._saved_tensors_hooks_enable()
+
+
+def _leave_dual_level() -> None:
+    """Leave the one level of forward-mode differentiation, if the body has left it entered."""
+    if forward_ad._current_level < 0:  # else the caller has entered it
+        with contextlib.suppress(RuntimeError):  # torch's answer when there is none
+            torch._C._exit_dual_level(level=0)
+
+
+def is_in_vmap(value: torch.Tensor) -> bool:
+    """Return whether a tensor stands for a batch of them inside `vmap`: it cannot be compared.
+
+    Seen in torch 2.11 and 2.13: a value in several transforms is wrapped once for each.
+    """
+    while torch._C._functorch.is_functorch_wrapped_tensor(value):
+        if torch._C._functorch.is_batchedtensor(value):
+            return True
+        value = torch._C._functorch.get_unwrapped(value)
+    return False

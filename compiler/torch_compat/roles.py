@@ -1,0 +1,63 @@
+"""Where Dynamo found the tensors of a graph, and which have static addresses."""
+
+# What pyright says of private names is what this package is for.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+
+def placeholder_source(node: Node) -> str | None:
+    """Return where Dynamo found a graph input (`L['self']._buffers['b']`), if it says so."""
+    return _name(getattr(node.meta.get("grapharg"), "source", None))
+
+
+def attribute_sources(gm: GraphModule) -> dict[str, str]:
+    """Return where Dynamo found the attributes of its graph, by name of the attribute.
+
+    Empty for a copy of the graph. Seen in torch 2.11 and 2.13: `_param_name_to_source`.
+    """
+    sources: dict[str, Any] = getattr(gm, "_param_name_to_source", None) or {}
+    named = {target: _name(source) for target, source in sources.items()}
+    return {target: name for target, name in named.items() if name is not None}
+
+
+def static_type(tensor: Tensor) -> Literal["guarded", "unguarded"] | None:
+    """Return what `mark_static_address` says of a tensor; Dynamo calls it for those of modules.
+
+    Seen in torch 2.11 and 2.13: `_dynamo_static_input_type`.
+    """
+    found = getattr(tensor, "_dynamo_static_input_type", None)
+    return found if found in ("guarded", "unguarded") else None
+
+
+def _name(source: Any) -> str | None:
+    """Return the name of a source: a method in torch 2.11, an attribute in 2.13."""
+    name = getattr(source, "name", None)
+    name = name() if callable(name) else name
+    return name if isinstance(name, str) else None
+
+
+def present(gm: GraphModule, static: Mapping[str, str]) -> None:
+    """Say on a graph what Dynamo says: which inputs and attributes have static addresses.
+
+    Args:
+        gm: Outside of Dynamo; its metadata changes.
+        static: "guarded" or "unguarded", by placeholder.
+
+    Source: `_try_get_metadata_from_dynamo` of AOTAutograd, torch 2.13, which reads it (2.11 too).
+    """
+    sources: Any = importlib.import_module("torch._dynamo.source")
+    held = [*gm.named_parameters(remove_duplicate=False), *gm.named_buffers(remove_duplicate=False)]
+    graph: Any = gm
+    graph._param_name_to_source = {name: sources.ConstantSource(f"self.{name}") for name, _ in held}
+    gm.meta.setdefault("dynamo_compile_id", None)
+    for node in gm.graph.find_nodes(op="placeholder"):
+        node.meta["tensor_dict"] = {}
+        if node.name in static:
+            node.meta["tensor_dict"] = {"_dynamo_static_input_type": static[node.name]}
+        node._dynamo_source = sources.ConstantSource(node.name)

@@ -1,0 +1,178 @@
+"""Compare what results are besides their values: strides, shared memory, `requires_grad`.
+
+Two runs whose numbers agree may still give a program other things: a tensor that is no view of the
+input any more (a later write is lost), one that is a view of it now (a later write spoils it), one
+without a gradient, or with strides on which `view` fails.
+
+    eager:    y = x.t();  return y, y[0]         out0 shares memory with in0, out1 with both
+    compiled: y is a copy                        alias at out0: shares memory with in0 in eager only
+
+What cannot be noticed does not count: strides of dimensions of size 1, of empty tensors, of
+gradients (autograd accumulates them as it likes); tensors on one storage that have no element in
+common; memory that two inputs shared before the call.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TypeGuard
+
+import torch
+from torch import Tensor
+
+from ctk.compiler.fx.clone import extent
+from ctk.repro_templates.errors import Mismatch
+
+LAYOUT = ("stride", "alias", "requires-grad")
+"""Kinds of mismatch that are no difference of values."""
+
+MARKED_ELEMENTS = 1 << 24
+"""Of storages up to this size it is looked up, element by element, whether two views overlap."""
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the results of a run are besides their values, by name.
+
+    Attributes:
+        shared: Pairs with an element in memory in common, one of them an output.
+        differentiable: Outputs that require a gradient.
+    """
+
+    shared: frozenset[Pair] = frozenset()
+    differentiable: frozenset[str] = frozenset()
+
+
+NO_LAYOUT = Layout()
+
+
+def layout_of(outputs: Mapping[str, object], others: Mapping[str, Tensor]) -> Layout:
+    """Return the layout of results, before anything of them is cloned.
+
+    Args:
+        outputs: What the call returned.
+        others: What it could reach: its inputs, and what it holds.
+    """
+    plain = {name: value for name, value in outputs.items() if _has_memory(value)}
+    known = {**plain, **{n: other for n, other in others.items() if _has_memory(other)}}
+    storages: dict[tuple[object, int], list[str]] = {}
+    for name, value in known.items():
+        storages.setdefault((value.device, value.untyped_storage().data_ptr()), []).append(name)
+    pairs = [pair for names in storages.values() for pair in combinations(names, 2)]
+    shared = frozenset((a, b) for a, b in pairs if a in plain and share(known[a], known[b]))
+    grads = frozenset(
+        name for name, out in outputs.items() if isinstance(out, Tensor) and out.requires_grad
+    )
+    return Layout(shared, grads)
+
+
+def counted(expected: str | None, *, strides: bool) -> tuple[str, ...]:
+    """Return the kinds of layout mismatch that count.
+
+    Args:
+        expected: Kind of the failure that is looked for; None: any. Another failure must not stand
+            in its way: without its cause the case passes, whatever its strides are.
+        strides: Whether strides count if nobody looks for them.
+    """
+    if expected is None:
+        return LAYOUT if strides else LAYOUT[1:]
+    return (expected,) if expected in LAYOUT else ()
+
+
+def compare_layouts(
+    eager: Mapping[str, object],
+    compiled: Mapping[str, object],
+    layouts: tuple[Layout, Layout],
+    kinds: Collection[str],
+) -> tuple[Mismatch, ...]:
+    """Return every mismatch of the given kinds between two runs.
+
+    Args:
+        eager: What the program gives: values by name.
+        compiled: What is under test.
+        layouts: Of both.
+        kinds: Some of `LAYOUT`.
+    """
+    found = (
+        *_stride_mismatches(eager, compiled),
+        *_alias_mismatches(layouts, known=compiled.keys() & eager.keys()),
+        *_grad_mismatches(layouts, known=compiled.keys() & eager.keys()),
+    )
+    return tuple(mismatch for mismatch in found if mismatch.kind in kinds)
+
+
+def visible_strides(tensor: Tensor) -> tuple[int, ...]:
+    """Return the strides that a program can notice: of dimensions longer than 1."""
+    if tensor.layout is not torch.strided or tensor.numel() == 0:
+        return ()
+    pairs = zip(tensor.shape, tensor.stride(), strict=True)
+    return tuple(stride for size, stride in pairs if size > 1)
+
+
+def stride_mismatch(name: str, eager: object, compiled: object) -> Mismatch | None:
+    """Return the mismatch of two tensors of one shape whose strides differ; else None."""
+    if not (isinstance(eager, Tensor) and isinstance(compiled, Tensor)):
+        return None
+    if eager.shape != compiled.shape or visible_strides(eager) == visible_strides(compiled):
+        return None
+    detail = f"{tuple(compiled.stride())}, eager gives {tuple(eager.stride())}"
+    return Mismatch(name, "stride", detail)
+
+
+def _stride_mismatches(
+    eager: Mapping[str, object], compiled: Mapping[str, object]
+) -> Iterator[Mismatch]:
+    for name, ours in eager.items():
+        if name.startswith(("out", "in", "held.")) and (
+            found := stride_mismatch(name, ours, compiled.get(name))
+        ):
+            yield found
+
+
+def _alias_mismatches(layouts: tuple[Layout, Layout], known: Collection[str]) -> Iterator[Mismatch]:
+    eager, compiled = layouts
+    for name, other in sorted(eager.shared ^ compiled.shared):
+        if name in known and other in known:
+            where = "in eager only" if (name, other) in eager.shared else "compiled only"
+            yield Mismatch(name, "alias", f"shares memory with {other} {where}")
+
+
+def _grad_mismatches(layouts: tuple[Layout, Layout], known: Collection[str]) -> Iterator[Mismatch]:
+    eager, compiled = layouts
+    for name in sorted(eager.differentiable ^ compiled.differentiable):
+        if name in known:
+            where = "in eager only" if name in eager.differentiable else "compiled only"
+            yield Mismatch(name, "requires-grad", f"requires a gradient {where}")
+
+
+def _has_memory(value: object) -> TypeGuard[Tensor]:
+    """Return whether a value is a plain tensor with elements in memory."""
+    is_plain = isinstance(value, Tensor) and type(value) in (Tensor, torch.nn.Parameter)
+    if not is_plain or not isinstance(value, Tensor):
+        return False
+    return value.layout is torch.strided and value.numel() > 0 and value.device.type != "meta"
+
+
+def share(a: object, b: object) -> bool:
+    """Return whether two tensors have an element in memory in common."""
+    if not (isinstance(a, Tensor) and isinstance(b, Tensor)) or a.device != b.device:
+        return False
+    storage = a.untyped_storage()
+    if storage.data_ptr() != b.untyped_storage().data_ptr():
+        return False
+    (first, last), (start, end) = _span(a), _span(b)
+    if last <= start or end <= first:
+        return False
+    if a.element_size() != b.element_size() or storage.nbytes() > MARKED_ELEMENTS:
+        return True
+    marks = torch.zeros(storage.nbytes() // a.element_size(), dtype=torch.bool, device="cpu")
+    marks.as_strided(a.shape, a.stride(), a.storage_offset()).fill_(True)
+    return bool(marks.as_strided(b.shape, b.stride(), b.storage_offset()).any())
+
+
+def _span(tensor: Tensor) -> Sequence[int]:
+    """Return the bytes of its storage between which a tensor lies."""
+    first = tensor.storage_offset() * tensor.element_size()
+    return int(first), int(first + extent(tensor.shape, tensor.stride()) * tensor.element_size())

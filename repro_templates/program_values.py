@@ -1,0 +1,85 @@
+"""Results of one side of a program as a file: numbers and texts as JSON, tensors as their memory.
+
+No pickle: a file of values runs nothing when it is read. Tensors keep dtype, shape and strides, and
+come back on the CPU, dense. What is neither number, text nor tensor comes back as a text, which two
+sides can be compared by.
+"""
+
+import ctypes
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from ctk.compiler.fx.clone import extent
+
+
+def write_values(values: Mapping[str, object], path: Path) -> None:
+    """Write values by name."""
+    memory: list[bytes] = []
+    entries = {name: entry_of(value, memory) for name, value in values.items()}
+    header = json.dumps(entries).encode()
+    path.write_bytes(b"".join((str(len(header)).encode(), b"\n", header, *memory)))
+
+
+def read_values(path: Path) -> dict[str, Any]:
+    """Read what `write_values` has written."""
+    length, _, rest = path.read_bytes().partition(b"\n")
+    entries: dict[str, Any] = json.loads(rest[: int(length)])
+    memory = rest[int(length) :]
+    found: dict[str, Any] = {}
+    for name, entry in entries.items():
+        found[name], memory = value_of(entry, memory)
+    return found
+
+
+def entry_of(value: object, memory: list[bytes]) -> dict[str, Any]:
+    """Return the JSON form of a value; what a tensor holds is added to `memory`."""
+    if isinstance(value, torch.Tensor):
+        return tensor_entry(value, memory)
+    if value is None or isinstance(value, (bool, int, str)):
+        return {"value": value}
+    if isinstance(value, float):
+        return {"float": repr(value)}
+    if isinstance(value, (list, tuple)):
+        items = cast("Sequence[object]", value)
+        return {"items": [entry_of(each, memory) for each in items]}
+    return {"value": f"{type(value).__name__} {value!r}"}
+
+
+def tensor_entry(tensor: torch.Tensor, memory: list[bytes]) -> dict[str, Any]:
+    """Return the JSON form of a tensor; one without memory is told as a text."""
+    if tensor.device.type == "meta":
+        return {"value": f"a meta tensor {tuple(tensor.shape)}, {tensor.dtype}"}
+    plain = tensor.detach().dequantize() if tensor.is_quantized else tensor.detach()
+    plain = plain if plain.layout is torch.strided else plain.to_dense()
+    plain = plain.cpu().resolve_conj().resolve_neg()
+    if type(plain) is not torch.Tensor:
+        return {"value": f"{type(plain).__name__} {plain}"}
+    count = extent(plain.shape, plain.stride())
+    data = ctypes.string_at(plain.data_ptr(), count * plain.itemsize) if count else b""
+    memory.append(data)
+    dtype = str(plain.dtype).removeprefix("torch.")
+    shape, stride = list(plain.shape), list(plain.stride())
+    return {"dtype": dtype, "shape": shape, "stride": stride, "nbytes": len(data)}
+
+
+def value_of(entry: Mapping[str, Any], memory: bytes) -> tuple[Any, bytes]:
+    """Return a value, and what is left of the memory of tensors."""
+    if "float" in entry:
+        return float(entry["float"]), memory
+    if "items" in entry:
+        found: list[Any] = []
+        for each in entry["items"]:
+            value, memory = value_of(each, memory)
+            found.append(value)
+        return tuple(found), memory
+    if "dtype" not in entry:
+        return entry["value"], memory
+    dtype, data = getattr(torch, entry["dtype"]), memory[: entry["nbytes"]]
+    if not data:
+        return torch.empty(entry["shape"], dtype=dtype), memory
+    flat = torch.frombuffer(bytearray(data), dtype=torch.uint8).view(dtype)
+    return flat.as_strided(entry["shape"], entry["stride"]), memory[entry["nbytes"] :]

@@ -1,0 +1,177 @@
+"""torch's settings that change numbers: TF32, cuDNN, reduced precision, the default device.
+
+They belong to the process, so a case keeps those that differ from a fresh torch, by their names
+below `torch.`, and every run puts them on and back.
+
+What it does not do: autocast, grad modes, the default dtype (running.py).
+"""
+
+import contextlib
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+import torch
+
+Value = bool | str
+
+PRECISIONS = ("none", "ieee", "tf32", "bf16")
+"""What an `fp32_precision` may be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting of torch.
+
+    Attributes:
+        get: Reads it.
+        set: Writes it.
+        allowed: The values that it may have; the first is that of a fresh torch.
+    """
+
+    get: Callable[[], Any]
+    set: Callable[[Any], object]
+    allowed: tuple[Value, ...]
+
+
+def _attribute(path: str, *allowed: Value) -> Setting:
+    """Return the setting that an attribute below `torch.` is."""
+    owner, _, name = path.rpartition(".")
+
+    def holder() -> Any:
+        found: Any = torch
+        for part in owner.split("."):
+            found = getattr(found, part)
+        return found
+
+    return Setting(lambda: getattr(holder(), name), partial(_set, holder, name), allowed)
+
+
+def _set(holder: Callable[[], Any], name: str, value: Value) -> None:
+    setattr(holder(), name, value)
+
+
+def _reduced(name: str) -> Setting:
+    """Return whether sums of a matrix product may be kept in a lower precision."""
+    return _attribute(f"backends.cuda.matmul.{name}", True, False)
+
+
+_CUDA = torch.backends.cuda
+
+SETTINGS: Mapping[str, Setting] = {
+    "float32_matmul_precision": Setting(
+        torch.get_float32_matmul_precision,
+        torch.set_float32_matmul_precision,
+        ("highest", "high", "medium"),
+    ),
+    "backends.cuda.matmul.fp32_precision": _attribute(
+        "backends.cuda.matmul.fp32_precision", *PRECISIONS
+    ),
+    "backends.cudnn.conv.fp32_precision": _attribute(
+        "backends.cudnn.conv.fp32_precision", "tf32", "none", "ieee"
+    ),
+    "backends.cudnn.rnn.fp32_precision": _attribute(
+        "backends.cudnn.rnn.fp32_precision", "tf32", "none", "ieee"
+    ),
+    "backends.mkldnn.matmul.fp32_precision": _attribute(
+        "backends.mkldnn.matmul.fp32_precision", *PRECISIONS
+    ),
+    "backends.mkldnn.conv.fp32_precision": _attribute(
+        "backends.mkldnn.conv.fp32_precision", *PRECISIONS
+    ),
+    "backends.cuda.matmul.allow_fp16_reduced_precision_reduction": _reduced(
+        "allow_fp16_reduced_precision_reduction"
+    ),
+    "backends.cuda.matmul.allow_bf16_reduced_precision_reduction": _reduced(
+        "allow_bf16_reduced_precision_reduction"
+    ),
+    "backends.cudnn.enabled": _attribute("backends.cudnn.enabled", True, False),
+    "backends.cudnn.benchmark": _attribute("backends.cudnn.benchmark", False, True),
+    "backends.cudnn.deterministic": _attribute("backends.cudnn.deterministic", False, True),
+    "backends.cuda.flash_sdp": Setting(
+        _CUDA.flash_sdp_enabled, _CUDA.enable_flash_sdp, (True, False)
+    ),
+    "backends.cuda.mem_efficient_sdp": Setting(
+        _CUDA.mem_efficient_sdp_enabled, _CUDA.enable_mem_efficient_sdp, (True, False)
+    ),
+    "backends.cuda.math_sdp": Setting(_CUDA.math_sdp_enabled, _CUDA.enable_math_sdp, (True, False)),
+    "backends.cuda.cudnn_sdp": Setting(
+        _CUDA.cudnn_sdp_enabled, _CUDA.enable_cudnn_sdp, (True, False)
+    ),
+    "utils.deterministic.fill_uninitialized_memory": _attribute(
+        "utils.deterministic.fill_uninitialized_memory", True, False
+    ),
+}
+"""By name, in the order in which they are put on: the older, coarse names first."""
+
+
+def usual_value(name: str) -> Value:
+    """Return the value of a setting in a fresh torch."""
+    return SETTINGS[name].allowed[0]
+
+
+_COARSE = "float32_matmul_precision"
+_IMPLIED = ("backends.cuda.matmul.fp32_precision", "backends.mkldnn.matmul.fp32_precision")
+"""What writing the coarse name writes as well."""
+
+
+def current_settings() -> dict[str, Value]:
+    """Return the settings that differ from those of a fresh torch."""
+    found: dict[str, Value] = {}
+    for name, setting in SETTINGS.items():
+        value = _read(setting)
+        if value is not None and value != usual_value(name):
+            found[name] = value
+    return found
+
+
+def _read(setting: Setting) -> Value | None:
+    """Return a value; None where torch says that newer settings have made it ambiguous."""
+    try:
+        return setting.get()
+    except RuntimeError:
+        return None
+
+
+@contextlib.contextmanager
+def default_device(modes: Mapping[str, Any]) -> Generator[None, None, None]:
+    """Make new tensors where the program makes them when it names no device."""
+    wanted = torch.device(modes["default_device"] or "cpu")
+    if torch.get_default_device() == wanted:
+        yield
+        return
+    with wanted:
+        yield
+
+
+@contextlib.contextmanager
+def settings(modes: Mapping[str, Any]) -> Generator[None, None, None]:
+    """Put on the settings of the modes, and torch's own for all others; put back what was there.
+
+    What already has its value is left alone: writing a setting can change others, and whoever wrote
+    one with a newer name may not write the older one.
+    """
+    chosen: Mapping[str, Value] = modes["settings"]
+    usual = {name: usual_value(name) for name in SETTINGS}
+    if _COARSE in chosen:
+        usual = {name: value for name, value in usual.items() if name not in _IMPLIED}
+    before = {name: _read(each) for name, each in SETTINGS.items()}
+    _put_on({**usual, **chosen}, chosen)
+    try:
+        yield
+    finally:
+        # What torch could not tell was its own, and another value written by a newer name.
+        known = {name: usual_value(name) if v is None else v for name, v in before.items()}
+        _put_on(known, known)
+
+
+def _put_on(
+    wanted: Mapping[str, Value], chosen: Mapping[str, Value] = MappingProxyType({})
+) -> None:
+    """Write the settings that have another value; one that torch cannot tell, only if chosen."""
+    for name, value in wanted.items():
+        current = _read(SETTINGS[name])
+        if current != value and (current is not None or name in chosen):
+            SETTINGS[name].set(value)

@@ -1,0 +1,65 @@
+"""Calls out of torch's own databases of operators, `op_db` and `hop_db`, as cases.
+
+The databases import `expecttest`, which torch does not install.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils import _pytree as pytree
+
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.importers.base import Request
+from ctk.toolkit.importers.in_memory import case_of_graph, cases_of
+
+Call = tuple[Callable[..., object], tuple[torch.Tensor, ...]]
+
+
+def calls(words: Sequence[str], dtype: torch.dtype) -> Iterator[tuple[str, Call]]:
+    """Yield the first call of each operator whose name has one of `words`; it takes tensors."""
+    from torch.testing._internal.common_methods_invocations import op_db
+    from torch.testing._internal.hop_db import hop_db
+
+    for info in [*hop_db, *op_db]:
+        name = f"{info.name}.{info.variant_test_name}".rstrip(".")
+        if words and not any(word in name for word in words):
+            continue
+        dtypes = info.supported_dtypes("cpu")
+        wanted = dtype if dtype in dtypes else next(iter(sorted(dtypes, key=str)), None)
+        if wanted is not None:
+            with contextlib.suppress(StopIteration, RuntimeError, ModuleNotFoundError):
+                yield name, flat_call(info.op, first_sample(info, wanted))
+
+
+def first_sample(info: Any, dtype: torch.dtype) -> Any:
+    """Return the first sample of an operator that holds a tensor."""
+    torch.manual_seed(0)
+    samples = info.sample_inputs("cpu", dtype, requires_grad=False)
+    return next(s for s in samples if any(map(torch.is_tensor, pytree.tree_leaves(s.input))))
+
+
+def flat_call(op: Callable[..., object], sample: Any) -> Call:
+    """Return the call of a sample as a function of its tensors alone."""
+    leaves, spec = pytree.tree_flatten((sample.input, sample.args, sample.kwargs))
+    places = [index for index, leaf in enumerate(leaves) if torch.is_tensor(leaf)]
+
+    def call(*tensors: torch.Tensor) -> object:
+        values = list(leaves)
+        for place, tensor in zip(places, tensors, strict=True):
+            values[place] = tensor
+        first, args, kwargs = pytree.tree_unflatten(values, spec)
+        return op(first, *args, **kwargs)
+
+    return call, tuple(leaves[place] for place in places)
+
+
+def cases(call: Call, via: str) -> list[Case]:
+    """Return the cases of a call, captured by Dynamo or traced by `make_fx`."""
+    function, tensors = call
+    if via == "dynamo":
+        return cases_of(function, tensors, Request())
+    graph = make_fx(function)(*[each.clone() for each in tensors])
+    return [case_of_graph(graph, tensors, Request())]

@@ -1,0 +1,36 @@
+"""Faults planted into Inductor, from decompositions down to options: named, confirmed."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from ctk.toolkit.bisect import find_culprit
+from ctk.toolkit.importers.program import capture_cases
+from ctk.toolkit.usercode.program import Program
+from tests.helpers import inductor_pass_faults
+from tests.helpers.inductor_faults import FAULTS, Fault
+
+ALL = (*FAULTS, *inductor_pass_faults.FAULTS)
+
+
+def marked(fault: Fault):
+    return pytest.param(
+        fault, id=fault.name.replace(" ", "-"), marks=() if fault.quick else pytest.mark.slow
+    )
+
+
+@pytest.mark.parametrize("fault", [marked(fault) for fault in ALL])
+def test_a_fault_is_named_and_confirmed(fault: Fault):
+    torch._dynamo.reset()
+    backward = any(value.requires_grad for value in fault.inputs)
+    program = Program(fault.program, fault.inputs, {}, fault.program.__name__, Path(__file__))
+    (case,) = capture_cases(program, target="inductor", backward=backward)
+    with fault.plant():
+        search = find_culprit(case)
+    assert search.culprit is not None
+    assert search.culprit.where == fault.where
+    assert search.confirmed
+    assert not fault.node or fault.node in search.culprit.nodes
+    assert search.compiles <= 9
+    assert find_culprit(case).culprit is None, "the patch is gone, and with it the failure"

@@ -1,0 +1,128 @@
+"""Operators whose fake (meta) implementation tells what their kernel does not do."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from ctk.toolkit.bisect import find_culprit
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.check_case import check_case
+from ctk.toolkit.compile_log.recorder import Recorder, Veto
+from ctk.toolkit.compile_log.told_values import wrong_told
+from ctk.toolkit.importers.program import capture_cases
+from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.usercode.program import Program
+
+WIDENED, TURNED = "dispatch/meta.told.widened.default", "dispatch/meta.told.turned.default"
+
+
+@torch.library.custom_op("told::widened", mutates_args=())
+def widened(x: Tensor) -> Tensor:
+    return x * torch.ones((), dtype=torch.float64) if x.dim() == 0 else x.to(torch.float64) + 0.0
+
+
+@widened.register_fake
+def _(x: Tensor) -> Tensor:
+    return torch.empty_like(x)
+
+
+@torch.library.custom_op("told::turned", mutates_args=())
+def turned(x: Tensor) -> Tensor:
+    return (x * 2.0).t().contiguous().t()
+
+
+@turned.register_fake
+def _(x: Tensor) -> Tensor:
+    return x.new_empty(x.shape)
+
+
+def narrowed_again(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return widened(x.sin()).to(torch.float32), y.cos()
+
+
+def turned_and_added(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return turned(x.sin()) + 1.0, turned(y).sum()
+
+
+def copied_sign(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.copysign(x.mT, y).exp(), x.relu()
+
+
+def wide(x: Tensor, y: Tensor) -> Tensor:
+    return widened(x.sin()) + y
+
+
+def case_of(program, target: str, *, backward: bool = False) -> Case:
+    torch._dynamo.reset()
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(6, 5, generator=generator)
+    y = torch.randn(5, 6, generator=generator) if program is copied_sign else x + 1.0
+    inputs = (x.requires_grad_(backward), y)
+    own = Program(program, inputs, {}, program.__name__, Path(__file__))
+    (case,) = capture_cases(own, target=target, backward=backward)
+    return case
+
+
+def log_of(case: Case, veto: Veto):
+    recorder = Recorder(veto, keep_calls=True)
+    judge(case, observer=recorder)
+    return recorder.log
+
+
+@pytest.mark.parametrize("target", ["aot_eager", "ctk"])
+def test_a_type_that_was_told_wrongly_is_the_culprit(target: str):
+    search = find_culprit(case_of(narrowed_again, target))
+    assert search.culprit is not None
+    assert (search.culprit.where, search.confirmed) == (WIDENED, True)
+    assert search.culprit.nodes == ("widened",)
+    assert "told torch.float32, the operator gives torch.float64" in search.culprit.evidence
+    assert search.compiles == 2
+
+
+def test_a_check_shows_the_step_that_told_it():
+    report = check_case(case_of(narrowed_again, "aot_eager"))
+    first = report.wrong[0]
+    assert (first.where, first.node) == (WIDENED, "widened")
+    assert "the compiler is told torch.float32" in first.what
+
+
+def test_only_the_first_of_a_chain_is_at_fault_and_the_real_kernel_answers_without_it():
+    case = case_of(turned_and_added, "aot_eager")
+    wrong = [*wrong_told(case, log_of(case, Veto()))]
+    assert [each.node for each in wrong] == ["turned", "turned_1"], (
+        "`add` has its operand's strides"
+    )
+    assert {each.where for each in wrong} == {TURNED}
+    assert {each.mismatch.kind for each in wrong} == {"stride"}
+    assert [*wrong_told(case, log_of(case, Veto(passes=frozenset({TURNED}))))] == []
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_nothing_is_said_of_a_program_that_passes(dynamic: bool):
+    torch._dynamo.reset()
+    inputs = (torch.randn(6, 5), torch.randn(5, 6))
+    own = Program(copied_sign, inputs, {}, "copied_sign", Path(__file__))
+    (case,) = capture_cases(own, target="aot_eager", dynamic=dynamic)
+    assert check_case(case).wrong == (), "strides that nobody sees are no finding"
+    assert [each.node for each in wrong_told(case, log_of(case, Veto()))] == ["copysign"]
+    veto = Veto(passes=frozenset({"dispatch/meta.aten.copysign.Tensor"}))
+    assert [*wrong_told(case, log_of(case, veto))] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("program", "culprit", "backward"),
+    [
+        (copied_sign, "dispatch/meta.aten.copysign.Tensor", False),
+        (copied_sign, "dispatch/meta.aten.copysign.Tensor", True),
+        (turned_and_added, TURNED, False),
+        (wide, WIDENED, False),
+    ],
+)
+def test_inductor_that_was_told_wrongly_is_not_to_blame(program, culprit: str, backward: bool):
+    search = find_culprit(case_of(program, "inductor", backward=backward))
+    assert search.culprit is not None
+    assert (search.culprit.where, search.confirmed) == (culprit, True)
+    assert search.compiles == 2

@@ -1,0 +1,109 @@
+"""A case carries the file that registers its operators, and nothing of the program beside them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ctk.compiler.errors import TrustError
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.manifest import read_manifest
+from ctk.toolkit.case.store import load_case, save_case
+from ctk.toolkit.importers import load_cases
+from ctk.toolkit.importers.base import Request
+from ctk.toolkit.repro.run import run_repro, write_repro
+from tests.helpers.project import ROOT
+
+PROGRAM = """
+import torch
+
+SCALE, SECRET = 3.0, 1
+KEY = "kept at home"
+
+
+@torch.library.custom_op("{space}::scaled", mutates_args=())
+def scaled(x: torch.Tensor, by: float) -> torch.Tensor:
+    return x * by * SCALE
+
+
+@scaled.register_fake
+def _(x, by):
+    return torch.empty_like(x)
+
+
+library = torch.library.Library("{space}_more", "DEF")
+library.define("plus(Tensor x) -> Tensor")
+
+
+@torch.library.impl(library, "plus", "CompositeExplicitAutograd")
+def plus(x):
+    return x + 1
+
+
+@torch.library.register_fake("{space}_more::plus", lib=library)
+def _(x):
+    return torch.empty_like(x)
+
+
+def model():
+    return lambda x: torch.ops.{space}_more.plus(scaled(x, 0.5))
+
+
+def inputs():
+    return (torch.ones(3), )
+"""
+RUN = """
+import ctk
+case = ctk.load_case("case", trust=True)
+print([float(each) for each in case.graph(*case.inputs)[0]])
+"""
+
+
+@pytest.fixture
+def moved(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
+    """A folder with the case of a program that is gone, and its repro."""
+    program = tmp_path / "program.py"
+    space = f"test_{abs(hash(request.node.name))}"
+    program.write_text(PROGRAM.format(space=space))
+    case = only_case(program)
+    save_case(case, tmp_path / "case", inputs="full")
+    write_repro(case, tmp_path / "case")
+    program.unlink()
+    return tmp_path / "case"
+
+
+def only_case(program: Path) -> Case:
+    (case,) = load_cases(str(program), None, Request(target="aot_eager"))
+    return case
+
+
+def test_another_process_loads_it(moved: Path) -> None:
+    command = [sys.executable, "-c", RUN]
+    env = {"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(command, cwd=moved.parent, env=env, capture_output=True, text=True)
+    assert done.stdout == "[2.5, 2.5, 2.5]\n", done.stderr
+
+
+def test_its_repro_runs_in_a_clean_process(moved: Path) -> None:
+    run = run_repro(moved / "repro.py")
+    assert run.verdict.startswith("NO FAILURE"), run.output
+
+
+def test_the_file_is_named_carried_and_cut(moved: Path) -> None:
+    assert read_manifest(moved).imports == ("sources/program.py",)
+    text = (moved / "sources" / "program.py").read_text()
+    assert "def scaled" in text
+    assert "def plus" in text
+    assert "kept at home" not in text
+    assert "def model" not in text
+
+
+def test_it_needs_trust(moved: Path) -> None:
+    with pytest.raises(TrustError, match=r"sources/program\.py"):
+        load_case(moved)
+
+
+def test_it_is_saved_again_where_it_was_loaded(moved: Path) -> None:
+    again = save_case(load_case(moved, trust=True), moved.parent / "again")
+    assert read_manifest(again).imports == ("sources/program.py",)

@@ -1,0 +1,235 @@
+"""Whole programs: what their compiled calls give beside their eager ones, and the layer."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from ctk.toolkit.case.judgement import Verdict
+from ctk.toolkit.end_to_end.answer import EndToEnd
+from ctk.toolkit.end_to_end.layers import ask
+from ctk.toolkit.end_to_end.question import ProgramQuestion
+from ctk.toolkit.importers.in_memory import program_of
+from ctk.toolkit.usercode.program import load_program
+
+HEAD = """
+import dataclasses
+import torch
+import torch.nn as nn
+from torch._dynamo import disable  # noqa: F401
+
+def inputs():
+    return (torch.randn(3, 4),)
+"""
+
+FAILING = {
+    "guards: a shadowed submodule": (
+        """
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.sub = nn.Linear(4, 4)
+    def forward(self, x):
+        return self.sub(x).relu()
+def model():
+    return M().eval()
+def warmups():
+        return [inputs()]
+def between(m):
+    object.__setattr__(m, "sub", nn.Linear(4, 4))
+""",
+        ("accuracy", "call2.out0", "dynamo", "guards"),
+    ),
+    "capture: numpy rounds otherwise": (
+        """
+import numpy as np
+def model():
+    return lambda x: torch.from_numpy(np.fix(x.numpy() * 2.0)) + x
+""",
+        ("accuracy", "call1.out0", "dynamo", "capture"),
+    ),
+}
+
+HEALTHY = {
+    "a counter, a list and a global": """
+SEEN = []
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.calls, self.log = 0, []
+        self.norm = nn.BatchNorm1d(4)
+    def forward(self, x):
+        self.calls += 1
+        self.log.append(x.shape[0])
+        SEEN.append(self.calls)
+        return {"y": self.norm(x), "n": self.calls}
+def model():
+    return M()
+""",
+    "dropout and noise": """
+def model():
+    return lambda x: nn.functional.dropout(x, 0.5) + torch.rand(4)
+""",
+    "both raise": """
+def model():
+    def f(x):
+        if x.shape[0] == 3:
+            raise ValueError("three rows are too many")
+        return x
+    return f
+""",
+    "written in place, and returned as a view": """
+def model():
+    def f(x):
+        x.add_(1)
+        return x.t(), x[1:], x
+    return f
+""",
+    "a dataclass and a named tuple": """
+import collections
+@dataclasses.dataclass
+class Out:
+    y: torch.Tensor
+    n: int
+Pair = collections.namedtuple("Pair", "a b")
+def model():
+    return lambda x: (Out(x.sin(), 3), Pair(x.cos(), [x, {"k": None}]))
+""",
+    "a time is not compared": """
+import time
+class M(nn.Module):
+    def forward(self, x):
+        self.at = time.perf_counter_ns()
+        return x + 1
+def model():
+    return M()
+""",
+    "between calls a program trains its weight": """
+class M(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(4, 2)
+    def forward(self, x):
+        return self.lin(x)
+def model():
+    return M()
+def warmups():
+    return [(torch.randn(5, 4),), inputs()]
+def between(m):
+    with torch.no_grad():
+        m.lin.weight.mul_(2)
+""",
+}
+
+
+def asked(tmp_path: Path, text: str, target: str = "aot_eager", **options: object) -> EndToEnd:
+    path = tmp_path / "program.py"
+    path.write_text(HEAD + text)
+    return ask(ProgramQuestion(load_program(str(path)), target, **options))  # type: ignore[arg-type]  # keywords of a test
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_a_failure_is_seen_in_its_call_and_layer(name: str, tmp_path: Path) -> None:
+    text, wanted = FAILING[name]
+    found = asked(tmp_path, text)
+    signature = found.judgement.signature
+    assert signature is not None, found
+    assert (signature.kind, signature.output, found.layer, found.cause) == wanted, found
+
+
+@pytest.mark.filterwarnings("ignore")  # Dynamo warns of functions that it does not know
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_program_raises_no_alarm(name: str, backward: bool, tmp_path: Path) -> None:
+    if backward and "between" not in name:
+        pytest.skip("nothing to differentiate")
+    found = asked(tmp_path, HEALTHY[name], backward=backward)
+    assert found.judgement.verdict is Verdict.PASSES, found
+
+
+def wrong_on_the_second_call(gm: torch.fx.GraphModule, inputs: object) -> object:
+    calls = [0]
+
+    def run(*args: object) -> object:
+        calls[0] += 1
+        out = gm(*args)
+        return out if calls[0] == 1 else tuple(each + 1 for each in out)
+
+    return run
+
+
+def test_a_second_call_of_a_program_that_has_one_is_made() -> None:
+    program = program_of(lambda x: x.sin(), [torch.randn(3)])
+    target = f"{__name__}:wrong_on_the_second_call"
+    found = ask(ProgramQuestion(program, target))
+    assert (found.call, found.layer, found.cause) == (2, "runtime", "second call")
+    assert ask(ProgramQuestion(program, target, calls=1)).judgement.verdict is Verdict.PASSES
+
+
+def test_what_a_callable_keeps_is_as_it_was() -> None:
+    log: list[int] = []
+    weight = torch.zeros(3)
+
+    def program(x: torch.Tensor) -> torch.Tensor:
+        log.append(1)
+        weight.add_(1)
+        return x + weight
+
+    found = ask(ProgramQuestion(program_of(program, [torch.randn(3)]), "aot_eager"))
+    assert found.judgement.verdict is Verdict.PASSES, found
+    assert not log
+    assert torch.equal(weight, torch.zeros(3))
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("stride", "lambda x: x.t().contiguous()"),
+        ("alias", "lambda x: x.view(-1)"),
+        ("requires-grad", "lambda x: nn.Linear(4, 2)(x)"),
+    ],
+)
+def test_what_is_no_number_counts(kind: str, text: str, tmp_path: Path) -> None:
+    found = asked(tmp_path, f"def model():\n    return {text}\n", f"{__name__}:forgets_{kind[:5]}")
+    assert found.judgement.signature is not None
+    assert found.judgement.signature.kind == kind
+
+
+def forgets_strid(gm: torch.fx.GraphModule, inputs: object) -> object:
+    return lambda *args: tuple(each.t().contiguous().t() for each in gm(*args))
+
+
+def forgets_alias(gm: torch.fx.GraphModule, inputs: object) -> object:
+    return lambda *args: tuple(each.clone() for each in gm(*args))
+
+
+def forgets_requi(gm: torch.fx.GraphModule, inputs: object) -> object:
+    return lambda *args: tuple(each.detach() for each in gm(*args))
+
+
+def test_strides_may_be_left_out(tmp_path: Path) -> None:
+    text = "def model():\n    return lambda x: x.t().contiguous()\n"
+    found = asked(tmp_path, text, f"{__name__}:forgets_strid", strides=False)
+    assert found.judgement.verdict is Verdict.PASSES
+
+
+def test_a_target_that_freezes_gets_the_parameters(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Else it has nothing to fold, and what it folds wrongly passes."""
+    held: list[int] = []
+
+    def target_backend(*_: object) -> object:
+        def compile_graph(gm: torch.fx.GraphModule, _: object) -> object:
+            held.append(len(list(gm.parameters())))
+            return gm.forward
+
+        return compile_graph
+
+    monkeypatch.setattr("ctk.toolkit.end_to_end.question.target_backend", target_backend)
+    path = tmp_path / "linear.py"
+    path.write_text(f"{HEAD}\ndef model():\n    return nn.Linear(4, 4).eval()\n")
+    for freezing in (False, True):
+        program = load_program(str(path))
+        ask(ProgramQuestion(program, "inductor", {"freezing": freezing}, calls=1))
+    assert held == [0, 2]

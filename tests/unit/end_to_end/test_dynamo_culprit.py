@@ -1,0 +1,133 @@
+"""Who in Dynamo is to blame: real bugs of torch 2.13, each in a file that says its cause and line.
+
+A bug that torch mends fails here, by name: take its file out.
+"""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.end_to_end.answer import EndToEnd
+from ctk.toolkit.end_to_end.dynamo_culprit import guilty_line, refine
+from ctk.toolkit.end_to_end.smallest_program import ProgramQuestioned, explain_program
+from ctk.toolkit.reduce_program.outside import outside_lines
+from ctk.toolkit.reduce_program.player import Player
+from ctk.toolkit.reduce_program.protocol import Plan
+from tests.helpers.project import ROOT
+
+BUGS = sorted((ROOT / "tests" / "dynamo_bugs").glob("*.py"))
+QUICK = ("class_forward_changed", "np_fix", "nested_fn_attr")
+EAGER = Plan(target="eager")
+WRONG = EndToEnd(Judgement(Verdict.REPRODUCES), layer="dynamo")
+
+
+def rows():
+    return [
+        pytest.param(path, id=path.stem, marks=[] if path.stem in QUICK else [pytest.mark.slow])
+        for path in BUGS
+    ]
+
+
+@pytest.fixture(scope="module")
+def player():
+    with Player(BUGS[0], timeout_seconds=100) as found:
+        yield found
+
+
+def test_there_are_many():
+    assert len(BUGS) >= 15
+
+
+@pytest.mark.parametrize("path", rows())
+def test_cause_and_line_are_named_and_confirmed(path, player):
+    text = path.read_text()
+    answer, blamed = refine(WRONG, player, text, EAGER)
+    line = guilty_line(player, text, EAGER)
+    assert answer.cause == blamed.cause == re.search(r"^cause: (\w+)", text, re.MULTILINE)[1]
+    assert answer.confirmed == (blamed.cause in ("guards", "dynamic_shapes"))
+    assert line is not None
+    assert text.splitlines()[line.line - 1].endswith("# the line"), line.source
+
+
+def test_a_healthy_program_is_not_blamed(player):
+    text = Path(BUGS[0]).read_text().replace('globals()["len"]', 'globals()["other"]')
+    answer, blamed = refine(WRONG, player, text, EAGER)
+    assert not answer.confirmed and blamed.cause == ""
+    assert "it passes" in answer.evidence[-1]
+
+
+@pytest.mark.clean_process
+def test_the_smallest_program_its_line_and_its_repro(tmp_path):
+    path = tmp_path / "numbers.py"
+    path.write_text(HIDDEN)
+    asked = ProgramQuestioned(path, HIDDEN, WRONG, Plan(target="inductor"))
+    found = explain_program(asked, tmp_path / "minimal")
+    assert (found.answer.cause, found.answer.confirmed) == ("capture", True)
+    assert found.answer.line == "numbers.py:11"
+    assert "np.fix(" in found.reduction.text and "scaled" not in found.reduction.text
+    assert found.reduction.statements_after < found.reduction.statements_before
+    assert found.run.says == "reproduced", found.run.output
+    assert "numbers.py:11" in found.script.read_text()
+
+
+HIDDEN = """import numpy as np
+import torch
+
+
+def scaled(x):
+    return x * 2
+
+
+def model():
+    def f(x):
+        whole = np.fix(scaled(x).numpy() * 0.3)
+        return torch.from_numpy(whole) + x
+    return f
+
+
+def inputs():
+    return torch.tensor([1.0, 2.0, 3.0])
+"""
+
+
+def moved(text):
+    return {each.source: each.text for each in outside_lines(text)}
+
+
+def test_lines_that_can_run_outside():
+    found = moved(
+        "def model():\n"
+        "    x = helper()\n"
+        "    def f(x):\n"
+        "        y = x + 1\n"
+        "        y.a[0] += 2\n"
+        "        y.b = x\n"
+        "        for i in range(3):\n"
+        "            y = (yield y)\n"
+        "        if flag(x):\n"
+        "            return x\n"
+        "        return super().f(y)\n"
+        "    return f\n"
+        "def helper():\n"
+        "    return [1]\n"
+    )
+    assert set(found) == {
+        "y = x + 1",
+        "y.a[0] += 2",
+        "y.b = x",
+        "for i in range(3):",
+        "if flag(x):",
+    }
+    assert "y = _outside(lambda: x + 1)" in found["y = x + 1"]
+    assert "_ = _outside(lambda: y.a.__setitem__(0, y.a[0] + 2))" in found["y.a[0] += 2"]
+    assert "_ = _outside(lambda: setattr(y, 'b', x))" in found["y.b = x"]
+    assert "for i in _outside(lambda: range(3)):" in found["for i in range(3):"]
+    assert "if _outside(lambda: flag(x)):" in found["if flag(x):"]
+
+
+def test_a_line_knows_which_functions_of_the_program_it_calls():
+    text = "def g(x):\n    return x + 1\ndef model():\n    return lambda x: g(x)\n"
+    found = {each.source: each.calls for each in outside_lines(text)}
+    assert found == {"return x + 1": frozenset(), "return lambda x: g(x)": frozenset({"g"})}

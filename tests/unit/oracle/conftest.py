@@ -1,0 +1,26 @@
+"""What tests of the oracle share."""
+
+import pytest
+from torch import fx
+
+from ctk.toolkit.case.case import Case, Modes
+from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.targets.base import Target
+
+PLAIN = Modes()
+
+
+@pytest.fixture
+def judged(monkeypatch):
+    """Return `judged(program, inputs, compile_graph, **options)`: the target is a function."""
+
+    def run(program, inputs, compile_graph, *, modes=PLAIN, **options):
+        def compile_case(gm, example_inputs, *, config, observer):
+            return compile_graph(gm, example_inputs)
+
+        target = Target("fake", compile_case, lambda config: None)
+        monkeypatch.setattr("ctk.toolkit.run.execute.resolve_target", lambda spec: target)
+        gm = program if isinstance(program, fx.GraphModule) else fx.symbolic_trace(program)
+        return judge(Case(gm, inputs, target="fake", modes=modes), **options)
+
+    return run

@@ -1,0 +1,20 @@
+"""The text of a diagnosis says what each kind of failure, place and verdict means."""
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+import pytest
+
+from ctk.toolkit.case.failure import FailureKind, Place
+from ctk.toolkit.case.judgement import Verdict
+from ctk.toolkit.report.words import MEANINGS, PLACES, VERDICTS
+
+
+@pytest.mark.parametrize(
+    ("kinds", "sentences"),
+    [(get_args(FailureKind), MEANINGS), (get_args(Place), PLACES), (Verdict, VERDICTS)],
+    ids=["kinds of failure", "places", "verdicts"],
+)
+def test_each_has_a_sentence_of_its_own(kinds: Any, sentences: Mapping[Any, str]) -> None:
+    assert set(kinds) == set(sentences)
+    assert len(set(sentences.values())) == len(sentences)

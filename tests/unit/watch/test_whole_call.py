@@ -1,0 +1,134 @@
+"""Calls compared end to end: what Dynamo does wrong is seen though each graph is right."""
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ctk.compiler.errors import MiscompileError
+from ctk.toolkit.watch.hooks import debug_compile, install
+
+
+def truncated(x):
+    return torch.from_numpy(np.fix(x.numpy() * 0.6))  # Dynamo rounds (torch 2.13)
+
+
+class Wrapped(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.sub = torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.sub(x)
+
+
+SEEN = []
+
+
+def noting(x):
+    SEEN.append(len(SEEN))
+    return x.add_(1)
+
+
+def watching(folder, **options):
+    return install(dump=folder, check="output", **{"on_failure": "warn", **options})
+
+
+def test_a_wrong_capture_is_a_failure(tmp_path):
+    with watching(tmp_path) as hooks:
+        torch.compile(truncated, backend="eager")(torch.tensor([1.0, 2.0, 3.0]))
+    (failure,) = hooks.session.failures
+    assert failure.summary.startswith("accuracy at call1.out0")
+    assert "layer dynamo (capture), test_whole_call.py:14" in failure.summary
+    assert '"layer": "dynamo"' in failure.folder.read_text()
+
+
+def test_it_raises_when_that_is_asked_for(tmp_path):
+    with watching(tmp_path, on_failure="raise"), pytest.raises(MiscompileError, match="capture"):
+        torch.compile(truncated, backend="eager")(torch.tensor([1.0, 2.0, 3.0]))
+
+
+def test_a_missing_guard_shows_at_the_second_call_when_that_is_looked_at(tmp_path):
+    for calls in (1, 2):
+        torch.compiler.reset()
+        model, x = Wrapped(), torch.ones(2, 4)
+        with watching(tmp_path, calls=calls) as hooks:
+            compiled = torch.compile(model, backend="eager")
+            compiled(x)
+            object.__setattr__(model, "sub", torch.nn.Linear(4, 4))
+            compiled(x)
+        assert len(hooks.session.failures) == calls - 1
+    assert "layer dynamo (guards)" in hooks.session.failures[0].summary
+
+
+def test_the_program_notices_nothing(tmp_path):
+    SEEN.clear()
+    x = torch.zeros(3)
+    with watching(tmp_path, calls=3) as hooks:
+        compiled = torch.compile(noting, backend="aot_eager")
+        torch.manual_seed(3)
+        assert compiled(x) is x
+        assert compiled.__name__ == "noting"
+        compiled(x)
+        drawn = torch.rand(2)
+    torch.manual_seed(3)
+    assert torch.equal(drawn, torch.rand(2))
+    assert SEEN == [0, 1] and torch.equal(x, torch.full((3,), 2.0))
+    assert hooks.session.failures == []
+
+
+def test_files_that_are_open_get_nothing_twice(tmp_path):
+    path = tmp_path / "log"
+    with path.open("w") as log, watching(tmp_path / "dumps"):
+
+        def program(x):
+            log.write("called\n")
+            log.flush()
+            return x + 1
+
+        torch.compile(program, backend="eager")(torch.ones(2))
+    assert path.read_text() == "called\n"
+
+
+def test_a_gradient_flows_through_a_call_that_was_compared(tmp_path):
+    x = torch.ones(2, 4, requires_grad=True)
+    with watching(tmp_path) as hooks:
+        torch.compile(Wrapped(), backend="aot_eager")(x).sum().backward()
+    assert x.grad is not None and hooks.session.failures == []
+
+
+def test_an_exception_of_the_program_is_its_own(tmp_path):
+    def program(x):
+        raise ValueError("mine")
+
+    with watching(tmp_path) as hooks, pytest.raises(ValueError, match="mine"):
+        torch.compile(program, backend="eager")(torch.ones(2))
+    assert hooks.session.failures == []
+
+
+def test_what_cannot_be_compared_is_told(tmp_path):
+    end = threading.Event()
+    other = threading.Thread(target=end.wait)
+    other.start()
+    try:
+        with watching(tmp_path) as hooks:
+            torch.compile(truncated, backend="eager")(torch.tensor([1.0, 2.0, 3.0]))
+    finally:
+        end.set()
+        other.join()
+    assert hooks.session.failures == []
+    assert hooks.session.uncompared == ["a process with several threads cannot be copied"]
+
+
+def test_debug_compile_compares_calls_too(tmp_path: Path):
+    backend = debug_compile("eager", check="output", dump=tmp_path)
+    with pytest.raises(MiscompileError, match=r"dynamo \(capture\)"):
+        torch.compile(truncated, backend=backend)(torch.tensor([1.0, 2.0, 3.0]))
+
+
+def test_without_a_check_nothing_is_compared(tmp_path):
+    with install(dump=tmp_path, check="off") as hooks:
+        torch.compile(truncated, backend="eager")(torch.tensor([1.0, 2.0, 3.0]))
+    assert hooks.session.failures == []

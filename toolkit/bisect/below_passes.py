@@ -1,0 +1,135 @@
+"""What a compile log says of one graph below the passes: its lowerings, fusions, kernels, options.
+
+It decides what is under suspicion and in which order; `lowerings` asks.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from torch.fx import GraphModule, Node
+
+from ctk.compiler.observe import KernelRecord, PassRecord, RewriteRecord
+from ctk.toolkit.bisect.culprit import Culprit
+from ctk.toolkit.compile_log.kernel_source import excerpt
+from ctk.toolkit.compile_log.recorder import CompileLog
+from ctk.toolkit.targets.inductor.switches import SWITCHES
+
+_LOWER = "lowered/lower."
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What the log says of one graph below the passes.
+
+    Attributes:
+        graph: The graph.
+        passes: Everything that was asked about while it was lowered.
+        kernels: Its kernels: parts, and the whole.
+        part: The kernel that is wrong; None when it is not known which.
+        wrong: Name of the first wrong node, or of the one that failed; "" if unknown.
+        failed: Whether the compile failed.
+        memory: Whether values in memory changed that nobody may change.
+    """
+
+    graph: GraphModule
+    passes: tuple[PassRecord, ...]
+    kernels: tuple[KernelRecord, ...]
+    part: KernelRecord | None
+    wrong: str
+    failed: bool
+    memory: bool
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes under suspicion, in the order in which they are asked about."""
+        all_nodes = [node for node in self.graph.graph.nodes if node.op == "call_function"]
+        inside = set(self.part.nodes) if self.part is not None else {n.name for n in all_nodes}
+        last = next((n for n in all_nodes if n.name == self.wrong), None)
+        wanted = {n.name for n in _made_of(last, inside)} if last is not None else inside
+        found = [n for n in all_nodes if n.name in wanted]
+        return tuple(reversed(found) if self.failed else found)
+
+    @property
+    def lowerings(self) -> dict[str, str]:
+        """The lowerings under suspicion: operator to pass."""
+        known = {str(p.id) for p in self.passes if not p.vetoed}
+        found: dict[str, str] = {}
+        for node in self.nodes:
+            operator = str(node.target)
+            named = (p for p in known if operator_of(p) == operator)
+            found.update((operator, each) for each in named)
+        return found
+
+    @property
+    def excerpt(self) -> str:
+        return excerpt(self.part, self.wrong) if self.part is not None else ""
+
+    def nodes_of(self, operator: str) -> tuple[str, ...]:
+        """Return the suspected nodes of an operator."""
+        return tuple(n.name for n in self.nodes if str(n.target) == operator)
+
+    def fusions(self, among: Iterable[str]) -> list[RewriteRecord]:
+        """Return the fusions that were made of any of the named nodes."""
+        wanted = set(among)
+        made = (r for p in self.passes if _is_fusion(p) for r in p.rewrites if not r.vetoed)
+        return [rewrite for rewrite in made if wanted & set(rewrite.nodes)]
+
+    def switches(self, *, memory: bool, of_part: bool = False) -> list[str]:
+        """Return the options that have left a trace in generated code, as passes.
+
+        Args:
+            memory: Those that decide which values share memory, or the others.
+            of_part: Look at the code of the guilty kernel only.
+        """
+        kernels = self.kernels if not of_part else (self.part,) if self.part is not None else ()
+        code = "\n".join(kernel.source or "" for kernel in kernels)
+        traces = {s.name: s.trace for s in SWITCHES if s.is_memory == memory}
+        named = ((p, p.id.name) for p in self.passes if not p.vetoed)
+        return [str(p.id) for p, name in named if name in traces and traces[name] in code]
+
+
+def scene_of(culprit: Culprit, log: CompileLog) -> Scene | None:
+    """Return what the log says around a guilty kernel; None if its target tells nothing of it."""
+    records = [k for k in log.kernels() if str(k.id) in culprit.veto.kernels]
+    asked = [p for p in log.passes() if p.id.stage == "lowered"]
+    if not asked:
+        return None
+    graph = records[0].graph if records else asked[-1].before
+    mine = tuple(p for p in asked if p.before is graph)
+    kernels = tuple(k for k in log.kernels() if k.graph is graph)
+    wrong = culprit.nodes[0] if culprit.nodes else ""
+    part = next((k for k in records if k.nodes), None) if len(records) == 1 else None
+    memory = _is_overwritten(part, log) if part is not None else bool(kernels)
+    return Scene(graph, mine, kernels, part, wrong, not kernels, memory) if mine else None
+
+
+def _is_overwritten(part: KernelRecord, log: CompileLog) -> bool:
+    """Return whether a kernel read something else than what the kernel before it has written."""
+    for call in log.calls():
+        written: dict[str, object] = {}
+        for kernel in call.kernels:
+            changed = any(n in written and written[n] is not v for n, v in kernel.read.items())
+            if kernel.id == part.id and changed:
+                return True
+            written.update(kernel.values)
+    return False
+
+
+def _made_of(last: Node, inside: set[str]) -> set[Node]:
+    """Return a node and those of the named ones that it is computed from."""
+    found, queue = {last}, [last]
+    while queue:
+        for operand in queue.pop().all_input_nodes:
+            if operand.name in inside and operand not in found:
+                found.add(operand)
+                queue.append(operand)
+    return found
+
+
+def operator_of(where: str) -> str:
+    """Return the operator of a lowering's id; "" for another pass."""
+    return where.removeprefix(_LOWER).partition("#")[0] if where.startswith(_LOWER) else ""
+
+
+def _is_fusion(record: PassRecord) -> bool:
+    return record.id.stage == "lowered" and record.id.name == "fusion"

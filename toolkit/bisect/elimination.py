@@ -1,0 +1,119 @@
+"""Strategies for a failure that no value of the observed compile shows: leave out, and ask again.
+
+Searches ask with every kernel in eager where that fails too: it costs no code generation. What they
+find is proved by a full compile with nothing else left out.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from ctk.toolkit.bisect.culprit import Culprit
+from ctk.toolkit.bisect.questions import NO_KERNELS, Found, Questions, Seen, both, without_all
+from ctk.toolkit.bisect.search import guilty_kernel, smallest_failing
+from ctk.toolkit.bisect.several import units
+from ctk.toolkit.bisect.suspects import in_eager, of_kernel, of_pass, of_rewrite, whole_pass
+from ctk.toolkit.compile_log.recorder import CompileLog, Veto
+
+PARTITION, FUNCTIONALIZE = "joint/partition", "dispatch/functionalize"
+
+
+def by_fuel(ask: Questions, seen: Seen) -> Found | None:
+    """Return the first rewrite with which it fails, or its pass."""
+    records = {r.id.number: (r, p) for p in seen.log.passes() for r in p.rewrites}
+    if not records:
+        return None
+    base = ask.cheapest()
+
+    def fails(fuel: int) -> bool:
+        return ask.fails(both(Veto(fuel=fuel), base), f"with fuel {fuel}")
+
+    number = smallest_failing(fails, max(records))
+    if number is None or number not in records:
+        return None
+    rewrite, record = records[number]
+    evidence = "the case fails from this rewrite on"
+    culprit = of_rewrite(rewrite, len(record.rewrites), evidence)
+    for suspect in (culprit, whole_pass(culprit)):
+        if ask.passes(suspect.veto, f"without {suspect}"):
+            return Found("fuel", (suspect,))
+    return None
+
+
+def by_kernel(ask: Questions, seen: Seen) -> Found | None:
+    """Return the one kernel that must be left out."""
+    culprit = the_kernel(ask, seen.log)
+    return Found("elimination", (culprit,)) if culprit is not None else None
+
+
+def the_kernel(ask: Questions, log: CompileLog, among: Collection[str] = ()) -> Culprit | None:
+    """Return the one kernel that must be left out; `among` some, or all of the compile."""
+    nodes = {str(kernel.id): kernel.nodes for kernel in log.kernels()}
+    nodes = {kernel: nodes[kernel] for kernel in nodes if not among or kernel in among}
+
+    def passes_without(names: Sequence[str]) -> bool:
+        return ask.passes(Veto(kernels=frozenset(names)), in_eager(names))
+
+    kernel = guilty_kernel(passes_without, list(nodes))
+    return of_kernel(kernel, nodes[kernel]) if kernel is not None else None
+
+
+def by_decomposition(ask: Questions, seen: Seen) -> Found | None:
+    """Return the one decomposition that must be left out."""
+    records = {str(p.id): p for p in seen.log.passes() if p.id.stage == "dispatch"}
+    base = ask.cheapest()
+
+    def passes_without(names: Sequence[str]) -> bool:
+        what = f"without {len(names)} decompositions"
+        return ask.passes(both(Veto(passes=frozenset(names)), base), what)
+
+    name = guilty_kernel(passes_without, list(records))
+    if name is None:
+        return None
+    culprit = of_pass(records[name])
+    if not ask.passes(culprit.veto, f"without {culprit.where}"):
+        return None
+    evidence = "the case passes when the operator is kept whole"
+    return Found("elimination", (replace(culprit, evidence=evidence),))
+
+
+def by_partition(ask: Questions, seen: Seen) -> Found | None:
+    """Return the partition, if the case passes when torch's plain one splits the joint graph."""
+    if not any(stage.stage == "joint" for stage in seen.log.stages()):
+        return None
+    culprit = Culprit("joint", "partition", Veto(passes=frozenset({PARTITION})))
+    if not ask.passes(culprit.veto, f"without {PARTITION}"):
+        return None
+    evidence = "the case passes when the graph is split by default_partition"
+    return Found("elimination", (replace(culprit, evidence=evidence),))
+
+
+def by_functionalization(ask: Questions, seen: Seen) -> Found | None:
+    """Return functionalization, if nothing else is left that could be guilty.
+
+    With every pass, kernel and decomposition left out it fails; if the captured graph is not
+    functionalized either, it passes. The two differ in that step only.
+    """
+    everything = both(without_all(list(units(seen.log, kernels=False))), NO_KERNELS)
+    everything = both(everything, Veto(passes=frozenset({PARTITION})))
+    if not ask.fails(everything, "with nothing but the trace"):
+        return None
+    also = Veto(passes=frozenset({FUNCTIONALIZE}))
+    if not ask.passes(both(everything, also), "with the captured graph as it is"):
+        return None
+    graph = ask.case.graph
+    writes = tuple(node.name for node in graph.graph.nodes if _writes(node))
+    culprit = Culprit("dispatch", "functionalize", also, captured=writes)
+    reason = "with every pass, kernel and decomposition out it fails; not functionalized, it passes"
+    return Found("elimination", (replace(culprit, evidence=reason),), reason=reason)
+
+
+def _writes(node: object) -> bool:
+    """Return whether a captured node is an in-place operator or a view of given strides."""
+    target = getattr(node, "target", None)
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    is_dunder = name.startswith("__")
+    in_place = (name.endswith("_") and not is_dunder) or name in ("setitem", "as_strided")
+    is_operator = name.startswith("i") and getattr(target, "__module__", "") == "_operator"
+    return getattr(node, "op", "").startswith("call_") and (
+        in_place or (is_operator and name in ("iadd", "imul", "isub", "itruediv"))
+    )

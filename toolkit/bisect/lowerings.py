@@ -1,0 +1,140 @@
+"""Below the passes: which lowering, fusion or option of Inductor makes a kernel wrong.
+
+A kernel that is a whole graph hides much. The log says what is in it; here each part is left out,
+in an order in which few compiles are needed, and a part without which alone the case passes is the
+culprit. For example, for a kernel that computes `abs`, `neg` and `sum`, of which `sum` is wrong:
+
+    lowerings of the wrong value's operators    without lower.aten.abs.default   reproduces
+                                                without lower.aten.neg.default   passes
+    fusions that `neg` took part in             none: it is the lowering of neg
+
+1. What decides which values share memory, when a kernel read a value that is not the one that was
+   written, or when each kernel is right and the graph is wrong: any other change moves memory too.
+2. The lowerings, from what the kernel reads to its first wrong value: an operator that falls back
+   also has its operands in memory, which hides what is wrong in how they are written into its
+   loop. When the compile failed, from where it failed backwards: without an operator before that,
+   what fails may not even be reached.
+3. If one is found, the fusions of its nodes, and whether the kernel writes over what it reads:
+   forbidding these changes less than another operator, which forbids both.
+4. Without a lowering: all fusions of the kernel, then the other options.
+
+What it does not do: it looks at values only as far as the log has them.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ctk.compiler.observe import RewriteRecord
+from ctk.toolkit.bisect.below_passes import Scene, operator_of, scene_of
+from ctk.toolkit.bisect.culprit import Culprit
+from ctk.toolkit.bisect.search import guilty_one
+from ctk.toolkit.bisect.suspects import of_rewrite
+from ctk.toolkit.compile_log.recorder import CompileLog, Veto
+
+Passes = Callable[[Veto, str], bool]
+"""Compiles with this veto, described by a line for people, and says whether the case passes."""
+
+
+def find_below(culprit: Culprit, log: CompileLog, passes: Passes) -> Culprit | None:
+    """Return what makes a guilty kernel wrong, confirmed; None if nothing in it does by itself.
+
+    Args:
+        culprit: A kernel, of Inductor, or the failure of one.
+        log: The compile in which it was seen.
+        passes: Asks a question.
+    """
+    scene = scene_of(culprit, log)
+    if scene is None:
+        return None
+    found = _Search(scene, culprit, passes).find()
+    return replace(found, excerpt=scene.excerpt) if found is not None else None
+
+
+def with_excerpt(culprit: Culprit, log: CompileLog) -> Culprit:
+    """Return a culprit with the lines of its source that compute the wrong value, if a kernel."""
+    scene = scene_of(culprit, log) if culprit.is_kernel else None
+    return replace(culprit, excerpt=scene.excerpt) if scene is not None else culprit
+
+
+class _Search:
+    def __init__(self, scene: Scene, kernel: Culprit, passes: Passes) -> None:
+        self._scene, self._kernel, self._passes = scene, kernel, passes
+
+    def find(self) -> Culprit | None:
+        scene = self._scene
+        memory = self._switch(scene.switches(memory=True)) if scene.memory else None
+        if memory is not None:
+            return memory
+        lowering = self._lowering()
+        if lowering is not None:
+            return self._smaller(lowering) or lowering
+        suspected = [node.name for node in scene.nodes]
+        fusion = self._fusion(scene.fusions(suspected))
+        if fusion is not None:
+            return fusion
+        rest = scene.switches(memory=False)
+        return self._switch(rest if scene.memory else [*scene.switches(memory=True), *rest])
+
+    def _smaller(self, lowering: Culprit) -> Culprit | None:
+        """Return a fusion, or a buffer written in place, that explains as much as an operator.
+
+        An operator that falls back is in no loop: that forbids both, too.
+        """
+        fusions = self._scene.fusions(lowering.nodes)
+        in_place = self._scene.switches(memory=True, of_part=True)
+        numbers = frozenset(each.id.number for each in fusions)
+        both = Veto(passes=frozenset(in_place), rewrites=numbers)
+        what = "without its fusions and buffers written in place"
+        if both == Veto() or not self._passes(both, what):
+            return None
+        return self._fusion(fusions) or self._switch(in_place) or self._fusions(fusions)
+
+    def _fusions(self, fusions: Sequence[RewriteRecord]) -> Culprit | None:
+        """Return some fusions that must all go; their first one stands for them."""
+        numbers = [str(each.id.number) for each in fusions]
+        if len(numbers) < 2 or not self._without_fusions(numbers):
+            return None
+        record = next(p for p in self._scene.passes if p.id == fusions[0].id.pass_id)
+        first = of_rewrite(fusions[0], len(record.rewrites), self._kernel.evidence)
+        nodes = tuple(dict.fromkeys(name for each in fusions for name in each.nodes))
+        veto = Veto(rewrites=frozenset(each.id.number for each in fusions))
+        return replace(first, nodes=nodes, veto=veto)
+
+    def _lowering(self) -> Culprit | None:
+        lowerings = self._scene.lowerings
+        guilty = guilty_one(self._without_passes, list(lowerings.values()))
+        if guilty is None:
+            return None
+        nodes = self._scene.nodes_of(operator_of(guilty))
+        return self._pass(guilty, nodes)
+
+    def _switch(self, names: Sequence[str]) -> Culprit | None:
+        guilty = guilty_one(self._without_passes, names)
+        return self._pass(guilty, self._kernel.nodes) if guilty is not None else None
+
+    def _fusion(self, fusions: Sequence[RewriteRecord]) -> Culprit | None:
+        by_number = {str(each.id.number): each for each in fusions}
+        guilty = guilty_one(self._without_fusions, list(by_number))
+        if guilty is None:
+            return None
+        rewrite = by_number[guilty]
+        record = next(p for p in self._scene.passes if p.id == rewrite.id.pass_id)
+        return of_rewrite(rewrite, len(record.rewrites), self._kernel.evidence)
+
+    def _pass(self, where: str, nodes: tuple[str, ...]) -> Culprit:
+        stage, _, name = where.partition("/")
+        assert stage == "lowered", "everything below the passes is of that stage"
+        veto = Veto(passes=frozenset({where}))
+        return Culprit("lowered", name, veto, nodes=nodes, evidence=self._kernel.evidence)
+
+    def _without_passes(self, names: Sequence[str]) -> bool:
+        return self._passes(Veto(passes=frozenset(names)), f"without {_listed(names)}")
+
+    def _without_fusions(self, numbers: Sequence[str]) -> bool:
+        what = f"without fusion {_listed(numbers)}"
+        return self._passes(Veto(rewrites=frozenset(map(int, numbers))), what)
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more}"

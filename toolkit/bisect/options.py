@@ -1,0 +1,174 @@
+"""Which options of the target change what a failing case shows: asked after the passes.
+
+Asked about are the options that the case sets, left at their defaults; then the `trials` of its
+target. Each answer is a compile with one option changed and nothing left out.
+
+Where a compile is cheap each is asked alone. Else many are changed at once: if it still fails in
+the same way, none of them matters; if not, its halves are asked, the second only where the first
+does not explain it. Here `c` matters, for 6 questions; if none did, it were 1:
+
+    a b c d e f g h   passes
+    a b c d           passes
+    a b               fails       so c or d matters
+    c                 passes      found
+    d                 fails
+    e f g h           fails       none matters
+
+What it does not find: an option that changes nothing while another is changed as well.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from ctk.compiler.errors import CtkError
+from ctk.toolkit.bisect.culprit import OptionEffect
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.compile_log.recorder import Veto
+from ctk.toolkit.oracle.executors.base import Executor
+from ctk.toolkit.targets import traits_of
+
+MAX_QUESTIONS = 16
+TELLING = (Verdict.PASSES, Verdict.DIFFERENT)
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class OptionSearch:
+    """Which options matter, and what that took.
+
+    Attributes:
+        effects: Those that matter, alone.
+        questions: How many compiles were asked for.
+        left: Options that the budget left unasked.
+    """
+
+    effects: tuple[OptionEffect, ...] = ()
+    questions: int = 0
+    left: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """One option at another value, or (`is_default`) not set."""
+
+    option: str
+    value: object = None
+    is_default: bool = False
+
+    def applied(self, config: Mapping[str, object]) -> dict[str, object]:
+        others = {key: value for key, value in config.items() if key != self.option}
+        return others if self.is_default else {**others, self.option: self.value}
+
+    def effect(self, verdict: Verdict) -> OptionEffect:
+        return OptionEffect(self.option, None if self.is_default else written(self.value), verdict)
+
+    def __str__(self) -> str:
+        return self.effect(Verdict.PASSES).words
+
+
+@dataclass(slots=True)
+class _Search:
+    """Asks about one case, within a budget."""
+
+    case: Case
+    executor: Executor
+    say: Say
+    limit: int
+    questions: int = 0
+    found: list[OptionEffect] = field(default_factory=list[OptionEffect])
+    left: int = 0
+
+    def ask(self, changes: Sequence[_Change]) -> Verdict | None:
+        """Return what the case shows with some changes; None once the budget is used up."""
+        if self.questions >= self.limit:
+            return None
+        config = dict(self.case.config)
+        for change in changes:
+            config = change.applied(config)
+        self.questions += 1
+        verdict = self._asked(replace(self.case, config=config)).verdict
+        what = str(changes[0]) if len(changes) == 1 else f"{len(changes)} options changed"
+        self.say(f"{what}: {verdict.value}")
+        return verdict
+
+    def _asked(self, case: Case) -> Judgement:
+        try:
+            return self.executor.ask(case, case.signature, Veto())
+        except CtkError as error:  # a target may refuse two options together
+            return Judgement(Verdict.INVALID, detail=str(error))
+
+    def halve(self, changes: Sequence[_Change], *, is_known: bool = False) -> bool:
+        """Look for what matters among changes that can be made together.
+
+        Args:
+            changes: At least one.
+            is_known: That something among them matters: then only parts of them are asked about.
+
+        Returns:
+            Whether nothing among them does.
+        """
+        if is_known and len(changes) > 1:
+            return self._halved(changes)
+        verdict = self.ask(changes)
+        if verdict is None:
+            self.left += len(changes)
+        elif len(changes) > 1 and verdict is not Verdict.REPRODUCES:
+            return self._halved(changes)
+        elif verdict in TELLING:
+            self.found.append(changes[0].effect(verdict))
+        return verdict is Verdict.REPRODUCES
+
+    def _halved(self, changes: Sequence[_Change]) -> bool:
+        middle = len(changes) // 2
+        is_in_second = self.halve(changes[:middle])
+        self.halve(changes[middle:], is_known=is_in_second)
+        return False
+
+
+def options_that_matter(
+    case: Case, executor: Executor, say: Say, *, limit: int = MAX_QUESTIONS
+) -> OptionSearch:
+    """Ask which options of its target change what a failing case shows.
+
+    Args:
+        case: The case, with the failure that is looked for.
+        executor: Asked each question.
+        say: Called with a line per question.
+        limit: Most questions.
+    """
+    traits = traits_of(case.target)
+    search = _Search(case, executor, say, limit)
+    for key in case.config:
+        if key not in traits.forced:
+            search.halve([_Change(key, is_default=True)])
+    trials = traits.trials(case.config)
+    changes = [_Change(trial.option, trial.value) for trial in trials]
+    groups = [[change] for change in changes] if traits.is_quick else [changes]
+    for group in groups:
+        if group:
+            search.halve(group)
+    return OptionSearch(tuple(search.found), search.questions, search.left)
+
+
+def confirmed_on(case: Case, found: OptionSearch, executor: Executor, say: Say) -> OptionSearch:
+    """Return what holds of the options of a smaller case for the whole one, too; asks each."""
+    search = _Search(case, executor, say, limit=len(found.effects))
+    for effect in found.effects:
+        value = None if effect.value is None else _read(effect.value)
+        search.halve([_Change(effect.option, value, is_default=effect.value is None)])
+    return OptionSearch(tuple(search.found), found.questions + search.questions, found.left)
+
+
+def written(value: object) -> str:
+    """Return a value as `--config` takes it: JSON, or a plain string that JSON cannot read."""
+    return value if isinstance(value, str) and _read(value) == value else json.dumps(value)
+
+
+def _read(text: str) -> object:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text

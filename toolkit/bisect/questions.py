@@ -1,0 +1,120 @@
+"""Questions about one case: each is a compile with something left out; none is asked twice."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ctk.toolkit.bisect.culprit import Culprit, FoundBy, Relation
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.compile_log.check import Finding
+from ctk.toolkit.compile_log.recorder import EVERY_KERNEL, CompileLog, Recorder, Veto
+from ctk.toolkit.oracle.executors.base import Executor
+from ctk.toolkit.oracle.judge import judge
+
+Progress = Callable[[str], None]
+NO_KERNELS = Veto(kernels=frozenset({EVERY_KERNEL}))
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the first, observed compile showed."""
+
+    judgement: Judgement
+    log: CompileLog
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a strategy found: without all of these, and nothing else, the case passes.
+
+    Attributes:
+        found_by: How.
+        culprits: One, or several; see `Search.relation`.
+        relation: How several belong together.
+        reason: What is special about the proof.
+    """
+
+    found_by: FoundBy
+    culprits: tuple[Culprit, ...]
+    relation: Relation | None = None
+    reason: str = ""
+
+
+@dataclass(slots=True)
+class Questions:
+    """Asks questions about one case and counts the compiles.
+
+    Attributes:
+        case: The case, with the failure that is looked for.
+        executor: Asked whatever a judgement answers.
+        say: Called with a line per question.
+        compiles: How many there were.
+        answers: What was asked with each veto, in words, and the answer.
+        findings: What the comparison of values said of the steps of the first compile, as far as it
+            was needed.
+    """
+
+    case: Case
+    executor: Executor
+    say: Progress
+    compiles: int = 0
+    answers: dict[Veto, tuple[str, Judgement]] = field(
+        default_factory=dict[Veto, tuple[str, Judgement]]
+    )
+    findings: list[Finding] = field(default_factory=list[Finding])
+
+    def observe(self, veto: Veto, what: str) -> Seen:
+        """Compile in this process and keep everything that happened."""
+        self.say(what)
+        self.compiles += 1
+        recorder = Recorder(veto, keep_rewrites=True, keep_calls=True)
+        judgement = judge(self.case, expected=self.case.signature, observer=recorder)
+        return Seen(judgement, recorder.log)
+
+    def ask(self, veto: Veto, what: str) -> Verdict:
+        """Compile without what `veto` names."""
+        if veto not in self.answers:
+            self.compiles += 1
+            answer = self.executor.ask(self.case, self.case.signature, veto)
+            self.answers[veto] = (what, answer)
+            self.say(f"{what}: {answer.verdict.value}")
+        return self.answers[veto][1].verdict
+
+    def passes(self, veto: Veto, what: str) -> bool:
+        """Whether it passes; of an exception: whether it is gone, whatever the program draws."""
+        verdict, signature = self.ask(veto, what), self.case.signature
+        is_error = signature is not None and signature.kind in ("compile-error", "runtime-error")
+        return verdict is Verdict.PASSES or (is_error and verdict is Verdict.FLAKY)
+
+    def fails(self, veto: Veto, what: str) -> bool:
+        """Whether it fails as it did."""
+        return self.ask(veto, what) is Verdict.REPRODUCES
+
+    def fails_somehow(self, veto: Veto, what: str) -> bool:
+        return self.ask(veto, what) in (Verdict.REPRODUCES, Verdict.DIFFERENT)
+
+    def cheapest(self) -> Veto:
+        """Return what to leave out of each question of a search: all kernels, if none matters.
+
+        Generating code is most of the cost of a compile.
+        """
+        return NO_KERNELS if self.fails(NO_KERNELS, "with every kernel in eager") else Veto()
+
+
+def both(one: Veto, other: Veto) -> Veto:
+    """Return the veto of what either leaves out."""
+    fuels = [fuel for fuel in (one.fuel, other.fuel) if fuel is not None]
+    return Veto(
+        passes=one.passes | other.passes,
+        rewrites=one.rewrites | other.rewrites,
+        kernels=one.kernels | other.kernels,
+        fuel=min(fuels) if fuels else None,
+    )
+
+
+def without_all(culprits: tuple[Culprit, ...] | list[Culprit]) -> Veto:
+    """Return the veto of all culprits."""
+    veto = Veto()
+    for culprit in culprits:
+        veto = both(veto, culprit.veto)
+    return veto

@@ -1,0 +1,110 @@
+"""What each tensor of a case is in the user's program: a parameter, a buffer or an input.
+
+Compilers treat them differently: `freezing` folds parameters, CUDA graphs do not copy what has a
+static address. Dynamo says where it found each tensor, in a graph's inputs or in its attributes:
+
+    the input `l_self_modules_c_parameters_weight_`, for which Dynamo says
+    L['self']._modules['c']._parameters['weight'], is the parameter `c.weight`; its address stays
+
+A role is known by the name of the placeholder, or as `self.NAME` for an attribute of the graph.
+What it does not do: values (`inputs`); a tensor without a role is a plain input.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from torch import Tensor
+from torch.fx import GraphModule
+from torch.nn import Parameter
+
+from ctk.compiler.fx.walk import attribute_targets, fetch, placeholders
+from ctk.compiler.torch_compat import roles as torch_roles
+from ctk.toolkit.formats.checked import Line
+from ctk.toolkit.formats.schema import document
+
+Kind = Literal["parameter", "buffer", "input"]
+Static = Literal["guarded", "unguarded"]
+"""Dynamo's word: whether a call with another address compiles anew."""
+
+HELD = "self."
+"""Before the name of an attribute of the graph."""
+
+_STEP = re.compile(r"\._(?:modules|parameters|buffers)\['([^']*)'\]|\['?([^'\]]*)'?\]|\.(\w+)")
+_TABLE = re.compile(r"\._(parameters|buffers)\['[^']*'\]$")
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What a tensor is in the user's program.
+
+    Attributes:
+        kind: A tensor that is a plain attribute of a module is an input with a name.
+        name: Its name in the user's module (`encoder.layers.0.weight`); empty if it is in none.
+        static: Whether its address stays, and whether Dynamo guards that; None: it may change.
+    """
+
+    kind: Kind
+    name: Line = ""
+    static: Static | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the user's module holds it, so that it is the same tensor in each call."""
+        return self.static is not None
+
+
+def roles_of(gm: GraphModule, inputs: Sequence[object]) -> dict[str, Role]:
+    """Return the roles of the tensors of a graph that Dynamo hands to its backend.
+
+    Args:
+        gm: As Dynamo gives it; later Dynamo takes away what it says here.
+        inputs: One value per placeholder.
+
+    Returns:
+        Those that are more than plain inputs; the names keep the name of the module (`net.weight`)
+        only where there are several.
+    """
+    found = {key: _role(source, value) for key, source, value in _tensors(gm, inputs)}
+    roots = {root for root, role in found.values() if role.name}
+    return {
+        key: replace(role, name=f"{root}.{role.name}") if len(roots) > 1 and role.name else role
+        for key, (root, role) in found.items()
+        if role != Role("input")
+    }
+
+
+def roles_in(gm: GraphModule, roles: Mapping[str, Role]) -> dict[str, Role]:
+    """Return those of `roles` whose tensors a graph still has."""
+    held = {HELD + target for target in attribute_targets(gm.graph)}
+    known = {node.name for node in placeholders(gm)} | held
+    return {key: role for key, role in roles.items() if key in known}
+
+
+def _tensors(gm: GraphModule, inputs: Sequence[object]) -> Iterator[tuple[str, str, Tensor]]:
+    """Yield the key of each tensor, where Dynamo found it, and the tensor."""
+    for node, value in zip(placeholders(gm), inputs, strict=True):
+        if isinstance(value, Tensor):
+            yield node.name, torch_roles.placeholder_source(node) or "", value
+    sources = torch_roles.attribute_sources(gm)
+    for target in attribute_targets(gm.graph):
+        value = fetch(gm, target)
+        if isinstance(value, Tensor):
+            yield HELD + target, sources.get(target, ""), value
+
+
+def _role(source: str, value: Tensor) -> tuple[str, Role]:
+    """Return the name of the outermost object, and the role of a tensor in it."""
+    static = torch_roles.static_type(value)
+    table = _TABLE.search(source)
+    kind: Kind = "input"
+    if isinstance(value, Parameter):
+        kind = "parameter"
+    elif table is not None and table[1] == "buffers":
+        kind = "buffer"
+    steps = [next(filter(None, match.groups()), "") for match in _STEP.finditer(source)]
+    is_in_module = kind != "input" or (static is not None and len(steps) > 1)
+    name = ".".join(steps[1:]) if is_in_module else ""
+    return (steps[0] if steps else ""), Role(kind, name, static)

@@ -1,0 +1,214 @@
+"""`ctk diff`: two compiles of one case, with two targets or two sets of options, step by step."""
+
+import shlex
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+from rich.console import RenderableType
+from rich.syntax import Syntax
+
+from ctk.compiler.errors import ConfigError
+from ctk.toolkit.cli.answer import Answer, table
+from ctk.toolkit.cli.completion import complete_case, complete_target
+from ctk.toolkit.cli.exit_codes import exit_code_of, judgement_data, line_of
+from ctk.toolkit.cli.options import HOW, WHAT, parse_config
+from ctk.toolkit.cli.progress import progress
+from ctk.toolkit.cli.shell import Command
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ctk.toolkit.compile_log.compare import MadeRewrite
+    from ctk.toolkit.diff_case import DiffReport, GraphDiff, Side
+
+SHOWN = 20
+"""How many rewrites of each side are shown."""
+
+DIFF_LINES = 40
+"""How many lines of the first other graph are shown."""
+
+SIDES = ("left", "right")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class DiffOptions:
+    """What is compiled twice, and how."""
+
+    subject: Annotated[
+        str,
+        typer.Argument(
+            metavar="CASE",
+            help="What to compile: as for `ctk check`.",
+            show_default=False,
+            autocompletion=complete_case,
+        ),
+    ]
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--target",
+            "-t",
+            metavar="TARGET",
+            help="A target: twice for the two sides, once for both.",
+            show_default=False,
+            autocompletion=complete_target,
+            rich_help_panel=HOW,
+        ),
+    ] = None
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--config",
+            "-c",
+            metavar="OPTIONS",
+            help="The options of one side: KEY=VALUE, or several as shell words in quotes, or an "
+            "empty string for none. Twice for the two sides; once: against none, or with two "
+            "targets for both.",
+            show_default=False,
+            rich_help_panel=HOW,
+        ),
+    ] = None
+    backward: Annotated[
+        bool, typer.Option("--backward", help="Run the backward pass too.", rich_help_panel=HOW)
+    ] = False
+    dynamic: Annotated[
+        bool,
+        typer.Option("--dynamic", help="Capture FILE.py with symbolic sizes.", rich_help_panel=HOW),
+    ] = False
+    graph: Annotated[
+        int | None,
+        typer.Option(
+            "--graph",
+            metavar="N",
+            min=0,
+            help="Which graph of several, from 0 (default: each).",
+            show_default=False,
+            rich_help_panel=WHAT,
+        ),
+    ] = None
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="Run what the case names.", rich_help_panel=WHAT),
+    ] = False
+
+
+def diff(options: DiffOptions) -> Answer:
+    """Compare two compiles of one case.
+
+    Shows the first graph and the first value that differ, and the rewrites of only one side.
+    Exits with 1 if the results of either side are wrong.
+    """
+    from ctk.toolkit.diff_case import diff as diff_program
+
+    left, right = sides_of(options.target or [], options.config or [])
+    with progress() as say:
+        report = diff_program(
+            options.subject,
+            left=left,
+            right=right,
+            say=say,
+            target=left.target,
+            backward=options.backward,
+            dynamic=options.dynamic,
+            graph=options.graph,
+            trust=options.trust,
+        )
+    return answer_of(report)
+
+
+def sides_of(targets: list[str], configs: list[str]) -> "tuple[Side, Side]":
+    """Return the two sides; an option that is given once holds for both if another is given twice.
+
+    Raises:
+        ConfigError: The sides would be the same, or there are more than two.
+    """
+    from ctk.toolkit.diff_case import Side
+
+    for name, given in (("--target", targets), ("--config", configs)):
+        if len(given) > 2:
+            raise ConfigError(f"{name} is given {len(given)} times; there are two sides")
+    if not targets and not configs:
+        raise ConfigError(
+            "nothing to compare: give --target or --config twice\n"
+            "  e.g. ctk diff CASE --target ctk --target inductor"
+        )
+    is_twice = 2 in (len(targets), len(configs))
+    first, second = _both(targets, is_twice)
+    options = [parse_config(shlex.split(words)) for words in configs]
+    one, other = _both(options, is_twice)
+    return Side(first, one), Side(second, other)
+
+
+def _both(given: list[T], is_twice: bool) -> tuple[T | None, T | None]:
+    """Return what each side gets of an option that is given up to twice."""
+    if len(given) == 2:
+        return given[0], given[1]
+    if not given:
+        return None, None
+    return (given[0], given[0]) if is_twice else (None, given[0])
+
+
+def answer_of(report: "DiffReport") -> Answer:
+    """Return the answer: what differs first, then each graph."""
+    body = [part for graph in report.graphs for part in _parts(graph)]
+    data = {"same": report.is_same, "graphs": [graph_data(graph) for graph in report.graphs]}
+    return Answer(exit_code_of(report.judgement), str(report), data, tuple(body))
+
+
+def _parts(graph: "GraphDiff") -> list[RenderableType]:
+    comparison = graph.comparison
+    parts: list[RenderableType] = [sides_table(graph)]
+    if comparison.graph is not None:
+        first = comparison.graph
+        parts += ["", f"first other graph: left after {first.left}, right after {first.right}"]
+        lines = first.diff.splitlines()
+        text = "\n".join(lines[2 : 2 + DIFF_LINES])  # without the names of the two files
+        parts.append(Syntax(text, "diff", word_wrap=True, background_color="default"))
+        if len(lines) > 2 + DIFF_LINES:
+            parts.append(f"and {len(lines) - 2 - DIFF_LINES} more lines: --json has all")
+    if comparison.value is not None:
+        value = comparison.value
+        who = "" if value.side == "both" else f", which only the {value.side} compile has"
+        parts += ["", f"first other value: {value.node or value.value} after {value.step}{who}"]
+        for side, size in zip(SIDES, (value.left, value.right), strict=True):
+            if size is not None:
+                rel = f"max abs {size.max_abs:.3g}, max rel {size.max_rel:.3g}"
+                parts.append(f"  {side}: {size.max_ulp:.3g} ULP from float64 ({rel})")
+    for side, made in zip(SIDES, (comparison.only_left, comparison.only_right), strict=True):
+        parts += _made(side, made)
+    return parts
+
+
+def sides_table(graph: "GraphDiff") -> "Table":
+    """Return one row per side: what was compiled how, and what its results show."""
+    rows = table("graph", "side", "target", "config", "results")
+    for side, case, seen in zip(SIDES, graph.cases, graph.judgements, strict=True):
+        options = " ".join(f"{key}={value}" for key, value in case.config.items())
+        rows.add_row(case.name, side, case.target, options, line_of(seen))
+    return rows
+
+
+def _made(side: str, made: "tuple[MadeRewrite, ...]") -> list[RenderableType]:
+    from ctk.toolkit.compile_log.compare import shown
+
+    if not made:
+        return []
+    count = sum(each.count for each in made)
+    lines = [f"  {line}" for line in shown(made, SHOWN)]
+    return ["", f"rewrites that only the {side} compile makes: {count}", *lines]
+
+
+def graph_data(graph: "GraphDiff") -> dict[str, object]:
+    """Return the JSON form of one graph."""
+    seen = zip(SIDES, graph.cases, graph.judgements, strict=True)
+    sides = {
+        side: {"target": case.target, "config": dict(case.config), "judgement": judgement_data(one)}
+        for side, case, one in seen
+    }
+    return {"graph": graph.cases[0].name, **sides, **asdict(graph.comparison)}
+
+
+COMMAND = Command("diff", diff)

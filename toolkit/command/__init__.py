@@ -1,0 +1,1 @@
+"""A command that compiles, run again with other passes left out."""

@@ -1,0 +1,81 @@
+"""What a run of a command is told to leave out, and what it says that it was asked.
+
+Parent and children share a folder: `plan.json` holds a `Veto` per graph, and the book has a line
+for each pass, rewrite and kernel that a compile asks about. A graph is `graph0`, `graph1` ... in
+the order in which the first compiling process captures them, `process1.graph0` in the second one.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from ctk.toolkit.case.failure import Place
+from ctk.toolkit.compile_log.recorder import Veto
+from ctk.toolkit.formats.schema import document
+from ctk.toolkit.watch.child_start import BOOK
+
+PLAN = "plan.json"
+
+Kind = Literal["pass", "rewrite", "kernel"]
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One thing that a compile of the command may leave out.
+
+    Attributes:
+        graph: The graph.
+        kind: What it is.
+        id: The id of the pass or kernel; for a rewrite that of its pass.
+        number: Of a rewrite, in the compile of its graph.
+        rule: What a rewrite applies.
+    """
+
+    graph: str
+    kind: Kind
+    id: str
+    number: int = 0
+    rule: str = ""
+
+    @property
+    def stage(self) -> Place:
+        return cast("Place", self.id.partition("/")[0])
+
+    def __str__(self) -> str:
+        rewrite = f", rewrite {self.number} ({self.rule})" if self.kind == "rewrite" else ""
+        return f"{self.id}{rewrite} of {self.graph}"
+
+
+def write_plan(folder: Path, left_out: Iterable[Asked]) -> None:
+    """Write what the next run leaves out."""
+    graphs: dict[str, dict[str, list[object]]] = {}
+    for each in left_out:
+        plan = graphs.setdefault(each.graph, {"pass": [], "rewrite": [], "kernel": []})
+        plan[each.kind].append(each.number if each.kind == "rewrite" else each.id)
+    (folder / PLAN).write_text(json.dumps(graphs), encoding="utf-8")
+
+
+def read_vetoes(folder: Path) -> Mapping[str, Veto]:
+    """Return what the compiles of each graph leave out."""
+    graphs = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+    return {
+        graph: Veto(
+            passes=frozenset(plan["pass"]),
+            rewrites=frozenset(plan["rewrite"]),
+            kernels=frozenset(plan["kernel"]),
+        )
+        for graph, plan in graphs.items()
+    }
+
+
+def read_asked(folder: Path) -> tuple[Asked, ...]:
+    """Return what the compiles of the last run asked about, each once, in order."""
+    found: dict[Asked, None] = {}
+    for line in (folder / BOOK).read_text(encoding="utf-8").splitlines():
+        entry: Mapping[str, Any] = json.loads(line)
+        if "asked" in entry:
+            found.setdefault(Asked(*entry["asked"]))
+    return tuple(found)

@@ -1,0 +1,236 @@
+"""Compare two compiles of one case, step by step: the first graph and the first value that differ.
+
+    left    captured   joint/fold      joint/reassociate   forward   kernel
+    right   captured   joint/fold                          forward   kernel
+                                       first graph         first value
+
+Steps are aligned by what they are called: a pass by its id, the partition, the call of a whole
+graph by its stage, so that other targets line up as far as they have the same stages. A step that
+only one side has is compared with the graph before it. Graphs are the same when they compute the
+same with the same operators in one order, whatever their nodes are called; values are the same when
+each bit is, and the report says how far either is from float64.
+
+What it does not do: say which side is right.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+import torch
+from torch.fx import GraphModule
+from torch.fx.node import map_arg
+
+from ctk.compiler.fx.walk import NO_SWAPS, children
+from ctk.compiler.observe import PassRecord, StageRecord
+from ctk.repro_templates.errors import identical
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.compile_log.check import Around, Checker
+from ctk.toolkit.compile_log.history import ErrorSize, error_size, is_measurable
+from ctk.toolkit.compile_log.recorder import CompileLog
+from ctk.toolkit.compile_log.steps import CompileStep, compile_steps
+from ctk.toolkit.graphs.listing import graph_diff
+from ctk.toolkit.processes.link import tell_alive
+
+
+@dataclass(frozen=True, slots=True)
+class GraphDifference:
+    """The first graphs that differ.
+
+    Attributes:
+        left: After which step the left compile has it: a stage (on entry) or `stage/pass`.
+        right: The same of the right compile.
+        diff: What differs, as a unified diff of the graphs' lines.
+    """
+
+    left: str
+    right: str
+    diff: str
+
+
+@dataclass(frozen=True, slots=True)
+class ValueDifference:
+    """The first value that differs.
+
+    Attributes:
+        step: The step after which it does.
+        side: `both` when both compiles have the step; else the one that has, whose value before
+            the step is the other one.
+        value: Its name: a node, `output.N` or `input.N`.
+        node: The node behind it.
+        left: How far the left value is from float64; None where it cannot be measured.
+        right: The same of the right value.
+    """
+
+    step: str
+    side: str
+    value: str
+    node: str | None
+    left: ErrorSize | None
+    right: ErrorSize | None
+
+
+@dataclass(frozen=True, slots=True)
+class MadeRewrite:
+    """Rewrites that one compile made and the other did not: so many of one rule, at these nodes."""
+
+    pass_id: str
+    rule: str
+    nodes: tuple[str, ...]
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How two compiles differ; None and empty where they do not."""
+
+    graph: GraphDifference | None
+    value: ValueDifference | None
+    only_left: tuple[MadeRewrite, ...]
+    only_right: tuple[MadeRewrite, ...]
+
+    @property
+    def is_same(self) -> bool:
+        """Whether nothing differs."""
+        return self.graph is None and self.value is None and not self.only_left + self.only_right
+
+
+def compare_logs(left: tuple[Case, CompileLog], right: tuple[Case, CompileLog]) -> Comparison:
+    """Compare two finished compiles of one graph; both logs must hold their calls."""
+    made = (_rewrites(left[1]), _rewrites(right[1]))
+    return Comparison(
+        first_graph(left[1], right[1]),
+        next(_values(left, right), None),
+        _only(made[0], made[1]),
+        _only(made[1], made[0]),
+    )
+
+
+def first_graph(left: CompileLog, right: CompileLog) -> GraphDifference | None:
+    """Return the first graphs that differ, in the order of the compiles.
+
+    Cases: 1. both have a step of that name, and other graphs after it; 2. only one has a step that
+    changes the graph: the other one's graph is the one before.
+    """
+    sides = ([*_graphs(left)], [*_graphs(right)])
+    names = tuple([name for name, _ in side] for side in sides)
+    last: list[tuple[str, GraphModule] | None] = [None, None]
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, *names, autojunk=False).get_opcodes():
+        for i, j in _pairs(i1, i2, j1, j2, together=tag == "equal"):
+            last[0] = sides[0][i] if i is not None else last[0]
+            last[1] = sides[1][j] if j is not None else last[1]
+            a, b = last
+            if a is not None and b is not None and structure(a[1]) != structure(b[1]):
+                return GraphDifference(a[0], b[0], graph_diff(a[1], b[1]))
+    return None
+
+
+def structure(gm: GraphModule) -> tuple[object, ...]:
+    """Return what a graph computes, whatever its nodes are called; equal for equal graphs."""
+    number = {node: index for index, node in enumerate(gm.graph.nodes)}
+    lines = tuple(
+        (
+            node.op,
+            "" if node.op in ("placeholder", "output") else str(node.target),
+            str(map_arg((node.args, node.kwargs), lambda operand: f"%{number[operand]}")),
+        )
+        for node in gm.graph.nodes
+    )
+    inner = children(gm, NO_SWAPS).items()
+    return (lines, tuple((name, structure(child)) for name, child in inner))
+
+
+def _graphs(log: CompileLog) -> Iterator[tuple[str, GraphModule]]:
+    for event in log.events:
+        if isinstance(event, StageRecord):
+            yield event.stage, event.graph
+        elif isinstance(event, PassRecord) and event.changed:
+            yield str(event.id), event.after
+
+
+def _pairs(
+    i1: int, i2: int, j1: int, j2: int, *, together: bool
+) -> Iterator[tuple[int | None, int | None]]:
+    """Yield the indices of aligned steps: in pairs, or one side after the other."""
+    if together:
+        yield from zip(range(i1, i2), range(j1, j2), strict=True)
+        return
+    yield from ((i, None) for i in range(i1, i2))
+    yield from ((None, j) for j in range(j1, j2))
+
+
+def _values(
+    left: tuple[Case, CompileLog], right: tuple[Case, CompileLog]
+) -> Iterator[ValueDifference]:
+    """Yield values that differ, in the order of the steps."""
+    checkers = (Checker(*left), Checker(*right))
+    steps = ([*compile_steps(left[1])], [*compile_steps(right[1])])
+    names = tuple([_key(step) for step in side] for side in steps)
+    for tag, i1, i2, j1, j2 in SequenceMatcher(None, *names, autojunk=False).get_opcodes():
+        for i, j in _pairs(i1, i2, j1, j2, together=tag == "equal"):
+            tell_alive()
+            a = checkers[0].around(steps[0][i]) if i is not None else None
+            b = checkers[1].around(steps[1][j]) if j is not None else None
+            if i is not None and j is not None:
+                if a is not None and b is not None:
+                    yield from _in_both(checkers[0], a, b)
+            elif a is not None:
+                yield from _in_one(checkers[0], a, "left")
+            elif b is not None:
+                yield from _in_one(checkers[1], b, "right")
+
+
+def _key(step: CompileStep) -> str:
+    """Return what a step is aligned by; all code generators of a whole graph are one step."""
+    return f"call of {step.stage}" if step.kind == "kernel" and step.inputs is None else step.where
+
+
+def _in_both(checker: Checker, a: Around, b: Around) -> Iterator[ValueDifference]:
+    for name in a.names:
+        if name in b.after and not identical(a.after[name], b.after[name]):
+            exact = checker.exact(a, name)
+            sizes = (_size(a.after[name], exact), _size(b.after[name], exact))
+            wheres = dict.fromkeys((a.step.where, b.step.where))
+            yield ValueDifference(" / ".join(wheres), "both", name, a.node(name), *sizes)
+
+
+def _in_one(checker: Checker, around: Around, side: str) -> Iterator[ValueDifference]:
+    for name in around.names:
+        if not identical(around.before[name], around.after[name]):
+            exact = checker.exact(around, name)
+            own, other = _size(around.after[name], exact), _size(around.before[name], exact)
+            sizes = (own, other) if side == "left" else (other, own)
+            yield ValueDifference(around.step.where, side, name, around.node(name), *sizes)
+
+
+def _size(value: object, exact: object) -> ErrorSize | None:
+    if not (is_measurable(value) and is_measurable(exact)) or value.shape != exact.shape:
+        return None
+    assert isinstance(value, torch.Tensor)
+    return error_size(value, exact)
+
+
+def _rewrites(log: CompileLog) -> Counter[tuple[str, str, tuple[str, ...]]]:
+    return Counter(
+        (str(record.id), rewrite.id.rule, rewrite.nodes)
+        for record in log.passes()
+        for rewrite in record.rewrites
+        if not rewrite.vetoed
+    )
+
+
+def _only(
+    made: Counter[tuple[str, str, tuple[str, ...]]],
+    other: Counter[tuple[str, str, tuple[str, ...]]],
+) -> tuple[MadeRewrite, ...]:
+    return tuple(MadeRewrite(*what, count=count) for what, count in (made - other).items())
+
+
+def shown(rewrites: Sequence[MadeRewrite], limit: int) -> Iterator[str]:
+    """Yield lines for people, the first `limit` of them."""
+    for each in rewrites[:limit]:
+        times = f" ({each.count} times)" if each.count > 1 else ""
+        yield f"{each.pass_id}: {each.rule} at {', '.join(each.nodes[:4])}{times}"
+    if len(rewrites) > limit:
+        yield f"and {len(rewrites) - limit} more"

@@ -1,0 +1,177 @@
+"""The history of error: per value and step, how far it is from float64 before the step and after.
+
+A step may make a value worse and stay within its tolerance; a chain of such steps may not. Here
+every value that a step changes is measured, whether or not it counts as wrong:
+
+    step                   value   error before   after      worse by
+    joint/reassociate      sum_1   0.5 ULP        12 ULP     24 times
+    lowered/inductor:fwd   div     1.0 ULP        1.0 ULP    1 time
+
+The reference is the graph before the step, run in float64. An error is the largest over the
+elements: absolute, relative to the element (a typical one where it is smaller), and so in units in
+the last place (ULP) of the value's dtype; "worse by" is the ratio of the root mean squares, where
+the error before is eager's own.
+
+What it does not do: judge. Values that are not floating point, or differ in dtype or shape, have no
+error and are left out, as are steps whose graphs cannot run. Of dispatch each decomposition is
+measured, not the way from the captured to the traced graph as a whole: names change there.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeGuard
+
+import torch
+from torch import Tensor
+
+from ctk.repro_templates.errors import identical
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.compile_log.check import Around, Checker
+from ctk.toolkit.compile_log.recorder import CompileLog
+from ctk.toolkit.compile_log.steps import compile_steps
+from ctk.toolkit.processes.link import tell_alive
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorSize:
+    """How far a value is from its reference: the largest over its elements.
+
+    Attributes:
+        max_abs: Largest absolute error.
+        max_rel: Largest error relative to its element of the reference.
+        max_ulp: Largest error in units in the last place of the value's dtype.
+        rms: Root mean square of the absolute errors.
+    """
+
+    max_abs: float
+    max_rel: float
+    max_ulp: float
+    rms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one step did to the error of one value.
+
+    Attributes:
+        step: `stage/pass`, `joint/partition`, or `lowered/codegen:name`.
+        value: Name of the value: a node, `output.N` or `input.N`.
+        node: The node behind it.
+        dtype: Its dtype, without `torch.`.
+        before: Its error before the step: eager's own.
+        after: Its error after the step.
+    """
+
+    step: str
+    value: str
+    node: str | None
+    dtype: str
+    before: ErrorSize
+    after: ErrorSize
+
+    @property
+    def ratio(self) -> float:
+        """The error after, as a multiple of the error before; infinite if that was none."""
+        if self.after.rms == self.before.rms:
+            return 1.0
+        return self.after.rms / self.before.rms if self.before.rms else math.inf
+
+    @property
+    def growth_ulp(self) -> float:
+        """How many units in the last place the step adds; negative if it makes the value better."""
+        if self.after.max_ulp == self.before.max_ulp:
+            return 0.0  # both may be infinite
+        return self.after.max_ulp - self.before.max_ulp
+
+
+def error_history(case: Case, log: CompileLog) -> tuple[Change, ...]:
+    """Return what each step of a finished compile did to each value it changed, worst first.
+
+    Args:
+        case: What was compiled.
+        log: Its compile; must hold its calls.
+    """
+    checker = Checker(case, log)
+    found: list[Change] = []
+    for step in compile_steps(log):
+        tell_alive()
+        around = checker.around(step)
+        if around is not None:
+            found += _changes(checker, around)
+    return tuple(sorted(found, key=lambda change: change.growth_ulp, reverse=True))
+
+
+def _changes(checker: Checker, around: Around) -> Iterator[Change]:
+    for name in around.names:
+        before, after = around.before[name], around.after[name]
+        if identical(before, after):
+            continue
+        exact = checker.exact(around, name)
+        if not (is_measurable(before) and is_measurable(after) and is_measurable(exact)):
+            continue
+        if before.dtype != after.dtype or not before.shape == after.shape == exact.shape:
+            continue
+        sizes = (error_size(value, exact) for value in (before, after))
+        dtype = str(before.dtype).removeprefix("torch.")
+        yield Change(around.step.where, name, around.node(name), dtype, *sizes)
+
+
+def error_size(value: Tensor, exact: Tensor) -> ErrorSize:
+    """Return how far a value is from its reference; NaN or Inf where that has none is infinite.
+
+    Args:
+        value: Of a floating or complex dtype; its last place is the unit of `max_ulp`.
+        exact: The reference, of the same shape and at least the same precision.
+    """
+    wide, truth = _real(value), _real(exact)
+    counts = torch.isfinite(truth)
+    errors = torch.where(counts, (wide - truth).abs(), 0.0).nan_to_num(nan=math.inf)
+    if errors.numel() == 0:
+        return ErrorSize(0.0, 0.0, 0.0, 0.0)
+    size = _size(torch.where(counts, truth.abs(), 0.0))
+    relative = torch.where(errors > 0, errors / size, 0.0)
+    return ErrorSize(
+        max_abs=float(errors.max()),
+        max_rel=float(relative.max()),
+        max_ulp=float((errors / last_place(size, value.dtype)).max()),
+        rms=float(errors.square().mean().sqrt()),
+    )
+
+
+def _size(absolute: Tensor) -> Tensor:
+    """Return what errors are relative to: the element, but a typical one where it is smaller.
+
+    An element that is much smaller than its neighbours is what cancellation left over, and carries
+    their error (repro_templates/compare.py measures in the same way).
+    """
+    nonzero = absolute[absolute > 0]
+    return absolute.clamp(min=float(nonzero.median())) if nonzero.numel() else absolute
+
+
+def last_place(size: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the distance from each number to the next larger one of a dtype.
+
+    For float32: 2**-23 for 1.0 up to (not including) 2.0, 2**-22 for 2.0.
+
+    Args:
+        size: Absolute values, in float64.
+        dtype: Floating or complex.
+    """
+    limits = torch.finfo(dtype)
+    exponent = torch.frexp(size.clamp(min=limits.tiny)).exponent - 1
+    return torch.ldexp(torch.full_like(size, limits.eps), exponent)
+
+
+def _real(value: Tensor) -> Tensor:
+    """Return a tensor as float64 numbers on the CPU, complex ones as pairs."""
+    value = value.detach().cpu()
+    value = torch.view_as_real(value.resolve_conj()) if value.is_complex() else value
+    return value.to(torch.float64)
+
+
+def is_measurable(value: object) -> TypeGuard[Tensor]:
+    """Return whether a value is a dense tensor of floating or complex numbers."""
+    if not isinstance(value, Tensor) or value.layout is not torch.strided:
+        return False
+    return (value.is_floating_point() or value.is_complex()) and value.device.type != "meta"

@@ -1,0 +1,106 @@
+"""The question about a whole program, each side in a process of its own: it may be deadly.
+
+A compiled call that is killed, hangs or eats memory ends its process only; an eager call that
+breaks CUDA leaves the compiled one a device that works. It is played by the reducer's player
+(`toolkit/reduce_program`), which forks both sides from a warm process.
+
+    eager ends, compiled is killed by signal 11   ->  reproduces, kind `signal`, and the layer
+    eager itself is killed                        ->  invalid: no question to ask
+
+What it does not do: a callable of the library, which lives in the user's process only, is asked
+about there.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.end_to_end.answer import EndToEnd
+from ctk.toolkit.end_to_end.layers import LADDER, alike, ask, roughly, said
+from ctk.toolkit.end_to_end.question import ProgramQuestion
+from ctk.toolkit.reduce_program.player import TIMEOUT_SECONDS, Player
+from ctk.toolkit.reduce_program.protocol import Plan, Played
+from ctk.toolkit.usercode.program import Program, entries_named
+
+
+def ask_apart(
+    question: ProgramQuestion, timeout_seconds: float | None, memory_nbytes: int | None
+) -> EndToEnd:
+    """Compare a program's compiled calls with its eager calls, each side in its own process.
+
+    Args:
+        question: About a program of a file; a callable is asked about in this process.
+        timeout_seconds: Longest that one side may take; None: two minutes.
+        memory_nbytes: What one side may hold; None: most of what is free.
+
+    Raises:
+        CtkError: As `ask`, or the process that plays has ended.
+    """
+    program = question.program
+    if not program.spec:
+        return ask(question)
+    text, plan = text_of(program), plan_of(question, question.calls)
+    with Player(program.path, timeout_seconds or TIMEOUT_SECONDS, memory_nbytes) as player:
+        seen = player.played(text, plan)
+        judgement = _judgement_of(seen)
+        call = _call_of(seen)
+        whole = EndToEnd(judgement, call, program=program.name, target=question.target)
+        return _placed(player, text, plan, whole) if judgement.fails else whole
+
+
+def text_of(program: Program) -> str:
+    """Return a program's file as it is played: with `model()` and `inputs()`."""
+    text, appended = Path(program.path).read_text(encoding="utf-8"), entries_named(program.spec)
+    return f"{text}\n\n\n{appended}" if appended else text
+
+
+def plan_of(question: ProgramQuestion, calls: int) -> Plan:
+    """Return how a program is played from its file."""
+    return Plan(
+        question.target,
+        question.config,
+        dynamic=True if question.dynamic else None,
+        calls=calls,
+        backward=question.backward,
+        strides=question.strides,
+    )
+
+
+def _judgement_of(seen: Played) -> Judgement:
+    if seen.unanswered:
+        return Judgement(Verdict.FLAKY if seen.is_flaky else Verdict.INVALID, None, seen.unanswered)
+    if not seen.differences:
+        return Judgement(Verdict.PASSES, detail="the calls of the program give what eager gives")
+    first = seen.differences[0].signature
+    return Judgement(Verdict.REPRODUCES, first, first.message)
+
+
+def _call_of(seen: Played) -> int:
+    """Return which call differs first; 0 when none does, or nobody lived to say."""
+    name = seen.differences[0].name.partition(".")[0] if seen.differences else ""
+    number = name.removeprefix("call")
+    return int(number) if number.isdigit() else 0
+
+
+def _placed(player: Player, text: str, plan: Plan, whole: EndToEnd) -> EndToEnd:
+    """Return the answer with the layer that shows the failure first."""
+    evidence: list[str] = []
+    for backend, layer, what in LADDER:
+        if backend == whole.target:
+            break
+        seen = player.played(text, replace(plan, target=backend, config={}))
+        judgement, call = _judgement_of(seen), _call_of(seen)
+        evidence.append(f"{what} (backend={backend!r}): {said(judgement)}")
+        if alike(whole.judgement, judgement):
+            cause = roughly(judgement, layer, call)
+            return replace(
+                whole,
+                layer=layer,
+                cause=cause,
+                call=call,
+                backend=backend,
+                evidence=tuple(evidence),
+            )
+    evidence.append(f"{whole.target}: {said(whole.judgement)}")
+    cause = roughly(whole.judgement, "runtime", whole.call)
+    return replace(whole, layer="runtime", cause=cause, evidence=tuple(evidence))

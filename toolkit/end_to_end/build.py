@@ -1,0 +1,131 @@
+"""Build a program anew for each run of it: whatever a run changes, no other run sees.
+
+1. A file is loaded again, if that gives the same model and inputs again.
+2. A callable, and a file that gives something else each time, are copied: model and inputs with all
+   they hold, in one go, so that what they share is shared in the copy.
+3. What cannot be copied (a lock, an open file) is run as it is.
+
+In all cases `Builds.kept` puts back what the program's functions name: global names, closures, the
+modules beside a file. What it does not do: undo what a program does to files or in C++.
+"""
+
+import copy
+import dataclasses
+from contextlib import AbstractContextManager
+
+import torch
+from torch import Tensor
+
+from ctk.compiler.errors import CtkError
+from ctk.compiler.fx.clone import clone_inputs
+from ctk.repro_templates.compare import runs_identical
+from ctk.repro_templates.float64 import wider
+from ctk.toolkit.end_to_end.state import state_of, tensors_of
+from ctk.toolkit.run.python_state import state_kept
+from ctk.toolkit.usercode.program import Arguments, Program, load_program
+
+
+class Builds:
+    """Gives a program anew, as often as it is asked.
+
+    Args:
+        program: Only read, and not run.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._spare: list[Program] = []
+        self._reloads: bool | None = None
+
+    def fresh(self) -> Program:
+        """Return a program that the caller may run and change."""
+        if self._reloads is None:
+            self._reloads = bool(self._program.spec) and self._gives_the_same()
+        if self._spare:
+            return self._spare.pop()
+        if self._reloads:
+            return load_program(self._program.spec)
+        return copied(self._program)
+
+    def kept(self, fresh: Program) -> AbstractContextManager[None]:
+        """Return a context after which everything that a run of `fresh` reached is put back."""
+        return state_kept([each for p in (fresh, self._program) for each in (p.model, p.between)])
+
+    def widen(self, fresh: Program) -> None:
+        """Give every tensor of a private program the float64 form of its dtype.
+
+        Raises:
+            PrecisionRefused: One means its rounding (float8), and has no such form.
+        """
+        users = {id(tensor) for tensor in _tensors(self._program)} if not self._reloads else set()
+        with torch.no_grad():
+            for tensor in _tensors(fresh):
+                to = wider(tensor.dtype)
+                if to is not tensor.dtype and id(tensor) not in users:
+                    tensor.data = tensor.data.to(to)
+
+    def _gives_the_same(self) -> bool:
+        """Return whether loading the file again gives the same program again."""
+        try:
+            again = load_program(self._program.spec)
+        except CtkError:  # a file that registers something may be loaded only once
+            return False
+        ours, its = _state(self._program), _state(again)
+        is_same = ours.keys() == its.keys() and runs_identical(ours, its)
+        self._spare = [again] if is_same else []
+        return is_same
+
+
+def calls_of(program: Program) -> list[Arguments]:
+    """Return the arguments of each call, those of the last one at the end."""
+    return [*program.warmups, Arguments(program.inputs, program.kwargs)]
+
+
+def named(arguments: Arguments) -> dict[str, object]:
+    """Return the arguments of a call by name: `in0`, and keywords by theirs."""
+    return {f"in{i}": each for i, each in enumerate(arguments.args)} | dict(arguments.kwargs)
+
+
+def copied(program: Program) -> Program:
+    """Return a copy of a program; one that cannot be copied as it is, with copies of its inputs."""
+    calls = calls_of(program)
+    is_module = isinstance(program.model, torch.nn.Module)
+    memo = _clones(*([program.model] if is_module else []), *map(named, calls))
+    try:
+        model, made = copy.deepcopy((program.model, calls), memo)
+    except Exception:  # a lock, a file, a generator: it is run as it is
+        model, made = program.model, [arguments_copied(each) for each in calls]
+    last = made.pop()
+    return dataclasses.replace(
+        program, model=model, inputs=last.args, kwargs=last.kwargs, warmups=tuple(made)
+    )
+
+
+def arguments_copied(arguments: Arguments) -> Arguments:
+    """Return the arguments of a call once more; what cannot be copied is passed on as it is."""
+    try:
+        return copy.deepcopy(arguments, _clones(named(arguments)))
+    except Exception:
+        values = clone_inputs([*arguments.args, *arguments.kwargs.values()])
+        count = len(arguments.args)
+        kwargs = dict(zip(arguments.kwargs, values[count:], strict=True))
+        return Arguments(values[:count], kwargs)
+
+
+def _clones(*roots: object) -> dict[int, object]:
+    """Return clones of all tensors that are held, by the id of the original, for a `deepcopy`."""
+    tensors = list(tensors_of(*roots).values())
+    clones = clone_inputs(tensors)
+    for tensor, clone in zip(tensors, clones, strict=True):
+        if isinstance(clone, Tensor) and tensor.is_leaf and tensor.grad is not None:
+            clone.grad = tensor.grad.detach().clone()
+    return {id(tensor): clone for tensor, clone in zip(tensors, clones, strict=True)}
+
+
+def _tensors(program: Program) -> list[Tensor]:
+    calls = [named(each) for each in calls_of(program)]
+    return list(tensors_of(program.model, *calls).values())
+
+
+def _state(program: Program) -> dict[str, object]:
+    return state_of(program.model, *map(named, calls_of(program)))

@@ -1,0 +1,106 @@
+"""Which layer of a compile makes a program differ from eager: play it with less of the compiler.
+
+    eager                       Dynamo alone: what it captured, run as it is      -> dynamo
+    aot_eager                   and AOT dispatch: autograd, functionalization     -> dispatch
+    aot_eager_decomp_partition  and decompositions, and the partition             -> dispatch
+    the target                  and its own passes and kernels                    -> runtime
+
+The first that differs in the same way is the layer. `runtime` is said of what only the target
+shows while each of its graphs, asked by itself, is right: what is wrapped around them, or a later
+call. Backends of torch are cheap: no kernel is made.
+
+What it does not do: name what in Dynamo is at fault (dynamo_culprit.py).
+"""
+
+from dataclasses import replace
+
+from ctk.toolkit.case.failure import Place
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.end_to_end.answer import EndToEnd
+from ctk.toolkit.end_to_end.question import Asking, Compared, ProgramQuestion, target_backend
+
+LADDER: tuple[tuple[str, Place, str], ...] = (
+    ("eager", "dynamo", "Dynamo alone"),
+    ("aot_eager", "dispatch", "Dynamo and AOT dispatch"),
+    ("aot_eager_decomp_partition", "dispatch", "Dynamo, AOT dispatch and decompositions"),
+)
+"""Backends of torch from the least of a compiler to the most, their layer, and what they are."""
+
+
+def ask(question: ProgramQuestion) -> EndToEnd:
+    """Compare a program's compiled calls with its eager calls; say which layer differs.
+
+    Raises:
+        CtkError: The target or its options are wrong, or the program cannot be asked about.
+    """
+    asking = Asking(question)
+    found = asking.compared_target()
+    whole = EndToEnd(
+        found.judgement, found.call, program=question.program.name, target=question.target
+    )
+    return _placed(asking, whole, found) if found.judgement.fails else whole
+
+
+def _placed(asking: Asking, whole: EndToEnd, found: Compared) -> EndToEnd:
+    """Return the answer for a failure of the target, with the layer that shows it first."""
+    answer = replace(whole, layer="runtime", cause=_cause_of(found, "runtime"))
+    evidence: list[str] = []
+    for backend, layer, what in LADDER:
+        is_target = backend == whole.target
+        seen = found if is_target else asking.compared(target_backend(backend, {}))
+        is_same = alike(found.judgement, seen.judgement)
+        evidence.append(f"{what} (backend={backend!r}): {said(seen.judgement)}")
+        if is_same:
+            cause = _cause_of(seen, layer)
+            answer = replace(answer, layer=layer, cause=cause, call=seen.call, backend=backend)
+            break
+    else:
+        evidence.append(f"{whole.target}: {said(found.judgement)}")
+    return replace(answer, evidence=tuple(evidence))
+
+
+RAISES = ("runtime-error", "compile-error", "other-error")
+"""Kinds of a compiled side that raises."""
+
+
+def alike(one: Judgement, other: Judgement) -> bool:
+    """Return whether two plays of a program fail in the same way, with more and less of a compiler.
+
+    Of exceptions the call counts, not the type: what is around a graph may hide it (TorchScript
+    names none), and a call that raises with less of the compiler gets no further with more of it.
+    """
+    if not one.fails or not other.fails or one.signature is None or other.signature is None:
+        return False
+    mine, its = one.signature, other.signature
+    if mine.kind in RAISES:
+        return its.kind in RAISES and mine.output == its.output
+    if mine.exception:
+        return (mine.kind, mine.exception) == (its.kind, its.exception)
+    return mine.kind == its.kind or (mine.is_numeric and its.is_numeric)
+
+
+def said(judgement: Judgement) -> str:
+    """Return what a play showed, for a line of evidence."""
+    if judgement.verdict is Verdict.PASSES:
+        return "as eager"
+    return str(judgement.signature) if judgement.fails else judgement.verdict.value
+
+
+def _cause_of(found: Compared, layer: Place) -> str:
+    return roughly(found.judgement, layer, found.call, has_compiled=found.has_compiled)
+
+
+def roughly(judgement: Judgement, layer: Place, call: int, *, has_compiled: bool = False) -> str:
+    """Return roughly what is at fault: the kind of difference and the call tell."""
+    signature = judgement.signature
+    name = (signature.output or "") if signature is not None else ""
+    is_kept = ".held." in name or ".state." in name or (signature and signature.kind == "state")
+    if call > 1:
+        return "recompile" if has_compiled else _later(layer)
+    if is_kept:
+        return "side_effects"
+    return "capture" if layer == "dynamo" else ""
+
+
+def _later(layer: Place) -> str:
+    return "guards" if layer == "dynamo" else "second call"

@@ -1,0 +1,150 @@
+"""Read what a program keeps in Python: attributes, closures, global names, tensors that it holds.
+
+    class Net(nn.Module):                      held.weight     a parameter, as a tensor
+        def forward(self, x):                  state.calls     2, an attribute
+            self.calls += 1                    state.SEEN[0]   "forward", a global list
+            SEEN.append("forward")
+
+Looked through: the model and its arguments; the attributes of modules and of objects of the user's
+own classes; what the functions among them (and the methods of those classes) name. Two calls, in
+eager and compiled, begin from the same state and must leave the same. What it does not do: look
+into what torch or Python define, at files, or at anything that only C++ knows.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from types import FunctionType, MethodType, ModuleType
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+
+from ctk.compiler.fx.clone import clone_value
+from ctk.toolkit.end_to_end.nested import Leaf, as_value, items_of, leaves_of
+from ctk.toolkit.run.python_state import STATEFUL, is_foreign, names_of
+
+_OWN_TABLES = ("_parameters", "_buffers", "_modules")
+_TORCHS = frozenset(vars(Module())) - {"training", "_forward_hooks", "_forward_pre_hooks"}
+"""Attributes that every module has for torch's sake; its tables are looked into by other names."""
+
+
+def state_of(*roots: object) -> dict[str, object]:
+    """Return copies of the leaves of what a program keeps: `held.NAME` for tensors, `state.NAME`.
+
+    Gradients that tensors have are read too, as `grad.NAME`.
+
+    Args:
+        roots: The model, and the arguments of a call by their names.
+    """
+    found: dict[str, object] = {}
+    for leaf in _leaves(roots):
+        name, value = leaf.path, as_value(leaf.value)
+        if not isinstance(value, Tensor):
+            found[f"state.{name}"] = value
+            continue
+        found[f"held.{name}"] = clone_value(value)
+        if type(value) is not Tensor:
+            found[f"state.{name}.type"] = type(value).__qualname__
+        grad = value.grad if value.is_leaf else None
+        if grad is not None:
+            found[f"grad.{name}"] = clone_value(grad)
+    return found
+
+
+class _Roots:
+    """What a program is made of, as the first object that is looked into."""
+
+    def __init__(self, values: tuple[object, ...]) -> None:
+        self.values = values
+
+
+def tensors_of(*roots: object) -> dict[str, Tensor]:
+    """Return the tensors themselves that a program keeps, each once, by the names of `state_of`."""
+    return {leaf.path: leaf.value for leaf in _leaves(roots) if isinstance(leaf.value, Tensor)}
+
+
+def _leaves(roots: tuple[object, ...]) -> Iterator[Leaf]:
+    """Yield the leaves with names of their own: a global may be called as an attribute is."""
+    names = Counter[str]()
+    for leaf in leaves_of(_Roots(roots), items=_items):
+        name = leaf.path.lstrip(".") or "model"
+        names[name] += 1
+        yield Leaf(name if names[name] == 1 else f"{name}~{names[name]}", leaf.value)
+
+
+def _items(value: Any) -> list[tuple[str, object]] | None:
+    if isinstance(value, _Roots):
+        return [("", each) for each in value.values]
+    if isinstance(value, Module):
+        return _module_items(value)
+    if isinstance(value, STATEFUL):
+        return [(f".{k}", each) for k, each in sorted(vars(value).items()) if k[0] != "_"]
+    if isinstance(value, MethodType):
+        return [("", value.__self__), ("", value.__func__)]
+    if isinstance(value, FunctionType):
+        return None if is_foreign(value.__module__) else list(_function_items(value))
+    if isinstance(value, type):
+        return None if is_foreign(value.__module__) else list(_class_items(value))
+    if isinstance(value, torch.Generator):
+        return [(".generator", value.get_state())]
+    if isinstance(value, ModuleType):
+        return None
+    found = items_of(value)
+    if found is not None and isinstance(value, Mapping):
+        return [*found, (" in order", " ".join(name for name, _ in found))]
+    if found is not None and not is_foreign(type(value).__module__):
+        return [*sorted(found, key=_name), ("", type(value))]
+    return found
+
+
+def _name(item: tuple[str, object]) -> str:
+    return item[0]
+
+
+def _module_items(module: Module) -> list[tuple[str, object]]:
+    tables = [cast("Mapping[str, object]", vars(module).get(name, {})) for name in _OWN_TABLES]
+    own = {k: v for k, v in vars(module).items() if not (k in _TORCHS or _is_compilers(k))}
+    tables.append({name: own[name] for name in sorted(own)})  # however they were set
+    found = [(f".{name}", value) for table in tables for name, value in table.items()]
+    return found if is_foreign(type(module).__module__) else [*found, ("", type(module))]
+
+
+def _is_compilers(name: str) -> bool:
+    """Return whether an attribute is one that `torch.compile` puts on what it compiles."""
+    return "dynamo" in name or "torch_compile" in name
+
+
+def _function_items(function: FunctionType) -> Iterator[tuple[str, object]]:
+    """Yield what a function keeps: its closure, its defaults, the global names that it uses."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    for name, cell in cells:
+        try:
+            yield f".{name}", cell.cell_contents
+        except ValueError:  # a name that is not bound yet
+            yield f".{name}", "unbound"
+    for name in sorted(names_of(function.__code__)):
+        if name in function.__globals__:
+            yield f".{name}", _global(function.__globals__[name])
+    yield ".defaults", function.__defaults__ or ()
+    own = {name: value for name, value in vars(function).items() if not _is_compilers(name)}
+    yield from ((f".{name}", value) for name, value in own.items())
+
+
+def _global(value: object) -> object:
+    """Return what a global name means; a module of torch or Python holds nothing of the user's."""
+    return f"module {value.__name__}" if isinstance(value, ModuleType) else value
+
+
+def _class_items(kind: type) -> Iterator[tuple[str, object]]:
+    """Yield what the classes of the user keep: their attributes, and what their methods name."""
+    for each in kind.__mro__:
+        if is_foreign(each.__module__):
+            continue
+        for name, value in vars(each).items():
+            inner = value.__func__ if isinstance(value, staticmethod | classmethod) else value
+            inner = value.fget if isinstance(value, property) else inner
+            if isinstance(inner, FunctionType):
+                yield "", inner
+            elif not name.startswith("__") and not name.startswith("_abc"):
+                yield f".{each.__qualname__}.{name}", inner

@@ -1,0 +1,159 @@
+"""Import a `torch.export` archive, `FILE.pt2`: the program that it holds, with its example inputs.
+
+The archive's parameters, buffers and constants are the program's, its dynamic sizes stay dynamic,
+and its guards run as they do when the program is called. Dynamo captures it, as
+`torch.compile(exported.module())` does.
+
+What is trusted: an archive is read by `torch.export.load`, whose graphs may name any function of
+torch, so one that is named on the command line is trusted as a FILE.py is. What is not: pickles
+that could run anything while they are read. `torch.export.load` falls back to them in silence; here
+they are looked at first, and refused without `--trust`.
+"""
+
+import io
+import json
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ctk.compiler.errors import ProgramError, TrustError
+from ctk.compiler.observe import first_line
+from ctk.compiler.references import near_file
+from ctk.compiler.torch_compat import dynamo, fake, graphs
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.importers.base import Importer, Request
+from ctk.toolkit.importers.program import capture_cases
+from ctk.toolkit.targets import resolve_target
+from ctk.toolkit.usercode.program import Program
+
+OBJECTS = ("custom_obj_", "opaque_obj_")
+"""How torch's archives call the entries that hold pickled objects of classes (torch 2.11, 2.13)."""
+
+
+def accepts(spec: str) -> bool:
+    """Return whether `spec` names an archive of torch.export, by its name."""
+    return spec.endswith(".pt2") and not Path(spec).expanduser().is_dir()
+
+
+def load(spec: str, request: Request) -> list[Case]:
+    """Load an archive and capture its program.
+
+    Raises:
+        ProgramError: There is no such file, it is no archive, or has no example inputs.
+        TrustError: It holds pickles that may run code.
+    """
+    path = Path(spec).expanduser().resolve()
+    if not path.is_file():
+        raise ProgramError(f"no such file: {spec}{near_file(path)}")
+    target = request.target or "ctk"
+    resolve_target(target)
+    if not request.trust:
+        refuse_pickles(path)
+    exported = _loaded(path)
+    return capture_cases(
+        program_of_export(exported, path),
+        target=target,
+        config=request.config,
+        backward=request.backward,
+        dynamic=request.dynamic,
+    )
+
+
+def program_of_export(exported: torch.export.ExportedProgram, path: Path) -> Program:
+    """Return an exported program as a program; its symbolic sizes are marked on the inputs.
+
+    Raises:
+        ProgramError: It has no example inputs.
+    """
+    if exported.example_inputs is None:
+        raise ProgramError(
+            f"{path.name} holds no example inputs\n"
+            "next: write a FILE.py with model(), which returns torch.export.load(...).module(), "
+            "and inputs()"
+        )
+    args, kwargs = exported.example_inputs
+    values = dict(_placeholders(exported))
+    names = exported.graph_signature.user_inputs
+    for name, leaf in zip(names, graphs.tree_leaves((args, kwargs)), strict=False):
+        value = values.get(str(name))
+        if isinstance(leaf, torch.Tensor) and isinstance(value, torch.Tensor):
+            sizes = enumerate(value.shape)
+            dynamo.mark_symbolic(leaf, [n for n, size in sizes if fake.is_symbolic(size)])
+    return Program(exported.module(), tuple(args), {}, path.stem, path, dict(kwargs))
+
+
+def _placeholders(exported: torch.export.ExportedProgram) -> Iterator[tuple[str, Any]]:
+    for node in exported.graph.find_nodes(op="placeholder"):
+        yield node.name, node.meta.get("val")
+
+
+def refuse_pickles(path: Path) -> None:
+    """Refuse an archive with a pickle that is more than tensors and plain containers.
+
+    Raises:
+        TrustError: It has one; the message names the entry.
+        ProgramError: It is no archive.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for name, kind in _pickles(archive):
+                reason = _why_unsafe(archive.read(name)) if kind == "tensors" else "an object"
+                if reason:
+                    raise TrustError(
+                        f"{path.name} is refused: its entry {name} is a pickle that may run code "
+                        f"when it is read ({reason})\n"
+                        "next: if you trust who made it: --trust"
+                    )
+    except (zipfile.BadZipFile, OSError, KeyError, ValueError) as error:
+        raise ProgramError(_no_archive(path, error)) from error
+
+
+def _pickles(archive: zipfile.ZipFile) -> Iterator[tuple[str, str]]:
+    """Yield the entries that torch unpickles: `tensors`, or `objects` of any class."""
+    names = archive.namelist()
+    said = {place for name in names for place in _said_to_be_pickles(archive, name)}
+    for name in names:
+        last = name.rpartition("/")[2]
+        if last.startswith(OBJECTS):
+            yield name, "objects"
+        elif last.endswith((".pt", ".pkl")) or last in said:
+            yield name, "tensors"
+
+
+def _said_to_be_pickles(archive: zipfile.ZipFile, name: str) -> Iterator[str]:
+    """Yield the entries that a list of weights or constants calls pickled."""
+    if not name.endswith("_config.json"):
+        return
+    listed = json.loads(archive.read(name)).get("config", {})
+    for entry in listed.values():
+        if entry.get("use_pickle"):
+            yield str(entry.get("path_name", "")).rpartition("/")[2]
+
+
+def _why_unsafe(data: bytes) -> str:
+    """Return what a pickle holds beside tensors and containers; empty for nothing."""
+    try:
+        torch.load(io.BytesIO(data), weights_only=True)
+    except Exception as error:
+        return first_line(error)
+    return ""
+
+
+def _loaded(path: Path) -> torch.export.ExportedProgram:
+    try:
+        return torch.export.load(path)
+    except Exception as error:
+        raise ProgramError(_no_archive(path, error)) from error
+
+
+def _no_archive(path: Path, error: Exception) -> str:
+    return (
+        f"{path.name} cannot be read as an archive of torch.export: {type(error).__name__}: "
+        f"{first_line(error)}"
+    )
+
+
+IMPORTER = Importer("FILE.pt2 of torch.export", accepts, load)

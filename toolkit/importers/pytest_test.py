@@ -1,0 +1,277 @@
+"""Import `pytest:FILE::TEST`: run a test, and give every graph that `torch.compile` captures in it.
+
+The test runs once, in this process, with its fixtures, parameters and classes, as `pytest` runs it.
+Each backend that it asks Dynamo for records the graph and runs it in eager, so that a wrong compile
+does not end the test before its later graphs are seen. The target of a case is the test's own
+backend, with its options, unless the user names one. Nothing is compiled or judged here; a test
+that fails on eager values gives the graphs that it came to.
+
+A case is called after its test: `TestNet.test_f.2-a.graph0` for `TestNet::test_f[2-a]`.
+"""
+
+import contextlib
+import dataclasses
+import io
+import os
+import re
+import sys
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from ctk.compiler.errors import CaptureError, ProgramError, TargetError, nearest
+from ctk.compiler.references import near_file
+from ctk.compiler.torch_compat import dynamo
+from ctk.compiler.torch_compat.capture_reasons import Collected, collected
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.importers.base import Importer, Request
+from ctk.toolkit.importers.no_graph import HINT, reasons_for_no_graph
+from ctk.toolkit.importers.program import Captured, make_case, recording_backend, tensors_in
+from ctk.toolkit.targets import resolve_target
+from ctk.toolkit.usercode.program import seeded
+from ctk.toolkit.usercode.references import json_options, reference_to
+from ctk.toolkit.usercode.sources import source_files
+
+PREFIX = "pytest:"
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What a test asked Dynamo to compile with: the target's spec, its options, where it is used.
+
+    Attributes:
+        test: The id of the test.
+        target: None for a backend without a name that another process could import.
+        shown: The backend's name for people.
+        config: Its options.
+        captured: The graphs, in order.
+    """
+
+    test: str
+    target: str | None
+    shown: str
+    config: Mapping[str, object]
+    captured: list[Captured] = field(default_factory=list[Captured])
+
+
+def accepts(spec: str) -> bool:
+    """Return whether a name begins with `pytest:`."""
+    return spec.startswith(PREFIX)
+
+
+def load(spec: str, request: Request) -> list[Case]:
+    """Run the test, or all tests of a file or class, and return their graphs as cases.
+
+    Raises:
+        ProgramError: pytest is not installed, there is no such test, it cannot be collected, or it
+            ends before anything is compiled.
+        CaptureError: It never calls `torch.compile`.
+        TargetError: Its backend has no name, and the user gives none.
+    """
+    if request.target is not None:
+        resolve_target(request.target)  # an unknown name is told before the test runs
+    name = spec.removeprefix(PREFIX)
+    file = Path(name.partition("::")[0]).expanduser()
+    if not file.exists():
+        raise ProgramError(f"no such file: {file}{near_file(file.absolute())}")
+    run, found = TestRun(request), Collected()
+    torch.compiler.reset()
+    with seeded(), collected(found):
+        run.run(name)
+    if not any(compiled.captured for compiled in run.compiled):
+        raise _why_nothing(name, run, found)
+    return _cases(run, request, file.absolute().parent)
+
+
+@dataclass(slots=True, eq=False)
+class TestRun:
+    """One run of pytest: the plugin that it tells, and the wrapper of each backend it looks up."""
+
+    __test__ = False  # pytest takes classes called so for tests
+
+    request: Request
+    test: str = ""
+    tests: list[str] = field(default_factory=list[str])
+    problems: list[str] = field(default_factory=list[str])
+    compiled: list[Compiled] = field(default_factory=list[Compiled])
+    _known: list[tuple[str, object, Callable[..., object]]] = field(
+        default_factory=list[tuple[str, object, Callable[..., object]]]
+    )
+
+    def run(self, name: str, *options: str) -> int:
+        """Run pytest on what a name selects; what it prints is dropped."""
+        pytest = _pytest()
+        undo = dynamo.wrap_backend_lookup(self.recorded, self)
+        arguments = [name, "-q", "-o", "addopts=", "-p", "no:cacheprovider", *options]
+        try:
+            with _as_it_was(), _silent():
+                return int(pytest.main(arguments, plugins=[self]))
+        finally:
+            undo()
+
+    def pytest_collection_modifyitems(self, items: Sequence[Any]) -> None:
+        """Note what was selected."""
+        self.tests += [str(item.nodeid) for item in items]
+
+    def pytest_collectreport(self, report: Any) -> None:
+        """Note what cannot be collected."""
+        if report.failed:
+            self.problems.append(_last_line(report))
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Note which test runs."""
+        self.test = nodeid
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Note why a test did not go on."""
+        if report.failed or report.skipped:
+            word = "is skipped" if report.skipped else f"fails in its {report.when}"
+            self.problems.append(f"{report.nodeid} {word}: {_last_line(report)}")
+
+    def recorded(self, backend: object) -> object:
+        """Return the recording backend for one of the test's; equal ones get the same."""
+        if hasattr(backend, "ctk_records"):
+            return backend
+        for test, known, wrapper in self._known:
+            if test == self.test and (known is backend or known == backend):
+                return wrapper
+        wrapper = self._recording(*dynamo.unwrap_backend(backend))
+        self._known.append((self.test, backend, wrapper))
+        return wrapper
+
+    def _recording(
+        self, name: str | None, function: object, keywords: Mapping[str, object]
+    ) -> Callable[..., object]:
+        options = keywords.get("options")
+        given = dict(options) if isinstance(options, Mapping) else {}
+        target = name or reference_to(function)
+        shown = name or getattr(function, "__qualname__", type(function).__qualname__)
+        compiled = Compiled(self.test, target, shown, json_options(given)[0])
+        self.compiled.append(compiled)
+        backend = recording_backend(compiled.captured, backward=self.request.backward)
+
+        def ctk_recording(
+            gm: GraphModule, example_inputs: Sequence[object], **_: object
+        ) -> Callable[..., object]:
+            slot = len(compiled.captured)
+            made: Any = backend(gm, example_inputs)
+            return partial(_noting_backward, made, compiled.captured, slot)
+
+        ctk_recording.ctk_records = True  # type: ignore[attr-defined]  # functions take attributes
+        return ctk_recording
+
+
+def _noting_backward(
+    call: Callable[..., object], captured: list[Captured], slot: int, *args: object
+) -> object:
+    """Call a recorded graph; when a gradient comes back to it, its modes say so."""
+
+    def note(_: torch.Tensor) -> None:
+        modes = dataclasses.replace(captured[slot].modes, backward=True)
+        captured[slot] = dataclasses.replace(captured[slot], modes=modes)
+
+    result = call(*args)
+    for tensor in tensors_in(result):
+        if tensor.requires_grad:
+            tensor.register_hook(note)
+    return result
+
+
+def _cases(run: TestRun, request: Request, folder: Path) -> list[Case]:
+    cases: list[Case] = []
+    for compiled in run.compiled:
+        target = request.target or compiled.target
+        if target is None:
+            raise TargetError(
+                f"the backend {compiled.shown} of {compiled.test} is local: nothing else can "
+                "import it\nnext: define it at the top level of a module, or give --target"
+            )
+        own = compiled.config if target == compiled.target else {}
+        config = {**own, **(request.config or {})}
+        sources = source_files(target, config, folder)
+        for captured in compiled.captured:
+            number = sum(case.name.startswith(f"{slug(compiled.test)}.") for case in cases)
+            name = f"{slug(compiled.test)}.graph{number}"
+            cases.append(make_case(captured, name, target=target, config=config, sources=sources))
+    return cases
+
+
+def slug(test: str) -> str:
+    """Return a test's id as a name for folders: `TestNet.test_f.2-a` of `a.py::TestNet::...`."""
+    inner = test.partition("::")[2] or Path(test).stem
+    return re.sub(r"[^\w.-]+", ".", inner).strip(".")[:80] or "test"
+
+
+def _why_nothing(name: str, run: TestRun, found: Collected) -> Exception:
+    """Return the error for a run that compiled nothing."""
+    if run.problems:
+        more = f" (and {len(run.problems) - 1} more)" if len(run.problems) > 1 else ""
+        return ProgramError(f"{name}: nothing is compiled: {run.problems[0]}{more}")
+    if not run.tests:
+        return ProgramError(f"no such test: {name}{_near_test(name)}")
+    never = "it never calls torch.compile, or did before it was run here"
+    was_asked = found.reasons or found.traced
+    reasons = reasons_for_no_graph(found) if was_asked else (never,)
+    return CaptureError(f"Dynamo captured no graph of {name}: {reasons[0]}\n  {HINT}")
+
+
+def _near_test(name: str) -> str:
+    """Return a hint with the nearest test of the file."""
+    file, _, inner = name.partition("::")
+    listing = TestRun(Request())
+    listing.run(file, "--collect-only")
+    if listing.problems:
+        return f": {listing.problems[0]}"
+    inners = sorted({test.partition("::")[2] for test in listing.tests})
+    plain = sorted({each.partition("[")[0] for each in inners})
+    hint = nearest(inner, plain if "[" not in inner else inners)
+    return hint or (f"; it has {', '.join(plain[:5])}" if plain else f": {file} has no tests")
+
+
+def _last_line(report: Any) -> str:
+    """Return why a report says no, in one line."""
+    crash = getattr(getattr(report, "longrepr", None), "reprcrash", None)
+    if crash is not None:
+        return f"{str(crash.message).splitlines()[0]} ({Path(crash.path).name}:{crash.lineno})"
+    longrepr = report.longrepr
+    if isinstance(longrepr, tuple):  # a skip: file, line, reason
+        return str(longrepr[-1])  # pyright: ignore[reportUnknownArgumentType]  # pytest's own tuple
+    lines = [line.strip() for line in str(longrepr).splitlines() if line.strip()]
+    return lines[-1].removeprefix("E ").strip() if lines else "no reason given"
+
+
+@contextlib.contextmanager
+def _silent() -> Generator[None]:
+    dropped = io.StringIO()
+    with contextlib.redirect_stdout(dropped), contextlib.redirect_stderr(dropped):
+        yield
+
+
+@contextlib.contextmanager
+def _as_it_was() -> Generator[None]:
+    """Put back what pytest leaves behind: the module path and variables of the environment."""
+    path, environment = list(sys.path), dict(os.environ)
+    os.environ.pop("PYTEST_ADDOPTS", None)
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        for name in os.environ.keys() - environment.keys():
+            del os.environ[name]
+        os.environ.update(environment)
+
+
+def _pytest() -> Any:
+    try:
+        import pytest
+    except ImportError as error:
+        raise ProgramError("pytest:FILE::TEST needs pytest (pip install pytest)") from error
+    return pytest
+
+
+IMPORTER = Importer("pytest:FILE::TEST", accepts, load)

@@ -1,0 +1,312 @@
+"""Import the scripts that torch writes of a failing compile; their `__main__` block does not run.
+
+Cases: 1. `repro.py`, `minifier_launcher.py` and `checkpoints/*.py` of `TORCHDYNAMO_REPRO_AFTER=aot`
+and `fx_graph_runnable.py` of `TORCH_COMPILE_DEBUG=1` hold a graph of ATen operators, as AOTAutograd
+hands it to Inductor. It is compiled from there: decompositions, joint passes and partition see it
+again, as an inference graph, and find little to do. 2. Those of `TORCHDYNAMO_REPRO_AFTER=dynamo`
+hold the graph that Dynamo captured, and name the backend; Dynamo captures it again, as the script
+itself would do.
+
+The script's inputs come from its folder of storages (stored_inputs.py). The options of Inductor
+that it sets become the case's config; the rest of what it sets is put back.
+"""
+
+import ast
+import dataclasses
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Tracer
+
+from ctk.compiler.errors import ConfigError, ProgramError
+from ctk.compiler.observe import first_line
+from ctk.compiler.python_files import load_file
+from ctk.compiler.references import searched_last, user_traceback
+from ctk.compiler.torch_compat.settings import settings_kept
+from ctk.compiler.torch_compat.stance import eager_stance
+from ctk.toolkit.case.case import Autocast, Case, Modes
+from ctk.toolkit.importers.base import Importer, Request
+from ctk.toolkit.importers.program import capture_cases, tensors_in
+from ctk.toolkit.importers.stored_inputs import StoredInputs
+from ctk.toolkit.targets import resolve_target, traits_of
+from ctk.toolkit.usercode.program import SEED, Program, seeded
+from ctk.toolkit.usercode.references import json_options
+from ctk.toolkit.usercode.sources import source_files
+
+logger = logging.getLogger("ctk")
+
+_MODULE = re.compile(r"^class Repro\(", re.MULTILINE)
+_INPUTS = re.compile(r"^def load_args\(", re.MULTILINE)
+_LOST = re.compile(r"self\.(\w+) = <lambda>\(\)")
+"""What torch 2.11 and 2.13 write for a sub-graph, whose text the script then lacks."""
+
+NOISE = ("trace.", "compile_threads", "fx_graph_cache", "fx_graph_remote_cache")
+"""Options that a script sets for the machine or the run that wrote it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What a script's text says of the run that it repeats.
+
+    Attributes:
+        path: The script.
+        after: `aot` or `dynamo`: which graph it holds.
+        options: The keywords of its `run_repro(...)`.
+    """
+
+    path: Path
+    after: str
+    options: Mapping[str, Any]
+
+    @property
+    def target(self) -> str:
+        backend = self.options.get("backend")
+        return backend if self.after == "dynamo" and isinstance(backend, str) else "inductor"
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Where its inputs may lie: where it says, or beside it if it was moved."""
+        said, here = self.options.get("save_dir"), self.path.parent
+        first = [Path(said)] if isinstance(said, str) else []
+        return (*first, here / "checkpoints", here, here.parent / "checkpoints")
+
+
+def accepts(spec: str) -> bool:
+    """Return whether a name is a file with a class `Repro` and a function `load_args`."""
+    path = Path(spec).expanduser()
+    if not spec.endswith(".py") or not path.is_file():
+        return False
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return bool(_MODULE.search(text) and _INPUTS.search(text))
+
+
+def load(spec: str, request: Request) -> list[Case]:
+    """Return the case of a script; after Dynamo one per graph that Dynamo captures of it.
+
+    Raises:
+        ProgramError: The script fails when it is loaded, or an input cannot be had.
+    """
+    script = read_script(Path(spec).expanduser().resolve())
+    target = request.target or script.target
+    resolve_target(target)
+    module, changed = _loaded(script.path)
+    config = {**(_options(changed) if traits_of(target).settings else {}), **(request.config or {})}
+    inputs = StoredInputs(script.folders)
+    with seeded():
+        _call(module.load_args, inputs, script.path)
+        model = getattr(module, "mod", None) or module.Repro()
+    if inputs.made_up:
+        logger.warning(
+            "ctk: %d of %d inputs of %s are made up: their storages are not beside the script",
+            len(inputs.made_up), len(inputs.values), script.path.name,
+        )  # fmt: skip
+    if script.after == "dynamo":
+        cases = _after_dynamo(script, model, inputs, target, config, request)
+    else:
+        logger.warning(
+            "ctk: %s holds a graph of ATen operators, from after AOTAutograd: it is compiled from "
+            "there, and what happened before is not in it", script.path.name,
+        )  # fmt: skip
+        cases = [_after_aot(script, model, inputs, target, config)]
+    return cases
+
+
+def read_script(path: Path) -> Script:
+    """Return what the text of a script says; nothing of it is run."""
+    tree = _tree(path)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)] if tree else []
+    options: dict[str, Any] = {}
+    for call in calls:
+        if getattr(call.func, "id", "") == "run_repro":
+            options = {key.arg: _literal(key.value) for key in call.keywords if key.arg}
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)] if tree else []
+    after = "dynamo" if any("after_dynamo" in (node.module or "") for node in imports) else "aot"
+    return Script(path, after, options)
+
+
+def _after_dynamo(
+    script: Script,
+    model: torch.nn.Module,
+    inputs: StoredInputs,
+    target: str,
+    config: Mapping[str, object],
+    request: Request,
+) -> list[Case]:
+    """Return the cases that Dynamo captures; gradients are compared if there are any."""
+    program = Program(model, tuple(inputs.values), {}, script.path.stem, script.path)
+    backward = request.backward or _has_gradients(program)
+    dynamic = request.dynamic or script.options.get("tracing_mode") == "symbolic"
+    cases = capture_cases(program, target=target, config=config, backward=backward, dynamic=dynamic)
+    if script.options.get("autocast") and torch.cuda.is_available():
+        region = Autocast("cuda", str(torch.get_autocast_dtype("cuda")).removeprefix("torch."))
+        cases = [
+            dataclasses.replace(case, modes=dataclasses.replace(case.modes, autocast=(region,)))
+            for case in cases
+        ]
+    made_up = bool(inputs.made_up)
+    return [
+        dataclasses.replace(case, synthetic=_tensors(case)) if made_up else case for case in cases
+    ]
+
+
+def _tensors(case: Case) -> tuple[str, ...]:
+    """Return the inputs of a graph that are tensors: any of them may be made up."""
+    nodes = case.graph.graph.find_nodes(op="placeholder")
+    pairs = zip(nodes, case.inputs, strict=True)
+    return tuple(node.name for node, value in pairs if isinstance(value, torch.Tensor))
+
+
+def _has_gradients(program: Program) -> bool:
+    """Return whether the script's own run would do a backward pass."""
+    if not any(tensor.requires_grad for tensor in tensors_in(program.inputs)):
+        return False
+    try:
+        with eager_stance(), seeded():
+            copies = [
+                value.detach().clone().requires_grad_(value.requires_grad)
+                if isinstance(value, torch.Tensor)
+                else value
+                for value in program.inputs
+            ]
+            result = program.model(*copies)
+    except Exception:  # it is told when the program is captured
+        return False
+    return any(tensor.requires_grad for tensor in tensors_in(result))
+
+
+def _after_aot(
+    script: Script,
+    model: torch.nn.Module,
+    inputs: StoredInputs,
+    target: str,
+    config: Mapping[str, object],
+) -> Case:
+    """Return the case of an ATen graph: autograd is behind it, so nothing requires grad."""
+    graph = _traced(model, script.path)
+    names = [node.name for node in graph.graph.find_nodes(op="placeholder")]
+    if len(names) != len(inputs.values):
+        raise ProgramError(
+            f"{script.path.name}: forward() takes {len(names)} inputs, but load_args() gives "
+            f"{len(inputs.values)}"
+        )
+    values = [v.detach() if isinstance(v, torch.Tensor) else v for v in inputs.values]
+    is_symbolic = script.options.get("tracing_mode") == "symbolic"
+    return Case(
+        graph=graph,
+        inputs=tuple(values),
+        target=target,
+        config=config,
+        modes=Modes(grad=False, seed=SEED),
+        sources=source_files(target, config, script.path.parent),
+        dynamic=_symbols(names, values) if is_symbolic else {},
+        synthetic=tuple(names[index] for index in sorted(inputs.made_up)),
+    )
+
+
+def _symbols(names: Sequence[str], values: Sequence[object]) -> dict[str, tuple[str | None, ...]]:
+    """Return the symbol of each size that is given as an input as well: the script has its hint."""
+    sizes: dict[int, str] = {}
+    for name, value in zip(names, values, strict=True):
+        if isinstance(value, int) and not isinstance(value, bool) and value > 1:
+            sizes.setdefault(value, name)
+    found = {
+        name: tuple(sizes.get(size) for size in value.shape)
+        for name, value in zip(names, values, strict=True)
+        if isinstance(value, torch.Tensor)
+    }
+    return {name: symbols for name, symbols in found.items() if any(symbols)}
+
+
+class _AtenTracer(Tracer):
+    """Follows operators; sub-graphs (branches of `cond`) are graphs of their own already."""
+
+    def is_leaf_module(self, m: torch.nn.Module, module_qualified_name: str) -> bool:
+        return isinstance(m, GraphModule)
+
+
+def _traced(model: torch.nn.Module, path: Path) -> GraphModule:
+    """Return the module of a script, and those inside it, as graphs."""
+    try:
+        for name, child in list(model.named_children()):
+            setattr(model, name, _traced(child, path))
+        tracer = _AtenTracer()
+        return GraphModule(model, tracer.trace(model))
+    except ProgramError:
+        raise
+    except Exception as error:
+        raise ProgramError(
+            f"{path.name}: forward() of {type(model).__name__} is no graph: "
+            f"{type(error).__name__}: {first_line(error)}"
+        ) from error
+
+
+def _options(changed: Mapping[str, object]) -> dict[str, object]:
+    """Return what a case can keep of Inductor's options that a script has set."""
+    wanted = {key: value for key, value in changed.items() if not key.startswith(NOISE)}
+    saved, lost = json_options(wanted)
+    kept: dict[str, object] = {}
+    for key, value in saved.items():
+        try:
+            resolve_target("inductor").check_config({key: value})
+        except ConfigError:
+            lost = [*lost, key]
+        else:
+            kept[key] = value
+    if lost:
+        logger.warning("ctk: options of the script that no case can hold: %s", ", ".join(lost))
+    return kept
+
+
+def _loaded(path: Path) -> tuple[ModuleType, Mapping[str, object]]:
+    """Run the file, not as `__main__`; return its module and Inductor's options that it sets."""
+    try:
+        with settings_kept() as changed, searched_last(path.parent), seeded():
+            module = load_file(path, fresh=True)
+    except (Exception, SystemExit) as error:
+        lost = _LOST.search(path.read_text(encoding="utf-8", errors="replace"))
+        if isinstance(error, SyntaxError) and lost:
+            raise ProgramError(
+                f"{path.name} is not whole: torch did not write its sub-graph {lost[1]} (a branch "
+                "of torch.cond, a body of a loop), so nothing can run it\n"
+                "next: give ctk the program itself: ctk run SCRIPT, or ctk check FILE.py"
+            ) from error
+        raise ProgramError(
+            f"{path.name} fails when it is loaded: {user_traceback(error, path)}"
+        ) from error
+    return module, changed
+
+
+def _call(load_args: Any, inputs: StoredInputs, path: Path) -> None:
+    try:
+        load_args(inputs)
+    except ProgramError:
+        raise
+    except Exception as error:
+        raise ProgramError(
+            f"load_args() in {path.name} raised {user_traceback(error, path)}"
+        ) from error
+
+
+def _tree(path: Path) -> ast.Module | None:
+    try:
+        return ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError, OSError):  # it is told when the file is loaded
+        return None
+
+
+def _literal(node: ast.expr) -> object:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return None
+
+
+IMPORTER = Importer(
+    "repro.py, minifier_launcher.py or fx_graph_runnable.py of torch", accepts, load
+)

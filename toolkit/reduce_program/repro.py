@@ -1,0 +1,213 @@
+"""Write the script of a program that fails: `repro.py`, which needs torch and the target only.
+
+The program comes first, as it stands in `program.py`; below a line follows what plays and judges
+it: the functions of `repro_templates/` by which the reducer judges too, carried as source.
+"""
+
+import ast
+import datetime
+import json
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+from ctk.compiler.references import files_of
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.formats.files import make_folder, write_text
+from ctk.toolkit.reduce_program.protocol import Plan
+from ctk.toolkit.repro.carry import carry
+from ctk.toolkit.repro.run import REPRO, ReproRun, run_repro
+from ctk.toolkit.repro.script import Versions, current_versions, shorten_paths
+from ctk.toolkit.targets import traits_of
+
+PROGRAM = "program.py"
+_HOLDING = (
+    *("program_verdict", "program_sides", "program_play", "program_state", "program_values"),
+    "loading",
+)
+_CARRIED = tuple(f"ctk.repro_templates.{name}" for name in _HOLDING)
+_LINE = (
+    f"# {'-' * 98}\n# From here on: how the program is played and judged, the toolkit's own code."
+)
+_CACHES = (
+    "import os",
+    'os.environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "0")',
+    'os.environ.setdefault("TORCHINDUCTOR_AUTOGRAD_CACHE", "0")',
+)
+_BESIDE = ("import sys", "sys.path.append(os.path.dirname(os.path.abspath(__file__)))")
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramFailure:
+    """A program that fails.
+
+    Attributes:
+        text: Its source.
+        path: The file that it comes from: files beside it that it imports are copied.
+        plan: How it is compiled and played.
+        signature: The failure.
+        blame: Who is to blame, in one line for the header; empty when it is not known.
+    """
+
+    text: str
+    path: Path
+    plan: Plan
+    signature: Signature
+    blame: str = ""
+
+
+def write_program_repro(
+    failure: ProgramFailure, folder: Path, *, timeout_seconds: float = 600.0
+) -> tuple[Path, ReproRun]:
+    """Write `program.py` and `repro.py`, run the script in a clean process, and note what it said.
+
+    Args:
+        failure: What is shown.
+        folder: Made if it does not exist.
+        timeout_seconds: Longest that the script may take.
+
+    Returns:
+        The script and what its run showed.
+    """
+    make_folder(folder)
+    for file in files_of(failure.path)[1:]:
+        place = folder / file.relative_to(failure.path.resolve().parent)
+        make_folder(place.parent)
+        write_text(place, file.read_text())
+    write_text(folder / PROGRAM, failure.text)
+    path = folder / REPRO
+    write_text(path, render_program(failure, "not run"))
+    seen = run_repro(path, timeout_seconds=timeout_seconds)
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    verdict = seen.verdict or f"no verdict, exit code {seen.exit_code}"
+    clean_run = f"{seen.says} on {today} ({shorten_paths(verdict)})"
+    write_text(path, render_program(failure, clean_run))
+    return path, seen
+
+
+def render_program(
+    failure: ProgramFailure, clean_run: str, versions: Versions | None = None
+) -> str:
+    """Return the text of the script.
+
+    Args:
+        failure: What is shown.
+        clean_run: What a run in a clean process showed, for the header.
+        versions: Those of this process when None.
+    """
+    ending = _ending(failure)
+    backend = traits_of(failure.plan.target).repro_backend
+    carried = carry(ending, _CARRIED, [(backend.__module__, backend.__name__)])
+    tree = ast.parse(failure.text)
+    taken = names_of(ast.parse(carried.source)) | names_of(ast.parse(ending))
+    clashing = (names_of(tree) - {"model", "inputs", "warmups", "between"}) & taken
+    program = ast.unparse(_renamed(tree, clashing)) if clashing else failure.text.strip()
+    future, body = _split_future(program)
+    parts = [
+        _header(failure, clean_run, versions or current_versions()),
+        *([future] if future else []),
+        "\n".join((*_CACHES, *(_BESIDE if files_of(failure.path)[1:] else ()))),
+        body,
+        "PROGRAM_NAMES = frozenset(globals())",
+        f"\n{_LINE}",
+        "\n".join(carried.imports),
+        f"\n{carried.source}",
+        f"\n{ending}",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _header(failure: ProgramFailure, clean_run: str, versions: Versions) -> str:
+    """Return the comment that a reader sees first."""
+    traits = traits_of(failure.plan.target)
+    lines = [
+        f"A program that compiles wrongly: {failure.signature.kind} at {failure.signature.output}",
+        f"seen:     {failure.signature.message}",
+        *([f"blame:    {failure.blame}"] if failure.blame else []),
+        f"run:      python {REPRO}   (0: no failure, 1: the failure, 125: cannot tell)",
+        f"ran:      {clean_run}",
+        f"made of:  torch {versions.torch}, Python {versions.python}, {versions.platform}",
+        f"target:   {failure.plan.target}{f'; needs {traits.needs}' if traits.needs else ''}",
+    ]
+    wrapped = [each for line in lines for each in textwrap.wrap(line, 97, subsequent_indent="  ")]
+    return "\n".join(f"# {line}" for line in wrapped)
+
+
+def _ending(failure: ProgramFailure) -> str:
+    """Return what stands below the carried code: how the program is compiled, and the main call."""
+    plan, traits = failure.plan, traits_of(failure.plan.target)
+    options = {**traits.defaults, **plan.config}
+    dynamic = f' | {{"dynamic": {plan.dynamic}}}' if plan.dynamic is not None else ""
+    how = {
+        "calls": plan.calls,
+        "backward": plan.backward,
+        "fresh": plan.fresh,
+        "strides": plan.strides,
+    }
+    how = {name: value for name, value in how.items() if value and (name, value) != ("calls", 1)}
+    expected = {"kind": failure.signature.kind, "exception": failure.signature.exception}
+    return "\n".join(
+        (
+            "HERE = Path(__file__).parent",
+            f"TARGET = {json.dumps(plan.target)}",
+            f"OPTIONS = {options!r}",
+            "",
+            "",
+            "def compiled(model: Any) -> Any:",
+            '    """Compile the model with the target."""',
+            "    torch.compiler.reset()",
+            f"    keywords = compile_keywords(globals()){dynamic}",
+            '    options = {**(keywords.pop("options", None) or {}), **OPTIONS} or None',
+            f"    backend = {traits.repro_backend.__name__}(TARGET, HERE)",
+            "    return torch.compile(model, backend=backend, options=options, **keywords)",
+            "",
+            "",
+            'if __name__ == "__main__":',
+            "    sys.path.append(str(HERE))",
+            f"    how: How = {how!r}",
+            f"    expected = {expected!r}",
+            "    repro = ProgramRepro(globals(), compiled, how, expected)",
+            "    sys.exit(main_of_program(repro))",
+        )
+    )
+
+
+def names_of(tree: ast.Module) -> set[str]:
+    """Return the names that the statements at the top of a file bind."""
+    found = set[str]()
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            found |= {alias.asname or alias.name for alias in node.names}
+        else:
+            stores = (each for each in ast.walk(node) if isinstance(each, ast.Name))
+            found |= {each.id for each in stores if isinstance(each.ctx, ast.Store)}
+    return found
+
+
+def _renamed(tree: ast.Module, names: set[str]) -> ast.Module:
+    """Return a program whose names are none of the carried code's: `leaves` becomes `leaves_`."""
+
+    def other(name: str) -> str:
+        return f"{name}_" if name in names else name
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            node.id = other(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            node.name = other(node.name)
+        elif isinstance(node, (ast.arg, ast.keyword)) and node.arg:
+            node.arg = other(node.arg)
+        elif isinstance(node, ast.alias) and (node.asname or node.name) in names:
+            node.asname = other(node.asname or node.name)
+        elif isinstance(node, ast.Global):
+            node.names = [other(name) for name in node.names]
+    return tree
+
+
+def _split_future(program: str) -> tuple[str, str]:
+    """Return the `from __future__` lines of a program, which must come first, and the rest."""
+    lines = program.splitlines()
+    future = [line for line in lines if line.startswith("from __future__")]
+    return "\n".join(future), "\n".join(line for line in lines if line not in future).strip()

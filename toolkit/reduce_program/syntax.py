@@ -1,0 +1,149 @@
+"""Program text as a tree that edits can address: numbered nodes, copies, text, size.
+
+Nodes are numbered in the order of `ast.walk`; a copy keeps the numbers, so that an edit names nodes
+of the tree that it was proposed for, and is applied to a copy. Nodes that were in the file also
+keep their `lineno`, so that what is left of a program still knows its lines.
+
+What it does not do: comments are lost, as `ast.unparse` has none.
+"""
+
+import ast
+import builtins
+import copy
+from collections.abc import Iterator
+from typing import cast
+
+ENTRIES = ("model", "inputs")
+"""Functions that every program must have."""
+
+Size = tuple[int, int, int, str]
+
+
+def parsed(text: str) -> ast.Module:
+    """Return the numbered tree of a program.
+
+    Raises:
+        SyntaxError: It is no Python.
+    """
+    return numbered(ast.parse(text))
+
+
+def numbered(tree: ast.Module) -> ast.Module:
+    """Number the nodes of a tree, which is changed and returned."""
+    for number, node in enumerate(ast.walk(tree)):
+        node.number = number  # type: ignore[attr-defined]  # nodes take attributes
+    return tree
+
+
+def number_of(node: ast.AST) -> int:
+    """Return the number of a node; -1 for one that an edit made."""
+    return getattr(node, "number", -1)
+
+
+def copied(tree: ast.Module) -> tuple[ast.Module, dict[int, ast.AST]]:
+    """Return a copy of a tree, and its nodes by number."""
+    made = copy.deepcopy(tree)
+    return made, {number_of(node): node for node in ast.walk(made)}
+
+
+def text_of(tree: ast.Module) -> str:
+    """Return a program's text, with empty lines around functions and classes as people write."""
+    text = ""
+    for node, before in zip(tree.body, [None, *tree.body], strict=False):
+        is_apart = any(isinstance(each, (ast.FunctionDef, ast.ClassDef)) for each in (node, before))
+        gap = "\n\n\n" if is_apart else "\n"
+        text += f"{gap if before is not None else ''}{ast.unparse(node).strip()}"
+    return f"{text}\n"
+
+
+def size_of(tree: ast.Module) -> Size:
+    """Return the size of a program: statements, then nodes, then how large its constants are.
+
+    A loop or another block around statements counts twice: straight lines are simpler. The text is
+    the last of it, so that no two programs have the same size: the order is total.
+    """
+    blocks = (ast.If, ast.For, ast.While, ast.With, ast.Try)
+    statements = statements_in(tree) + sum(isinstance(node, blocks) for node in ast.walk(tree))
+    nodes = sum(1 for _ in ast.walk(tree))
+    weights = sum(_weight(node.value) for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return statements, nodes, weights, text_of(tree)
+
+
+def statements_in(tree: ast.Module) -> int:
+    """Return how many statements a program has, those inside others included."""
+    return sum(isinstance(node, ast.stmt) for node in ast.walk(tree))
+
+
+def _weight(value: object) -> int:
+    if isinstance(value, bool) or value is None:
+        return 0
+    if isinstance(value, int):
+        return min(abs(value), 1 << 40)
+    return len(repr(value)) if value not in (0.0, 1.0) else 1
+
+
+def lines_of(tree: ast.Module) -> dict[tuple[int, int], int]:
+    """Return for each place (line, column) in a tree's text the line of its file."""
+    found: dict[tuple[int, int], int] = {}
+    again = ast.parse(text_of(tree))
+    if ast.dump(again) != ast.dump(tree):  # an edit left out what Python fills in
+        return found
+    for new, old in zip(ast.walk(again), ast.walk(tree), strict=True):
+        if isinstance(new, (ast.stmt, ast.expr)) and (line := getattr(old, "lineno", 0)):
+            found[new.lineno, new.col_offset] = line
+    return found
+
+
+def blocks_of(node: ast.AST) -> Iterator[list[ast.stmt]]:
+    """Yield the lists of statements that a node holds."""
+    for name in ("body", "orelse", "finalbody"):
+        found = getattr(node, name, None)
+        if isinstance(found, list) and found:
+            yield cast("list[ast.stmt]", found)
+
+
+def without(tree: ast.Module, numbers: set[int]) -> ast.Module:
+    """Return a copy of a tree without some statements; an empty block gets `pass`."""
+    made, nodes = copied(tree)
+    for node in nodes.values():
+        for block in blocks_of(node):
+            kept = [each for each in block if number_of(each) not in numbers]
+            if not kept and node is not made and block is getattr(node, "body", None):
+                kept = [ast.Pass()]
+            block[:] = kept
+    return made
+
+
+def is_readable(tree: ast.Module) -> bool:
+    """Return whether Python compiles a program and each name in it is bound somewhere.
+
+    It saves questions: a program with a name that nothing binds could not be run.
+    """
+    try:
+        compile(text_of(tree), "program.py", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return False
+    return _used(tree) <= _bound(tree) | set(dir(builtins)) | {"__file__", "__name__", "__doc__"}
+
+
+def _used(tree: ast.AST) -> set[str]:
+    names = (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+    return {node.id for node in names if isinstance(node.ctx, ast.Load)}
+
+
+def _bound(tree: ast.AST) -> set[str]:
+    found = set[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            found.add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.arg):
+            found.add(node.arg)
+        elif isinstance(node, ast.alias):
+            found.add(node.asname or node.name.partition(".")[0])
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            found.add(node.name)
+        elif isinstance(node, ast.Global):
+            found.update(node.names)
+    return found

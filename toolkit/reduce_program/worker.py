@@ -1,0 +1,129 @@
+"""The warm process that plays programs: `python -m ctk.toolkit.reduce_program.worker`.
+
+It imports torch once and runs no op, so that it stays safe to fork; each question has a child, and
+each side of the program a child of that, which starts in milliseconds. A crash or a hang of a
+program ends its children only.
+"""
+
+import json
+import os
+import signal
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ctk.compiler.observe import first_line
+from ctk.compiler.python_files import load_file
+from ctk.compiler.torch_compat import dynamo
+from ctk.repro_templates.program_play import How, compile_keywords, play
+from ctk.repro_templates.program_sides import (
+    DEFAULTS,
+    Unanswered,
+    Values,
+    find_differences,
+    in_own_process,
+)
+from ctk.toolkit.formats.schema import decode, encode
+from ctk.toolkit.processes.groups import adopt_orphans, end_group, lead_group, reap_orphans
+from ctk.toolkit.processes.memory import held_nbytes
+from ctk.toolkit.processes.tree import descendants
+from ctk.toolkit.reduce_program.protocol import READY, Plan, Played, PlayQuestion, Seen
+from ctk.toolkit.targets import traits_of
+
+
+def main() -> None:
+    """Answer questions from stdin on stdout until stdin is closed."""
+    questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    adopt_orphans()
+    answers.write(READY)
+    answers.flush()
+    while line := questions.readline():
+        question = decode(PlayQuestion, line, where="question")
+        traits_of(question.plan.target).preload()
+        answers.write(_answered_in_child(question) + b"\n")
+        answers.flush()
+
+
+def _answered_in_child(question: PlayQuestion) -> bytes:
+    """Answer in a child that leads a process group, and end all that it has started."""
+    reading, writing = os.pipe()
+    warm = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            os.close(reading)
+            lead_group(warm)
+            with os.fdopen(writing, "wb") as pipe:
+                pipe.write(json.dumps(encode(played(question))).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        answer = pipe.read()
+    end_group(pid)
+    reap_orphans()
+    return answer or json.dumps(encode(Played(unanswered="nobody could play it"))).encode()
+
+
+def played(question: PlayQuestion) -> Played:
+    """Play both sides of a program and compare them."""
+    plan, breaks = question.plan, list[str]()
+
+    def holds_too_much(pid: int) -> bool:
+        limit = question.memory_nbytes
+        return limit is not None and held_nbytes([pid, *descendants(pid)]) > limit
+
+    def side(is_compiled: bool, how: How) -> Values:
+        work = partial(_one_side, Path(question.path), plan, is_compiled, how)
+        values = dict(in_own_process(work, question.timeout_seconds, holds_too_much))
+        breaks.extend(values.pop("breaks", ()))
+        return values
+
+    how = {
+        **DEFAULTS,
+        "calls": plan.calls,
+        "backward": plan.backward,
+        "fresh": plan.fresh,
+        "strides": plan.strides,
+    }
+    try:
+        found = find_differences(side, how)
+    except Unanswered as reason:
+        return Played(unanswered=first_line(reason), is_flaky=reason.is_flaky)
+    seen = [_seen(each) for each in found]
+    return Played(tuple(seen), breaks=tuple(dict.fromkeys(breaks)))
+
+
+def _seen(found: Any) -> Seen:
+    return Seen(found.kind, found.name, " ".join(found.detail.split())[:400], found.exception)
+
+
+def _one_side(path: Path, plan: Plan, is_compiled: bool, how: How) -> Values:
+    sys.path.append(str(path.parent))
+    torch.manual_seed(0)
+    program = vars(load_file(path, fresh=True))
+    if not is_compiled:
+        return play(program, None, how)
+    traits = traits_of(plan.target)
+    backend: Any = traits.repro_backend(plan.target, path.parent)
+    options = {**traits.defaults, **plan.config}
+    torch.compiler.reset()
+
+    def compiled(model: Any) -> Any:
+        wanted = {"dynamic": plan.dynamic} if plan.dynamic is not None else {}
+        keywords: dict[str, Any] = {**compile_keywords(program), **wanted}
+        keywords["options"] = {**(keywords.get("options") or {}), **options} or None
+        return torch.compile(model, backend=backend, **keywords)
+
+    values = play(program, compiled, how)
+    return {**values, "breaks": list(dynamo.graph_breaks())}
+
+
+if __name__ == "__main__":
+    main()

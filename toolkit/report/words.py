@@ -1,0 +1,77 @@
+"""The words for people: what each verdict, kind of failure and place means, in a sentence."""
+
+from collections.abc import Mapping
+
+from ctk.toolkit.case.failure import FailureKind, Place
+from ctk.toolkit.case.judgement import Verdict
+
+VERDICTS: Mapping[Verdict, str] = {
+    Verdict.PASSES: "no failure: compiled and eager agree",
+    Verdict.REPRODUCES: "failure",
+    Verdict.DIFFERENT: "failure, but another one than the case records",
+    Verdict.INVALID: "cannot tell: the program cannot be asked about",
+    Verdict.FLAKY: "cannot tell: two runs of the same program differ",
+    Verdict.TIMEOUT: "cannot tell: the time limit ran out",
+}
+"""What each verdict says."""
+
+MEANINGS: Mapping[FailureKind, str] = {
+    "compile-error": "the compiler raises; eager runs the program",
+    "runtime-error": "the compiled program raises; eager does not",
+    "missing-error": "eager raises; the compiled program gives a result instead",
+    "other-error": "eager and the compiled program raise different exceptions",
+    "signal": "a signal kills the process that runs the compiled program; eager runs it",
+    "exit": "the compiled program ends its process; eager does not",
+    "timeout": "the compile or its result does not end; eager does",
+    "memory": "the compile or its result takes more memory than it may; eager does not",
+    "accuracy": "a result is further from float64 than tolerance and eager's own error allow",
+    "nan": "NaN or Inf stands where neither eager nor float64 has it, or is missing there",
+    "dtype": "a result has another dtype than in eager",
+    "shape": "a result has another shape than in eager",
+    "stride": "a result lies in memory in another order than in eager",
+    "structure": "there are more, fewer or differently nested results than in eager",
+    "alias": "results share memory with others than in eager",
+    "requires-grad": "a result requires a gradient on one side only",
+    "state": "Python state differs from eager's after the call",
+}
+"""What each kind of failure says."""
+
+PLACES: Mapping[Place, str] = {
+    "dynamo": "Dynamo: what it captures, guards, resumes and does around graphs, with any backend",
+    "runtime": "what is wrapped around compiled graphs, or a later call; each graph alone is right",
+    "captured": "the graph as Dynamo captured it, on its way to the compiler",
+    "pre_grad": "the passes before autograd",
+    "dispatch": "AOT dispatch: autograd, functionalization and decompositions, before any pass",
+    "joint": "the passes over forward and backward together",
+    "forward": "the passes over the forward graph",
+    "backward": "the passes over the backward graph",
+    "frozen": "the passes over a graph whose parameters are constants",
+    "lowered": "code generation: lowerings, fusions, kernels",
+}
+"""What each place is."""
+
+_LABELS = (
+    ("dispatch/decompose.", "decomposed", "when that operator alone is kept whole"),
+    ("dispatch/meta.", "told", "when that operator alone is asked what its real kernel gives"),
+    ("dispatch/functionalize", "step", ""),
+    ("joint/partition", "step", "with torch's plain partition instead"),
+    ("lowered/lower.", "lowering", "when that operator alone falls back to ATen"),
+    ("lowered/fusion", "fusion", "when that fusion alone is forbidden"),
+    ("lowered/", "setting", "with that alone turned off"),
+)
+"""How places are called that are no passes: begin of the name, label, and how one is left out."""
+
+
+def label_of(where: str, *, is_kernel: bool) -> str:
+    """Return what a culprit is, in one word."""
+    if is_kernel:
+        return "kernel"
+    return next((label for start, label, _ in _LABELS if where.startswith(start)), "pass")
+
+
+def left_out(where: str, *, is_kernel: bool) -> str:
+    """Return how a compile without a culprit is put: `when that fusion alone is forbidden`."""
+    if is_kernel:
+        return "when that kernel alone runs in eager"
+    told = next((said for start, _, said in _LABELS if where.startswith(start)), "")
+    return told or "without it alone"

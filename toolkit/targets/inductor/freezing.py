@@ -1,0 +1,110 @@
+"""Freezing as passes: each step by which Inductor folds parameters, named and vetoed.
+
+Inductor announces none of them. Between them its pattern passes run, which do announce themselves:
+
+    frozen/convert_conv_weights_to_channels_last       before `freeze`, opens the stage
+    frozen/replace_params_with_constants               the inputs become constants
+    frozen/fx_graph_cse
+    frozen/constant_fold
+    frozen/binary_folding...                           a pattern
+    frozen/constant_fold, second run: constant_fold#2
+    frozen/mkldnn_fusion...                            a pattern
+
+What it does not do: patterns (`patterns`).
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from torch.fx import GraphModule
+
+from ctk.compiler.freezing import note_frozen
+from ctk.compiler.fx.types import value_of
+from ctk.compiler.fx.walk import input_names, placeholders
+from ctk.compiler.torch_compat import inductor, inductor_freezing
+from ctk.compiler.torch_compat.inductor_freezing import FreezingStep
+from ctk.toolkit.targets.inductor.frames import Frame
+from ctk.toolkit.targets.inductor.regions import Function, begin_pass, failing_stage, timed_pass
+from ctk.toolkit.targets.inductor.session import Session
+
+Hook = tuple[inductor.Site, Callable[[Function], Function]]
+
+
+def freezing_hooks(session: Session) -> Iterator[Hook]:
+    """Return what is wrapped around freezing and around each of its steps."""
+    first = inductor_freezing.before_freezing()
+    yield first.site, partial(_first_step, session, first)
+    yield inductor.sites().freeze, partial(_freeze, session)
+    for step in inductor_freezing.freezing_steps():
+        yield step.site, partial(_inner_step, session, step)
+
+
+def _first_step(session: Session, step: FreezingStep, original: Function) -> Function:
+    """Wrap the step before `freeze`, which goes on with the stage that this one opens."""
+
+    def run(gm: GraphModule, *args: Any) -> Any:
+        if not session.is_watching():
+            return original(gm, *args)
+        inputs = tuple(value_of(node) for node in placeholders(gm))
+        frame = session.open("frozen", gm, inputs)
+        try:
+            return _observed(session, frame, step, original, (gm, *args))
+        except BaseException:
+            session.drop(frame)
+            raise
+
+    return run
+
+
+def _freeze(session: Session, original: Function) -> Function:
+    """Wrap freezing: `(dynamo_gm, gm, inputs) -> (gm, kept)`."""
+
+    def run(dynamo_gm: GraphModule, gm: GraphModule, inputs: Any) -> Any:
+        if not session.is_watching():
+            return original(dynamo_gm, gm, inputs)
+        frame = _frozen(session) or session.open("frozen", gm, inputs)
+        with failing_stage(session, frame):
+            result = original(dynamo_gm, gm, inputs)
+            session.close(frame, result[0])
+        return result
+
+    return run
+
+
+def _inner_step(session: Session, step: FreezingStep, original: Function) -> Function:
+    """Wrap a step inside of `freeze`; outside of it (`constant_fold`) it is none of ours."""
+
+    def run(graph: Any, *args: Any, **kwargs: Any) -> Any:
+        frame = _frozen(session)
+        if frame is None or kwargs or session.in_patterns:
+            return original(graph, *args, **kwargs)
+        return _observed(session, frame, step, original, (graph, *args))
+
+    return run
+
+
+def _frozen(session: Session) -> Frame | None:
+    frame = session.frame()
+    return frame if frame is not None and frame.stage == "frozen" else None
+
+
+def _observed(
+    session: Session,
+    frame: Frame,
+    step: FreezingStep,
+    original: Function,
+    args: tuple[Any, ...],
+) -> Any:
+    pass_id = begin_pass(session, frame, step.name)
+    if not session.numbering.allow_pass(pass_id):
+        session.refuse(frame, pass_id)
+        return step.refused(*args)
+    names = input_names(frame.root)
+    with timed_pass(session, frame, pass_id):
+        result: Any = original(*args)
+        if step.adopts:
+            frame.root.graph = result  # as the caller does next; so the pass shows what it did
+        if step.folds:
+            note_frozen(frame.root, inductor_freezing.folded_parameters(names, args[1], result))
+    return result

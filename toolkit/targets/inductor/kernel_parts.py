@@ -1,0 +1,159 @@
+"""The kernels that Inductor generates for one graph, and what they read and write when called.
+
+While the first call is recorded, each kernel of the module is replaced by a spy that looks at the
+buffers before and after it runs. Buffers are matched with nodes by Inductor's own bookkeeping;
+those that hold no node's value, or are written again in place, are not told. Extern calls (`mm`)
+are not kernels: what they return is seen as what the next kernel reads.
+"""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+from torch import Tensor
+
+from ctk.compiler.codegen.watch_calls import Returned
+from ctk.compiler.fx.clone import clone_value
+from ctk.compiler.observe import KernelCall, KernelId
+from ctk.compiler.torch_compat.graphs import Boxed, boxed
+from ctk.repro_templates.errors import identical
+
+
+@dataclass(slots=True)
+class KernelPart:
+    """A generated kernel.
+
+    Attributes:
+        id: Its id.
+        name: What the module calls it.
+        source: Its code.
+        suffix: How a file with that code is called.
+        nodes: Names of the nodes that it computes.
+        writes: The node whose value each buffer holds that it writes.
+        pointers: What its source calls each of its buffers.
+        vetoed: Its nodes fall back to ATen instead.
+    """
+
+    id: KernelId
+    name: str
+    source: str
+    suffix: str
+    nodes: tuple[str, ...]
+    writes: Mapping[str, str]
+    pointers: Mapping[str, str]
+    vetoed: bool = False
+
+    @property
+    def stores(self) -> dict[str, str]:
+        """What the source calls the memory of each node that is stored."""
+        known = self.pointers
+        return {node: known[buffer] for buffer, node in self.writes.items() if buffer in known}
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A call of a kernel in the module: the names of its arguments, in order.
+
+    Attributes:
+        part: The kernel.
+        arguments: Names of buffers, or other expressions.
+        reads: For each buffer among them, the node whose value it holds before the call.
+    """
+
+    part: KernelPart
+    arguments: tuple[str, ...]
+    reads: Mapping[str, str]
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What the recorded call has shown so far."""
+
+    queues: dict[str, deque[Launch]]
+    returned: Returned
+    values: dict[str, object] = field(default_factory=dict[str, object])
+    thread: int = field(default_factory=threading.get_ident)
+
+    def next_launch(self, name: str) -> Launch | None:
+        queue = self.queues.get(name)
+        return queue.popleft() if queue and self.thread == threading.get_ident() else None
+
+
+def spied(
+    call: Boxed, module: ModuleType | None, launches: Sequence[Launch], returned: Returned
+) -> Boxed:
+    """Return `call` so that its kernels tell their values while a call is recorded."""
+    if module is None or not launches:
+        return call
+
+    def run(args: list[Any]) -> Any:
+        if returned.calls is None:
+            return call(args)
+        with _replaced(module, launches, returned):
+            return call(args)
+
+    return boxed(run)
+
+
+@contextmanager
+def _replaced(
+    module: ModuleType, launches: Sequence[Launch], returned: Returned
+) -> Generator[None]:
+    """Put spies in the place of a module's kernels; the module may serve other compiles, too."""
+    queues: dict[str, deque[Launch]] = {}
+    for launch in launches:
+        queues.setdefault(launch.part.name, deque()).append(launch)
+    seen, names = _Seen(queues, returned), vars(module)
+    kernels = {name: names[name] for name in queues if name in names}
+    names.update({name: _Spy(kernel, name, seen) for name, kernel in kernels.items()})
+    try:
+        yield
+    finally:
+        names.update(kernels)
+
+
+class _Spy:
+    """A kernel that notes what it reads and writes: a C++ one is called, a Triton one is `run`."""
+
+    def __init__(self, kernel: Any, name: str, seen: _Seen) -> None:
+        self._kernel, self._name, self._seen = kernel, name, seen
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._noted(self._kernel, args, kwargs)
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        return self._noted(self._kernel.run, args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._kernel, name)
+
+    def _noted(self, kernel: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        launch = self._seen.next_launch(self._name)
+        if launch is None:
+            return kernel(*args, **kwargs)
+        buffers = dict(zip(launch.arguments, args, strict=False))
+        read = {node: self._value(node, buffers[name]) for name, node in launch.reads.items()}
+        result = kernel(*args, **kwargs)
+        written = {
+            node: clone_value(buffers[name])
+            for name, node in launch.part.writes.items()
+            if isinstance(buffers.get(name), Tensor)
+        }
+        self._seen.values.update(written)
+        calls = self._seen.returned.calls
+        if calls is not None:
+            calls.append(KernelCall(launch.part.id, written, read))
+        return result
+
+    def _value(self, node: str, now: object) -> object:
+        """Return a node's value as it is read; the very object that was noted, if it still is."""
+        before = self._seen.values.get(node)
+        if before is not None and identical(before, now):
+            return before
+        value = clone_value(now)
+        self._seen.values.setdefault(node, value)
+        return value

@@ -1,0 +1,48 @@
+"""Stages and passes as regions of an observed compile: begun, timed, reported, or failed.
+
+What it does not do: wrap anything (`hooks`, `freezing`).
+"""
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+from ctk.compiler.observe import PassId
+from ctk.toolkit.targets.inductor.errors import fail_pass
+from ctk.toolkit.targets.inductor.frames import Frame
+from ctk.toolkit.targets.inductor.session import Session
+
+Function = Callable[..., Any]
+
+
+def begin_pass(session: Session, frame: Frame, name: str) -> PassId:
+    """Report what nobody announced before a pass, and number the pass."""
+    session.sync(frame, f"unannounced_before_{name}")
+    return session.numbering.pass_id(frame.stage, name)
+
+
+@contextmanager
+def timed_pass(session: Session, frame: Frame, pass_id: PassId) -> Generator[None]:
+    """Report a pass when it ends: what it did beyond the passes that it announced inside."""
+    started, changes = time.perf_counter(), frame.changes
+    try:
+        yield
+    except Exception as error:
+        fail_pass(session, frame, error, pass_id=pass_id)
+        raise
+    seconds = time.perf_counter() - started
+    if not session.end_pass(frame, pass_id, seconds=seconds) and frame.changes == changes:
+        session.unchanged(frame, pass_id, seconds)
+
+
+@contextmanager
+def failing_stage(session: Session, frame: Frame) -> Generator[None]:
+    """Report an exception that no pass accounted for, and leave the frame."""
+    try:
+        yield
+    except Exception as error:
+        fail_pass(session, frame, error)
+        raise
+    finally:
+        session.drop(frame)

@@ -1,0 +1,46 @@
+"""Options of Inductor that may matter to a failure, each at the value at which Inductor does less.
+
+What makes a compile slow (`max_autotune`), or random numbers other than eager's, is not here; nor
+is `fallback_by_default`, with which nothing is lowered: bisection leaves out single lowerings.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from ctk.compiler.torch_compat import inductor
+from ctk.toolkit.targets.base import Trial
+from ctk.toolkit.targets.inductor.options import config_patches
+from ctk.toolkit.targets.inductor.switches import SWITCHES
+
+_OFF: tuple[Trial, ...] = (
+    Trial("pattern_matcher", False),
+    Trial("joint_graph_constant_folding", False),
+    Trial("use_pre_grad_passes", False),
+    Trial("use_joint_graph_passes", False),
+    Trial("use_post_grad_passes", False),
+    Trial("freezing", False),
+    Trial("epilogue_fusion", False),
+    Trial("prologue_fusion", False),
+    Trial("max_fusion_size", 1),
+    *(Trial(switch.option, switch.off) for switch in SWITCHES),
+    Trial("emulate_precision_casts", True),
+    Trial("fallback_random", True),
+    Trial("use_fast_math", False),
+    Trial("cpp.enable_unsafe_math_opt_flag", False),
+    Trial("cpp.weight_prepack", False),
+    Trial("online_softmax", False),
+    Trial("optimize_scatter_upon_const_tensor", False),
+    Trial("constant_and_index_propagation", False),
+    Trial("reorder_for_locality", False),
+    Trial("shape_padding", False),
+)
+
+
+def trials(config: Mapping[str, object]) -> Sequence[Trial]:
+    """Return what this torch knows of the table and a compile with a config does otherwise."""
+    known, patches = inductor.known_options(), config_patches(config)
+
+    def is_other(trial: Trial) -> bool:
+        default = known[trial.option][0]
+        return patches.get(trial.option, default) != trial.value
+
+    return [trial for trial in _OFF if trial.option in known and is_other(trial)]
