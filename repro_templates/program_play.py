@@ -120,12 +120,11 @@ def one_call(
 ) -> dict[str, object]:
     """Call once and read everything."""
     args, kwargs = arguments_of(given)
-    held = held_by(model)
     values: dict[str, object] = {}
     before = generator_states()
     try:
         result = call(*args, **kwargs)
-        outputs = leaves(result)
+        outputs, held = leaves(result), held_by(model)  # the call may put new tensors there
         values |= described(outputs, result, args, kwargs, held)
         if is_differentiated(program, how):
             propagate(outputs)

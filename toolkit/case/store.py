@@ -228,11 +228,11 @@ def load_case(
     check_files(folder, manifest)
     data = read_json(folder / GRAPH, next_step=_NEXT, limit=GRAPH_NBYTES)
     target, config = resolve_references(manifest, folder)
+    words = words_of(manifest, data)
     if not trust:
-        words = words_of(manifest, data)
         check_trust(folder, words, given, allow_imports=allow_imports, alias=target)
     allowed = set(manifest.imports) & set(manifest.imports if trust else allow_imports)
-    load_imports(manifest.imports, allowed, folder.resolve(), set(target_names(data)))
+    load_imports(manifest.imports, allowed, folder.resolve(), set(words.calls))
     graph, inputs = _graph_and_inputs(folder, manifest, data, allowed, trust=trust, device=device)
     return Case(
         graph=graph,

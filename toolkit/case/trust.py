@@ -26,15 +26,8 @@ _NEXT = """next: if you trust who made it: --trust (in Python: trust=True)
 
 
 def words_of(manifest: Manifest, graph: Json) -> Words:
-    """Return the words of a case that can name code.
-
-    Raises:
-        CaseError: The graph is nested too deeply.
-    """
-    try:
-        calls = dict.fromkeys(map(str, target_names(graph)))
-    except RecursionError as error:
-        raise CaseError(f"{GRAPH} is nested too deeply") from error
+    """Return the words of a case that can name code."""
+    calls = dict.fromkeys(target_names(graph))
     return Words(manifest.target, manifest.config, manifest.imports, tuple(calls))
 
 

@@ -91,17 +91,18 @@ def target_names(data: object) -> Iterator[str]:
 
     The JSON may be a stranger's: what is no name is passed over here, and refused when it is read.
     """
-    if isinstance(data, list):
-        for part in cast("list[object]", data):
-            yield from target_names(part)
-    elif isinstance(data, dict):
-        known = cast("Json", data)
-        target = known.get("target")
-        is_function = known.get("op") == "call_function" or known.keys() == {"target"}
-        if is_function and isinstance(target, str):
-            yield target
-        for part in known.values():
-            yield from target_names(part)
+    waiting = [data]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, list):
+            waiting += reversed(cast("list[object]", part))
+        elif isinstance(part, dict):
+            known = cast("Json", part)
+            target = known.get("target")
+            is_function = known.get("op") == "call_function" or known.keys() == {"target"}
+            if is_function and isinstance(target, str):
+                yield target
+            waiting += reversed(known.values())
 
 
 def _attributes(gm: GraphModule) -> Iterator[tuple[str, object]]:

@@ -8,7 +8,7 @@ import pytest
 
 import ctk
 from ctk.compiler.errors import CtkError, StorageError
-from ctk.toolkit.bisect.find import _Finder
+from ctk.toolkit.bisect import find
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.formats import growing_file
 from ctk.toolkit.operation import at_work, best_case
@@ -88,7 +88,7 @@ def test_a_bisection_that_raises_leaves_no_culprit_and_the_case_is_reduced(
     def stumble(*arguments: object) -> object:
         raise ZeroDivisionError("in the bisection")
 
-    monkeypatch.setattr(_Finder, "_candidates", stumble)
+    monkeypatch.setattr(find, "_suspects", stumble)
     found = ctk.diagnose(**subject)
     assert found.judgement.verdict is Verdict.REPRODUCES
     assert found.search.culprit is None
@@ -185,7 +185,7 @@ def test_the_failure_is_on_disk_before_its_culprit_is_looked_for(
     def interrupt(*arguments: object) -> object:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(_Finder, "_candidates", interrupt)
+    monkeypatch.setattr(find, "_suspects", interrupt)
     said = command("diagnose", "program.py", "--target", "backend.py:compile", "--out", "out")
     assert said.code == 125
     record = read_json(Path("out"))
