@@ -54,7 +54,8 @@ def forgets_assertion(gm: GraphModule, inputs: list[object]) -> Compiled:
     """Bring every index into its range, where the program itself checks it."""
 
     def call(*args: object) -> object:
-        index, x = (arg for arg in args if isinstance(arg, torch.Tensor))
-        return gm(index.clamp(0, x.shape[0] - 1), x)
+        tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+        length = next(each.shape[0] for each in tensors if each.is_floating_point())
+        return gm(*(x if x.is_floating_point() else x.clamp(0, length - 1) for x in tensors))
 
     return call

@@ -3,14 +3,21 @@
 import pytest
 
 from benchmarks.false_alarms import ASKED, answer
-from tests.helpers.healthy import HEALTHY
+from tests.helpers.healthy import HEALTHY, MORE
 from tests.helpers.healthy.base import Healthy
 
 ALL = pytest.mark.parametrize("program", HEALTHY, ids=[each.name for each in HEALTHY])
+QUICK = pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(each, id=each.name, marks=[pytest.mark.slow] if each in MORE else [])
+        for each in HEALTHY
+    ],
+)
 QUESTIONS = pytest.mark.parametrize("question", ASKED)
 
 
-@ALL
+@QUICK
 @pytest.mark.filterwarnings("ignore")  # torch's own, of programs of hard kinds
 def test_check_with_ctk(program: Healthy) -> None:
     assert answer("check", program, "ctk", "cpu") is None

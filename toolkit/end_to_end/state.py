@@ -22,7 +22,7 @@ from torch.nn import Module
 
 from ctk.compiler.fx.clone import clone_value
 from ctk.toolkit.end_to_end.nested import Leaf, as_value, items_of, leaves_of
-from ctk.toolkit.run.python_state import STATEFUL, is_foreign, names_of
+from ctk.toolkit.run.python_state import STATEFUL, is_foreign, names_of, wrapped
 
 _OWN_TABLES = ("_parameters", "_buffers", "_modules")
 _TORCHS = frozenset(vars(Module())) - {"training", "_forward_hooks", "_forward_pre_hooks"}
@@ -83,6 +83,8 @@ def _items(value: Any) -> list[tuple[str, object]] | None:
     if isinstance(value, MethodType):
         return [("", value.__self__), ("", value.__func__)]
     if isinstance(value, FunctionType):
+        if (inner := wrapped(value)) is not None:
+            return [("", inner)]
         return None if is_foreign(value.__module__) else list(_function_items(value))
     if isinstance(value, type):
         return None if is_foreign(value.__module__) else list(_class_items(value))

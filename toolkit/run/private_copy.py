@@ -12,17 +12,20 @@ What it does not do: it runs nothing, and does not see what a function keeps in 
 import contextlib
 import copy
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Interpreter, Node
+from torch.fx.node import Target
 from torch.nn import Module
 
 from ctk.compiler.errors import PrecisionRefused
 from ctk.compiler.fx.clone import clone_inputs, state_in
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import first_line
+from ctk.compiler.torch_compat import operators
 from ctk.compiler.torch_compat.process_state import process_state_kept
 from ctk.repro_templates.float64 import wider
 from ctk.toolkit.run.float64 import upcast_graph
@@ -85,11 +88,18 @@ def raising_operator(error: BaseException) -> str | None:
     return name if isinstance(name, str) else None
 
 
+@cache
+def _checkpoint() -> object:
+    return operators.higher_order_op("tag_activation_checkpoint")
+
+
 class Eager(Interpreter):
     """Runs a graph node by node, with flat inputs, whatever its calling convention says.
 
     Unlike `gm(...)` it needs no generated code, prints nothing to stderr when an op raises, and
-    leaves no transform entered then.
+    leaves no transform entered then. A checkpointed region is run as it is: torch's own operator is
+    meant to be traced; in eager it draws other random numbers when it recomputes the region, and
+    its gradients are wrong (torch 2.11, 2.13).
     """
 
     def __call__(self, *inputs: object) -> object:
@@ -105,6 +115,13 @@ class Eager(Interpreter):
                 setattr(error, RAISING_NODE, n.name)
                 setattr(error, RAISING_OPERATOR, self._operator(n))
             raise
+
+    def call_function(self, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a function, or run the region of a checkpoint."""
+        if target is _checkpoint():
+            region, *inputs = args
+            return type(self)(region)(*inputs)
+        return super().call_function(target, args, kwargs)
 
     def _operator(self, n: Node) -> str:
         """Return what a node calls, as it is called in any graph: a module by its type."""

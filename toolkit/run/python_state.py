@@ -85,6 +85,17 @@ def is_foreign(module: str | None) -> bool:
     return (module or "builtins").partition(".")[0] in _FOREIGN
 
 
+def wrapped(function: FunctionType) -> object | None:
+    """Return the user's function inside one that a library wrote around it and gave its names to.
+
+    `torch.compile`, `torch.no_grad()` and `functools.wraps` do so: what the wrapper itself names is
+    the library's. None: it is no such wrapper.
+    """
+    is_librarys = is_foreign(function.__globals__.get("__name__"))
+    inner = getattr(function, "__wrapped__", None)
+    return inner if is_librarys and not is_foreign(function.__module__) else None
+
+
 def _kept(roots: list[object]) -> list[_Undo]:
     """Return what puts back all state that can be reached from `roots`; each object once."""
     seen: dict[int, object] = {}
@@ -110,6 +121,8 @@ def _looked_into(value: object) -> tuple[list[object], list[_Undo]]:
     if isinstance(value, MethodType):
         return [value.__func__, value.__self__], []
     if isinstance(value, FunctionType):
+        if (inner := wrapped(value)) is not None:
+            return [inner], []
         return ([], []) if is_foreign(value.__module__) else _looked_into_function(value)
     if isinstance(value, dict):
         table = cast("dict[object, object]", value)

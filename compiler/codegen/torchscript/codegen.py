@@ -11,6 +11,7 @@ TorchScript would silently compute something else than eager is either mended he
   layouts, which the input must not see.
 * Mutation is removed only from graphs that write to nothing but inputs, where it stays. On a
   computed value it would make of `half.add_(float)` an `add`, whose result is a float.
+* A graph in which TorchScript's GPU fuser would compute something else (fusing.py) runs without it.
 * `optimize_for_inference` is kept only if it introduces no new operators (layout conversions), or
   if the warm-up has shown that the results keep their layout.
 
@@ -22,6 +23,7 @@ handled, the warm-up leaves inputs and random state alone.
 """
 
 import contextlib
+import logging
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
@@ -39,6 +41,8 @@ from ctk.compiler.codegen.torchscript.signature import Signature
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.fx.clone import clone_value, clone_values, layout
 from ctk.compiler.torch_compat import fake, torchscript
+
+log = logging.getLogger("ctk.codegen")
 
 _NOTICES = (
     (r"`torch\.jit\.\w+` is (deprecated|not supported)", DeprecationWarning),
@@ -58,6 +62,8 @@ def ts_compile(gm: GraphModule, example_inputs: Sequence[object]) -> BoxedCallab
         CodegenUnsupported: TorchScript cannot take the graph; says which node and why.
     """
     program = rewrite_for_torchscript(gm, example_inputs)
+    if program.unfused:
+        log.info("TorchScript runs a graph without its fuser: %s", program.unfused)
     with compiling():
         scripted = _script(program)
         if "value" not in program.writes:
@@ -102,15 +108,16 @@ def _reason(error: Exception) -> str:
 
 
 def _finish(program: Program, module: Any, example_inputs: Sequence[object]) -> BoxedCallable:
-    call = _bind(program.signature, module)
+    call = _bind(program, module)
     if are_real(example_inputs):
         _warm_up(call, example_inputs)
     return call
 
 
-def _bind(signature: Signature, module: Any) -> BoxedCallable:
+def _bind(program: Program, module: Any) -> BoxedCallable:
     """Return the boxed callable around a compiled module."""
-    forward = module.forward
+    signature = program.signature
+    forward = _unfused(module.forward) if program.unfused else module.forward
     folded = torchscript.outputs_of_constants(module.graph)
     assemble = _assembler(signature)
 
@@ -126,6 +133,16 @@ def _bind(signature: Signature, module: Any) -> BoxedCallable:
         return assemble(inputs, values)
 
     return as_boxed(run, lambda: _source(module))
+
+
+def _unfused(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a module's forward that runs its operators one by one, as they are."""
+
+    def run(*inputs: object) -> Any:
+        with torch.jit.optimized_execution(False):
+            return forward(*inputs)
+
+    return run
 
 
 def _source(module: Any) -> str:

@@ -13,6 +13,7 @@ from torch.fx import Graph, GraphModule, Node
 from ctk.compiler.codegen.torchscript.addmm import UNIT, keep_addmm_whole
 from ctk.compiler.codegen.torchscript.arguments import adapt_arguments
 from ctk.compiler.codegen.torchscript.constants import bind_constants
+from ctk.compiler.codegen.torchscript.fusing import why_unfused
 from ctk.compiler.codegen.torchscript.overloads import (
     count_overloads,
     overload_nodes,
@@ -58,12 +59,14 @@ class Program:
         signature: How to call it.
         overloads: The overloads that TorchScript must choose, with how often each is called.
         writes: To what ops write: to inputs, to computed values (a graph that is not functional).
+        unfused: Why TorchScript's fuser must leave it alone; None if it may fuse.
     """
 
     module: GraphModule
     signature: Signature
     overloads: Counter[str]
     writes: frozenset[Written]
+    unfused: str | None = None
 
 
 def rewrite_for_torchscript(gm: GraphModule, example_inputs: Sequence[object]) -> Program:
@@ -73,6 +76,7 @@ def rewrite_for_torchscript(gm: GraphModule, example_inputs: Sequence[object]) -
         CodegenUnsupported: TorchScript cannot take the graph; names the node.
     """
     graph = _copy(gm.graph)
+    unfused = why_unfused(graph, example_inputs)
     for rewrite in REWRITES:
         rewrite(graph)
     signature = type_signature(gm, graph, example_inputs)
@@ -85,7 +89,7 @@ def rewrite_for_torchscript(gm: GraphModule, example_inputs: Sequence[object]) -
     )
     strip_overloads(graph)
     graph.lint()
-    return Program(GraphModule(constants, graph), signature, overloads, writes)
+    return Program(GraphModule(constants, graph), signature, overloads, writes, unfused)
 
 
 def _written_by(node: Node) -> Iterator[Written]:

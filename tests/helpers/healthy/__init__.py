@@ -1,17 +1,27 @@
 """Healthy programs of hard kinds: eager and every compiler agree, and no tool may say otherwise."""
 
 from tests.helpers.healthy import (
+    composed,
     control_flow,
     dtypes,
     dynamic,
     layers,
+    operators,
     programs,
     random_draws,
+    stateful,
     training,
     transforms,
     writes,
 )
 from tests.helpers.healthy.base import Healthy
+
+MORE: tuple[Healthy, ...] = (
+    *stateful.PROGRAMS,
+    *operators.PROGRAMS,
+    *composed.PROGRAMS,
+)
+"""More of the same kinds, for the slow suite."""
 
 HEALTHY: tuple[Healthy, ...] = (
     *transforms.PROGRAMS,
@@ -23,5 +33,6 @@ HEALTHY: tuple[Healthy, ...] = (
     *writes.PROGRAMS,
     *dynamic.PROGRAMS,
     *programs.PROGRAMS,
+    *MORE,
 )
 """All of them, by kind."""

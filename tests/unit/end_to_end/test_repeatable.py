@@ -87,3 +87,10 @@ def test_values_inside_vmap_are_not_compared() -> None:
     dots = torch.func.vmap(torch.dot)
     report = ctk.check(dots, (torch.randn(4, 3), torch.randn(4, 3)), target="ctk")
     assert report.ok, report
+
+
+def test_what_torch_compile_keeps_is_not_the_programs() -> None:
+    """Its wrapper bears the name of the user's function, and names the stance that we set."""
+    inner = torch.compile(lambda x: x.relu() + 1, backend="eager")
+    found = asked(lambda x: inner(x * 2).sum(0) - inner(x).mean(), torch.randn(4, 3))
+    assert found.judgement.verdict is Verdict.PASSES, found

@@ -6,9 +6,12 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import fx
+from torch.utils.checkpoint import checkpoint
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Case, Modes
+from ctk.toolkit.importers import load_cases
+from ctk.toolkit.importers.base import Request
 from ctk.toolkit.run.execute import run_compiled, run_eager, run_graph
 from ctk.toolkit.targets.base import Target
 from tests.helpers.executions import UseTarget, inplace_case, trace, values
@@ -91,6 +94,23 @@ def test_gradients_come_from_seeded_tangents():
     assert x.grad is None
     wide = values(run_eager(case, dtype=torch.float64))
     torch.testing.assert_close(wide["grad_in0"], first["grad_in0"].double())
+
+
+def test_a_checkpointed_region_draws_its_numbers_once():
+    """torch's operator draws anew when it recomputes the region in eager."""
+
+    def region(x):
+        return torch.nn.functional.dropout(x.sin(), 0.5)
+
+    def gradient(fn):
+        x = torch.ones(64, requires_grad=True)
+        (case,) = load_cases(fn, [x], Request(target="aot_eager", backward=True))
+        outcome = run_eager(case)
+        assert outcome.run is not None
+        return outcome.run.values["grad_in0"]
+
+    recomputed = gradient(lambda x: checkpoint(region, x, use_reentrant=False) * 2)
+    torch.testing.assert_close(recomputed, gradient(lambda x: region(x) * 2))
 
 
 def test_results_that_alias_inputs_are_what_they_were():
