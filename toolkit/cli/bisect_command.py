@@ -74,6 +74,7 @@ def answer_of_search(command: str, found: "CommandSearch", folder: Path | None =
         "culprit": asdict(found.culprit) if found.culprit else None,
         "rewrite": asdict(found.rewrite) if found.rewrite else None,
         "confirmed": found.confirmed,
+        "is_flaky": found.is_flaky,
         "runs": found.runs,
         "reason": found.reason,
         "folder": str(folder) if folder is not None else None,
@@ -82,6 +83,10 @@ def answer_of_search(command: str, found: "CommandSearch", folder: Path | None =
         return Answer(ExitCode.NO_FAILURE, f"no failure: {command} ends with exit code 0", data)
     if found.first.outcome == "cannot tell":
         return Answer(ExitCode.CANNOT_TELL, f"cannot tell: {command} exits with 125", data)
+    if found.is_flaky:
+        advice = f"next       make {command} end alike each time: seeds, files, the clock, threads"
+        said = f"cannot tell: {command} fails at random: {found.reason}"
+        return Answer(ExitCode.CANNOT_TELL, said, data, (advice,))
     return Answer(
         ExitCode.FAILURE, _headline(command, found), data, tuple(_lines(command, found, folder))
     )
@@ -114,11 +119,25 @@ def _lines(command: str, found: "CommandSearch", folder: Path | None) -> Iterato
     yield from (f"excluded   {each}" for each in found.excluded)
     yield f"cost       {found.runs} runs of the command, {found.graphs} graphs"
     yield from [f"written    {folder}"] * (folder is not None)
-    yield f"next       ctk run {_script(command)}  # saves each graph that fails as a case"
+    step = _next_step(shlex.split(command))
+    yield from [f"next       {step}"] * bool(step)
 
 
-def _script(command: str) -> str:
-    """Return what `ctk run` takes of a command: the script and its arguments."""
-    words = shlex.split(command)
-    number = next((i for i, word in enumerate(words) if word.endswith(".py")), None)
-    return shlex.join(words[number:]) if number is not None else "SCRIPT.py"
+def _next_step(words: Sequence[str]) -> str:
+    """Return what makes cases of the graphs of a command, which can be made small.
+
+    >>> _next_step(["python", "-u", "train.py", "--steps", "1"])
+    'ctk run train.py --steps 1  # saves each graph that fails as a case'
+    """
+    program, *rest = words
+    is_python = Path(program).name.startswith("python")
+    while is_python and rest and rest[0].startswith("-") and rest[0] not in ("-m", "-c"):
+        rest = rest[1:]
+    if Path(program).name == "pytest" or (is_python and rest[:2] == ["-m", "pytest"]):
+        test = next((word for word in rest if word.partition("::")[0].endswith(".py")), None)
+        said = "  # the smallest graph that shows it"
+        return f"ctk diagnose {shlex.quote(f'pytest:{test}')}{said}" if test else ""
+    script = rest if is_python else words
+    if not script or not script[0].endswith(".py"):
+        return ""
+    return f"ctk run {shlex.join(script)}  # saves each graph that fails as a case"

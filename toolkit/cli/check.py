@@ -1,5 +1,6 @@
 """`ctk check`: compare every value that survives each step of the compile with eager."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,7 @@ from ctk.toolkit.cli.exit_codes import (
     evidence_lines,
     exit_code_of,
     judgement_data,
+    steps_after,
 )
 from ctk.toolkit.cli.options import RUN, IsolationOptions, SubjectOptions
 from ctk.toolkit.cli.progress import progress
@@ -52,17 +54,19 @@ def check(
             **subject.keywords(),
             **isolation.keywords(),
         )
-    return answer_of_report(report)
+    steps = steps_after(report.judgement, report.end_to_end, subject, isolation)
+    return answer_of_report(report, steps)
 
 
-def answer_of_report(report: "CheckReport") -> Answer:
-    """Return the answer: a failure if the results of any graph are one."""
+def answer_of_report(report: "CheckReport", steps: Sequence[str] = ()) -> Answer:
+    """Return the answer: a failure if the results of any graph are one; `steps` to go on with."""
     data = {
         "graphs": [graph_data(graph) for graph in report.graphs],
         "end_to_end": end_to_end_data(report.end_to_end),
+        "next": list(steps),
     }
     rows = [findings_table(report), *([history_table(report)] if report.history else [])]
-    body = (*rows, *evidence_lines(report.end_to_end))
+    body = (*rows, *evidence_lines(report.end_to_end), *(f"next: {step}" for step in steps))
     return Answer(exit_code_of(report.judgement), str(report), data, body)
 
 

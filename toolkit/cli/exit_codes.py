@@ -1,4 +1,4 @@
-"""How an oracle's verdict becomes an exit code, a line and JSON; the same for every command."""
+"""How a verdict becomes an exit code, lines and JSON; the same for every command."""
 
 from typing import TYPE_CHECKING
 
@@ -6,6 +6,7 @@ from ctk.toolkit.cli.answer import ExitCode
 
 if TYPE_CHECKING:
     from ctk.toolkit.case.judgement import Judgement
+    from ctk.toolkit.cli.options import IsolationOptions, SubjectOptions
     from ctk.toolkit.end_to_end.answer import EndToEnd
 
 EXIT_CODES = {
@@ -51,3 +52,16 @@ def evidence_lines(found: "EndToEnd | None") -> tuple[str, ...]:
     """Return how the layer of a failing program is known, one line each."""
     is_failing = found is not None and found.judgement.fails
     return tuple(f"evidence: {each}" for each in found.evidence) if found and is_failing else ()
+
+
+def steps_after(
+    judgement: "Judgement",
+    whole: "EndToEnd | None",
+    subject: "SubjectOptions",
+    isolation: "IsolationOptions",
+) -> list[str]:
+    """Return what to do next, about the same subject with the same options."""
+    from ctk.toolkit.report.next_steps import after_a_look
+
+    asked = {**subject.keywords(), **isolation.keywords()}
+    return after_a_look(judgement, subject.subject, asked, is_program=whole is not None)

@@ -1,5 +1,6 @@
 """`ctk repro`: does it still fail? With `--out`, also write the case and a verified repro.py."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -13,6 +14,7 @@ from ctk.toolkit.cli.exit_codes import (
     exit_code_of,
     judgement_data,
     line_of,
+    steps_after,
 )
 from ctk.toolkit.cli.options import IsolationOptions, KeptInputs, SubjectOptions, out_option
 from ctk.toolkit.cli.progress import progress
@@ -45,11 +47,11 @@ def repro(
             **subject.keywords(),
             **isolation.keywords(),
         )
-    return answer_of(found)
+    return answer_of(found, steps_after(found.judgement, found.end_to_end, subject, isolation))
 
 
-def answer_of(found: "ReproReport") -> Answer:
-    """Return the answer; the graph that tells most makes the first line."""
+def answer_of(found: "ReproReport", steps: Sequence[str]) -> Answer:
+    """Return the answer; the graph that tells most makes the first line, `steps` the last ones."""
     judgement = found.judgement
     case = next((graph.case for graph in found.graphs if graph.judgement is judgement), None)
     rows = table("graph", "target", "verdict", "what")
@@ -71,8 +73,9 @@ def answer_of(found: "ReproReport") -> Answer:
     data = {
         "graphs": [graph_data(graph) for graph in found.graphs],
         "end_to_end": end_to_end_data(whole),
+        "next": list(steps),
     }
-    body = (*body, *evidence_lines(whole))
+    body = (*body, *evidence_lines(whole), *(f"next: {step}" for step in steps))
     return Answer(exit_code_of(judgement), headline, data, body)
 
 

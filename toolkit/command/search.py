@@ -8,6 +8,7 @@
                                        without c...h  good
                                        without d...h  bad    -> d... is not needed, c is: `c`
 3. The proof: a run without that one alone is good. Then the same over the rewrites of the pass.
+4. The first run and the proof once more: a command that answers otherwise now fails at random.
 
 What it does not do: two culprits that only fail together; then the first that matters is named, and
 not confirmed.
@@ -15,7 +16,7 @@ not confirmed.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ctk.compiler.errors import CaptureError
 from ctk.toolkit.command.plan import Asked
@@ -38,6 +39,7 @@ class CommandSearch:
         confirmed: Whether the command is good without that alone.
         runs: Runs of the command used.
         reason: Why there is no culprit, or no proof.
+        is_flaky: Whether the same run was good once and bad once: nothing can be told.
         excluded: What was shown not to be the cause, a sentence each.
     """
 
@@ -48,6 +50,7 @@ class CommandSearch:
     runs: int = 1
     reason: str = ""
     excluded: tuple[str, ...] = ()
+    is_flaky: bool = False
 
     @property
     def graphs(self) -> int:
@@ -90,11 +93,23 @@ class _Search:
         self._words, self._seconds, self._say, self._run = words, seconds, say, run
         self._answers: dict[frozenset[Asked], CommandRun] = {}
         self._excluded: list[str] = []
+        self._runs = 0
 
     def find(self) -> CommandSearch:
         first = self._ask((), "with everything")
         if first.outcome != "bad":
             return CommandSearch(first, runs=1, reason=f"it ends with {first.ended}")
+        found = self._found(first)
+        proof = [each for each in (found.rewrite or found.culprit,) if each and found.confirmed]
+        for left_out in ((), proof) if proof else ((),):
+            once = self._answers[frozenset(left_out)]
+            again = self._run_once(left_out, "once more, as before")
+            if again.outcome != once.outcome:
+                reason = f"the same run ends with {once.ended} once, and with {again.ended} then"
+                return CommandSearch(first, runs=self._runs, reason=reason, is_flaky=True)
+        return replace(found, runs=self._runs, excluded=tuple(self._excluded))
+
+    def _found(self, first: CommandRun) -> CommandSearch:
         if not first.asked:
             raise CaptureError(
                 f"the command fails ({first.ended}) and compiles nothing that ctk can steer\n"
@@ -113,8 +128,7 @@ class _Search:
             else "it fails without any pass and with every kernel in eager: "
             "what is compiled is not to blame, or what is around it"
         )
-        runs, excluded = len(self._answers), tuple(self._excluded)
-        return CommandSearch(first, runs=runs, reason=reason, excluded=excluded)
+        return CommandSearch(first, reason=reason)
 
     def _in_group(self, name: str, group: Sequence[Asked]) -> Asked | None:
         """Return the member that matters; the last one up to which all must be left out."""
@@ -133,8 +147,7 @@ class _Search:
         confirmed = self._is_good([culprit], f"without {culprit}")
         rewrite = self._rewrite_of(first, culprit) if confirmed else None
         reason = "" if confirmed else "without it alone the command is still bad"
-        runs, excluded = len(self._answers), tuple(self._excluded)
-        return CommandSearch(first, culprit, rewrite, confirmed, runs, reason, excluded)
+        return CommandSearch(first, culprit, rewrite, confirmed, reason=reason)
 
     def _rewrite_of(self, first: CommandRun, culprit: Asked) -> Asked | None:
         """Return the one rewrite of a pass without which alone the command is good."""
@@ -156,10 +169,14 @@ class _Search:
     def _ask(self, left_out: Iterable[Asked], what: str) -> CommandRun:
         key = frozenset(left_out)
         if key not in self._answers:
-            answer = self._run(self._words, key, seconds=self._seconds)
-            self._answers[key] = answer
-            self._say(f"{what}: {answer.outcome} ({answer.ended})")
+            self._answers[key] = self._run_once(key, what)
         return self._answers[key]
+
+    def _run_once(self, left_out: Iterable[Asked], what: str) -> CommandRun:
+        answer = self._run(self._words, frozenset(left_out), seconds=self._seconds)
+        self._runs += 1
+        self._say(f"{what}: {answer.outcome} ({answer.ended})")
+        return answer
 
 
 def groups(asked: Sequence[Asked]) -> Iterable[tuple[str, list[Asked]]]:

@@ -132,10 +132,12 @@ def name_of(subject: Subject) -> str:
         return pytest_test.slug(str(subject))
     file, _, _ = str(subject).rpartition(":")
     path = Path(file if file.endswith(".py") else subject).expanduser().resolve()
-    return path.stem if path.suffix in (".py", ".pt2") else path.name
+    return path.stem if path.suffix in (".py", ".pt2", ".txt") else path.name
 
 
 def _importer_of(spec: str) -> Importer:
+    if not spec.strip():
+        raise CaseError("the name of the CASE is empty; for all cases of this folder: .")
     for importer in IMPORTERS:
         if importer.accepts(spec):
             return importer

@@ -152,7 +152,8 @@ def _loaded(path: Path) -> torch.export.ExportedProgram:
 def _no_archive(path: Path, error: Exception) -> str:
     return (
         f"{path.name} cannot be read as an archive of torch.export: {type(error).__name__}: "
-        f"{first_line(error)}"
+        f"{first_line(error)}\n"
+        "next: see that the file is whole, and that torch.export.load reads it with this torch"
     )
 
 

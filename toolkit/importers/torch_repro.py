@@ -1,11 +1,11 @@
 """Import the scripts that torch writes of a failing compile; their `__main__` block does not run.
 
 Cases: 1. `repro.py`, `minifier_launcher.py` and `checkpoints/*.py` of `TORCHDYNAMO_REPRO_AFTER=aot`
-and `fx_graph_runnable.py` of `TORCH_COMPILE_DEBUG=1` hold a graph of ATen operators, as AOTAutograd
-hands it to Inductor. It is compiled from there: decompositions, joint passes and partition see it
-again, as an inference graph, and find little to do. 2. Those of `TORCHDYNAMO_REPRO_AFTER=dynamo`
-hold the graph that Dynamo captured, and name the backend; Dynamo captures it again, as the script
-itself would do.
+and `fx_graph_runnable.py` of `TORCH_COMPILE_DEBUG=1` (tlparse: `fx_graph_runnable_7.txt`) hold a
+graph of ATen operators, as AOTAutograd hands it to Inductor. It is compiled from there:
+decompositions, joint passes and partition see it again, as an inference graph, and find little to
+do. 2. Those of `TORCHDYNAMO_REPRO_AFTER=dynamo` hold the graph that Dynamo captured, and name the
+backend; Dynamo captures it again, as the script itself would do.
 
 The script's inputs come from its folder of storages (stored_inputs.py). The options of Inductor
 that it sets become the case's config; the rest of what it sets is put back.
@@ -80,7 +80,7 @@ class Script:
 def accepts(spec: str) -> bool:
     """Return whether a name is a file with a class `Repro` and a function `load_args`."""
     path = Path(spec).expanduser()
-    if not spec.endswith(".py") or not path.is_file():
+    if not spec.endswith((".py", ".txt")) or not path.is_file():
         return False
     text = path.read_text(encoding="utf-8", errors="replace")
     return bool(_MODULE.search(text) and _INPUTS.search(text))

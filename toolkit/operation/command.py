@@ -7,6 +7,7 @@ What it does not do: write a diagnosis. A command is no case: there is nothing t
 
 import hashlib
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -72,13 +73,19 @@ def bisect_remembered(
 
 
 def _remembering(journal: Journal, run: Run) -> Run:
-    """Return a function that runs a command unless the journal knows what that gives."""
+    """Return a function that runs a command unless the journal knows what that gives.
+
+    What is asked a second time has an answer of its own.
+    """
+    asked = Counter[str]()
 
     def ask(
         words: Sequence[str], left_out: Iterable[Asked] = (), *, seconds: float | None = None
     ) -> CommandRun:
         named = sorted(f"{each.kind} {each.number} {each}" for each in left_out)
         key = _digest(*named) if named else "everything"
+        asked[key] += 1
+        key = key if asked[key] == 1 else f"{key}, time {asked[key]}"
         known = journal.recall(CommandRun, key)
         if known is None:
             known = run(words, left_out, seconds=seconds)

@@ -77,7 +77,18 @@ def other_command(folder: Path, operation: OperationName) -> str | None:
         return None
     if trust_option(Path(header.subject).expanduser()):
         return None
-    return shlex.join(["ctk", operation, header.subject, *_options(header.options)])
+    return command_about(header.subject, operation, header.options)
+
+
+def command_about(subject: str, operation: OperationName, options: Mapping[str, object]) -> str:
+    """Return the command that asks something about a subject.
+
+    Args:
+        subject: As the user names it.
+        operation: What is asked.
+        options: The keywords of operations; those that no command has are left out.
+    """
+    return shlex.join(["ctk", operation, subject, *_options(options)])
 
 
 def _options(options: Mapping[str, object]) -> Iterator[str]:
@@ -98,7 +109,7 @@ def _options(options: Mapping[str, object]) -> Iterator[str]:
                 yield "--no-strides"
             case "graph", int():
                 yield from ("--graph", str(value))
-            case "allow_imports", list():
+            case "allow_imports", list() | tuple():
                 for module in value:
                     yield from ("--allow-import", str(module))
             case "isolate", bool():

@@ -3,12 +3,13 @@
 They are put together from single words, never copied: a folder may be somebody else's.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
 
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.judgement import Verdict
-from ctk.toolkit.oracle.go_on import other_command
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.oracle.go_on import command_about, other_command
 from ctk.toolkit.report.as_json import CulpritRecord, Record
 from ctk.toolkit.report.words import label_of
 from ctk.toolkit.targets import traits_of
@@ -18,7 +19,31 @@ def next_steps(record: Record, folder: Path) -> list[str]:
     """Return what to do next, the most useful first; each is a command with a remark, or advice."""
     if record.verdict is Verdict.REPRODUCES and record.signature is not None:
         return [*_see_it(record, folder, record.signature), *_go_round(record)]
-    return [_ADVICE[record.verdict]] if record.verdict in _ADVICE else []
+    return _advice(record.verdict, is_program=record.end_to_end is not None)
+
+
+def after_a_look(
+    judgement: Judgement, subject: str, options: Mapping[str, object], *, is_program: bool
+) -> list[str]:
+    """Return what to do next after a command that only says whether there is a failure.
+
+    Args:
+        judgement: What it saw.
+        subject: What it was asked about, as the user names it.
+        options: The keywords of its options.
+        is_program: Whether that is a program: more of it may be looked at.
+    """
+    if not judgement.fails:
+        return _advice(judgement.verdict, is_program=is_program)
+    is_deadly = judgement.signature is not None and judgement.signature.is_deadly
+    isolate = {"isolate": True} if is_deadly and options.get("isolate") is None else {}
+    command = command_about(subject, "diagnose", {**options, **isolate})
+    return [f"{command}  # the culprit with its proof, and the smallest repro"]
+
+
+def _advice(verdict: Verdict, *, is_program: bool) -> list[str]:
+    is_told = verdict in _ADVICE and (is_program or verdict is not Verdict.PASSES)
+    return [_ADVICE[verdict]] if is_told else []
 
 
 _ADVICE = {

@@ -49,6 +49,11 @@ class TestBadInput:
         assert said.code == 2
         assert message in said.err
 
+    def test_an_empty_name(self) -> None:
+        said = ctk("check", "")
+        assert said.code == 2
+        assert "the name of the CASE is empty" in said.err
+
     def test_option_of_the_target(self, good: Path) -> None:
         said = ctk("check", good, "--config", "fule=3")
         assert said.code == 2

@@ -110,3 +110,13 @@ def test_of_folders(place: Path) -> None:
         assert each.code == 2, each.out + each.err
         assert printed(each)
         run_all(printed(each), place, (0,))
+
+
+@pytest.mark.parametrize("command", ["check", "repro --out 'my cases' --no-strides"])
+def test_after_a_look(command: str, place: Path) -> None:
+    said = shell(f"ctk {command} ./broken.py", place)
+    assert said.code == 1, said.out + said.err
+    *_, last = printed(said)
+    assert shlex.split(last)[:3] == ["ctk", "diagnose", "./broken.py"], said.out
+    assert ("--no-strides" in last) == ("--no-strides" in command)
+    run_all([f"{last.partition('  #')[0]} --max-questions 1"], place, (1,))

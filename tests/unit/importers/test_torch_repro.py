@@ -9,7 +9,7 @@ import torch
 from ctk.compiler.errors import ProgramError
 from ctk.compiler.torch_compat import inductor
 from ctk.toolkit.case.judgement import Verdict
-from ctk.toolkit.importers import Request, load_cases
+from ctk.toolkit.importers import Request, load_cases, name_of
 from ctk.toolkit.importers.torch_repro import read_script
 from ctk.toolkit.run.execute import run_eager
 
@@ -126,6 +126,11 @@ class TestAfterAot:
         (one,), (other,) = (load_cases(after_aot(tmp_path, name="gone")) for _ in range(2))
         assert one.synthetic == ("arg2_1",)
         assert torch.equal(one.inputs[2], other.inputs[2])  # type: ignore[arg-type]  # a tensor
+
+    def test_as_tlparse_calls_it(self, tmp_path: Path) -> None:
+        path = after_aot(tmp_path).rename(tmp_path / "fx_graph_runnable_7.txt")
+        (case,) = load_cases(path)
+        assert (case.target, name_of(path)) == ("inductor", "fx_graph_runnable_7")
 
     def test_sizes_stay_symbolic(self, tmp_path: Path) -> None:
         (case,) = load_cases(after_aot(tmp_path, tracing="symbolic"))
