@@ -102,3 +102,11 @@ def nearest(name: str, allowed: Iterable[str], *, cutoff: float = 0.6) -> str:
     names = [each for each in itertools.islice(allowed, _MOST_NAMES) if len(each) <= _LONGEST_NAME]
     match = difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
     return f"; did you mean {match[0]!r}?" if match else ""
+
+
+def message_of(error: BaseException) -> str:
+    """Return an exception's message; one of the user's may not let itself be read."""
+    try:
+        return str(error)
+    except Exception as refusal:
+        return f"its message cannot be read: {type(refusal).__name__}"

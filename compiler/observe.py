@@ -12,6 +12,8 @@ from typing import Literal, Protocol, cast
 
 from torch.fx import GraphModule
 
+from ctk.compiler.errors import message_of
+
 Stage = Literal[
     "captured", "pre_grad", "dispatch", "joint", "forward", "backward", "frozen", "lowered"
 ]
@@ -356,9 +358,5 @@ class _Marking:
 
 def first_line(error: BaseException) -> str:
     """Return the first non-empty line of an exception's message, or its type's name."""
-    try:
-        text = str(error)
-    except Exception as refusal:  # its own `__str__`
-        text = f"its message cannot be read: {type(refusal).__name__}"
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in message_of(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

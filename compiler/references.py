@@ -19,7 +19,7 @@ from types import ModuleType
 from typing import Any
 
 from ctk.compiler import python_files
-from ctk.compiler.errors import ConfigError, CtkError, nearest
+from ctk.compiler.errors import ConfigError, CtkError, message_of, nearest
 from ctk.compiler.python_files import is_installed, is_neighbour, load_file
 
 
@@ -149,7 +149,8 @@ def user_traceback(error: BaseException, path: Path | None = None) -> str:
         path: The user's file; the line is the last one in its folder. None: the last one that is
             not of an installed package.
     """
-    text = re.sub(r"\bctk_folder_[0-9a-f]+\.", "", f"{type(error).__name__}: {error}".rstrip(": "))
+    text = re.sub(r"\bctk_folder_[0-9a-f]+\.", "", f"{type(error).__name__}: {message_of(error)}")
+    text = text.rstrip(": ")
     if isinstance(error, SyntaxError) and error.filename and error.text:
         return f"{text}\n  {Path(error.filename).name}, line {error.lineno}: {error.text.strip()}"
     ours = (__file__, python_files.__file__)

@@ -6,6 +6,7 @@ What it does not do: say which settings there are; torch does.
 import importlib
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 INDUCTOR = "torch._inductor.config."
@@ -28,11 +29,28 @@ def settings_put_on(settings: Mapping[str, object]) -> Generator[None]:
 
 
 def is_setting(name: str) -> bool:
-    """Return whether torch has a setting of this name."""
+    """Return whether torch has a setting of this name; modules, classes and groups are none."""
     try:
-        _found(name)
+        owner, attribute = _found(name)
     except LookupError:
         return False
+    value = getattr(owner, attribute)
+    is_group = "config" in type(value).__name__.lower()  # torch._inductor.config.cpp
+    return not (isinstance(value, ModuleType | type) or is_group)
+
+
+def may_be(name: str, value: object) -> bool:
+    """Return whether a setting takes a text, or else a number, where it is one of these now."""
+    owner, attribute = _found(name)
+    now = getattr(owner, attribute)
+    try:
+        hint = repr(owner.get_type(attribute))
+    except Exception:  # torch 2.11 has none, and no setting outside its config modules
+        hint = ""
+    if isinstance(now, bool | int | float) and isinstance(value, str):
+        return "str" in hint or "Literal" in hint
+    if isinstance(now, str) and isinstance(value, bool | int | float):
+        return any(word in hint for word in ("bool", "int", "float"))
     return True
 
 

@@ -23,6 +23,7 @@ from ctk.compiler.errors import (
     StorageError,
     UnsupportedPlatform,
     VerifyError,
+    message_of,
 )
 from ctk.toolkit.cli.answer import Answer, ExitCode
 from ctk.toolkit.formats.files import NEXT_STEPS
@@ -121,7 +122,7 @@ def refusal(error: CtkError, code: ExitCode) -> Answer:
 
 def bug(error: BaseException) -> Answer:
     """Return the answer for an unexpected exception, with its traceback in a file of its own."""
-    summary = f"{type(error).__name__}: {_message(error)}".splitlines()[0]
+    summary = f"{type(error).__name__}: {message_of(error)}".splitlines()[0]
     headline = f"cannot tell: ctk itself failed, which is a bug: {summary}"
     try:
         path = save_traceback(error)
@@ -141,16 +142,8 @@ def notes_of(error: BaseException) -> tuple[str, ...]:
 def error_data(error: BaseException, said: str = "") -> dict[str, object]:
     """Return the JSON form of an error."""
     notes = list(notes_of(error))
-    data = {"type": type(error).__name__, "message": _message(error) or said}
+    data = {"type": type(error).__name__, "message": message_of(error) or said}
     return {"error": data | ({"notes": notes} if notes else {})}
-
-
-def _message(error: BaseException) -> str:
-    """Return an exception's message; one of the user's may not let itself be read."""
-    try:
-        return str(error)
-    except Exception as refusal:
-        return f"its message cannot be read: {type(refusal).__name__}"
 
 
 def save_traceback(error: BaseException) -> Path:

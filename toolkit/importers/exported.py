@@ -29,6 +29,9 @@ from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.targets import resolve_target
 from ctk.toolkit.usercode.program import Program
 
+MOST_TIMES = 100
+"""How much larger than an archive what it holds may be; zeros are packed a thousand times."""
+
 OBJECTS = ("custom_obj_", "opaque_obj_")
 """How torch's archives call the entries that hold pickled objects of classes (torch 2.11, 2.13)."""
 
@@ -99,6 +102,7 @@ def refuse_pickles(path: Path) -> None:
     """
     try:
         with zipfile.ZipFile(path) as archive:
+            _refuse_bomb(archive, path)
             for name, kind in _pickles(archive):
                 reason = _why_unsafe(archive.read(name)) if kind == "tensors" else "an object"
                 if reason:
@@ -109,6 +113,20 @@ def refuse_pickles(path: Path) -> None:
                     )
     except (zipfile.BadZipFile, OSError, KeyError, ValueError) as error:
         raise ProgramError(_no_archive(path, error)) from error
+
+
+def _refuse_bomb(archive: zipfile.ZipFile, path: Path) -> None:
+    """Refuse what is much larger than its file; torch itself compresses nothing.
+
+    Raises:
+        TrustError: It is.
+    """
+    nbytes, packed = sum(entry.file_size for entry in archive.infolist()), path.stat().st_size
+    if nbytes > MOST_TIMES * packed:
+        raise TrustError(
+            f"{path.name} is refused: its entries hold {nbytes:,} bytes, packed into {packed:,}\n"
+            "next: if you trust who made it: --trust"
+        )
 
 
 def _pickles(archive: zipfile.ZipFile) -> Iterator[tuple[str, str]]:

@@ -75,6 +75,7 @@ class StoredInputs:
         """Add a tensor that looks into a storage; a non-leaf becomes a leaf that requires grad."""
         stride = tuple(stride) if stride is not None else _contiguous(shape)
         value = torch.empty(0, dtype=dtype or torch.float32, device=storage.device)
+        self._check_size(storage, shape, stride, offset=storage_offset or 0, dtype=value.dtype)
         with torch.no_grad():
             value.set_(storage, storage_offset or 0, tuple(shape), stride)  # type: ignore[arg-type]  # an untyped storage will do
             value = _with_bits(value, metadata)
@@ -84,6 +85,24 @@ class StoredInputs:
             self.made_up.add(len(self.values))
         self.values.append(value)
         return value
+
+    def _check_size(
+        self,
+        storage: torch.UntypedStorage,
+        shape: Sequence[int],
+        stride: Sequence[int],
+        *,
+        offset: int,
+        dtype: torch.dtype,
+    ) -> None:
+        """Check that a tensor lies in its storage: torch would make the storage larger instead."""
+        steps = ((size - 1) * step for size, step in zip(shape, stride, strict=True))
+        needed = 0 if 0 in shape else (offset + sum(steps) + 1) * dtype.itemsize
+        if needed > storage.nbytes():
+            raise ProgramError(
+                f"input {len(self.values)} of the script takes {needed} bytes, but its storage has "
+                f"{storage.nbytes()}: the script, or the file of that storage, was changed"
+            )
 
     def symint(self, value: object, **_: object) -> object:
         """Add a size; the script writes its hint."""

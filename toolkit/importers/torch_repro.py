@@ -15,8 +15,9 @@ import ast
 import dataclasses
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -99,8 +100,9 @@ def load(spec: str, request: Request) -> list[Case]:
     config = {**(_options(changed) if traits_of(target).settings else {}), **(request.config or {})}
     inputs = StoredInputs(script.folders)
     with seeded():
-        _call(module.load_args, inputs, script.path)
-        model = getattr(module, "mod", None) or module.Repro()
+        _call(partial(module.load_args, inputs), "load_args", script.path)
+        made: Any = getattr(module, "mod", None)
+        model = made if made is not None else _call(module.Repro, "Repro", script.path)
     if inputs.made_up:
         logger.warning(
             "ctk: %d of %d inputs of %s are made up: their storages are not beside the script",
@@ -282,14 +284,14 @@ def _loaded(path: Path) -> tuple[ModuleType, Mapping[str, object]]:
     return module, changed
 
 
-def _call(load_args: Any, inputs: StoredInputs, path: Path) -> None:
+def _call(function: Callable[[], Any], name: str, path: Path) -> Any:
     try:
-        load_args(inputs)
+        return function()
     except ProgramError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ProgramError(
-            f"load_args() in {path.name} raised {user_traceback(error, path)}"
+            f"{name}() in {path.name} raised {user_traceback(error, path)}"
         ) from error
 
 

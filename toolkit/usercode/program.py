@@ -23,6 +23,7 @@ import random
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import cast
@@ -32,7 +33,7 @@ import torch
 from ctk.compiler.errors import ProgramError, nearest
 from ctk.compiler.python_files import load_file
 from ctk.compiler.references import near_file, searched_last, user_traceback
-from ctk.compiler.torch_compat.named_settings import is_setting
+from ctk.compiler.torch_compat.named_settings import is_setting, may_be
 
 SEED = 0
 """Seed of a program that sets none itself, so that it gives the same inputs every time."""
@@ -113,8 +114,8 @@ def load_program(spec: str) -> Program:
         path,
         last.kwargs,
         warmups=warmups,
-        between=_own_function(module, "between"),
-        compile=_compile_keywords(module),
+        between=_between(module, path),
+        compile=_compile_keywords(module, path),
         settings=_settings(module, path),
         backward=getattr(module, "BACKWARD", False) is True,
         spec=spec,
@@ -193,9 +194,9 @@ def _function(module: ModuleType, name: str, path: Path) -> Callable[..., object
     )
 
 
-def _call(function: Callable[..., object], name: str, path: Path) -> object:
+def _call(function: Callable[..., object], name: str, path: Path, *arguments: object) -> object:
     try:
-        return function()
+        return function(*arguments)
     except (Exception, SystemExit) as error:
         raise ProgramError(
             f"{name}() in {path.name} raised {user_traceback(error, path)}"
@@ -231,6 +232,12 @@ def _warmups(module: ModuleType, path: Path) -> tuple[Arguments, ...]:
     return tuple(_arguments(each, "warmups", path) for each in calls)
 
 
+def _between(module: ModuleType, path: Path) -> Callable[..., object] | None:
+    """Return `between`; what it raises is said to be its own."""
+    function = _own_function(module, "between")
+    return partial(_call, function, "between", path) if function is not None else None
+
+
 def _own_function(module: ModuleType, name: str) -> Callable[..., object] | None:
     """Return a function that the file itself defines; a name that it imports says nothing."""
     function = getattr(module, name, None)
@@ -238,10 +245,27 @@ def _own_function(module: ModuleType, name: str) -> Callable[..., object] | None
     return function if is_own else None
 
 
-def _compile_keywords(module: ModuleType) -> dict[str, object]:
+_KEYWORDS: Mapping[str, tuple[type, ...]] = {
+    "dynamic": (bool, type(None)),
+    "fullgraph": (bool,),
+    "mode": (str, type(None)),
+    "options": (dict, type(None)),
+}
+"""Keywords of `torch.compile` that a file may ask for, and what their values are."""
+
+
+def _compile_keywords(module: ModuleType, path: Path) -> dict[str, object]:
     """Return `COMPILE`, if that is what the file means by it: keywords of `torch.compile`."""
     table = _named(getattr(module, "COMPILE", None))
-    return table if set(table) <= {"dynamic", "fullgraph", "mode", "options"} else {}
+    if not set(table) & set(_KEYWORDS):
+        return {}
+    for name, value in table.items():
+        if name not in _KEYWORDS:
+            hint = "; name it with --target" if name == "backend" else nearest(name, _KEYWORDS)
+            raise ProgramError(f"COMPILE in {path.name}: {name!r} is no keyword here{hint}")
+        if not isinstance(value, _KEYWORDS[name]):
+            raise ProgramError(f"COMPILE in {path.name}: {name} cannot be {value!r}")
+    return table
 
 
 def _settings(module: ModuleType, path: Path) -> dict[str, object]:
@@ -251,6 +275,8 @@ def _settings(module: ModuleType, path: Path) -> dict[str, object]:
     for name in found:
         if not is_setting(name):
             raise ProgramError(f"CONFIG in {path.name}: torch has no setting {name}")
+        if not may_be(name, found[name]):
+            raise ProgramError(f"CONFIG in {path.name}: {name} cannot be {found[name]!r}")
     return found
 
 

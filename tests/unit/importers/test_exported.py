@@ -57,6 +57,13 @@ class TestLoad:
         report = ctk.check(archive, target="ctk")
         assert report.ok, report
 
+    def test_one_that_is_packed_small_and_holds_much(self, tmp_path: Path) -> None:
+        path = tmp_path / "bomb.pt2"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
+            packed.writestr("net/data/weights/model_weights_config.json", b" " * (1 << 22))
+        with pytest.raises(TrustError, match="its entries hold 4,194,304 bytes, packed into"):
+            load_cases(path)
+
     def test_a_missing_one_has_a_near_name(self, archive: Path) -> None:
         with pytest.raises(ProgramError, match=r"no such file: .*net.pt2"):
             load_cases(archive.with_name("nett") / "net.pt2")

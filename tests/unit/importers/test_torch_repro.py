@@ -161,6 +161,19 @@ class TestAfterAot:
         with pytest.raises(ProgramError, match="an input lies on cuda:99, which cannot be used"):
             load_cases(path)
 
+    def test_an_input_that_is_larger_than_its_storage(self, tmp_path: Path) -> None:
+        path = after_aot(tmp_path, name=None)
+        path.write_text(path.read_text().replace("(3, 4)", "(3, 5)"))
+        with pytest.raises(ProgramError, match="takes 60 bytes, but its storage has 48"):
+            load_cases(path)
+
+    def test_a_module_that_cannot_be_made(self, tmp_path: Path) -> None:
+        path = after_aot(tmp_path, name=None)
+        text = path.read_text().replace("super().__init__()", "raise KeyError(3)")
+        path.write_text(text.replace("mod = Repro()", ""))
+        with pytest.raises(ProgramError, match=r"Repro\(\) in repro.py raised KeyError: 3"):
+            load_cases(path)
+
     def test_too_few_inputs(self, tmp_path: Path) -> None:
         path = after_aot(tmp_path)
         path.write_text(path.read_text().replace("    reader.symint(3)\n", ""))

@@ -131,6 +131,8 @@ def test_only_the_first_name_given(folder: Path):
     assert parse_spec(f"{folder}/good.py:build") == (folder / "good.py", "build", "inputs")
 
 
+RUNS = "def model(): return abs\ndef inputs(): return (1,)\n"
+
 FAILING = {
     "no function": (
         "def modle(): pass\n",
@@ -153,11 +155,52 @@ FAILING = {
         "def model(): return 3\ndef inputs(): return ()\n",
         "returned an int; it must",
     ),
+    "a message that cannot be read": (
+        "class E(Exception):\n    def __str__(self): raise RuntimeError\ndef model(): raise E\n"
+        "def inputs(): return ()\n",
+        "model() in prog.py raised E: its message cannot be read: RuntimeError",
+    ),
+    "text for a number": (
+        f"{RUNS}CONFIG = {{'torch._inductor.config.freezing': 'yes'}}\n",
+        "CONFIG in prog.py: torch._inductor.config.freezing cannot be 'yes'",
+    ),
+    "a module for a setting": (
+        f"{RUNS}CONFIG = {{'torch._inductor.config': 3}}\n",
+        "CONFIG in prog.py: torch has no setting torch._inductor.config",
+    ),
+    "text for a flag of torch.compile": (
+        f"{RUNS}COMPILE = {{'dynamic': 'yes'}}\n",
+        "COMPILE in prog.py: dynamic cannot be 'yes'",
+    ),
+    "a backend beside other keywords": (
+        f"{RUNS}COMPILE = {{'dynamic': True, 'backend': 'inductor'}}\n",
+        "COMPILE in prog.py: 'backend' is no keyword here; name it with --target",
+    ),
     "bad inputs": (
         "def model(): return abs\ndef inputs(): return [1]\n",
         "returned a list; it must return a tuple",
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("between", "said"),
+    [("(m): 1 / 0", "ZeroDivisionError"), ("(): pass", "takes 0 positional"), ("(m): exit()", "")],
+)
+def test_what_between_raises_is_its_own(folder: Path, between: str, said: str):
+    found = load_program(write(folder, f"{RUNS}def between{between}\n")).between
+    assert found is not None
+    with pytest.raises(ProgramError, match=rf"between\(\) in prog\.py raised .*{said}"):
+        found(abs)
+
+
+def test_settings_that_take_more_than_one_type(folder: Path):
+    wanted = {
+        "torch._dynamo.config.optimize_ddp": "python_reducer",
+        "torch._inductor.config.cpp.threads": 1,
+        "torch.backends.cudnn.benchmark": True,
+    }
+    assert load_program(write(folder, f"{RUNS}CONFIG = {wanted}\n")).settings == wanted
 
 
 @pytest.mark.parametrize("name", FAILING)
