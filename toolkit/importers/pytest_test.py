@@ -3,8 +3,9 @@
 The test runs once, in this process, with its fixtures, parameters and classes, as `pytest` runs it.
 Each backend that it asks Dynamo for records the graph and runs it in eager, so that a wrong compile
 does not end the test before its later graphs are seen. The target of a case is the test's own
-backend, with its options, unless the user names one. Nothing is compiled or judged here; a test
-that fails on eager values gives the graphs that it came to.
+backend, with its options and those of Inductor that it has set by then, unless the user names one.
+Nothing is compiled or judged here; a test that fails on eager values gives the graphs that it came
+to.
 
 A case is called after its test: `TestNet.test_f.2-a.graph0` for `TestNet::test_f[2-a]`.
 """
@@ -26,13 +27,15 @@ from torch.fx import GraphModule
 
 from ctk.compiler.errors import CaptureError, ProgramError, TargetError, nearest
 from ctk.compiler.references import near_file
-from ctk.compiler.torch_compat import dynamo
+from ctk.compiler.torch_compat import dynamo, inductor
 from ctk.compiler.torch_compat.capture_reasons import Collected, collected
+from ctk.compiler.torch_compat.settings import settings_kept
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.importers.base import Importer, Request
+from ctk.toolkit.importers.changed_options import options_kept
 from ctk.toolkit.importers.no_graph import HINT, reasons_for_no_graph
 from ctk.toolkit.importers.program import Captured, make_case, recording_backend, tensors_in
-from ctk.toolkit.targets import resolve_target
+from ctk.toolkit.targets import resolve_target, traits_of
 from ctk.toolkit.usercode.program import seeded
 from ctk.toolkit.usercode.references import json_options, reference_to
 from ctk.toolkit.usercode.sources import source_files
@@ -50,6 +53,7 @@ class Compiled:
         shown: The backend's name for people.
         config: Its options.
         captured: The graphs, in order.
+        settings: The options of Inductor that are set while each graph is compiled.
     """
 
     test: str
@@ -57,6 +61,7 @@ class Compiled:
     shown: str
     config: Mapping[str, object]
     captured: list[Captured] = field(default_factory=list[Captured])
+    settings: list[Mapping[str, object]] = field(default_factory=list[Mapping[str, object]])
 
 
 def accepts(spec: str) -> bool:
@@ -76,6 +81,8 @@ def load(spec: str, request: Request) -> list[Case]:
     if request.target is not None:
         resolve_target(request.target)  # an unknown name is told before the test runs
     name = spec.removeprefix(PREFIX)
+    if not name.strip():
+        raise ProgramError(f"{spec} names no test; e.g. pytest:tests/test_net.py::test_forward")
     file = Path(name.partition("::")[0]).expanduser()
     if not file.exists():
         raise ProgramError(f"no such file: {file}{near_file(file.absolute())}")
@@ -99,6 +106,7 @@ class TestRun:
     tests: list[str] = field(default_factory=list[str])
     problems: list[str] = field(default_factory=list[str])
     compiled: list[Compiled] = field(default_factory=list[Compiled])
+    _before: Mapping[str, object] = field(default_factory=dict[str, object])
     _known: list[tuple[str, object, Callable[..., object]]] = field(
         default_factory=list[tuple[str, object, Callable[..., object]]]
     )
@@ -108,6 +116,7 @@ class TestRun:
         pytest = _pytest()
         undo = dynamo.wrap_backend_lookup(self.recorded, self)
         arguments = [name, "-q", "-o", "addopts=", "-p", "no:cacheprovider", *options]
+        self._before = {key: value for key, (value, _) in inductor.known_options().items()}
         try:
             with _as_it_was(), _silent():
                 return int(pytest.main(arguments, plugins=[self]))
@@ -159,11 +168,17 @@ class TestRun:
             gm: GraphModule, example_inputs: Sequence[object], **_: object
         ) -> Callable[..., object]:
             slot = len(compiled.captured)
+            compiled.settings.append(self._changed())
             made: Any = backend(gm, example_inputs)
             return partial(_noting_backward, made, compiled.captured, slot)
 
         ctk_recording.ctk_records = True  # type: ignore[attr-defined]  # functions take attributes
         return ctk_recording
+
+    def _changed(self) -> Mapping[str, object]:
+        """Return Inductor's options that the test, its fixtures and files have set by now."""
+        now, before = inductor.known_options(), self._before
+        return {key: value for key, (value, _) in now.items() if before.get(key) != value}
 
 
 def _noting_backward(
@@ -192,9 +207,10 @@ def _cases(run: TestRun, request: Request, folder: Path) -> list[Case]:
                 "import it\nnext: define it at the top level of a module, or give --target"
             )
         own = compiled.config if target == compiled.target else {}
-        config = {**own, **(request.config or {})}
-        sources = source_files(target, config, folder)
-        for captured in compiled.captured:
+        for captured, settings in zip(compiled.captured, compiled.settings, strict=True):
+            kept = options_kept(settings, compiled.test) if traits_of(target).settings else {}
+            config = {**kept, **own, **(request.config or {})}
+            sources = source_files(target, config, folder)
             number = sum(case.name.startswith(f"{slug(compiled.test)}.") for case in cases)
             name = f"{slug(compiled.test)}.graph{number}"
             cases.append(make_case(captured, name, target=target, config=config, sources=sources))
@@ -254,16 +270,14 @@ def _silent() -> Generator[None]:
 
 @contextlib.contextmanager
 def _as_it_was() -> Generator[None]:
-    """Put back what pytest leaves behind: the module path and variables of the environment."""
-    path, environment = list(sys.path), dict(os.environ)
-    os.environ.pop("PYTEST_ADDOPTS", None)
-    try:
-        yield
-    finally:
-        sys.path[:] = path
-        for name in os.environ.keys() - environment.keys():
-            del os.environ[name]
-        os.environ.update(environment)
+    """Put back what tests leave behind: module path, environment, settings of torch."""
+    path = list(sys.path)
+    with settings_kept():
+        os.environ.pop("PYTEST_ADDOPTS", None)
+        try:
+            yield
+        finally:
+            sys.path[:] = path
 
 
 def _pytest() -> Any:

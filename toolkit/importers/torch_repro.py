@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Tracer
 
-from ctk.compiler.errors import ConfigError, ProgramError
+from ctk.compiler.errors import ProgramError
 from ctk.compiler.observe import first_line
 from ctk.compiler.python_files import load_file
 from ctk.compiler.references import searched_last, user_traceback
@@ -33,11 +33,11 @@ from ctk.compiler.torch_compat.settings import settings_kept
 from ctk.compiler.torch_compat.stance import eager_stance
 from ctk.toolkit.case.case import Autocast, Case, Modes
 from ctk.toolkit.importers.base import Importer, Request
+from ctk.toolkit.importers.changed_options import options_kept
 from ctk.toolkit.importers.program import capture_cases, tensors_in
 from ctk.toolkit.importers.stored_inputs import StoredInputs
 from ctk.toolkit.targets import resolve_target, traits_of
 from ctk.toolkit.usercode.program import SEED, Program, seeded
-from ctk.toolkit.usercode.references import json_options
 from ctk.toolkit.usercode.sources import source_files
 
 logger = logging.getLogger("ctk")
@@ -46,9 +46,6 @@ _MODULE = re.compile(r"^class Repro\(", re.MULTILINE)
 _INPUTS = re.compile(r"^def load_args\(", re.MULTILINE)
 _LOST = re.compile(r"self\.(\w+) = <lambda>\(\)")
 """What torch 2.11 and 2.13 write for a sub-graph, whose text the script then lacks."""
-
-NOISE = ("trace.", "compile_threads", "fx_graph_cache", "fx_graph_remote_cache")
-"""Options that a script sets for the machine or the run that wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +94,8 @@ def load(spec: str, request: Request) -> list[Case]:
     target = request.target or script.target
     resolve_target(target)
     module, changed = _loaded(script.path)
-    config = {**(_options(changed) if traits_of(target).settings else {}), **(request.config or {})}
+    own = options_kept(changed, script.path.name) if traits_of(target).settings else {}
+    config = {**own, **(request.config or {})}
     inputs = StoredInputs(script.folders)
     with seeded():
         _call(partial(module.load_args, inputs), "load_args", script.path)
@@ -246,23 +244,6 @@ def _traced(model: torch.nn.Module, path: Path) -> GraphModule:
             f"{path.name}: forward() of {type(model).__name__} is no graph: "
             f"{type(error).__name__}: {first_line(error)}"
         ) from error
-
-
-def _options(changed: Mapping[str, object]) -> dict[str, object]:
-    """Return what a case can keep of Inductor's options that a script has set."""
-    wanted = {key: value for key, value in changed.items() if not key.startswith(NOISE)}
-    saved, lost = json_options(wanted)
-    kept: dict[str, object] = {}
-    for key, value in saved.items():
-        try:
-            resolve_target("inductor").check_config({key: value})
-        except ConfigError:
-            lost = [*lost, key]
-        else:
-            kept[key] = value
-    if lost:
-        logger.warning("ctk: options of the script that no case can hold: %s", ", ".join(lost))
-    return kept
 
 
 def _loaded(path: Path) -> tuple[ModuleType, Mapping[str, object]]:

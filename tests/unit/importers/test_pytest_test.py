@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from ctk.compiler.errors import CaptureError, ProgramError, TargetError
+from ctk.compiler.torch_compat import inductor
 from ctk.toolkit.importers import Request, load_cases, name_of
 from ctk.toolkit.importers.pytest_test import slug
 
 TESTS = """
 import pytest, torch
+from torch._inductor import config
 
 def backend(gm, inputs):
     return gm.forward
@@ -35,6 +37,16 @@ def test_that_fails():
 
 def test_options():
     torch.compile(lambda x: x.relu(), options={"max_autotune": False})(torch.ones(3))
+
+@pytest.fixture
+def wrong_relu():
+    with config.patch({"cpp.inject_relu_bug_TESTING_ONLY": "accuracy", "trace.enabled": True}):
+        yield
+
+def test_patched(wrong_relu):
+    torch.compile(lambda x: x.relu())(torch.ones(3))
+    config.epilogue_fusion = False
+    torch.compile(lambda x: x.sin())(torch.ones(3))
 
 def test_local():
     torch.compile(lambda x: x + 1, backend=lambda gm, inputs: gm.forward)(torch.ones(3))
@@ -85,6 +97,15 @@ class TestCases:
         (case,) = load_cases(f"pytest:{file}::test_options", None, Request(target="ctk"))
         assert (case.target, case.config) == ("ctk", {})
 
+    def test_what_the_test_sets_of_inductor(self, file: Path) -> None:
+        before = inductor.known_options()
+        cases = load_cases(f"pytest:{file}::test_patched")
+        wrong = {"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}
+        assert [case.config for case in cases] == [wrong, {**wrong, "epilogue_fusion": False}]
+        assert inductor.known_options() == before
+        (first, _) = load_cases(f"pytest:{file}::test_patched", None, Request(target="ctk"))
+        assert first.config == {}
+
     def test_nothing_is_left_behind(self, file: Path) -> None:
         path, before = list(sys.path), dict(os.environ)
         load_cases(f"pytest:{file}::test_options")
@@ -97,6 +118,10 @@ class TestCases:
 
 
 class TestRefusals:
+    def test_no_name(self) -> None:
+        with pytest.raises(ProgramError, match="pytest: names no test"):
+            load_cases("pytest:")
+
     def test_a_local_backend_needs_a_target(self, file: Path) -> None:
         with pytest.raises(TargetError, match=r"of .*::test_local is local.*\n.*--target"):
             load_cases(f"pytest:{file}::test_local")

@@ -1,0 +1,43 @@
+"""The options of Inductor that a user's script or test has set, as options of a case.
+
+    torch._inductor.config.freezing = True          ->  {"freezing": True}
+    torch._inductor.config.trace.enabled = True     ->  nothing: it is about one run
+
+What it does not do: settings of Dynamo and functorch. They are put back, and not kept.
+"""
+
+import logging
+from collections.abc import Mapping
+
+from ctk.compiler.errors import ConfigError
+from ctk.toolkit.targets import resolve_target
+from ctk.toolkit.usercode.references import json_options
+
+logger = logging.getLogger("ctk")
+
+NOISE = (
+    "trace.", "compile_threads", "fx_graph_cache", "fx_graph_remote_cache", "force_disable_caches"
+)  # fmt: skip
+"""Options that are set for a machine or a run."""
+
+
+def options_kept(changed: Mapping[str, object], of: str) -> dict[str, object]:
+    """Return what a case can hold of Inductor's options that were changed; the rest is told.
+
+    Args:
+        changed: By name.
+        of: Who changed them, for people.
+    """
+    wanted = {key: value for key, value in changed.items() if not key.startswith(NOISE)}
+    saved, lost = json_options(wanted)
+    kept: dict[str, object] = {}
+    for key, value in saved.items():
+        try:
+            resolve_target("inductor").check_config({key: value})
+        except ConfigError:
+            lost = [*lost, key]
+        else:
+            kept[key] = value
+    if lost:
+        logger.warning("ctk: options of %s that no case can hold: %s", of, ", ".join(lost))
+    return kept
