@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import RenderableType
 
 from ctk.toolkit.cli.answer import Answer, table
 from ctk.toolkit.cli.exit_codes import (
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 SHOWN = 40
 """How many rows of the history are shown."""
+
+UNCHANGED = "no step changed the error of any value"
 
 
 def check(
@@ -55,17 +58,27 @@ def check(
             **isolation.keywords(),
         )
     steps = steps_after(report.judgement, report.end_to_end, subject, isolation)
-    return answer_of_report(report, steps)
+    return answer_of_report(report, steps, history=history)
 
 
-def answer_of_report(report: "CheckReport", steps: Sequence[str] = ()) -> Answer:
-    """Return the answer: a failure if the results of any graph are one; `steps` to go on with."""
+def answer_of_report(
+    report: "CheckReport", steps: Sequence[str] = (), *, history: bool = False
+) -> Answer:
+    """Return the answer: a failure if the results of any graph are one.
+
+    Args:
+        report: What was seen.
+        steps: What to do next.
+        history: Whether the history of error was asked for.
+    """
     data = {
-        "graphs": [graph_data(graph) for graph in report.graphs],
+        "graphs": [graph_data(graph, history=history) for graph in report.graphs],
         "end_to_end": end_to_end_data(report.end_to_end),
         "next": list(steps),
     }
-    rows = [findings_table(report), *([history_table(report)] if report.history else [])]
+    rows: list[RenderableType] = [findings_table(report)]
+    if history:
+        rows += ["", history_table(report) if report.history else UNCHANGED]
     body = (*rows, *evidence_lines(report.end_to_end), *(f"next: {step}" for step in steps))
     return Answer(exit_code_of(report.judgement), str(report), data, body)
 
@@ -95,8 +108,8 @@ def findings_table(report: "CheckReport") -> "Table":
     return rows
 
 
-def graph_data(graph: "GraphCheck") -> dict[str, object]:
-    """Return the JSON form of one graph's findings."""
+def graph_data(graph: "GraphCheck", *, history: bool) -> dict[str, object]:
+    """Return the JSON form of one graph's findings, with the history of error if it is wanted."""
     findings = [
         {
             "step": finding.where,
@@ -111,13 +124,13 @@ def graph_data(graph: "GraphCheck") -> dict[str, object]:
         for finding in graph.findings
     ]
     judgement = judgement_data(graph.judgement)
-    history = [asdict(change) | {"ratio": change.ratio} for change in graph.history]
+    changes = [asdict(change) | {"ratio": change.ratio} for change in graph.history]
     data: dict[str, object] = {
         "graph": graph.case.name,
         "judgement": judgement,
         "findings": findings,
     }
-    return data | ({"history": history} if history else {})
+    return data | ({"history": changes} if history else {})
 
 
 COMMAND = Command("check", check)

@@ -12,7 +12,7 @@ from ctk.compiler.errors import ConfigError
 from ctk.toolkit.cli.answer import Answer, table
 from ctk.toolkit.cli.completion import complete_case, complete_target
 from ctk.toolkit.cli.exit_codes import exit_code_of, judgement_data, line_of
-from ctk.toolkit.cli.options import HOW, WHAT, parse_config
+from ctk.toolkit.cli.options import HOW, WHAT, parse_config, parse_value
 from ctk.toolkit.cli.progress import progress
 from ctk.toolkit.cli.shell import Command
 
@@ -137,9 +137,29 @@ def sides_of(targets: list[str], configs: list[str]) -> "tuple[Side, Side]":
         )
     is_twice = 2 in (len(targets), len(configs))
     first, second = _both(targets, is_twice)
-    options = [parse_config(shlex.split(words)) for words in configs]
+    options = [options_in(words) for words in configs]
     one, other = _both(options, is_twice)
     return Side(first, one), Side(second, other)
+
+
+def options_in(words: str) -> dict[str, object]:
+    """Return the options of one side; a single one needs no quotes of its own.
+
+    >>> options_in('disable=["joint/cse"]')
+    {'disable': ['joint/cse']}
+    >>> options_in("fuel=3 disable='[\"joint/cse\"]'")
+    {'fuel': 3, 'disable': ['joint/cse']}
+
+    Raises:
+        ConfigError: They are no shell words, or one is not KEY=VALUE.
+    """
+    text = words.partition("=")[2]
+    if not isinstance(parse_value(text), str):
+        return parse_config([words])
+    try:
+        return parse_config(shlex.split(words))
+    except ValueError as error:
+        raise ConfigError(f"--config {words!r}: {error}") from error
 
 
 def _both(given: list[T], is_twice: bool) -> tuple[T | None, T | None]:

@@ -3,6 +3,7 @@
     check repro bisect-pass minify diagnose   again, with `--isolate` (and `--resume`), once
                                               and with `--timeout`, where a stranger's case hung
     run                                       the answer says what was at work; nothing is repeated
+    diff                                      the answer says so; nothing is repeated
 
 The two halves are made here, before torch is imported (toolkit/processes/supervise.py). Commands
 that compile nothing have one.
@@ -45,8 +46,9 @@ def supervise(commands: Sequence[Command]) -> None:
     command = next((each for each in commands if each.name == sys.argv[place]), None)
     if command is None or not can_supervise():
         return
-    repeats, runs_script = "isolate" in _options(command), command.passes_arguments_on
-    if not (repeats or runs_script):
+    options, runs_script = _options(command), command.passes_arguments_on
+    repeats, compiles = "isolate" in options, "target" in options
+    if not (compiles or runs_script):
         return
     sweep()
     end = _fork_half(repeats)

@@ -231,6 +231,7 @@ def shown(rewrites: Sequence[MadeRewrite], limit: int) -> Iterator[str]:
     """Yield lines for people, the first `limit` of them."""
     for each in rewrites[:limit]:
         times = f" ({each.count} times)" if each.count > 1 else ""
-        yield f"{each.pass_id}: {each.rule} at {', '.join(each.nodes[:4])}{times}"
+        place = f" at {', '.join(each.nodes[:4])}" if each.nodes else ""
+        yield f"{each.pass_id}: {each.rule}{place}{times}"
     if len(rewrites) > limit:
         yield f"and {len(rewrites) - limit} more"

@@ -83,7 +83,7 @@ def _go_round(record: Record) -> list[str]:
         return []
     names = ",".join(each.where for each in culprits)
     plural = "those passes" if len(culprits) > 1 else "that pass"
-    return [f"{variable}={quote(names)} python YOUR_PROGRAM.py  # does without {plural}"]
+    return [f"with {variable}={quote(names)} in its environment a program does without {plural}"]
 
 
 def _is_pass(culprit: CulpritRecord) -> bool:

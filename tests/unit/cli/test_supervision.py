@@ -144,6 +144,13 @@ def test_without_children_the_answer_says_what_happened(good: Path, tmp_path: Pa
     assert said.data["answer"].startswith("cannot tell: the process was killed by signal 6")
 
 
+def test_a_side_that_kills_the_process_has_an_answer(good: Path, tmp_path: Path) -> None:
+    deadly = write(tmp_path, "deadly.py", DEADLY)
+    said = ctk("diff", good, "-t", "eager", "-t", f"{deadly}:abort", "--json", folder=tmp_path)
+    assert said.code == said.data["exit_code"] == 125
+    assert said.data["answer"].startswith("cannot tell: the process was killed by signal 6")
+
+
 def test_the_answer_of_a_killed_command_tells_how_to_go_on(good: Path, tmp_path: Path) -> None:
     deadly = write(tmp_path, "deadly.py", DEADLY)
     options = ("--target", f"{deadly}:abort", "--no-isolate", "--out", "kept")

@@ -121,6 +121,13 @@ class TestCommand:
         assert sides_of([], ["x=1"]) == (Side(), Side(config={"x": 1}))
         assert sides_of(["a", "b"], ["x=1"]) == (Side("a", {"x": 1}), Side("b", {"x": 1}))
 
+    def test_an_option_as_other_commands_take_it(self) -> None:
+        wanted = Side(config={"disable": ["joint/cse", "a b"]})
+        assert sides_of([], ['disable=["joint/cse", "a b"]']) == (Side(), wanted)
+        assert sides_of([], ['disable=\'["joint/cse", "a b"]\'']) == (Side(), wanted)
+        with pytest.raises(ConfigError, match="No closing quotation"):
+            sides_of([], ['x=1 "y'])
+
     def test_too_few_and_too_many(self) -> None:
         with pytest.raises(ConfigError, match="nothing to compare"):
             sides_of([], [])

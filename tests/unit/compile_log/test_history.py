@@ -94,3 +94,5 @@ class TestOfACompile:
         text = run_ctk("check", path, "--history").out
         assert "ulp before" in text
         assert "joint/careless" in text
+        unchanged = run_ctk("check", path, "--history", "--target", "eager", "--json")
+        assert unchanged.data["graphs"][0]["history"] == []

@@ -97,8 +97,8 @@ def test_people_read_the_same_of_a_file_as_of_the_live_diagnosis(tmp_path: Path)
         f"repro      {tmp_path}/minimal/repro.py (reproduced, exit code 1)",
         "cost       3 compiles, 7 questions, 1.0 s",
         f"next       python {tmp_path}/minimal/repro.py  # shows it again",
-        "next       CTK_DISABLE=joint/negate_relu,joint/cse python YOUR_PROGRAM.py  "
-        "# does without those passes",
+        "next       with CTK_DISABLE=joint/negate_relu,joint/cse in its environment a "
+        "program does without those passes",
     ]
 
 
