@@ -19,7 +19,7 @@ def next_steps(record: Record, folder: Path) -> list[str]:
     """Return what to do next, the most useful first; each is a command with a remark, or advice."""
     if record.verdict is Verdict.REPRODUCES and record.signature is not None:
         return [*_see_it(record, folder, record.signature), *_go_round(record)]
-    return _advice(record.verdict, is_program=record.end_to_end is not None)
+    return _advice(record.verdict, is_program=True)
 
 
 def after_a_look(
