@@ -262,6 +262,14 @@ class Observer(Protocol):
         """
         ...
 
+    @property
+    def keep_launches(self) -> bool:
+        """Whether `on_launch` is wanted.
+
+        Read once per compiled graph, when it has been compiled.
+        """
+        ...
+
     def allow_pass(self, pass_id: PassId) -> bool:
         """Return whether a pass may run. Asked once per run of a pass, right before it.
 
@@ -298,6 +306,13 @@ class Observer(Protocol):
         """See a kernel; once per kernel, vetoed ones too, when its whole graph has been compiled.
 
         The kernels of a generator that refused the graph, or failed, are not told.
+        """
+        ...
+
+    def on_launch(self, kernel_id: KernelId) -> None:
+        """Hear which kernel runs now, right before it does; a graph's, again when one of it ended.
+
+        Called on the thread that calls. Only when `keep_launches`.
         """
         ...
 

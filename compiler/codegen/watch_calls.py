@@ -59,12 +59,16 @@ def watch_calls(call: Boxed, compiled: CompiledGraph) -> Boxed:
     """
     pending = [True] if compiled.observer.keep_calls else []
     lock = threading.Lock()
+    only = compiled.kernels[0] if len(compiled.kernels) == 1 else None
+    told = only if compiled.observer.keep_launches else None
 
     def is_first() -> bool:
         with lock:
             return bool(pending) and pending.pop()
 
     def run(args: list[Any]) -> Any:
+        if told is not None:
+            compiled.observer.on_launch(told)
         if not is_first():
             compiled.returned.is_mixed = True
             return _placed(call, compiled, args)
@@ -77,8 +81,8 @@ def watch_calls(call: Boxed, compiled: CompiledGraph) -> Boxed:
             raise
         finally:
             compiled.returned.calls = None
-        told = [] if compiled.returned.is_mixed else returned
-        _record(compiled, (before, held), outputs, told)
+        kernels = [] if compiled.returned.is_mixed else returned
+        _record(compiled, (before, held), outputs, kernels)
         return outputs
 
     return run
@@ -137,7 +141,11 @@ def watch_kernel(
         returned: Gets the values.
     """
 
+    keep_launches = observer.keep_launches
+
     def watched(*args: object) -> Sequence[object]:
+        if keep_launches:
+            observer.on_launch(kernel)
         try:
             values = run(*args)
         except Exception as error:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from torch.fx import GraphModule, Node
 
+from ctk.compiler.fx.properties import is_view
 from ctk.compiler.observe import KernelRecord, PassRecord, RewriteRecord
 from ctk.toolkit.bisect.culprit import Culprit
 from ctk.toolkit.compile_log.kernel_source import excerpt
@@ -51,10 +52,10 @@ class Scene:
 
     @property
     def lowerings(self) -> dict[str, str]:
-        """The lowerings under suspicion: operator to pass."""
+        """The lowerings under suspicion: operator to pass; views, which compute nothing, last."""
         known = {str(p.id) for p in self.passes if not p.vetoed}
         found: dict[str, str] = {}
-        for node in self.nodes:
+        for node in self.nodes if self.failed else sorted(self.nodes, key=is_view):
             operator = str(node.target)
             named = (p for p in known if operator_of(p) == operator)
             found.update((operator, each) for each in named)

@@ -1,16 +1,18 @@
 """Bisect a failure that kills or stops the process: every question runs in a child.
 
-A child notes each pass and kernel before it runs, so its last note is the first suspect. When the
-case fails without that one too (a pass may lay the trap for a later stage), the guilty rewrite is
-found by fuel. Its name is read off a compile in this process with one rewrite less, where a child
-has lived: a vetoed rewrite is announced all the same. A kernel that kills when it is called, among
-many, is found by running half of them in eager, and so on.
+A child notes each pass before it runs, and each kernel before it is made and before it is called,
+so its last note is the first suspect. When the case fails without that one too (a pass may lay the
+trap for a later stage), the guilty rewrite is found by fuel. Its name is read off a compile in this
+process with one rewrite less, where a child has lived: a vetoed rewrite is announced all the same.
+A kernel that kills when it is called, among many, is found by running half of them in eager, and so
+on. What in a guilty kernel of Inductor does it (a lowering, a fusion, an option) is asked as after
+a wrong value (`lowerings`).
 
 A time limit that ran out is a failure only when it is proved: without the culprit alone the case
 passes in time. Else the verdict stays `timeout`.
 
-Only the kind of the failure is looked for, not its place: the last note of a program that dies when
-it is called is the kernel made last, and kernels are named after nodes, which rewrites change.
+Only the kind of the failure is looked for, not its place: kernels are named after nodes, which
+rewrites change.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,6 +21,7 @@ from typing import cast
 
 from ctk.compiler.observe import Stage
 from ctk.toolkit.bisect.culprit import Culprit, FoundBy, Search
+from ctk.toolkit.bisect.lowerings import find_below, with_excerpt
 from ctk.toolkit.bisect.search import guilty_kernel, smallest_failing
 from ctk.toolkit.bisect.suspects import in_eager, of_kernel, of_rewrite
 from ctk.toolkit.case.case import Case
@@ -57,7 +60,7 @@ class _Deadly:
     def find(self) -> Search:
         suspect = self._last_started()
         if suspect is not None and self._passes(suspect.veto, f"without {suspect}"):
-            return self._search(suspect, True, "error")
+            return self._search(self._within(suspect), True, "error")
         none = Veto(fuel=0)
         if self._fails(none, "without any rewrite"):
             return self._without_rewrites()
@@ -107,8 +110,21 @@ class _Deadly:
         kernel = guilty_kernel(self._passes_in_eager, list(nodes))
         culprit = Culprit("lowered", "kernels", every, evidence=evidence)
         if kernel is not None:
-            culprit = of_kernel(kernel, nodes[kernel], evidence)
+            culprit = self._within(of_kernel(kernel, nodes[kernel], evidence))
         return self._search(culprit, True, "elimination")
+
+    def _within(self, culprit: Culprit) -> Culprit:
+        """Return the lowering, fusion or option that makes a kernel deadly; else the kernel.
+
+        What the kernel is made of is read off a compile in this process that leaves it out.
+        """
+        if not culprit.is_kernel:
+            return culprit
+        log = self._log_here(culprit.veto)
+        nodes = {str(kernel.id): kernel.nodes for kernel in log.kernels()}
+        kernel = replace(culprit, nodes=nodes.get(min(culprit.veto.kernels), ()))
+        found = find_below(culprit, log, self._passes)
+        return found or with_excerpt(kernel, log)
 
     def _passes_in_eager(self, kernels: Sequence[str]) -> bool:
         return self._passes(Veto(kernels=frozenset(kernels)), in_eager(kernels))

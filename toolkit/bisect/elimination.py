@@ -13,6 +13,7 @@ from ctk.toolkit.bisect.search import guilty_kernel, smallest_failing
 from ctk.toolkit.bisect.several import units
 from ctk.toolkit.bisect.suspects import in_eager, of_kernel, of_pass, of_rewrite, whole_pass
 from ctk.toolkit.compile_log.recorder import CompileLog, Veto
+from ctk.toolkit.compile_log.steps import compile_steps
 
 PARTITION, FUNCTIONALIZE = "joint/partition", "dispatch/functionalize"
 
@@ -78,8 +79,10 @@ def by_decomposition(ask: Questions, seen: Seen) -> Found | None:
 
 def by_partition(ask: Questions, seen: Seen) -> Found | None:
     """Return the partition, if the case passes when torch's plain one splits the joint graph."""
-    if not any(stage.stage == "joint" for stage in seen.log.stages()):
-        return None
+    stages = {stage.stage for stage in seen.log.stages()}
+    is_split = any(step.kind == "partition" for step in compile_steps(seen.log))
+    if "joint" not in stages or ("forward" in stages and not is_split):
+        return None  # an inference graph goes on as it is
     culprit = Culprit("joint", "partition", Veto(passes=frozenset({PARTITION})))
     if not ask.passes(culprit.veto, f"without {PARTITION}"):
         return None

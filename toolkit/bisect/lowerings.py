@@ -10,10 +10,10 @@ culprit. For example, for a kernel that computes `abs`, `neg` and `sum`, of whic
 
 1. What decides which values share memory, when a kernel read a value that is not the one that was
    written, or when each kernel is right and the graph is wrong: any other change moves memory too.
-2. The lowerings, from what the kernel reads to its first wrong value: an operator that falls back
-   also has its operands in memory, which hides what is wrong in how they are written into its
-   loop. When the compile failed, from where it failed backwards: without an operator before that,
-   what fails may not even be reached.
+2. The lowerings, from what the kernel reads to its first wrong value, views last: an operator that
+   falls back also has its operands in memory, which hides what is wrong in how they are written
+   into its loop. When the compile failed, from where it failed backwards: without an operator
+   before that, what fails may not even be reached.
 3. If one is found, the fusions of its nodes, and whether the kernel writes over what it reads:
    forbidding these changes less than another operator, which forbids both.
 4. Without a lowering: all fusions of the kernel, then the other options.

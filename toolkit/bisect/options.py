@@ -3,7 +3,8 @@
 Asked about are the options that the case sets, left at their defaults; then the `trials` of its
 target. Each answer is a compile with one option changed and nothing left out.
 
-Where a compile is cheap each is asked alone. Else many are changed at once: if it still fails in
+Where a compile is cheap each is asked alone, and so are those that leave out the culprit, as the
+target says. The others are changed at once: if it still fails in
 the same way, none of them matters; if not, its halves are asked, the second only where the first
 does not explain it. Here `c` matters, for 6 questions; if none did, it were 1:
 
@@ -129,7 +130,7 @@ class _Search:
 
 
 def options_that_matter(
-    case: Case, executor: Executor, say: Say, *, limit: int = MAX_QUESTIONS
+    case: Case, executor: Executor, say: Say, *, culprit: str = "", limit: int = MAX_QUESTIONS
 ) -> OptionSearch:
     """Ask which options of its target change what a failing case shows.
 
@@ -137,6 +138,7 @@ def options_that_matter(
         case: The case, with the failure that is looked for.
         executor: Asked each question.
         say: Called with a line per question.
+        culprit: What causes the failure, as `stage/name`; "" if that is not known.
         limit: Most questions.
     """
     traits = traits_of(case.target)
@@ -145,11 +147,11 @@ def options_that_matter(
         if key not in traits.forced:
             search.halve([_Change(key, is_default=True)])
     trials = traits.trials(case.config)
-    changes = [_Change(trial.option, trial.value) for trial in trials]
-    groups = [[change] for change in changes] if traits.is_quick else [changes]
-    for group in groups:
+    alone = [t for t in trials if traits.is_quick or (culprit and culprit.startswith(t.culprits))]
+    others = [trial for trial in trials if trial not in alone]
+    for group in (*([trial] for trial in alone), others):
         if group:
-            search.halve(group)
+            search.halve([_Change(trial.option, trial.value) for trial in group])
     return OptionSearch(tuple(search.found), search.questions, search.left)
 
 

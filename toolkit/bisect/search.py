@@ -10,6 +10,9 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+PassesWithout = Callable[[Sequence[str]], bool]
+"""Compiles without what is named, and says whether the case passes."""
+
 
 def smallest_failing(fails: Callable[[int], bool], total: int) -> int | None:
     """Return the smallest fuel in 1..total for which `fails`, which holds for `total`, not for 0.
@@ -29,9 +32,7 @@ def smallest_failing(fails: Callable[[int], bool], total: int) -> int | None:
     return 1 + bisect_left(range(1, total), True, key=fails)
 
 
-def guilty_kernel(
-    passes_without: Callable[[Sequence[str]], bool], kernels: Sequence[str]
-) -> str | None:
+def guilty_kernel(passes_without: PassesWithout, kernels: Sequence[str]) -> str | None:
     """Return the kernel without which alone the case passes; None when there is no such one.
 
     Args:
@@ -40,6 +41,11 @@ def guilty_kernel(
     """
     if not kernels or not passes_without(kernels):
         return None
+    return _guilty_among(passes_without, kernels)
+
+
+def _guilty_among(passes_without: PassesWithout, kernels: Sequence[str]) -> str | None:
+    """Return the guilty one of those without all of which the case passes."""
 
     def passes_without_first(count: int) -> bool:
         return passes_without(kernels[:count])
@@ -48,16 +54,18 @@ def guilty_kernel(
     return suspect if passes_without([suspect]) else None
 
 
-def guilty_one(
-    passes_without: Callable[[Sequence[str]], bool], suspects: Sequence[str], few: int = 3
-) -> str | None:
+def guilty_one(passes_without: PassesWithout, suspects: Sequence[str], few: int = 3) -> str | None:
     """Return the suspect without which alone the case passes; None when there is no such one.
 
-    A few are asked about one by one, in the order given; many by halving, as `guilty_kernel` does.
+    A few are asked about one by one, in the order given. Of many, likely ones first, one half is
+    asked about and then, if need be, the other; the one that explains the failure is halved on.
     """
-    if len(suspects) > few:
-        return guilty_kernel(passes_without, suspects)
-    return next((each for each in suspects if passes_without([each])), None)
+    if len(suspects) <= few:
+        return next((each for each in suspects if passes_without([each])), None)
+    middle = (len(suspects) + 1) // 2
+    halves = (suspects[:middle], suspects[middle:])
+    guilty = next((half for half in halves if passes_without(half)), None)
+    return _guilty_among(passes_without, guilty) if guilty is not None else None
 
 
 def smallest_subset(holds: Callable[[Sequence[T]], bool], items: Sequence[T]) -> list[T] | None:

@@ -69,7 +69,8 @@ class Recorder:
         keep_calls: Keep the values of each compiled graph's first call.
         on_event: Called with each event as it arrives (dump writes folders from it, so that a crash
             loses nothing).
-        on_start: Called with the id of each pass and kernel before it runs: what a crash leaves.
+        on_start: Called with the id of each pass and kernel before it runs, and of each kernel
+            before it is called: what a crash leaves.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class Recorder:
         self.veto = veto or Veto()
         self.keep_rewrites = keep_rewrites
         self.keep_calls = keep_calls
+        self.keep_launches = on_start is not None
         self._on_event = on_event
         self._on_start = on_start
 
@@ -118,6 +120,9 @@ class Recorder:
 
     def on_kernel(self, record: KernelRecord) -> None:
         self._add(record)
+
+    def on_launch(self, kernel_id: KernelId) -> None:
+        self._start(str(kernel_id))
 
     def on_call(self, record: CallRecord) -> None:
         self._add(record)

@@ -17,7 +17,8 @@ def ask_options(run: Operation, smallest: Case) -> bool:
     assert run.found is not None
     search, case = run.found.search, run.found.case
     try:
-        found = options_that_matter(smallest, run.executor, run.say)
+        culprit = search.culprit.where if search.culprit is not None else ""
+        found = options_that_matter(smallest, run.executor, run.say, culprit=culprit)
         if case is not None and smallest is not case:
             found = confirmed_on(case, found, run.executor, run.say)
     except KeyboardInterrupt:

@@ -56,10 +56,13 @@ class Trial:
     Attributes:
         option: Name of the option, as in a config.
         value: The value, one that JSON has.
+        culprits: How the culprits are called that this leaves out, as far as that is known: the
+            beginnings of `stage/name`.
     """
 
     option: str
     value: object
+    culprits: tuple[str, ...] = ()
 
 
 def no_trials(_config: Mapping[str, object]) -> Sequence[Trial]:

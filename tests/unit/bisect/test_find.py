@@ -188,4 +188,10 @@ def test_a_few_suspects_are_asked_about_one_by_one_many_by_halving():
     asked.clear()
     assert guilty_one(without, list("cadebfgh")) == "b"
     assert len(asked) == 5
+    asked.clear()
+    assert guilty_one(without, list("bcdefgh")) == "b", "a likely one stands first"
+    assert asked == [list("bcde"), ["b", "c"], ["b"], ["b"]]
+    asked.clear()
+    assert guilty_one(without, list("acdefgh")) is None
+    assert len(asked) == 2
     assert guilty_one(without, ["a", "c"]) is None

@@ -46,7 +46,9 @@ def failing(monkeypatch) -> Case:
     """A case of a slow target with eight options that can be off."""
 
     def trials(config):
-        return [Trial(name, False) for name in NAMES if config.get(name) is not False]
+        of = {"g": ("joint/",), "h": ("joint/fold",)}
+        names = [name for name in NAMES if config.get(name) is not False]
+        return [Trial(name, False, of.get(name, ())) for name in names]
 
     traits = Traits(trials=trials)
     monkeypatch.setattr("ctk.toolkit.bisect.options.traits_of", lambda spec: traits)
@@ -76,6 +78,13 @@ def test_each_option_that_matters_alone_is_found(names: str, failing):
     assert found(search) == [f"with --config {name}=false" for name in names]
     assert search.questions <= 1 + 2 * 3 * len(names)
     assert not search.left
+
+
+def test_what_leaves_out_the_culprit_is_asked_first_and_alone(failing):
+    fake = Fake(passes_without("g", "h"))
+    search = options_that_matter(failing, fake, print, culprit="joint/fold#2")
+    assert found(search) == ["with --config g=false", "with --config h=false"]
+    assert fake.asked == [{"g": False}, {"h": False}, dict.fromkeys("abcdef", False)]
 
 
 def test_what_cannot_be_asked_together_is_asked_in_smaller_groups(failing):

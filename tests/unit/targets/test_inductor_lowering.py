@@ -2,12 +2,15 @@
 
 import torch
 from torch import Tensor
+from torch.fx import symbolic_trace
 
 from ctk.compiler.observe import RewriteRecord
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
+from ctk.toolkit.targets.inductor.target import TARGET
 from tests.helpers.inductor_programs import FORWARD, observe
 
 X = torch.tensor([1.0, 0.5, 6.0, 1.0])
+SQUARE = torch.arange(4.0).reshape(2, 2)
 FLOOR, COPIES = "lowered/lower.aten.floor.default", "lowered/buffer_reuse"
 
 
@@ -51,6 +54,18 @@ def test_each_operator_is_asked_about_once_and_falls_back_when_vetoed():
     source = next(k.source for k in without.log.kernels() if not k.nodes)
     assert source is not None
     assert "torch.ops.aten.floor.default" in source
+
+
+def test_a_call_says_which_kernel_runs_and_when_its_graph_goes_on():
+    """What a crash leaves is the last of these: a kernel, or what is between two of them."""
+    told: list[str] = []
+    recorder = Recorder(on_start=told.append)
+    compiled = TARGET.compile(symbolic_trace(two_kernels), [SQUARE], config={}, observer=recorder)
+    told.clear()
+    with torch.no_grad():
+        compiled(SQUARE)
+    first, second = parts(recorder)
+    assert told == [FORWARD, first, FORWARD, second, FORWARD]
 
 
 def test_a_fusion_has_a_number_and_a_vetoed_one_leaves_two_kernels_or_loops():

@@ -1,7 +1,8 @@
 """The kernels that Inductor generates for one graph, and what they read and write when called.
 
 While the first call is recorded, each kernel of the module is replaced by a spy that looks at the
-buffers before and after it runs. Buffers are matched with nodes by Inductor's own bookkeeping;
+buffers before and after it runs. While launches are told, the spy says which kernel runs now, so
+that one that kills is named. Buffers are matched with nodes by Inductor's own bookkeeping;
 those that hold no node's value, or are written again in place, are not told. Extern calls (`mm`)
 are not kernels: what they return is seen as what the next kernel reads.
 """
@@ -16,7 +17,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ctk.compiler.codegen.watch_calls import Returned
+from ctk.compiler.codegen.watch_calls import CompiledGraph
 from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.observe import KernelCall, KernelId
 from ctk.compiler.torch_compat.graphs import Boxed, boxed
@@ -74,7 +75,7 @@ class _Seen:
     """What the recorded call has shown so far."""
 
     queues: dict[str, deque[Launch]]
-    returned: Returned
+    made: CompiledGraph
     values: dict[str, object] = field(default_factory=dict[str, object])
     thread: int = field(default_factory=threading.get_ident)
 
@@ -82,18 +83,32 @@ class _Seen:
         queue = self.queues.get(name)
         return queue.popleft() if queue and self.thread == threading.get_ident() else None
 
+    @contextmanager
+    def running(self, part: KernelPart) -> Generator[None]:
+        """Say that a kernel runs, and after it that the rest of its graph does."""
+        observer = self.made.observer
+        if observer.keep_launches:
+            observer.on_launch(part.id)
+        yield
+        if observer.keep_launches:
+            for graph in self.made.kernels:
+                observer.on_launch(graph)
+
 
 def spied(
-    call: Boxed, module: ModuleType | None, launches: Sequence[Launch], returned: Returned
+    call: Boxed, module: ModuleType | None, launches: Sequence[Launch], made: CompiledGraph
 ) -> Boxed:
-    """Return `call` so that its kernels tell their values while a call is recorded."""
-    if module is None or not launches:
+    """Return `call` so that its kernels tell their values while a call is recorded, or that they
+    are called.
+    """
+    keep_launches = made.observer.keep_launches
+    if module is None or not launches or not (made.observer.keep_calls or keep_launches):
         return call
 
     def run(args: list[Any]) -> Any:
-        if returned.calls is None:
+        if made.returned.calls is None and not keep_launches:
             return call(args)
-        with _replaced(module, launches, returned):
+        with _replaced(module, launches, made):
             return call(args)
 
     return boxed(run)
@@ -101,13 +116,13 @@ def spied(
 
 @contextmanager
 def _replaced(
-    module: ModuleType, launches: Sequence[Launch], returned: Returned
+    module: ModuleType, launches: Sequence[Launch], made: CompiledGraph
 ) -> Generator[None]:
     """Put spies in the place of a module's kernels; the module may serve other compiles, too."""
     queues: dict[str, deque[Launch]] = {}
     for launch in launches:
         queues.setdefault(launch.part.name, deque()).append(launch)
-    seen, names = _Seen(queues, returned), vars(module)
+    seen, names = _Seen(queues, made), vars(module)
     kernels = {name: names[name] for name in queues if name in names}
     names.update({name: _Spy(kernel, name, seen) for name, kernel in kernels.items()})
     try:
@@ -135,6 +150,12 @@ class _Spy:
         launch = self._seen.next_launch(self._name)
         if launch is None:
             return kernel(*args, **kwargs)
+        with self._seen.running(launch.part):
+            if self._seen.made.returned.calls is None:
+                return kernel(*args, **kwargs)
+            return self._recorded(launch, kernel, args, kwargs)
+
+    def _recorded(self, launch: Launch, kernel: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         buffers = dict(zip(launch.arguments, args, strict=False))
         read = {node: self._value(node, buffers[name]) for name, node in launch.reads.items()}
         result = kernel(*args, **kwargs)
@@ -144,7 +165,7 @@ class _Spy:
             if isinstance(buffers.get(name), Tensor)
         }
         self._seen.values.update(written)
-        calls = self._seen.returned.calls
+        calls = self._seen.made.returned.calls
         if calls is not None:
             calls.append(KernelCall(launch.part.id, written, read))
         return result

@@ -116,8 +116,8 @@ def _tell_parts(session: Session, frame: Frame) -> None:
 
 
 def _watched(call: Boxed, lowering: Lowering | None, made: CompiledGraph) -> Boxed:
-    if lowering is not None and made.observer.keep_calls:
-        call = spied(call, lowering.module, lowering.launches, made.returned)
+    if lowering is not None:
+        call = spied(call, lowering.module, lowering.launches, made)
     return watch_calls(call, made)
 
 

@@ -11,17 +11,20 @@ from ctk.toolkit.targets.base import Trial
 from ctk.toolkit.targets.inductor.options import config_patches
 from ctk.toolkit.targets.inductor.switches import SWITCHES
 
+_PATTERNS = ("joint/", "frozen/", "forward/", "backward/")
+_FUSION = ("lowered/fusion",)
+
 _OFF: tuple[Trial, ...] = (
-    Trial("pattern_matcher", False),
-    Trial("joint_graph_constant_folding", False),
-    Trial("use_pre_grad_passes", False),
-    Trial("use_joint_graph_passes", False),
-    Trial("use_post_grad_passes", False),
-    Trial("freezing", False),
-    Trial("epilogue_fusion", False),
-    Trial("prologue_fusion", False),
-    Trial("max_fusion_size", 1),
-    *(Trial(switch.option, switch.off) for switch in SWITCHES),
+    Trial("pattern_matcher", False, _PATTERNS),
+    Trial("joint_graph_constant_folding", False, ("joint/constant_fold",)),
+    Trial("use_pre_grad_passes", False, ("pre_grad/",)),
+    Trial("use_joint_graph_passes", False, ("joint/",)),
+    Trial("use_post_grad_passes", False, ("forward/", "backward/")),
+    Trial("freezing", False, ("frozen/",)),
+    Trial("epilogue_fusion", False, _FUSION),
+    Trial("prologue_fusion", False, _FUSION),
+    Trial("max_fusion_size", 1, _FUSION),
+    *(Trial(switch.option, switch.off, (f"lowered/{switch.name}",)) for switch in SWITCHES),
     Trial("emulate_precision_casts", True),
     Trial("fallback_random", True),
     Trial("use_fast_math", False),
@@ -30,7 +33,7 @@ _OFF: tuple[Trial, ...] = (
     Trial("online_softmax", False),
     Trial("optimize_scatter_upon_const_tensor", False),
     Trial("constant_and_index_propagation", False),
-    Trial("reorder_for_locality", False),
+    Trial("reorder_for_locality", False, ("forward/reorder_for_locality",)),
     Trial("shape_padding", False),
 )
 

@@ -1,0 +1,83 @@
+"""Below the passes of Inductor: what makes a kernel deadly, asked in (a stand-in for) children."""
+
+import pytest
+import torch
+
+from ctk.toolkit.bisect import find_culprit
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.compile_log.recorder import EVERY_KERNEL, Veto
+from ctk.toolkit.importers.program import capture_cases
+from ctk.toolkit.oracle.executors.base import Executor
+from ctk.toolkit.usercode.program import load_program
+
+PROGRAM = """
+import torch
+
+
+def model():
+    return lambda x: torch.floor(x).abs().neg().sum()
+
+
+def inputs():
+    return (torch.linspace(-2.0, 2.0, 8),)
+"""
+
+
+class Deadly(Executor):
+    """A child that dies in a kernel, unless one of `guilty` (or the kernel) is left out."""
+
+    isolates = True
+
+    def __init__(self, *guilty: str) -> None:
+        self.guilty, self.asked = {*guilty, EVERY_KERNEL}, 0
+
+    def ask(
+        self,
+        case: Case,
+        expected: Signature | None = None,
+        veto: Veto | None = None,
+        *,
+        is_candidate: bool = False,
+    ) -> Judgement:
+        self.asked += 1
+        veto = veto or Veto()
+        if veto.kernels or veto.passes & self.guilty:
+            return Judgement(Verdict.PASSES)
+        seen = Signature("signal", signal=8, where=KERNEL)
+        return Judgement(Verdict.REPRODUCES, seen)
+
+    def close(self) -> None:
+        """Nothing was started."""
+
+
+KERNEL = "lowered/inductor:forward.cpp_fused_abs_floor_neg_sum_0"
+
+
+@pytest.fixture
+def case(tmp_path) -> Case:
+    torch._dynamo.reset()
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    (found,) = capture_cases(load_program(str(path)), target="inductor")
+    return found
+
+
+def test_a_lowering_that_makes_a_kernel_kill_is_named(case: Case) -> None:
+    child = Deadly("lowered/lower.aten.abs.default")
+    search = find_culprit(case, executor=child)
+    assert search.culprit is not None
+    assert search.culprit.where == "lowered/lower.aten.abs.default"
+    assert search.culprit.nodes == ("abs_1",)
+    assert "std::abs" in search.culprit.excerpt or "abs()" in search.culprit.excerpt
+    assert search.confirmed
+    assert search.compiles == child.asked + 1
+
+
+def test_a_kernel_that_kills_whatever_falls_back_is_named_itself(case: Case) -> None:
+    search = find_culprit(case, executor=Deadly())
+    assert search.culprit is not None
+    assert search.culprit.where == KERNEL
+    assert set(search.culprit.nodes) == {"floor", "abs_1", "neg", "sum_1"}
+    assert search.confirmed
