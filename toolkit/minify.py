@@ -16,7 +16,9 @@ from typing import Unpack
 from ctk.compiler.choices import InputsMode
 from ctk.compiler.errors import DoesNotReproduce, StorageError
 from ctk.toolkit.bisect import Search
+from ctk.toolkit.bisect.questions import NO_KERNELS
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.importers import Inputs, Subject
@@ -35,6 +37,7 @@ from ctk.toolkit.reduce.problem import Budget, Problem, Progress, budget_of
 from ctk.toolkit.reduce.steps import STEPS
 from ctk.toolkit.report.diagnosis import Diagnosis
 from ctk.toolkit.repro.run import REPRO, ReproRun, write_repro, write_verified_repro
+from ctk.toolkit.targets import traits_of
 
 OnProgress = Callable[[Progress], None]
 
@@ -138,11 +141,12 @@ def _reduced(
     """
     assert run.found is not None and run.found.case is not None
     case, search = run.found.case, run.found.search
+    base = _without_code(run, case, search)
 
     def attempt(cause: bool) -> Reduction:
         hints = search.culprit.captured if search.culprit and not cause else ()
         veto = Veto(passes=frozenset({search.culprit.where})) if search.culprit and cause else None
-        oracle = SameFailure(case, run.executor, veto)
+        oracle = SameFailure(case, run.executor, veto, base if not cause else None)
         problem = Problem(
             case,
             oracle,
@@ -170,6 +174,22 @@ def _reduced(
     except KeyboardInterrupt:
         return reduction, None, True
     return reduction, minimal, reduction.reason == "interrupted"
+
+
+def _without_code(run: Operation, case: Case, search: Search) -> Veto | None:
+    """Return the veto of all kernels, if a pass is guilty and the case fails without them, too.
+
+    Questions then generate no code, which is most of their cost; the smallest case is compiled as
+    a whole when it is bisected.
+    """
+    culprit, signature = search.culprit, search.judgement.signature
+    if culprit is None or not search.confirmed or culprit.stage == "lowered":
+        return None
+    if signature is None or not signature.is_numeric or traits_of(case.target).is_quick:
+        return None
+    answer = run.executor.ask(case, signature, NO_KERNELS)
+    run.say(f"with every kernel in eager: {answer.verdict.value}")
+    return NO_KERNELS if answer.verdict is Verdict.REPRODUCES else None
 
 
 def _bisected_again(run: Operation, reduction: Reduction) -> Search | None:

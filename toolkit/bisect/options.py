@@ -3,10 +3,13 @@
 Asked about are the options that the case sets, left at their defaults; then the `trials` of its
 target. Each answer is a compile with one option changed and nothing left out.
 
-Where a compile is cheap each is asked alone, and so are those that leave out the culprit, as the
-target says. The others are changed at once: if it still fails in
-the same way, none of them matters; if not, its halves are asked, the second only where the first
-does not explain it. Here `c` matters, for 6 questions; if none did, it were 1:
+Where a compile is cheap each is asked alone. Else the culprit tells where to look:
+1. Options that leave it out, as the target says, are asked alone.
+2. Where a pass is guilty, options of code generation are not asked about, and no code is generated.
+3. Where a kernel is, those are not that leave a trace in code, and none in the guilty lines.
+4. The others are changed at once: if it still fails in the same way, none of them matters; if not,
+   its halves are asked, the second only where the first does not explain it. Here `c` matters, for
+   6 questions; if none did, it were 1:
 
     a b c d e f g h   passes
     a b c d           passes
@@ -23,12 +26,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ctk.compiler.errors import CtkError
-from ctk.toolkit.bisect.culprit import OptionEffect
+from ctk.toolkit.bisect.culprit import Culprit, OptionEffect
+from ctk.toolkit.bisect.questions import NO_KERNELS
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.targets import traits_of
+from ctk.toolkit.targets.base import Trial
 
 MAX_QUESTIONS = 16
 TELLING = (Verdict.PASSES, Verdict.DIFFERENT)
@@ -81,6 +86,17 @@ class _Search:
     questions: int = 0
     found: list[OptionEffect] = field(default_factory=list[OptionEffect])
     left: int = 0
+    veto: Veto = field(default_factory=Veto)
+
+    def leave_out_code(self, culprit: Culprit) -> None:
+        """Generate no code for the questions, if no kernel is guilty and it fails without, too."""
+        if culprit.stage == "lowered":
+            return
+        self.questions += 1
+        answer = self.executor.ask(self.case, self.case.signature, NO_KERNELS)
+        self.say(f"with every kernel in eager: {answer.verdict.value}")
+        if answer.verdict is Verdict.REPRODUCES:
+            self.veto = NO_KERNELS
 
     def ask(self, changes: Sequence[_Change]) -> Verdict | None:
         """Return what the case shows with some changes; None once the budget is used up."""
@@ -97,7 +113,7 @@ class _Search:
 
     def _asked(self, case: Case) -> Judgement:
         try:
-            return self.executor.ask(case, case.signature, Veto())
+            return self.executor.ask(case, case.signature, self.veto)
         except CtkError as error:  # a target may refuse two options together
             return Judgement(Verdict.INVALID, detail=str(error))
 
@@ -130,7 +146,12 @@ class _Search:
 
 
 def options_that_matter(
-    case: Case, executor: Executor, say: Say, *, culprit: str = "", limit: int = MAX_QUESTIONS
+    case: Case,
+    executor: Executor,
+    say: Say,
+    *,
+    culprit: Culprit | None = None,
+    limit: int = MAX_QUESTIONS,
 ) -> OptionSearch:
     """Ask which options of its target change what a failing case shows.
 
@@ -138,7 +159,7 @@ def options_that_matter(
         case: The case, with the failure that is looked for.
         executor: Asked each question.
         say: Called with a line per question.
-        culprit: What causes the failure, as `stage/name`; "" if that is not known.
+        culprit: What is proved to cause the failure; None if that is not known.
         limit: Most questions.
     """
     traits = traits_of(case.target)
@@ -147,12 +168,29 @@ def options_that_matter(
         if key not in traits.forced:
             search.halve([_Change(key, is_default=True)])
     trials = traits.trials(case.config)
-    alone = [t for t in trials if traits.is_quick or (culprit and culprit.startswith(t.culprits))]
+    if culprit is not None and not traits.is_quick:
+        trials = [trial for trial in trials if _may_matter(trial, culprit)]
+        search.leave_out_code(culprit)
+    where = culprit.where if culprit is not None else ""
+    alone = [t for t in trials if traits.is_quick or where.startswith(t.culprits)]
     others = [trial for trial in trials if trial not in alone]
     for group in (*([trial] for trial in alone), others):
         if group:
             search.halve([_Change(trial.option, trial.value) for trial in group])
     return OptionSearch(tuple(search.found), search.questions, search.left)
+
+
+def _may_matter(trial: Trial, culprit: Culprit) -> bool:
+    """Return whether an option can matter: what changes code only, where a kernel is guilty.
+
+    One that leaves traces in code must have left them in the guilty lines, as far as these are
+    known.
+    """
+    if culprit.where.startswith(trial.culprits):
+        return True
+    if culprit.stage != "lowered":
+        return not trial.is_of_code
+    return not culprit.excerpt or trial.trace in culprit.excerpt
 
 
 def confirmed_on(case: Case, found: OptionSearch, executor: Executor, say: Say) -> OptionSearch:

@@ -17,9 +17,9 @@ def ask_options(run: Operation, smallest: Case) -> bool:
     assert run.found is not None
     search, case = run.found.search, run.found.case
     try:
-        culprit = search.culprit.where if search.culprit is not None else ""
+        culprit = search.culprit if search.confirmed else None
         found = options_that_matter(smallest, run.executor, run.say, culprit=culprit)
-        if case is not None and smallest is not case:
+        if case is not None and found.effects:
             found = confirmed_on(case, found, run.executor, run.say)
     except KeyboardInterrupt:
         return False

@@ -25,11 +25,14 @@ class SameFailure:
         case: Has the signature to look for.
         executor: Who compiles and runs.
         cause: What must be to blame.
+        base: What is left out of every question, with which the case fails as well; with no kernels
+            to generate a question costs little.
     """
 
     case: Case
     executor: Executor
     cause: Veto | None = None
+    base: Veto | None = None
 
     def __call__(self, candidate: Case) -> Judgement:
         """Judge a candidate."""
@@ -56,7 +59,8 @@ class SameFailure:
     @property
     def _watched(self) -> Veto | None:
         expected = self.case.signature
-        return Veto() if expected is not None and expected.exception is not None else None
+        is_error = expected is not None and expected.exception is not None
+        return Veto() if is_error and self.base is None else self.base
 
 
 def _blamed(judgement: Judgement, without: Judgement) -> Judgement:

@@ -58,11 +58,15 @@ class Trial:
         value: The value, one that JSON has.
         culprits: How the culprits are called that this leaves out, as far as that is known: the
             beginnings of `stage/name`.
+        is_of_code: Whether it changes the generated code only.
+        trace: Text that shows in generated code where it acts; "" if nothing does.
     """
 
     option: str
     value: object
     culprits: tuple[str, ...] = ()
+    is_of_code: bool = False
+    trace: str = ""
 
 
 def no_trials(_config: Mapping[str, object]) -> Sequence[Trial]:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch._inductor.codegen import cpp
 
 from ctk.toolkit.bisect import find_culprit
 from ctk.toolkit.case.case import Case
@@ -10,6 +11,7 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import EVERY_KERNEL, Veto
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.oracle.executors.base import Executor
+from ctk.toolkit.oracle.executors.child import ChildProcess
 from ctk.toolkit.usercode.program import load_program
 
 PROGRAM = """
@@ -80,4 +82,47 @@ def test_a_kernel_that_kills_whatever_falls_back_is_named_itself(case: Case) -> 
     assert search.culprit is not None
     assert search.culprit.where == KERNEL
     assert set(search.culprit.nodes) == {"floor", "abs_1", "neg", "sum_1"}
+    assert search.confirmed
+
+
+KILLS = """
+from torch._inductor.codegen.cpp import CppOverrides, CppVecOverrides
+
+
+def kill(x):
+    return f"(__builtin_trap(), {x})"
+
+
+def nothing(graph):
+    pass
+
+
+CppOverrides.abs = CppVecOverrides.abs = staticmethod(kill)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("warm_children")
+def test_a_kernel_that_really_kills_when_called_is_named(tmp_path, monkeypatch) -> None:
+    """The first of two kernels, with a library call between them; its code is a trap."""
+    for overrides in (cpp.CppOverrides, cpp.CppVecOverrides):
+        monkeypatch.setattr(overrides, "abs", staticmethod(overrides.abs))
+    patch = tmp_path / "kills.py"
+    patch.write_text(KILLS)
+    program = tmp_path / "program.py"
+    body = "lambda x: torch.relu(torch.mm((x.floor() + 1).neg().abs() * 2, x) + 1)"
+    program.write_text(
+        PROGRAM.replace("lambda x: torch.floor(x).abs().neg().sum()", body).replace(
+            "torch.linspace(-2.0, 2.0, 8)", "torch.randn(8, 8)"
+        )
+    )
+    config = {"post_grad_custom_post_pass": f"{patch}:nothing"}
+    (found,) = capture_cases(load_program(str(program)), target="inductor", config=config)
+    with ChildProcess() as child:
+        search = find_culprit(found, executor=child)
+    assert search.judgement.signature is not None
+    assert (search.judgement.signature.kind, search.judgement.signature.signal) == ("signal", 4)
+    assert search.culprit is not None
+    assert search.culprit.where == "lowered/lower.aten.abs.default"
+    assert "__builtin_trap()" in search.culprit.excerpt
     assert search.confirmed

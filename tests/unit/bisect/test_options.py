@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from ctk.toolkit.bisect import options_that_matter
+from ctk.toolkit.bisect import Culprit, options_that_matter
 from ctk.toolkit.bisect.options import OptionSearch, confirmed_on, written
+from ctk.toolkit.bisect.questions import NO_KERNELS
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.executors.in_process import InProcess
@@ -32,9 +34,11 @@ class Fake(Executor):
 
     def __init__(self, verdict):
         self.verdict, self.asked = verdict, list[Mapping[str, object]]()
+        self.vetoes: list[Veto | None] = []
 
     def ask(self, case, expected=None, veto=None, *, is_candidate=False) -> Judgement:
         self.asked.append(case.config)
+        self.vetoes.append(veto)
         return Judgement(self.verdict(case.config))
 
     def close(self) -> None:
@@ -46,9 +50,14 @@ def failing(monkeypatch) -> Case:
     """A case of a slow target with eight options that can be off."""
 
     def trials(config):
-        of = {"g": ("joint/",), "h": ("joint/fold",)}
+        of = {
+            "e": {"is_of_code": True, "trace": "vec"},
+            "f": {"is_of_code": True},
+            "g": {"culprits": ("joint/",)},
+            "h": {"culprits": ("joint/fold",)},
+        }
         names = [name for name in NAMES if config.get(name) is not False]
-        return [Trial(name, False, of.get(name, ())) for name in names]
+        return [Trial(name, False, **of.get(name, {})) for name in names]
 
     traits = Traits(trials=trials)
     monkeypatch.setattr("ctk.toolkit.bisect.options.traits_of", lambda spec: traits)
@@ -82,9 +91,22 @@ def test_each_option_that_matters_alone_is_found(names: str, failing):
 
 def test_what_leaves_out_the_culprit_is_asked_first_and_alone(failing):
     fake = Fake(passes_without("g", "h"))
-    search = options_that_matter(failing, fake, print, culprit="joint/fold#2")
+    culprit = Culprit("joint", "fold#2", Veto())
+    search = options_that_matter(failing, fake, print, culprit=culprit)
     assert found(search) == ["with --config g=false", "with --config h=false"]
-    assert fake.asked == [{"g": False}, {"h": False}, dict.fromkeys("abcdef", False)]
+    assert fake.asked == [{}, {"g": False}, {"h": False}, dict.fromkeys("abcd", False)]
+    assert fake.vetoes == [NO_KERNELS] * 4, "no code is generated where none is guilty"
+
+
+def test_generated_code_is_asked_about_by_its_traces(failing):
+    fake = Fake(passes_without("e"))
+    scalar = Culprit("lowered", "lower.abs", Veto(), excerpt="auto tmp1 = std::abs(tmp0);")
+    assert not options_that_matter(failing, fake, print, culprit=scalar).effects
+    assert fake.asked == [dict.fromkeys("abcdfgh", False)]
+    vectors = dataclasses.replace(scalar, excerpt="auto tmp1 = at::vec::abs(tmp0);")
+    search = options_that_matter(failing, fake, print, culprit=vectors)
+    assert found(search) == ["with --config e=false"]
+    assert set(fake.vetoes) == {Veto()}
 
 
 def test_what_cannot_be_asked_together_is_asked_in_smaller_groups(failing):

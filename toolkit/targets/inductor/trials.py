@@ -11,28 +11,30 @@ from ctk.toolkit.targets.base import Trial
 from ctk.toolkit.targets.inductor.options import config_patches
 from ctk.toolkit.targets.inductor.switches import SWITCHES
 
-_PATTERNS = ("joint/", "frozen/", "forward/", "backward/")
-_FUSION = ("lowered/fusion",)
+
+def _of_code(option: str, value: object, *culprits: str, trace: str = "") -> Trial:
+    return Trial(option, value, culprits, is_of_code=True, trace=trace)
+
 
 _OFF: tuple[Trial, ...] = (
-    Trial("pattern_matcher", False, _PATTERNS),
+    Trial("pattern_matcher", False, ("joint/", "frozen/", "forward/", "backward/")),
     Trial("joint_graph_constant_folding", False, ("joint/constant_fold",)),
     Trial("use_pre_grad_passes", False, ("pre_grad/",)),
     Trial("use_joint_graph_passes", False, ("joint/",)),
     Trial("use_post_grad_passes", False, ("forward/", "backward/")),
     Trial("freezing", False, ("frozen/",)),
-    Trial("epilogue_fusion", False, _FUSION),
-    Trial("prologue_fusion", False, _FUSION),
-    Trial("max_fusion_size", 1, _FUSION),
-    *(Trial(switch.option, switch.off, (f"lowered/{switch.name}",)) for switch in SWITCHES),
-    Trial("emulate_precision_casts", True),
+    _of_code("epilogue_fusion", False, "lowered/fusion"),
+    _of_code("prologue_fusion", False, "lowered/fusion"),
+    _of_code("max_fusion_size", 1, "lowered/fusion"),
+    *(_of_code(s.option, s.off, f"lowered/{s.name}", trace=s.trace) for s in SWITCHES),
+    _of_code("emulate_precision_casts", True),
     Trial("fallback_random", True),
-    Trial("use_fast_math", False),
-    Trial("cpp.enable_unsafe_math_opt_flag", False),
+    _of_code("use_fast_math", False),
+    _of_code("cpp.enable_unsafe_math_opt_flag", False),
     Trial("cpp.weight_prepack", False),
-    Trial("online_softmax", False),
+    _of_code("online_softmax", False),
     Trial("optimize_scatter_upon_const_tensor", False),
-    Trial("constant_and_index_propagation", False),
+    _of_code("constant_and_index_propagation", False),
     Trial("reorder_for_locality", False, ("forward/reorder_for_locality",)),
     Trial("shape_padding", False),
 )
