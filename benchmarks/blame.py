@@ -3,7 +3,8 @@
 The programs are those of `tests/real_bugs`: each bug alone, and hidden in a larger model; `CULPRIT`
 is a regular expression for what ctk should name (empty: there is no bug). Each tool is a process of
 its own with an empty cache of Inductor, so that its first compile is cold, as a user's is. Seconds
-are those of the whole command, start and imports included.
+are those that the processor worked for the whole command, start, imports and C++ compiler included:
+a machine that does other things too changes them little.
 
 CompilerBisector gets a test function that plays the program as ctk does, and counts as right when
 it names the stage of the culprit (`STAGES`): it names neither lowering nor decomposition.
@@ -16,11 +17,12 @@ import json
 import os
 import platform
 import re
+import resource
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -28,7 +30,7 @@ from typing import Any
 
 FILES = sorted((Path(__file__).parent.parent / "tests" / "real_bugs").glob("*.py"))
 SAME_DRAWS = {"fallback_random": True}  # else no random program could ever agree with eager
-TIMEOUT_SECONDS = 600
+TIMEOUT_SECONDS = 1200
 COMMAND = "from ctk.toolkit.cli.main import main; main()"
 
 STAGES = {
@@ -103,9 +105,9 @@ def told_by_torch(bug: Bug) -> Told:
 
 
 def run(arguments: list[str], folder: str) -> tuple[float, str]:
-    """Run Python with a cold cache; return seconds and the last document that it printed."""
+    """Run Python with a cold cache; return its seconds and the document that it printed."""
     environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": f"{folder}/cache"}
-    started = time.perf_counter()
+    before = seconds_of_children()
     done = subprocess.run(
         [sys.executable, *arguments],
         capture_output=True,
@@ -114,13 +116,25 @@ def run(arguments: list[str], folder: str) -> tuple[float, str]:
         timeout=TIMEOUT_SECONDS,
         check=False,
     )
-    seconds = time.perf_counter() - started
+    seconds = seconds_of_children() - before
     text = done.stdout[done.stdout.find("{") :]
     if not text.strip():
         last = (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]
         text = json.dumps({"exit_code": done.returncode, "answer": last, "named": last[:80]})
         text = json.dumps({**json.loads(text), "compiles": 0})
     return seconds, text
+
+
+def seconds_of_children() -> float:
+    """Return what all processes that were started and have ended have used of the processor."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def cold_seconds(bug: Bug) -> float:
+    """Return what one cold compile of a program takes, imports included, and nothing else."""
+    with tempfile.TemporaryDirectory() as folder:
+        return run(["-m", "benchmarks.blame", "--compile", str(bug.path)], folder)[0]
 
 
 def bisected_by_torch(path: str) -> dict[str, object]:
@@ -145,22 +159,24 @@ def bisected_by_torch(path: str) -> dict[str, object]:
 
 def played_alike(bug: Bug, torch: Any) -> bool:
     """Play a program in eager and compiled, every call of it, and compare the last results."""
-    from ctk.toolkit.usercode.program import load_program
-
     torch.compiler.reset()
-    results: list[object] = []
-    for is_compiled in (False, True):
-        program = load_program(str(bug.path))
-        options = {**SAME_DRAWS, **program.config}
-        call = torch.compile(program.model, options=options) if is_compiled else program.model
-        try:
-            results.append(played(program, call, torch, backward="--backward" in bug.options))
-        except Exception as error:
-            results.append(type(error).__name__)
-    eager, compiled = results
+    eager, compiled = (outcome(bug, torch, is_compiled=each) for each in (False, True))
     if isinstance(eager, str) or isinstance(compiled, str):
         return eager == compiled
     return len(eager) == len(compiled) and all(map(agree, eager, compiled))
+
+
+def outcome(bug: Bug, torch: Any, *, is_compiled: bool) -> Any:
+    """Return the results of a program's last call, or the name of what it raises."""
+    from ctk.toolkit.usercode.program import load_program
+
+    program = load_program(str(bug.path))
+    options = {**SAME_DRAWS, **program.config}
+    call = torch.compile(program.model, options=options) if is_compiled else program.model
+    try:
+        return played(program, call, torch, backward="--backward" in bug.options)
+    except Exception as error:
+        return type(error).__name__
 
 
 def played(program: Any, call: Any, torch: Any, *, backward: bool) -> list[Any]:
@@ -205,7 +221,13 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="bugs; all if none is named")
     parser.add_argument("--diagnose", action="store_true", help="reduce and emit a repro, too")
     parser.add_argument("--child", metavar="FILE")
+    parser.add_argument("--compile", metavar="FILE")
     options = parser.parse_args()
+    if options.compile:
+        import torch
+
+        outcome(bug_of(Path(options.compile)), torch, is_compiled=True)
+        return
     if options.child:
         warnings.simplefilter("ignore")
         print(json.dumps(bisected_by_torch(options.child)))
@@ -213,19 +235,12 @@ def main() -> None:
     import torch
 
     print(f"torch {torch.__version__}, {platform.machine()}, {os.cpu_count()} cores")
+    asked = [bug for bug in map(bug_of, FILES) if not options.names or is_named(bug, options.names)]
+    print(f"one cold compile of {asked[0].name}: {cold_seconds(asked[0]):.1f} s", flush=True)
     told: dict[str, list[Told]] = {}
-    for bug in map(bug_of, FILES):
-        if options.names and not any(name in bug.name for name in options.names):
-            continue
+    for bug in asked:
         print(bug.name)
-        asked = {"bisect-pass": lambda b=bug: told_by_ctk(b, "bisect-pass")}
-        asked |= {"diagnose": lambda b=bug: told_by_ctk(b, "diagnose")} if options.diagnose else {}
-        asked |= {"torch": lambda b=bug: told_by_torch(b)}
-        for name, ask in asked.items():
-            try:
-                answer = ask()
-            except subprocess.TimeoutExpired:
-                answer = Told(False, f"not done after {TIMEOUT_SECONDS} s", 0, TIMEOUT_SECONDS)
+        for name, answer in answers_about(bug, with_diagnose=options.diagnose):
             told.setdefault(name, []).append(answer)
             mark = "right" if answer.is_right else "WRONG"
             cost = f"{answer.compiles:>3} compiles {answer.seconds:6.1f} s"
@@ -236,6 +251,21 @@ def main() -> None:
         seconds = median(answer.seconds for answer in answers)
         line = f"{right} of {len(answers)} right, median {compiles:g} compiles, {seconds:.1f} s"
         print(f"{name:<12} {line}")
+
+
+def is_named(bug: Bug, names: list[str]) -> bool:
+    """Return whether a bug is among those asked for."""
+    return any(name in bug.name for name in names)
+
+
+def answers_about(bug: Bug, *, with_diagnose: bool) -> Iterator[tuple[str, Told]]:
+    """Ask every tool about a bug."""
+    commands = ("bisect-pass", "diagnose") if with_diagnose else ("bisect-pass",)
+    for name in (*commands, "torch"):
+        try:
+            yield name, told_by_torch(bug) if name == "torch" else told_by_ctk(bug, name)
+        except subprocess.TimeoutExpired:
+            yield name, Told(False, f"not done after {TIMEOUT_SECONDS} s", 0, TIMEOUT_SECONDS)
 
 
 if __name__ == "__main__":
