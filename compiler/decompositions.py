@@ -27,6 +27,7 @@ from ctk.compiler.observe import Decomposed, ErrorRecord, PassId, PassRecord, Tr
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.torch_compat import decompositions, graphs
 from ctk.compiler.torch_compat.decompositions import Name, Values
+from ctk.compiler.torch_compat.sites import wrapped
 
 Operator = Callable[..., object]
 
@@ -78,22 +79,21 @@ class Decompositions:
 
         The caller holds the compile lock.
         """
-        site, thread = decompositions.trace_site(), threading.get_ident()
-        original = vars(site.owner)[site.name]
+        thread = threading.get_ident()
 
-        def trace(gm: GraphModule, *args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() != thread:  # it compiles something else, without the lock
-                return original(gm, *args, **kwargs)
-            if not self.may_functionalize():
-                return gm
-            with self.watched(gm):
-                return original(gm, *args, **kwargs)
+        def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+            def trace(gm: GraphModule, *args: Any, **kwargs: Any) -> Any:
+                if threading.get_ident() != thread:  # it compiles something else, without the lock
+                    return original(gm, *args, **kwargs)
+                if not self.may_functionalize():
+                    return gm
+                with self.watched(gm):
+                    return original(gm, *args, **kwargs)
 
-        setattr(site.owner, site.name, trace)
-        try:
+            return trace
+
+        with wrapped(decompositions.trace_site(), wrap):
             yield
-        finally:
-            setattr(site.owner, site.name, original)
 
     def may_functionalize(self) -> bool:
         """Ask whether the graph may be traced at all; if not, it runs as it was captured."""

@@ -16,13 +16,14 @@ Not seen: what C++ takes apart before Python is asked (`linear` -> `t`, `addmm`)
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, Protocol, cast
 
 import torch
 from torch._ops import OpOverload
 
 from ctk.compiler.torch_compat import graphs
-from ctk.compiler.torch_compat.inductor import Site
+from ctk.compiler.torch_compat.sites import Site, wrapped
 
 _AUTOGRAD = ("CompositeImplicitAutograd", "Autograd", "AutogradCPU", "AutogradCUDA")
 """The dispatch keys whose Python kernels are decompositions."""
@@ -70,9 +71,9 @@ def decompositions_watched(watcher: Watcher) -> Generator[None]:
 
     hooks = _Hooks(watcher, threading.get_ident())
     with ExitStack() as undo:
-        undo.enter_context(_wrapped(Site(proxy_tensor, "maybe_handle_decomp"), hooks.table))
-        undo.enter_context(_wrapped(Site(OpOverload, "decompose"), hooks.composite))
-        undo.enter_context(_wrapped(Site(OpOverload, "_get_dispatch"), hooks.dispatcher))
+        undo.enter_context(wrapped(Site(proxy_tensor, "maybe_handle_decomp"), hooks.table))
+        undo.enter_context(wrapped(Site(OpOverload, "decompose"), hooks.composite))
+        undo.enter_context(wrapped(Site(OpOverload, "_get_dispatch"), hooks.dispatcher))
         _forget_kernels()
         undo.callback(_forget_kernels)
         yield
@@ -83,18 +84,6 @@ def trace_site() -> Site:
     from torch._dynamo.backends import common
 
     return Site(common, "aot_module_simplified")
-
-
-@contextmanager
-def _wrapped(
-    site: Site, wrap: Callable[[Callable[..., Any]], Callable[..., Any]]
-) -> Generator[None]:
-    original = vars(site.owner)[site.name]
-    setattr(site.owner, site.name, wrap(original))
-    try:
-        yield
-    finally:
-        setattr(site.owner, site.name, original)
 
 
 def _forget_kernels() -> None:
@@ -121,7 +110,7 @@ class _Hooks:
                 return original(mode, operator, args, kwargs)
             if not self._allows(operator):
                 return NotImplemented
-            call = lambda: original(mode, operator, args, kwargs)  # noqa: E731  # one line of it
+            call = partial(original, mode, operator, args, kwargs)
             return self._applying(operator, args, kwargs, call, mode.tracer)
 
         return run
@@ -135,7 +124,7 @@ class _Hooks:
                 return original(operator, *args, **kwargs)
             if not self._allows(operator):
                 return NotImplemented
-            call = lambda: original(operator, *args, **kwargs)  # noqa: E731  # one line of it
+            call = partial(original, operator, *args, **kwargs)
             return self._applying(operator, args, kwargs, call, tracer)
 
         return decompose
@@ -161,7 +150,7 @@ class _Hooks:
             if not self._is_ours():
                 return kernel(*args, **kwargs)
             if self._allows(operator):
-                call = lambda: kernel(*args, **kwargs)  # noqa: E731  # one line of it
+                call = partial(kernel, *args, **kwargs)
                 return self._applying(operator, args, kwargs, call, self._tracer())
             with self._keeping(operator):
                 return operator._op_dk(_key_in_cpp(operator), *args, **kwargs)

@@ -17,12 +17,14 @@ are; and stand-ins hold ones (floats) and zeros, so an operator that refuses tho
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
 from torch._ops import OpOverload
 
 from ctk.compiler.torch_compat import fake, graphs
+from ctk.compiler.torch_compat.sites import Site, wrapped
 
 
 @contextmanager
@@ -34,20 +36,19 @@ def fake_kernels_watched(allow: Callable[[OpOverload], bool]) -> Generator[None]
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    original, thread = FakeTensorMode.dispatch, threading.get_ident()
+    thread = threading.get_ident()
 
-    def dispatch(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if threading.get_ident() != thread or not _is_replaceable(func) or allow(func):
-            return original(mode, func, types, args, kwargs or {})
-        return _answered(mode, func, tuple(args), kwargs or {}, lambda: original(
-            mode, func, types, args, kwargs or {}
-        ))  # fmt: skip
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        def dispatch(mode: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            ask = partial(original, mode, func, types, args, kwargs or {})
+            if threading.get_ident() != thread or not _is_replaceable(func) or allow(func):
+                return ask()
+            return _answered(mode, func, tuple(args), kwargs or {}, ask)
 
-    FakeTensorMode.dispatch = dispatch  # type: ignore[method-assign]  # for a region
-    try:
+        return dispatch
+
+    with wrapped(Site(FakeTensorMode, "dispatch"), wrap):
         yield
-    finally:
-        FakeTensorMode.dispatch = original  # type: ignore[method-assign]  # put back
 
 
 def _is_replaceable(func: Any) -> bool:

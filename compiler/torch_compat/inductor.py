@@ -15,14 +15,7 @@ from typing import Any, cast
 from torch.fx import GraphModule
 
 from ctk.compiler.torch_compat.graphs import Boxed, boxed
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """A function that can be wrapped for the time of one compile: `getattr(owner, name)`."""
-
-    owner: object
-    name: str
+from ctk.compiler.torch_compat.sites import Site
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from ctk.compiler.observe import (
 from ctk.compiler.references import load
 from ctk.compiler.resilience import DISPATCH
 from ctk.compiler.torch_compat import aot, dynamo, graphs, inductor
+from ctk.compiler.torch_compat.sites import wrapped
 from ctk.repro_templates.loading import loaded_function, registered_backend
 from ctk.toolkit.case.raise_site import root_error
 from ctk.toolkit.targets.aot_events import AotEvents
@@ -179,21 +180,24 @@ def _allowed(observer: Observer, kernel: KernelId, captured: GraphModule, starte
 @contextmanager
 def _aot_watched(events: AotEvents) -> Generator[None]:
     """Wrap the compilers of every AOTAutograd backend that is called inside; undo it afterwards."""
-    site = aot.backend_site()
-    with inductor.compile_lock(), events.decompositions.hooked(), events.fake_kernels.hooked():
-        original, thread = vars(site.owner)[site.name], threading.get_ident()
+    thread = threading.get_ident()
 
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
         def call(backend: Any, gm: GraphModule, inputs: Any, **kwargs: Any) -> Any:
             if threading.get_ident() != thread:  # it compiles something else, without the lock
                 return original(backend, gm, inputs, **kwargs)
             events.is_aot = True
             return original(_with_events(backend, events), gm, inputs, **kwargs)
 
-        setattr(site.owner, site.name, call)
-        try:
-            yield
-        finally:
-            setattr(site.owner, site.name, original)
+        return call
+
+    with (
+        inductor.compile_lock(),
+        events.decompositions.hooked(),
+        events.fake_kernels.hooked(),
+        wrapped(aot.backend_site(), wrap),
+    ):
+        yield
 
 
 def _with_events(backend: Any, events: AotEvents) -> Any:

@@ -12,6 +12,7 @@ from torch.fx import symbolic_trace
 
 from ctk.compiler.errors import ConfigError
 from ctk.compiler.torch_compat import inductor, inductor_freezing
+from ctk.compiler.torch_compat.sites import Site
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.targets.inductor.hooks import installed
 from ctk.toolkit.targets.inductor.session import Session
@@ -21,7 +22,7 @@ from tests.helpers.inductor_programs import observe, relu_inputs, relu_net, shuf
 # --- it only watches -----------------------------------------------------------------------------
 
 
-def sites() -> list[inductor.Site]:
+def sites() -> list[Site]:
     s = inductor.sites()
     single = [s.pre_grad, s.joint, s.post_grad, s.freeze, s.gm_pass, s.graph_pass]
     steps = [inductor_freezing.before_freezing(), *inductor_freezing.freezing_steps()]

@@ -24,11 +24,12 @@ from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import input_names, placeholders
 from ctk.compiler.torch_compat import inductor, inductor_freezing
 from ctk.compiler.torch_compat.inductor_freezing import FreezingStep
+from ctk.compiler.torch_compat.sites import Site
 from ctk.toolkit.targets.inductor.frames import Frame
 from ctk.toolkit.targets.inductor.regions import Function, begin_pass, failing_stage, timed_pass
 from ctk.toolkit.targets.inductor.session import Session
 
-Hook = tuple[inductor.Site, Callable[[Function], Function]]
+Hook = tuple[Site, Callable[[Function], Function]]
 
 
 def freezing_hooks(session: Session) -> Iterator[Hook]:

@@ -15,6 +15,7 @@ from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.observe import PassId, Stage
 from ctk.compiler.torch_compat import aot, inductor
+from ctk.compiler.torch_compat.sites import Site, wrapped
 from ctk.toolkit.targets.inductor.errors import fail_pass
 from ctk.toolkit.targets.inductor.frames import Frame
 from ctk.toolkit.targets.inductor.freezing import freezing_hooks
@@ -30,23 +31,13 @@ def installed(session: Session) -> Generator[None]:
     with inductor.compile_lock(), session.attached() as is_outermost, ExitStack() as undo:
         if is_outermost:
             for site, wrap in _hooks(session):
-                undo.enter_context(_wrapped(site, wrap))
+                undo.enter_context(wrapped(site, wrap))
             undo.enter_context(session.decompositions.hooked())
             undo.enter_context(session.fake_kernels.hooked())
         yield
 
 
-@contextmanager
-def _wrapped(site: inductor.Site, wrap: Callable[[Function], Function]) -> Generator[None]:
-    original = vars(site.owner)[site.name]
-    setattr(site.owner, site.name, wrap(original))
-    try:
-        yield
-    finally:
-        setattr(site.owner, site.name, original)
-
-
-def _hooks(session: Session) -> Iterator[tuple[inductor.Site, Callable[[Function], Function]]]:
+def _hooks(session: Session) -> Iterator[tuple[Site, Callable[[Function], Function]]]:
     sites = inductor.sites()
     yield sites.pre_grad, lambda f: _stage(session, "pre_grad", f)
     yield sites.joint, lambda f: _stage(session, "joint", f)
@@ -144,7 +135,7 @@ def _announced(session: Session, original: Function) -> Function:
 
 def _region_hooks(
     session: Session, sites: inductor.Sites
-) -> Iterator[tuple[inductor.Site, Callable[[Function], Function]]]:
+) -> Iterator[tuple[Site, Callable[[Function], Function]]]:
     """Wrap `with GraphTransformObserver(...)`; a vetoed region runs and is undone."""
     regions: dict[int, tuple[Frame, PassId, ExitStack]] = {}
 
