@@ -1,22 +1,44 @@
-"""The settings of torch's compilers as a whole: what a script changes while it is loaded, undone.
+"""The settings of torch's compilers, by their full names: `torch._dynamo.config.NAME`.
 
-A `repro.py` of torch sets options of `torch._inductor.config` and its siblings, and variables of
-the environment, as soon as it is run.
+Two things are done for a region: some are put on (`settings_put_on`), or all that a script changes
+while it is loaded is undone (`settings_kept`): a `repro.py` of torch sets options of
+`torch._inductor.config` and its siblings, and variables of the environment, as soon as it is run.
+
+What it does not do: say which settings there are; torch does.
 """
 
 import importlib
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
+INDUCTOR = "torch._inductor.config."
+"""What the names of Inductor's options begin with, in full."""
+
 MODULES = (
-    "torch._inductor.config",
+    INDUCTOR.removesuffix("."),
     "torch._dynamo.config",
     "torch._functorch.config",
     "torch.fx.experimental._config",
 )
 """Seen in torch 2.11 and 2.13; each has `get_config_copy` and `load_config`-able values."""
+
+
+@contextmanager
+def settings_put_on(settings: Mapping[str, object]) -> Generator[None]:
+    """Set each name to its value inside the block; all are settings (`is_setting`)."""
+    undo: list[tuple[Any, str, object]] = []
+    try:
+        for name, value in settings.items():
+            owner, attribute = _found(name)
+            undo.append((owner, attribute, getattr(owner, attribute)))
+            setattr(owner, attribute, value)
+        yield
+    finally:
+        for owner, attribute, value in reversed(undo):
+            setattr(owner, attribute, value)
 
 
 @contextmanager
@@ -35,10 +57,37 @@ def settings_kept() -> Generator[dict[str, object]]:
     finally:
         for name, module in modules.items():
             for key, value in _difference(module.get_config_copy(), before[name]).items():
-                _set(module, key, value)
+                owner, attribute = _found(f"{name}.{key}")
+                setattr(owner, attribute, value)
         for name in os.environ.keys() - environment.keys():
             del os.environ[name]
         os.environ.update(environment)
+
+
+def is_setting(name: str) -> bool:
+    """Return whether torch has a setting of this name; modules, classes and groups are none."""
+    try:
+        owner, attribute = _found(name)
+    except LookupError:
+        return False
+    value = getattr(owner, attribute)
+    is_group = "config" in type(value).__name__.lower()  # torch._inductor.config.cpp
+    return not (isinstance(value, ModuleType | type) or is_group)
+
+
+def may_be(name: str, value: object) -> bool:
+    """Return whether a setting takes a text, or else a number, where it is one of these now."""
+    owner, attribute = _found(name)
+    now = getattr(owner, attribute)
+    try:
+        hint = repr(owner.get_type(attribute))
+    except Exception:  # torch 2.11 has none, and no setting outside its config modules
+        hint = ""
+    if isinstance(now, bool | int | float) and isinstance(value, str):
+        return "str" in hint or "Literal" in hint
+    if isinstance(now, str) and isinstance(value, bool | int | float):
+        return any(word in hint for word in ("bool", "int", "float"))
+    return True
 
 
 def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
@@ -48,8 +97,19 @@ def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]
 _NOTHING = object()
 
 
-def _set(module: Any, key: str, value: object) -> None:
-    *parts, last = key.split(".")
-    for part in parts:
-        module = getattr(module, part)
-    setattr(module, last, value)
+def _found(name: str) -> tuple[Any, str]:
+    """Return who holds a setting, and its name there: `torch._inductor.config.cpp.threads`."""
+    holder, _, attribute = name.rpartition(".")
+    parts, inner = holder.split("."), list[str]()
+    while parts:
+        try:
+            owner: Any = importlib.import_module(".".join(parts))
+        except ModuleNotFoundError:
+            inner.insert(0, parts.pop())
+            continue
+        for part in inner:
+            owner = getattr(owner, part, None)
+        if hasattr(owner, attribute):
+            return owner, attribute
+        break
+    raise LookupError(f"torch has no setting {name}")

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ctk.compiler.errors import CtkError, ProgramError
 from ctk.compiler.fx.clone import clone_value
-from ctk.compiler.torch_compat.named_settings import settings_put_on
+from ctk.compiler.torch_compat.settings import settings_put_on
 from ctk.compiler.torch_compat.stance import eager_stance
 from ctk.repro_templates.layout import layout_of
 from ctk.repro_templates.running import (

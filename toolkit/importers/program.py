@@ -20,7 +20,7 @@ from ctk.compiler.observe import first_line
 from ctk.compiler.references import searched_last, user_traceback
 from ctk.compiler.torch_compat import dynamo, fake
 from ctk.compiler.torch_compat.capture_reasons import Collected, collected, switched_off_by
-from ctk.compiler.torch_compat.named_settings import settings_put_on
+from ctk.compiler.torch_compat.settings import settings_put_on
 from ctk.compiler.torch_compat.stance import eager_stance
 from ctk.repro_templates.exceptions import alike, raised
 from ctk.toolkit.case.case import Case, Modes

@@ -33,7 +33,7 @@ import torch
 from ctk.compiler.errors import ProgramError, nearest
 from ctk.compiler.python_files import load_file
 from ctk.compiler.references import near_file, searched_last, user_traceback
-from ctk.compiler.torch_compat.named_settings import is_setting, may_be
+from ctk.compiler.torch_compat.settings import is_setting, may_be
 
 SEED = 0
 """Seed of a program that sets none itself, so that it gives the same inputs every time."""
