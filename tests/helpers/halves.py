@@ -10,7 +10,7 @@ import sys
 import time
 from types import FrameType
 
-from ctk.toolkit.oracle.interrupts import interrupts_put_off
+from ctk.toolkit.processes.interrupts import interrupts_put_off
 from ctk.toolkit.processes.link import Watch, find_link, tell_alive, watched
 from ctk.toolkit.processes.supervise import fork_half
 

@@ -25,11 +25,11 @@ from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.formats.files import replace_file
 from ctk.toolkit.formats.schema import document
 from ctk.toolkit.oracle.cache import Digests, fingerprint
-from ctk.toolkit.oracle.interrupts import interrupts_put_off
 from ctk.toolkit.oracle.journal import Journal
 from ctk.toolkit.oracle.progress import Say
 from ctk.toolkit.oracle.remembering import Remembering, question_key
 from ctk.toolkit.oracle.several import Opened, first_failing
+from ctk.toolkit.processes.interrupts import interrupts_put_off
 from ctk.toolkit.report.as_json import write_json
 from ctk.toolkit.report.diagnosis import Diagnosis
 

@@ -26,7 +26,7 @@ from ctk.toolkit.case.manifest import ctk_version
 from ctk.toolkit.formats.growing_file import NEXT, GrowingFile, create, read_lines, reopen
 from ctk.toolkit.formats.schema import convert, decode, document, encode
 from ctk.toolkit.formats.scrub import scrub
-from ctk.toolkit.oracle.interrupts import interrupts_put_off
+from ctk.toolkit.processes.interrupts import interrupts_put_off
 
 T = TypeVar("T")
 

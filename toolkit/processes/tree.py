@@ -2,7 +2,7 @@
 
 A process that left its group (a double-forked daemon, a pool that leads its own) is still found:
 by its parents, as long as an ancestor adopts orphans (groups.py), and by a variable in its
-environment afterwards. Everything is read from `/proc`: without one (macOS) nothing is found.
+environment afterwards. They are read from `/proc`: without one (macOS) nothing is found.
 """
 
 import contextlib
@@ -45,6 +45,17 @@ def start_time(pid: int) -> int | None:
     """
     fields = _stat(pid)
     return int(fields[19]) if fields and fields[0] not in "ZX" else None
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether some process has this id, anybody's; without `/proc` as well."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def descendants(root: int, *, spare: Collection[int] = ()) -> list[int]:

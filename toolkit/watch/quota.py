@@ -16,6 +16,7 @@ from pathlib import Path
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.formats.files import write_text
 from ctk.toolkit.formats.schema import decode, document, write_document
+from ctk.toolkit.processes.tree import is_alive
 
 MARKER = ".ctk-dump.json"
 """The file that says that a folder is a dump of ours."""
@@ -108,12 +109,4 @@ def _started(folder: Path) -> float:
 def _in_use(folder: Path) -> bool:
     """Return whether the process that writes this dump still runs on this host."""
     marker = _marker(folder)
-    if marker is None or marker.host != _host():
-        return False
-    try:
-        os.kill(marker.pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+    return marker is not None and marker.host == _host() and is_alive(marker.pid)
