@@ -20,11 +20,11 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 
 from ctk.compiler.errors import CaseError, StorageError
 from ctk.toolkit.formats.bounded_file import check_nbytes, read_bounded
 from ctk.toolkit.formats.files import storage_error
+from ctk.toolkit.processes.closing import Closing
 
 MAX_BYTES = 1 << 28
 
@@ -34,7 +34,7 @@ NEXT = "start in another folder (--out DIR, without --resume)"
 
 
 @dataclass(slots=True)
-class GrowingFile:
+class GrowingFile(Closing):
     """The open file, locked; a context manager.
 
     Attributes:
@@ -77,12 +77,6 @@ class GrowingFile:
     def close(self) -> None:
         """Close the file, which unlocks it."""
         os.close(self.descriptor)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 def create(path: Path) -> GrowingFile:

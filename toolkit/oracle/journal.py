@@ -17,7 +17,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Self, TypeVar
+from typing import Literal, TypeVar
 
 import torch
 
@@ -26,6 +26,7 @@ from ctk.toolkit.case.manifest import ctk_version
 from ctk.toolkit.formats.growing_file import NEXT, GrowingFile, create, read_lines, reopen
 from ctk.toolkit.formats.schema import convert, decode, document, encode
 from ctk.toolkit.formats.scrub import scrub
+from ctk.toolkit.processes.closing import Closing
 from ctk.toolkit.processes.interrupts import interrupts_put_off
 
 T = TypeVar("T")
@@ -79,7 +80,7 @@ class Line:
     value: Mapping[str, object]
 
 
-class Journal:
+class Journal(Closing):
     """The journal of a running operation; a context manager, closed at the end.
 
     Attributes:
@@ -140,10 +141,8 @@ class Journal:
         self._values[line.kind, line.key] = line.value
         self._last[line.kind] = line.key
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
+        """Close the file, which unlocks it."""
         self._file.close()
 
 

@@ -12,8 +12,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
-from typing import BinaryIO, Self, cast
+from typing import BinaryIO, cast
 
 from ctk.compiler.errors import CtkError
 from ctk.compiler.references import files_of
@@ -22,6 +21,7 @@ from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.formats.files import write_text
 from ctk.toolkit.formats.schema import decode, encode
+from ctk.toolkit.processes.closing import Closing
 from ctk.toolkit.processes.memory import default_limit_nbytes
 from ctk.toolkit.processes.scratch import OWNER, owner, remove_folder, scratch_root
 from ctk.toolkit.reduce_program.protocol import READY, Plan, Played, PlayQuestion
@@ -32,7 +32,7 @@ TIMEOUT_SECONDS = 120.0
 FILE = "program.py"
 
 
-class Player:
+class Player(Closing):
     """Plays texts of programs; a context manager that ends the process which it started.
 
     Args:
@@ -130,17 +130,6 @@ class Player:
         if self._folder is not None:
             remove_folder(self._folder)
             self._folder = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def judgement_of(seen: Played, expected: Signature) -> Judgement:

@@ -18,13 +18,13 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import torch
 
 from ctk.repro_templates.program_sides import in_own_process
 from ctk.repro_templates.program_values import read_values, write_values
+from ctk.toolkit.processes.closing import Closing
 from ctk.toolkit.processes.groups import die_with
 
 Play = Callable[[str], Mapping[str, object]]
@@ -46,7 +46,7 @@ def why_not() -> str:
 
 
 @dataclass(slots=True)
-class Keeper:
+class Keeper(Closing):
     """The process that waits, as it was; a context manager that ends it.
 
     Attributes:
@@ -100,17 +100,6 @@ class Keeper:
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
         self.folder.cleanup()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _attend(play: Play, folder: Path, questions: int, answers: int) -> None:

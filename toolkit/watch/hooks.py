@@ -16,13 +16,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Unpack
 
 from torch.fx import GraphModule
 
 from ctk.compiler.errors import ConfigError, TargetError
 from ctk.compiler.torch_compat import dynamo
+from ctk.toolkit.processes.closing import Closing
 from ctk.toolkit.targets import TARGETS, resolve_target
 from ctk.toolkit.targets.base import Compiled, Target
 from ctk.toolkit.targets.dynamo import backend_target
@@ -154,7 +154,7 @@ def _session_of(options: WatchOptions) -> Session:
 
 
 @dataclass(slots=True, eq=False)
-class Installed:
+class Installed(Closing):
     """The hooks of a process, until `uninstall()`; also a context manager.
 
     Attributes:
@@ -175,6 +175,10 @@ class Installed:
     def uninstall(self) -> None:
         """Stop watching compiles that have not started; a second call does nothing."""
         self.undo()
+
+    def close(self) -> None:
+        """Uninstall, at the end of a `with` block."""
+        self.uninstall()
 
     def session_of(self, backend: object) -> Session | None:
         """Return the session that watches a backend, if it is this one."""
@@ -203,17 +207,6 @@ class Installed:
                 setattr(wrapper, attribute, getattr(backend, attribute))
         self._known.append((backend, wrapper))
         return wrapper
-
-    def __enter__(self) -> "Installed":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.uninstall()
 
 
 def watched_backend(

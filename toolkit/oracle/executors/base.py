@@ -2,8 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
@@ -12,9 +11,10 @@ from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.layers import ask
 from ctk.toolkit.end_to_end.question import ProgramQuestion
+from ctk.toolkit.processes.closing import Closing
 
 
-class Executor(Protocol):
+class Executor(Closing, Protocol):
     """Runs questions; a context manager that ends what it started.
 
     Attributes:
@@ -50,17 +50,6 @@ class Executor(Protocol):
 
     def close(self) -> None:
         """End every process that the executor started."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 @dataclass(frozen=True, slots=True)
