@@ -119,6 +119,31 @@ def unwrap_backend(backend: Any) -> tuple[str | None, Any, dict[str, object]]:
     return name, backend, keywords
 
 
+class BackendWrappers:
+    """What backends are replaced by: equal backends by one object.
+
+    Dynamo compares backends to reuse what it compiled.
+    """
+
+    def __init__(self) -> None:
+        self._known: list[tuple[object, Callable[..., Any]]] = []
+
+    def find(self, backend: object) -> Callable[..., Any] | None:
+        """Return the wrapper of a backend that was kept."""
+        for known, wrapper in self._known:
+            if known is backend or known == backend:
+                return wrapper
+        return None
+
+    def keep(self, backend: object, wrapper: Callable[..., Any]) -> Callable[..., Any]:
+        """Keep and return a wrapper, with what Dynamo asks a backend for. Seen in 2.11 and 2.13."""
+        for attribute in ("get_compiler_config", "backend_ctx_ctor"):
+            if hasattr(backend, attribute):
+                setattr(wrapper, attribute, getattr(backend, attribute))
+        self._known.append((backend, wrapper))
+        return wrapper
+
+
 def inductor_mode_options(mode: str, dynamic: bool | None = None) -> dict[str, object]:
     """Return the Inductor options that a `mode` of torch.compile stands for (torch 2.11, 2.13)."""
     inductor: Any = importlib.import_module("torch._inductor")

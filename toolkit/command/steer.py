@@ -35,7 +35,7 @@ class Steering:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._vetoes = read_vetoes(folder)
-        self._known: list[tuple[object, Callable[..., Compiled]]] = []
+        self._wrappers = dynamo.BackendWrappers()
         self._prefix: str | None = None
         self._graphs = 0
         self._lock = threading.Lock()
@@ -44,17 +44,12 @@ class Steering:
         """Return the steered form of a backend; equal ones give the same object."""
         if hasattr(backend, "ctk_steered"):
             return backend
-        for known, wrapper in self._known:
-            if known is backend or known == backend:
-                return wrapper
+        wrapper = self._wrappers.find(backend)
+        if wrapper is not None:
+            return wrapper
         name, function, keywords = dynamo.unwrap_backend(backend)
         target, config = _target_of(name, function, keywords)
-        wrapper = self._wrapper(target, config)
-        for attribute in ("get_compiler_config", "backend_ctx_ctor"):  # what Dynamo asks it for
-            if hasattr(backend, attribute):
-                setattr(wrapper, attribute, getattr(backend, attribute))
-        self._known.append((backend, wrapper))
-        return wrapper
+        return self._wrappers.keep(backend, self._wrapper(target, config))
 
     def _wrapper(self, target: Target, config: Mapping[str, object]) -> Callable[..., Compiled]:
         def ctk_steer(

@@ -168,9 +168,7 @@ class Installed(Closing):
     undo: Callable[[], None] = field(default=lambda: None, repr=False)
     lookups: int = 0
     inherited: bool = False
-    _known: list[tuple[object, DynamoBackend]] = field(
-        default_factory=list[tuple[object, DynamoBackend]], repr=False
-    )
+    _wrappers: dynamo.BackendWrappers = field(default_factory=dynamo.BackendWrappers, repr=False)
 
     def uninstall(self) -> None:
         """Stop watching compiles that have not started; a second call does nothing."""
@@ -195,18 +193,14 @@ class Installed(Closing):
         self.lookups += 1
         if hasattr(backend, "ctk_watched"):
             return backend
-        for known, wrapper in self._known:
-            if known is backend or known == backend:
-                return wrapper
+        wrapper = self._wrappers.find(backend)
+        if wrapper is not None:
+            return wrapper
         name, function, keywords = dynamo.unwrap_backend(backend)
         if hasattr(function, "ctk_watched"):
             return backend
         wrapper = _watched_backend_of(self.session, name, function, keywords)
-        for attribute in ("get_compiler_config", "backend_ctx_ctor"):  # what Dynamo asks it for
-            if hasattr(backend, attribute):
-                setattr(wrapper, attribute, getattr(backend, attribute))
-        self._known.append((backend, wrapper))
-        return wrapper
+        return self._wrappers.keep(backend, wrapper)
 
 
 def watched_backend(
