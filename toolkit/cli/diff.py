@@ -10,9 +10,19 @@ from rich.syntax import Syntax
 
 from ctk.compiler.errors import ConfigError
 from ctk.toolkit.cli.answer import Answer, table
-from ctk.toolkit.cli.completion import complete_case, complete_target
+from ctk.toolkit.cli.completion import complete_target
 from ctk.toolkit.cli.exit_codes import exit_code_of, judgement_data, line_of
-from ctk.toolkit.cli.options import HOW, WHAT, parse_config, parse_value
+from ctk.toolkit.cli.options import (
+    HOW,
+    AllowImportOption,
+    BackwardOption,
+    DynamicOption,
+    GraphOption,
+    SubjectArgument,
+    TrustOption,
+    parse_config,
+    parse_value,
+)
 from ctk.toolkit.cli.progress import progress
 from ctk.toolkit.cli.shell import Command
 
@@ -37,15 +47,7 @@ T = TypeVar("T")
 class DiffOptions:
     """What is compiled twice, and how."""
 
-    subject: Annotated[
-        str,
-        typer.Argument(
-            metavar="CASE",
-            help="What to compile: as for `ctk check`.",
-            show_default=False,
-            autocompletion=complete_case,
-        ),
-    ]
+    subject: SubjectArgument
     target: Annotated[
         list[str] | None,
         typer.Option(
@@ -71,28 +73,11 @@ class DiffOptions:
             rich_help_panel=HOW,
         ),
     ] = None
-    backward: Annotated[
-        bool, typer.Option("--backward", help="Run the backward pass too.", rich_help_panel=HOW)
-    ] = False
-    dynamic: Annotated[
-        bool,
-        typer.Option("--dynamic", help="Capture FILE.py with symbolic sizes.", rich_help_panel=HOW),
-    ] = False
-    graph: Annotated[
-        int | None,
-        typer.Option(
-            "--graph",
-            metavar="N",
-            min=0,
-            help="Which graph of several, from 0 (default: each).",
-            show_default=False,
-            rich_help_panel=WHAT,
-        ),
-    ] = None
-    trust: Annotated[
-        bool,
-        typer.Option("--trust", help="Run what the case names.", rich_help_panel=WHAT),
-    ] = False
+    backward: BackwardOption = False
+    dynamic: DynamicOption = False
+    graph: GraphOption = None
+    trust: TrustOption = False
+    allow_import: AllowImportOption = None
 
 
 def diff(options: DiffOptions) -> Answer:
@@ -115,6 +100,7 @@ def diff(options: DiffOptions) -> Answer:
             dynamic=options.dynamic,
             graph=options.graph,
             trust=options.trust,
+            allow_imports=tuple(options.allow_import or ()),
         )
     return answer_of(report)
 

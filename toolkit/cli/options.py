@@ -27,21 +27,70 @@ HOW = "How to compile it"
 RUN = "How to run it"
 
 
+SubjectArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="CASE",
+        help="A case folder; FILE.py with functions model() and inputs() "
+        "(FILE.py:build,example for other names); torch's repro.py or fx_graph_runnable.py; "
+        "FILE.pt2; or pytest:FILE::TEST.",
+        show_default=False,
+        autocompletion=complete_case,
+    ),
+]
+
+BackwardOption = Annotated[
+    bool,
+    typer.Option(
+        "--backward",
+        help="Run the backward pass too, and compare gradients.",
+        rich_help_panel=HOW,
+    ),
+]
+
+DynamicOption = Annotated[
+    bool,
+    typer.Option("--dynamic", help="Capture FILE.py with symbolic sizes.", rich_help_panel=HOW),
+]
+
+GraphOption = Annotated[
+    int | None,
+    typer.Option(
+        "--graph",
+        metavar="N",
+        min=0,
+        help="Which graph of several, from 0 (default: each; the one that fails is reported).",
+        show_default=False,
+        rich_help_panel=WHAT,
+    ),
+]
+
+TrustOption = Annotated[
+    bool,
+    typer.Option(
+        "--trust",
+        help="Run what the case names: its target, passes and modules (ctk show CASE lists them).",
+        rich_help_panel=WHAT,
+    ),
+]
+
+AllowImportOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-import",
+        metavar="MODULE",
+        help="A module that loading the case may import (repeatable; default: none).",
+        show_default=False,
+        rich_help_panel=WHAT,
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class SubjectOptions:
     """What to work on, and how to compile it."""
 
-    subject: Annotated[
-        str,
-        typer.Argument(
-            metavar="CASE",
-            help="A case folder; FILE.py with functions model() and inputs() "
-            "(FILE.py:build,example for other names); torch's repro.py or fx_graph_runnable.py; "
-            "FILE.pt2; or pytest:FILE::TEST.",
-            show_default=False,
-            autocompletion=complete_case,
-        ),
-    ]
+    subject: SubjectArgument
     target: Annotated[
         str | None,
         typer.Option(
@@ -67,18 +116,8 @@ class SubjectOptions:
             rich_help_panel=HOW,
         ),
     ] = None
-    backward: Annotated[
-        bool,
-        typer.Option(
-            "--backward",
-            help="Run the backward pass too, and compare gradients.",
-            rich_help_panel=HOW,
-        ),
-    ] = False
-    dynamic: Annotated[
-        bool,
-        typer.Option("--dynamic", help="Capture FILE.py with symbolic sizes.", rich_help_panel=HOW),
-    ] = False
+    backward: BackwardOption = False
+    dynamic: DynamicOption = False
     strides: Annotated[
         bool,
         typer.Option(
@@ -87,36 +126,9 @@ class SubjectOptions:
             rich_help_panel=HOW,
         ),
     ] = True
-    graph: Annotated[
-        int | None,
-        typer.Option(
-            "--graph",
-            metavar="N",
-            min=0,
-            help="Which graph of several, from 0 (default: each; the one that fails is reported).",
-            show_default=False,
-            rich_help_panel=WHAT,
-        ),
-    ] = None
-    trust: Annotated[
-        bool,
-        typer.Option(
-            "--trust",
-            help="Run what the case names: its target, passes and modules (ctk show CASE lists "
-            "them).",
-            rich_help_panel=WHAT,
-        ),
-    ] = False
-    allow_import: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allow-import",
-            metavar="MODULE",
-            help="A module that loading the case may import (repeatable; default: none).",
-            show_default=False,
-            rich_help_panel=WHAT,
-        ),
-    ] = None
+    graph: GraphOption = None
+    trust: TrustOption = False
+    allow_import: AllowImportOption = None
 
     calls: Annotated[
         int,

@@ -7,9 +7,11 @@ import torch
 
 import ctk
 from ctk.compiler.errors import ConfigError
+from ctk.toolkit.case.store import save_case
 from ctk.toolkit.cli.diff import sides_of
 from ctk.toolkit.compile_log.compare import structure
 from ctk.toolkit.diff_case import Side
+from tests.helpers.case_folders import change_manifest, linear_case
 from tests.helpers.cli import ctk as run_ctk
 from tests.helpers.cli import write
 
@@ -110,6 +112,17 @@ class TestCommand:
         (graph,) = said.data["graphs"]
         assert graph["value"]["step"] == "joint/careless"
         assert not said.data["same"]
+
+    def test_a_module_is_imported_only_if_it_is_allowed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        write(tmp_path, "module_of_diff.py", "")
+        monkeypatch.syspath_prepend(str(tmp_path))
+        folder = save_case(linear_case(), tmp_path / "case", inputs="full")
+        change_manifest(folder, lambda data: data.update(imports=["module_of_diff"]))
+        asked = ("diff", folder, "--target", "ctk", "--target", "aot_eager")
+        assert "imports the module 'module_of_diff'" in run_ctk(*asked).err
+        assert run_ctk(*asked, "--allow-import", "module_of_diff").code == 0
 
     def test_sides(self) -> None:
         assert sides_of(["a", "b"], []) == (Side("a"), Side("b"))
