@@ -8,6 +8,7 @@ import importlib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -37,6 +38,21 @@ def python_code_of(operator: object) -> tuple[Callable[..., object], ...]:
     own = (made._init_fn, *made._backend_fns.values(), made._backward_fn, made._setup_context_fn)
     return tuple(function for function in own if function is not None)
 
+
+def is_switch(target: object) -> bool:
+    """Return whether a function only sets a mode or enters a region: it computes nothing."""
+    return target in _switches()
+
+
+@cache
+def _switches() -> frozenset[object]:
+    names = (name for name in _INTERNAL_FUNCTIONS.split() if _SWITCH.search(name))
+    return frozenset(_resolve(name) for name in names) - {None}
+
+
+_SWITCH = re.compile(
+    r"nesting$|_level$|_enabled?$|_disable$|_allowed$|_mode$|_algorithms$|_decompositions$|_once$"
+)
 
 _INTERNAL_FUNCTIONS = """
     _C._enter_dual_level

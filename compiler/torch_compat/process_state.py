@@ -1,4 +1,4 @@
-"""State of torch in this thread that a graph may switch on and, when it raises, leave on.
+"""State of torch in this thread that a graph may switch on and leave on: when it raises, or is cut.
 
 Dynamo writes `vmap`, `jvp` and their siblings as calls that enter and leave, in one line of nodes:
 
@@ -44,12 +44,17 @@ def process_state_kept() -> Generator[None]:
     """Run the body, then leave every transform that it left on, and put its switches back.
 
     Seen in torch 2.11 and 2.13: Dynamo leaves the levels of a frame that raised in this way.
+
+    Raises:
+        RuntimeError: The body has entered a transform and not left it: its results mean nothing.
     """
     levels = torch._C._functorch.get_dynamic_layer_stack_depth()
     switches = [(get(), put) for get, put in _SWITCHES]
     hooks = torch._C._autograd._saved_tensors_hooks_is_enabled()
     try:
         yield
+        if torch._C._functorch.get_dynamic_layer_stack_depth() > levels:
+            raise RuntimeError("a transform of functorch was entered, and not left")
     except BaseException:
         torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(levels)
         _leave_dual_level()
@@ -68,12 +73,27 @@ def _leave_dual_level() -> None:
             torch._C._exit_dual_level(level=0)
 
 
+def outside_transforms() -> contextlib.AbstractContextManager[object]:
+    """Leave all levels of functorch for a `with` block. Seen in torch 2.11 and 2.13."""
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+    return temporarily_clear_interpreter_stack()
+
+
+def is_in_transform(value: torch.Tensor) -> bool:
+    """Return whether a tensor belongs to a level of functorch: outside of it, it means nothing.
+
+    Seen in torch 2.11 and 2.13.
+    """
+    return torch._C._functorch.is_functorch_wrapped_tensor(value)
+
+
 def is_in_vmap(value: torch.Tensor) -> bool:
     """Return whether a tensor stands for a batch of them inside `vmap`: it cannot be compared.
 
     Seen in torch 2.11 and 2.13: a value in several transforms is wrapped once for each.
     """
-    while torch._C._functorch.is_functorch_wrapped_tensor(value):
+    while is_in_transform(value):
         if torch._C._functorch.is_batchedtensor(value):
             return True
         value = torch._C._functorch.get_unwrapped(value)

@@ -61,7 +61,9 @@ def is_cuttable(info: object) -> bool:
     """Return whether a described value can become an input or a constant."""
     if isinstance(info, tuple):
         return all(is_cuttable(item) for item in info)
-    plain = (TensorInfo, int, float, bool, str, torch.dtype, torch.device, type(None))
+    if isinstance(info, TensorInfo):
+        return not info.in_transform
+    plain = (int, float, bool, str, torch.dtype, torch.device, type(None))
     return isinstance(info, plain)
 
 

@@ -18,6 +18,11 @@ from torch.fx.node import map_aggregate
 from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.fx.effects import mutated_arguments
 from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.process_state import (
+    is_in_transform,
+    outside_transforms,
+    process_state_kept,
+)
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.run.modes import applied
 from ctk.toolkit.run.private_copy import private_copy
@@ -25,13 +30,18 @@ from ctk.toolkit.run.private_copy import private_copy
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """What is known of a tensor value; `shape` and `stride` count elements."""
+    """What is known of a tensor value; `shape` and `stride` count elements.
+
+    Attributes:
+        in_transform: It lives in a level of `vmap`, `grad` and their siblings only.
+    """
 
     shape: tuple[int, ...]
     stride: tuple[int, ...]
     dtype: torch.dtype
     device: str
     requires_grad: bool
+    in_transform: bool = False
 
     def is_like(self, other: object) -> bool:
         """Return whether the other is a tensor of the same shape, dtype and device."""
@@ -45,7 +55,8 @@ def describe(value: object) -> object:
     """Return a value with `TensorInfo` in place of its tensors; tuples and lists become tuples."""
     if isinstance(value, torch.Tensor):
         shape, stride = tuple(value.shape), tuple(value.stride())
-        return TensorInfo(shape, stride, value.dtype, str(value.device), value.requires_grad)
+        device, is_inside = str(value.device), is_in_transform(value)
+        return TensorInfo(shape, stride, value.dtype, device, value.requires_grad, is_inside)
     if isinstance(value, (tuple, list)):
         return tuple(describe(item) for item in value)
     return value
@@ -77,7 +88,8 @@ def values_before(case: Case, wanted: Mapping[str, str]) -> dict[str, object]:
     def before(node: Node, env: Mapping[Node, object]) -> None:
         for value in node.all_input_nodes:
             if wanted.get(value.name) == node.name:
-                values[value.name] = _clone_value(env[value])
+                with outside_transforms():
+                    values[value.name] = _clone_value(env[value])
 
     _walk(case, before=before)
     return values
@@ -139,7 +151,7 @@ def _walk(
         graph, inputs = private_copy(graph, inputs)
     interpreter = Interpreter(graph)
     interpreter.args_iter = iter(inputs)
-    with applied(case.modes):
+    with applied(case.modes), process_state_kept():
         for node in graph.graph.nodes:
             before(node, interpreter.env)
             interpreter.env[node] = _run_node(interpreter, node)

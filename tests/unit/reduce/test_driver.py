@@ -14,7 +14,15 @@ from ctk.toolkit.reduce.problem import Budget, Problem, budget_of
 from ctk.toolkit.reduce.proposal import Step, listed
 from ctk.toolkit.reduce.size import is_smaller
 from ctk.toolkit.reduce.steps import STEPS, drop_suffix
-from tests.helpers.reduce_graphs import FAILURE, FakeOracle, chain, feeds, has_ops, op_names
+from tests.helpers.reduce_graphs import (
+    FAILURE,
+    FakeOracle,
+    captured,
+    chain,
+    feeds,
+    has_ops,
+    op_names,
+)
 
 RELU_GELU = {11: torch.relu, 12: F.gelu}
 
@@ -118,6 +126,15 @@ def test_an_empty_graph_is_never_asked_about():
     oracle = FakeOracle(lambda case: True)
     result = minimize(Problem(chain(2, {}), oracle))
     assert result.nodes_after == 1 and result.finished
+
+
+def test_a_graph_that_only_sets_a_mode_is_empty_too():
+    def switching(x):
+        with torch.no_grad():
+            return x + 1
+
+    result = minimize(Problem(captured(switching, torch.ones(2)), FakeOracle(lambda case: True)))
+    assert op_names(result.best) == ["add"]
 
 
 def test_an_error_of_the_oracle_at_the_first_question_is_not_swallowed():

@@ -52,6 +52,14 @@ X = torch.linspace(-1, 1, 16).reshape(4, 4)
 
 
 class TestRemoveNodes:
+    def test_a_value_inside_of_a_transform_becomes_no_input(self):
+        case = captured(lambda x: torch.func.vmap(lambda row: row.sin().cos())(x), X)
+        inside = node_named(case, "sin")
+        names = [node.name for node in case.graph.graph.nodes if node.op.startswith("call")]
+        prefix = RemoveNodes(tuple(names[: names.index(inside) + 1]))
+        assert prefix.apply(case, facts_of(case)) is None
+        assert torch.equal(torch.ones(2), torch.ones(2))  # and no level is left entered
+
     def test_a_cut_prefix_becomes_an_input_of_the_same_name_and_the_rest_computes_the_same(self):
         case = chain(6, {})
         first = [n.name for n in case.graph.graph.nodes if n.op != "placeholder"][:3]

@@ -36,6 +36,16 @@ def test_a_compile_that_raises_in_vmap_leaves_no_level() -> None:
     assert torch.equal(torch.ones(2), torch.ones(2))
 
 
+def test_a_graph_that_was_cut_inside_of_vmap_is_an_error_and_leaves_no_level() -> None:
+    gm = raising_in_vmap()
+    (leaving,) = (n for n in gm.graph.nodes if n.name.startswith("_vmap_decrement_nesting"))
+    gm.graph.erase_node(leaving)
+    gm.recompile()
+    outcome = run_graph(gm, [torch.eye(3)[None]], Modes())
+    assert "entered, and not left" in str(outcome.error)
+    assert torch.equal(torch.ones(2), torch.ones(2))
+
+
 def test_dual_level_and_switches_are_put_back() -> None:
     with pytest.raises(ZeroDivisionError), process_state_kept():
         torch._C._enter_dual_level()  # pyright: ignore[reportPrivateUsage]
