@@ -42,7 +42,7 @@ def load_file(path: Path, *, fresh: bool = False) -> ModuleType:
         BaseException: Whatever the file raises (`SystemExit` included).
     """
     path = path.resolve()
-    name = f"{_folder_package(path.parent)}.{_module_name(path)}"
+    name = _name_of(path)
     if name in sys.modules and not fresh:
         return sys.modules[name]
     if name in sys.modules:
@@ -57,6 +57,15 @@ def load_file(path: Path, *, fresh: bool = False) -> ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def is_loaded(path: Path) -> bool:
+    """Return whether `load_file` has run a file before."""
+    return _name_of(path.resolve()) in sys.modules
+
+
+def _name_of(path: Path) -> str:
+    return f"{_folder_package(path.parent)}.{_module_name(path)}"
 
 
 def is_of_folder(module: str) -> bool:

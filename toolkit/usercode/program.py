@@ -31,8 +31,9 @@ from typing import cast
 import torch
 
 from ctk.compiler.errors import ProgramError, nearest
-from ctk.compiler.python_files import load_file
+from ctk.compiler.python_files import is_loaded, load_file
 from ctk.compiler.references import near_file, searched_last, user_traceback
+from ctk.compiler.torch_compat.libraries import registered_once
 from ctk.compiler.torch_compat.settings import is_setting, may_be
 
 SEED = 0
@@ -170,8 +171,10 @@ def seeded(seed: int = SEED) -> Generator[None]:
 
 
 def _load_module(path: Path) -> ModuleType:
+    again = registered_once() if is_loaded(path) else contextlib.nullcontext()
     try:
-        return load_file(path, fresh=True)
+        with again:
+            return load_file(path, fresh=True)
     except (Exception, SystemExit) as error:
         raise ProgramError(
             f"{path.name} fails when it is loaded: {user_traceback(error, path)}"

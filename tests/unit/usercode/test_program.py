@@ -210,3 +210,28 @@ def test_failing_files(folder: Path, name: str):
         load_program(write(folder, text))
     assert said in str(raised.value)
     assert "toolkit" not in str(raised.value)
+
+
+LIBRARY = """
+import torch
+lib = torch.library.Library("ctk_loaded_twice", "FRAGMENT")
+lib.define("f(Tensor x) -> Tensor")
+lib.impl("f", lambda x: x + 1, "CPU")
+lib.impl("f", torch.empty_like, "Meta")
+def model():
+    return torch.ops.ctk_loaded_twice.f
+def inputs():
+    return (torch.ones(2),)
+"""
+
+
+def test_a_file_that_registers_operators_can_be_loaded_again(tmp_path: Path) -> None:
+    file = tmp_path / "registers.py"
+    file.write_text(LIBRARY)
+    for _ in range(2):
+        program = load_program(str(file))
+        assert torch.equal(program.model(*program.inputs), torch.full((2,), 2.0))
+    other = tmp_path / "other.py"
+    other.write_text(LIBRARY)
+    with pytest.raises(ProgramError, match="multiple times"):
+        load_program(str(other))

@@ -1,0 +1,62 @@
+"""Run a file again that registers operators: what it has registered stays, instead of an error.
+
+    lib = torch.library.Library("mine", "FRAGMENT")
+    lib.define("f(Tensor x) -> Tensor")      the second time: "multiple times", says torch
+    lib.impl("f", kernel, "CPU")             and here: "already a kernel registered"
+
+The kernels of the first run stay: functions of the first module. What it does not do:
+`torch.library.custom_op`, which registers anew by itself.
+"""
+
+# What pyright says of private names is what this package is for.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from ctk.compiler.torch_compat.sites import Site, wrapped
+
+
+@contextmanager
+def registered_once() -> Generator[None]:
+    """Pass over definitions and kernels that are there already. Seen in torch 2.11 and 2.13."""
+    library = torch.library.Library
+    with (
+        wrapped(Site(library, "define"), _define),
+        wrapped(Site(library, "impl"), _impl),
+        wrapped(Site(library, "_register_fake"), _register_fake),
+    ):
+        yield
+
+
+def _define(original: Callable[..., Any]) -> Callable[..., Any]:
+    def define(library: Any, schema: str, *args: Any, **kwargs: Any) -> Any:
+        name = schema.partition("(")[0]
+        if torch._C._dispatch_dump(f"{library.ns}::{name.strip()}"):
+            return name
+        return original(library, schema, *args, **kwargs)
+
+    return define
+
+
+def _impl(original: Callable[..., Any]) -> Callable[..., Any]:
+    def impl(library: Any, name: Any, fn: Any, key: str = "", *args: Any, **kwargs: Any) -> Any:
+        operator = (name if isinstance(name, str) else name.name()).split("::")[-1]
+        if f"{library.ns}/{operator}/{key or library.dispatch_key}" in torch.library._impls:
+            return None
+        return original(library, name, fn, key, *args, **kwargs)
+
+    return impl
+
+
+def _register_fake(original: Callable[..., Any]) -> Callable[..., Any]:
+    def register_fake(library: Any, name: str, fn: Any, _stacklevel: int = 1, **kwargs: Any) -> Any:
+        registry = torch._library.simple_registry.singleton
+        if registry.find(f"{library.ns}::{name}").fake_impl.kernel is not None:
+            return None
+        return original(library, name, fn, _stacklevel + 1, **kwargs)
+
+    return register_fake
