@@ -37,6 +37,9 @@ from ctk.toolkit.formats.plain_text import one_line, quoted
 from ctk.toolkit.graphs.allow_list import Function, function_name, functions_by_name
 from ctk.toolkit.graphs.callable_places import PLACES
 
+_ON_DEMAND = ("torch.ao.quantization.fx._decomposed",)
+"""Modules of torch that register operators and that `import torch` does not load."""
+
 _FILE_WORDS = ("file", "path")
 
 
@@ -175,7 +178,7 @@ def module_of_target(name: str) -> str | None:
     file = operators.registering_file(qualified)
     module = operators.custom_op_module(qualified) or _module_of(file)
     if module is not None and module.split(".")[0] == "torch":
-        return None
+        return module if module in _ON_DEMAND else None
     if module is not None and module != "__main__" and not is_of_folder(module):
         return module
     return file if file is not None and is_file(file) else None
