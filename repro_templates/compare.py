@@ -25,6 +25,7 @@ RMS of a whole tensor, and so misses a single wrong element.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 import torch
@@ -37,6 +38,7 @@ from ctk.repro_templates.errors import (
     integer_errors,
     is_measurable,
 )
+from ctk.repro_templates.plain_parts import PLAIN, plain_parts
 from ctk.repro_templates.tolerance import REASSOCIATES, Rows, tolerance_for
 
 
@@ -90,13 +92,31 @@ def compare_values(
         rows: Of the tolerance table.
     """
     if isinstance(eager, Tensor) and isinstance(compiled, Tensor):
-        return _compare_tensors(name, eager, compiled, reference, rows)
+        if type(eager) in PLAIN and type(compiled) in PLAIN:
+            return _compare_tensors(name, eager, compiled, reference, rows)
+        return _compare_parts(name, eager, compiled, reference, rows)
     if eager is None or compiled is None or isinstance(eager, Tensor | str):
         same = eager is compiled or (isinstance(eager, str) and eager == compiled)
         return None if same else _kinds_differ(name, eager, compiled)
     if isinstance(compiled, Tensor):
         return _kinds_differ(name, eager, compiled)
     return _compare_scalars(name, eager, compiled, reference, rows)
+
+
+def _compare_parts(
+    name: str, eager: Tensor, compiled: Tensor, reference: object, rows: Rows
+) -> Mismatch | None:
+    """Compare the plain tensors of which two tensors of other classes are made."""
+    ours, theirs = plain_parts(eager), plain_parts(compiled)
+    if ours.keys() != theirs.keys():
+        said = f"a {type(compiled).__name__}, eager gives a {type(eager).__name__}"
+        return Mismatch(name, "structure", said)
+    known = plain_parts(reference) if isinstance(reference, Tensor) else {}
+    for place, part in ours.items():
+        found = _compare_tensors(name, part, theirs[place], known.get(place), rows)
+        if found is not None:
+            return replace(found, detail=f"{found.detail}{f', in its {place}' if place else ''}")
+    return None
 
 
 def _compare_tensors(

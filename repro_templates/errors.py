@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ctk.repro_templates.plain_parts import plain_parts
 from ctk.repro_templates.tolerance import Tolerance
 
 MismatchKind = Literal[
@@ -50,13 +51,20 @@ class Mismatch:
 def identical(eager: object, compiled: object) -> bool:
     """Return whether two values are equal in type, dtype, shape and every number; NaN differs."""
     if isinstance(eager, Tensor) and isinstance(compiled, Tensor):
-        if eager.dtype != compiled.dtype or eager.device != compiled.device:
-            return False
-        if eager.is_meta:  # it has no numbers
-            return eager.shape == compiled.shape
-        plain = eager.layout is torch.strided and compiled.layout is torch.strided
-        return plain and torch.equal(eager, compiled)
+        ours, theirs = plain_parts(eager), plain_parts(compiled)
+        return ours.keys() == theirs.keys() and all(
+            _identical(part, theirs[place]) for place, part in ours.items()
+        )
     return type(eager) is type(compiled) and not isinstance(eager, Tensor) and eager == compiled
+
+
+def _identical(eager: Tensor, compiled: Tensor) -> bool:
+    if eager.dtype != compiled.dtype or eager.device != compiled.device:
+        return False
+    if eager.is_meta:  # it has no numbers
+        return eager.shape == compiled.shape
+    plain = eager.layout is torch.strided and compiled.layout is torch.strided
+    return plain and torch.equal(eager, compiled)
 
 
 def is_measurable(tensor: Tensor) -> bool:

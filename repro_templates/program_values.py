@@ -1,27 +1,37 @@
 """Results of one side of a program as a file: numbers and texts as JSON, tensors as their memory.
 
 No pickle: a file of values runs nothing when it is read. Tensors keep dtype, shape and strides, and
-come back on the CPU, dense. What is neither number, text nor tensor comes back as a text, which two
-sides can be compared by.
+come back on the CPU, dense; one that is made of others comes back as those. What is neither number,
+text nor tensor comes back as a text, which two sides can be compared by.
 """
 
 import ctypes
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 
 from ctk.compiler.fx.clone import extent
+from ctk.repro_templates.plain_parts import plain_parts
 
 
 def write_values(values: Mapping[str, object], path: Path) -> None:
     """Write values by name."""
     memory: list[bytes] = []
-    entries = {name: entry_of(value, memory) for name, value in values.items()}
+    entries = {name: entry_of(value, memory) for name, value in _taken_apart(values)}
     header = json.dumps(entries).encode()
     path.write_bytes(b"".join((str(len(header)).encode(), b"\n", header, *memory)))
+
+
+def _taken_apart(values: Mapping[str, object]) -> Iterator[tuple[str, object]]:
+    """Yield values by name, a tensor made of others as those: `out0.a`, `out0.b`."""
+    for name, value in values.items():
+        if isinstance(value, torch.Tensor) and hasattr(value, "__tensor_flatten__"):
+            yield from ((f"{name}{place}", part) for place, part in plain_parts(value).items())
+        else:
+            yield name, value
 
 
 def read_values(path: Path) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from ctk.compiler.torch_compat.capture_reasons import Collected, collected, swit
 from ctk.compiler.torch_compat.settings import settings_put_on
 from ctk.compiler.torch_compat.stance import eager_stance
 from ctk.repro_templates.exceptions import alike, raised
+from ctk.repro_templates.plain_parts import PLAIN
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.case.roles import Role, roles_of
 from ctk.toolkit.graphs.value_types import describe_dynamic
@@ -61,7 +62,7 @@ def capture_cases(
 
     Raises:
         ProgramError: The program fails in eager, or `backward` has nothing to differentiate.
-        CaptureError: Dynamo raises where eager does not, or captures no graph.
+        CaptureError: Dynamo raises where eager does not, or captures no graph that a case holds.
     """
     captured: list[Captured] = []
     torch.compiler.reset()
@@ -84,10 +85,23 @@ def capture_cases(
         kind = CaptureError if switched_off_by() else NoGraphError
         raise kind(f"Dynamo captured no graph of {name}: {first}{also}\n  {HINT}")
     sources = source_files(target, options, program.path.parent)
-    return [
+    cases = [
         make_case(graph, f"graph{number}", target=target, config=options, sources=sources)
         for number, graph in enumerate(captured)
+        if _unheld(graph) is None
     ]
+    if not cases:
+        raise NoGraphError(
+            f"no case can hold the graphs of {program.path.name}: they take tensors of the class "
+            f"{_unheld(captured[0])}; its calls are compared as a whole"
+        )
+    return cases
+
+
+def _unheld(captured: "Captured") -> str | None:
+    """Return the class of an input that no case can hold (a nested tensor, one of the user's)."""
+    tensors = (each for each in captured.inputs if isinstance(each, torch.Tensor))
+    return next((type(each).__name__ for each in tensors if type(each) not in PLAIN), None)
 
 
 def options_of(

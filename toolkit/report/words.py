@@ -38,7 +38,7 @@ MEANINGS: Mapping[FailureKind, str] = {
 
 PLACES: Mapping[Place, str] = {
     "dynamo": "Dynamo: what it captures, guards, resumes and does around graphs, with any backend",
-    "runtime": "what is wrapped around compiled graphs, or a later call; each graph alone is right",
+    "runtime": "what is wrapped around compiled graphs, or a later call; no graph alone shows it",
     "captured": "the graph as Dynamo captured it, on its way to the compiler",
     "pre_grad": "the passes before autograd",
     "dispatch": "AOT dispatch: autograd, functionalization and decompositions, before any pass",

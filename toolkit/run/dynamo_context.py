@@ -36,14 +36,29 @@ def dynamo_context(
         dynamic: `Case.dynamic`.
 
     Raises:
-        CaseError: `dynamic` does not fit the inputs.
+        CaseError: `dynamic` does not fit the inputs, or an input has no fake form outside Dynamo.
     """
     names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
+    _check_have_fakes(names, inputs)
     symbols = size_symbols(gm, inputs, dynamic)
     made = fake.symbolic_inputs(inputs, names, symbols)
     _annotate(gm, made)
     with made.tracing():
         yield made.example_inputs
+
+
+def _check_have_fakes(names: Sequence[str], inputs: Sequence[object]) -> None:
+    """Refuse tensors that nobody but Dynamo can tell a compiler of.
+
+    Only Dynamo knows the symbols of the ragged sizes of nested ones; quantized ones have no fakes.
+    """
+    for name, value in zip(names, inputs, strict=True):
+        if isinstance(value, torch.Tensor) and (value.is_nested or value.is_quantized):
+            kind = "nested" if value.is_nested else "quantized"
+            raise CaseError(
+                f"input {name} is a {kind} tensor: a compiler takes this graph from Dynamo only; "
+                "ctk compares the calls of its program instead"
+            )
 
 
 def size_symbols(

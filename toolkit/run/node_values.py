@@ -13,6 +13,7 @@ from torch.fx import GraphModule, Node
 
 from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.torch_compat.process_state import is_in_vmap
+from ctk.repro_templates.plain_parts import PLAIN
 from ctk.toolkit.case.case import Modes
 from ctk.toolkit.run.execute import run_private, run_upcast
 from ctk.toolkit.run.modes import current_modes
@@ -107,10 +108,11 @@ def _keeping(
 def _has_numbers(value: object) -> bool:
     """Return whether a value can be read: a weight that oneDNN or MKL has packed cannot.
 
-    Nor can one inside `vmap`: it is a batch, and no operator compares batches.
+    Nor can one inside `vmap`: it is a batch, and no operator compares batches. One of a class of
+    its own is taken apart by AOTAutograd: behind it, its node's value is one of its parts.
     """
     if isinstance(value, Tensor):
-        return not value.is_mkldnn and not is_in_vmap(value)
+        return type(value) in PLAIN and not value.is_mkldnn and not is_in_vmap(value)
     return value is None or isinstance(value, Scalars)
 
 
