@@ -52,6 +52,12 @@ def test_the_place_is_told_and_another_class_is_another_structure() -> None:
     assert found is not None and found.kind == "structure" and "TwoTensor" in found.detail
 
 
+def test_tensors_without_numbers_are_the_same_when_they_have_the_same_form() -> None:
+    one, other = torch.ones(2, device="meta"), torch.ones(3, device="meta")
+    assert runs_identical({"out0": one}, {"out0": one})
+    assert not runs_identical({"out0": one}, {"out0": other})
+
+
 @pytest.mark.parametrize("make", [two, tagged], ids=["two", "tagged"])
 def test_fingerprints_know_what_is_inside(make) -> None:
     graph = torch.fx.symbolic_trace(lambda x: x + 1)
