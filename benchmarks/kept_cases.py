@@ -13,10 +13,14 @@ Needs `expecttest` (torch's databases import it).
 
 import argparse
 import json
+import os
+import platform
 import re
 import warnings
 from collections import Counter
 from pathlib import Path
+
+import torch
 
 from ctk.compiler.errors import CtkError
 from ctk.compiler.observe import first_line
@@ -45,6 +49,7 @@ def outcome(call: Call, via: str) -> str:
 def reason(error: BaseException) -> str:
     """Return an exception's first line without names and numbers of one graph."""
     text = f"{type(error).__name__}: {first_line(error)}"
+    text = re.sub(r"/\S*/(?=[\w.]+\.py)", "", text)
     text = re.sub(r"(?<=node )\S+|0x[0-9a-f]+|\b\d+\b", "*", text)
     return text[:230]
 
@@ -61,6 +66,7 @@ def main() -> None:
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     words = [word for word in options.ops.split(",") if word]
+    print(f"torch {torch.__version__}, {platform.machine()}, {os.cpu_count()} cores")
     found: dict[str, dict[str, str]] = {}
     chosen = list(calls(words, dtype_from_name(options.dtype, "--dtype")))[options.skip :][
         : options.limit
