@@ -20,6 +20,7 @@ from ctk.compiler.errors import (
     CodegenUnsupported,
     CtkError,
     DoesNotReproduce,
+    LostAccelerator,
     StorageError,
     UnsupportedPlatform,
     VerifyError,
@@ -36,6 +37,7 @@ CANNOT_TELL_ERRORS = (
     StorageError,
     VerifyError,
     CodegenUnsupported,
+    LostAccelerator,
 )
 """Errors that are not the caller's: a fair question that cannot be answered here."""
 

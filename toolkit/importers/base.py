@@ -48,6 +48,8 @@ class Request:
         trust: Whether the user trusts who made a case folder; a program of the user needs none.
         calls: How many calls of a program are made at least, to compare them with eager ones.
         strides: Whether strides of results that differ from eager's are a failure.
+        isolate: Whether questions are asked in children: then a program on a GPU is captured in
+            one, too.
     """
 
     target: str | None = None
@@ -59,6 +61,7 @@ class Request:
     trust: bool = False
     calls: int = CALLS
     strides: bool = True
+    isolate: bool | None = None
 
 
 def request_of(options: CaseOptions, known: type[CaseOptions] = CaseOptions) -> Request:

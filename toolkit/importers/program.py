@@ -8,13 +8,21 @@ import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import cast
 
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.errors import CaptureError, CtkError, EagerError, NoGraphError, ProgramError
+from ctk.compiler.errors import (
+    CaptureError,
+    CtkError,
+    EagerError,
+    LostAccelerator,
+    NoGraphError,
+    ProgramError,
+)
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import first_line
 from ctk.compiler.references import searched_last, user_traceback
@@ -27,8 +35,10 @@ from ctk.repro_templates.plain_parts import PLAIN
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.case.roles import Role, roles_of
 from ctk.toolkit.graphs.value_types import describe_dynamic
+from ctk.toolkit.importers.apart.capture import captured_apart, is_at_risk
 from ctk.toolkit.importers.base import Importer, Request
 from ctk.toolkit.importers.no_graph import HINT, is_scripted, reasons_for_no_graph, scripted_at
+from ctk.toolkit.processes.accelerator import has_lost_cuda
 from ctk.toolkit.run.modes import current_modes
 from ctk.toolkit.run.private_copy import Eager, private_copy
 from ctk.toolkit.targets import capturing_for, resolve_target, traits_of
@@ -43,6 +53,7 @@ def capture_cases(
     config: Mapping[str, object] | None = None,
     backward: bool = False,
     dynamic: bool = False,
+    keep: Callable[[Case], object] | None = None,
 ) -> list[Case]:
     """Run a program once under Dynamo and return one case per captured graph, in order.
 
@@ -59,15 +70,24 @@ def capture_cases(
         config: Options of the target; they win over those of the program's `config()`.
         backward: The failure needs the backward pass; graphs that have one say so in their modes.
         dynamic: Capture with symbolic sizes wherever Dynamo can.
+        keep: Told of each case before its graph is called, and of what that call has shown.
 
     Raises:
         ProgramError: The program fails in eager, or `backward` has nothing to differentiate.
         CaptureError: Dynamo raises where eager does not, or captures no graph that a case holds.
+        LostAccelerator: A kernel of the program's eager call has broken CUDA for this process.
     """
     captured: list[Captured] = []
     torch.compiler.reset()
     found = Collected()
     options = options_of(program, target, config)
+
+    case_of = partial(_case_of, program, target, options)
+
+    def seen(number: int) -> None:
+        if keep is not None and _unheld(captured[number]) is None:
+            keep(case_of(number, captured[number]))
+
     backward = backward or program.backward
     dynamic = dynamic or program.compile.get("dynamic") is True
     with (
@@ -77,25 +97,39 @@ def capture_cases(
         collected(found),
         capturing_for(target, options),
     ):
-        _run_recorded(program, captured, backward=backward, dynamic=dynamic)
+        _run_recorded(program, captured, seen, backward=backward, dynamic=dynamic)
+    if has_lost_cuda():
+        raise LostAccelerator(LOST.format(program.path.name))
     if not captured:
-        first, *more = reasons_for_no_graph(found, program.model)
-        also = "".join(f"\n  also: {each}" for each in more)
-        name = program.path.name
-        kind = CaptureError if switched_off_by() else NoGraphError
-        raise kind(f"Dynamo captured no graph of {name}: {first}{also}\n  {HINT}")
-    sources = source_files(target, options, program.path.parent)
-    cases = [
-        make_case(graph, f"graph{number}", target=target, config=options, sources=sources)
-        for number, graph in enumerate(captured)
-        if _unheld(graph) is None
-    ]
+        raise _without_graph(program, found)
+    cases = [case_of(*each) for each in enumerate(captured) if _unheld(each[1]) is None]
     if not cases:
-        raise NoGraphError(
-            f"no case can hold the graphs of {program.path.name}: they take tensors of the class "
-            f"{_unheld(captured[0])}; its calls are compared as a whole"
-        )
+        raise NoGraphError(UNHELD.format(program.path.name, _unheld(captured[0])))
     return cases
+
+
+LOST = """a kernel of the eager call of {} breaks CUDA for the process
+  next: --isolate captures a FILE.py in a process of its own"""
+
+UNHELD = (
+    "no case can hold the graphs of {}: they take tensors of the class {}; its calls are compared "
+    "as a whole"
+)
+
+
+def _case_of(
+    program: Program, target: str, options: Mapping[str, object], number: int, captured: "Captured"
+) -> Case:
+    sources = source_files(target, options, program.path.parent)
+    return make_case(captured, f"graph{number}", target=target, config=options, sources=sources)
+
+
+def _without_graph(program: Program, found: Collected) -> CaptureError:
+    """Return what says why Dynamo gave no graph."""
+    first, *more = reasons_for_no_graph(found, program.model)
+    also = "".join(f"\n  also: {each}" for each in more)
+    kind = CaptureError if switched_off_by() else NoGraphError
+    return kind(f"Dynamo captured no graph of {program.path.name}: {first}{also}\n  {HINT}")
 
 
 def _unheld(captured: "Captured") -> str | None:
@@ -132,11 +166,17 @@ class Captured:
     roles: Mapping[str, Role]
 
 
-def recording_backend(captured: list[Captured], *, backward: bool = False) -> Callable[..., object]:
+def recording_backend(
+    captured: list[Captured],
+    seen: Callable[[int], object] = lambda _: None,
+    *,
+    backward: bool = False,
+) -> Callable[..., object]:
     """Return a Dynamo backend that appends each graph to `captured` and runs it in eager.
 
     Args:
         captured: Filled in order of capture; inputs and modes are those of the first call.
+        seen: Told the number of a graph before its first call, and after it if it shows more.
         backward: Set `modes.backward` where an output can be differentiated.
     """
 
@@ -151,10 +191,12 @@ def recording_backend(captured: list[Captured], *, backward: bool = False) -> Ca
                 return eager(*args)
             called[0] = True
             captured[slot] = _captured(graph, args, roles)
+            seen(slot)
             result = eager(*args)
             if backward and any(tensor.requires_grad for tensor in tensors_in(result)):
                 modes = dataclasses.replace(captured[slot].modes, backward=True)
                 captured[slot] = dataclasses.replace(captured[slot], modes=modes)
+                seen(slot)
             return result
 
         return run
@@ -214,7 +256,12 @@ def tensors_in(value: object) -> Iterator[torch.Tensor]:
 
 
 def _run_recorded(
-    program: Program, captured: list[Captured], *, backward: bool, dynamic: bool
+    program: Program,
+    captured: list[Captured],
+    seen: Callable[[int], object],
+    *,
+    backward: bool,
+    dynamic: bool,
 ) -> None:
     if is_scripted(program.model):
         raise CaptureError(
@@ -222,7 +269,7 @@ def _run_recorded(
             "model is compiled by torch.jit already, and Dynamo does not look inside; "
             "give ctk the model before torch.jit"
         )
-    backend = recording_backend(captured, backward=backward)
+    backend = recording_backend(captured, seen, backward=backward)
     grad = torch.is_grad_enabled() and (backward or not _is_inference(program))
     # None, not False: False would forbid the sizes that inputs() has marked as dynamic.
     compiled = torch.compile(program.model, backend="eager", dynamic=True if dynamic else None)
@@ -312,8 +359,10 @@ def load(spec: str, request: Request) -> list[Case]:
     """Load a program and capture each of its graphs."""
     target = request.target or "ctk"
     resolve_target(target)  # an unknown name is told before the model is built
-    return capture_cases(
-        load_program(spec),
+    program = load_program(spec)
+    cases = captured_apart(spec, request) if is_at_risk(request) else None
+    return cases or capture_cases(
+        program,
         target=target,
         config=request.config,
         backward=request.backward,
