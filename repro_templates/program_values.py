@@ -90,6 +90,6 @@ def value_of(entry: Mapping[str, Any], memory: bytes) -> tuple[Any, bytes]:
         return entry["value"], memory
     dtype, data = getattr(torch, entry["dtype"]), memory[: entry["nbytes"]]
     if not data:
-        return torch.empty(entry["shape"], dtype=dtype), memory
+        return torch.empty(entry["shape"], dtype=dtype, device="cpu"), memory
     flat = torch.frombuffer(bytearray(data), dtype=torch.uint8).view(dtype)
     return flat.as_strided(entry["shape"], entry["stride"]), memory[entry["nbytes"] :]

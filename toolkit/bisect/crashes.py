@@ -23,7 +23,7 @@ from ctk.compiler.observe import Stage
 from ctk.toolkit.bisect.culprit import Culprit, FoundBy, Search
 from ctk.toolkit.bisect.lowerings import find_below, with_excerpt
 from ctk.toolkit.bisect.search import guilty_kernel, smallest_failing
-from ctk.toolkit.bisect.suspects import in_eager, of_kernel, of_rewrite
+from ctk.toolkit.bisect.suspects import in_eager, of_kernel, of_pass, of_rewrite
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import EVERY_KERNEL, CompileLog, Recorder, Veto
@@ -103,8 +103,9 @@ class _Deadly:
     def _without_rewrites(self) -> Search:
         every = Veto(kernels=frozenset({EVERY_KERNEL}))
         if not self._passes(every, "with every kernel in eager"):
+            culprit = self._decomposition(every) if self._eager_raised is not None else None
             dispatch = Culprit("captured", "autograd_dispatch", Veto())
-            return self._search(dispatch, False, "elimination")
+            return self._search(culprit or dispatch, culprit is not None, "elimination")
         evidence = str(self._first.signature)
         nodes = {str(kernel.id): kernel.nodes for kernel in self._log_here(every).kernels()}
         kernel = guilty_kernel(self._passes_in_eager, list(nodes))
@@ -126,6 +127,22 @@ class _Deadly:
         found = find_below(culprit, log, self._passes)
         return found or with_excerpt(kernel, log)
 
+    def _decomposition(self, every: Veto) -> Culprit | None:
+        """Return the decomposition of the stage `dispatch` that forgets what eager asserts."""
+        passes = self._log_here(every).passes()
+        records = {str(each.id): each for each in passes if each.id.stage == "dispatch"}
+        name = guilty_kernel(self._passes_whole, list(records))
+        return of_pass(records[name]) if name is not None else None
+
+    def _passes_whole(self, names: Sequence[str]) -> bool:
+        return self._passes(Veto(passes=frozenset(names)), f"without {len(names)} decompositions")
+
+    @property
+    def _eager_raised(self) -> str | None:
+        """What only eager raises; None: the compiled program is the deadly one."""
+        seen = self._first.signature
+        return seen.message if seen is not None and seen.kind == "missing-error" else None
+
     def _passes_in_eager(self, kernels: Sequence[str]) -> bool:
         return self._passes(Veto(kernels=frozenset(kernels)), in_eager(kernels))
 
@@ -142,10 +159,10 @@ class _Deadly:
         return None
 
     def _log_here(self, veto: Veto) -> CompileLog:
-        """Compile in this process, without what kills it."""
+        """Compile in this process, without what kills it; eager is not run if that does."""
         self._compiles += 1
         recorder = Recorder(veto)
-        judge(self._case, observer=recorder)
+        judge(self._case, observer=recorder, eager_raised=self._eager_raised)
         return recorder.log
 
     def _ask(self, veto: Veto, what: str) -> Verdict:

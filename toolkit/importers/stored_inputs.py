@@ -137,7 +137,7 @@ class StoredInputs:
                 f"{path} is no storage that torch wrote: {type(error).__name__}: "
                 f"{first_line(error)}"
             ) from error
-        tensor = torch.empty(0, dtype=torch.uint8)
+        tensor = torch.empty(0, dtype=torch.uint8, device="cpu")
         tensor.set_(getattr(stored, "_untyped_storage", stored))
         return tensor.to(place).untyped_storage()
 
