@@ -57,12 +57,30 @@ class Builds:
         Raises:
             PrecisionRefused: One means its rounding (float8), and has no such form.
         """
-        users = {id(tensor) for tensor in _tensors(self._program)} if not self._reloads else set()
         with torch.no_grad():
-            for tensor in _tensors(fresh):
+            for tensor in self._private_tensors(fresh):
                 to = wider(tensor.dtype)
-                if to is not tensor.dtype and id(tensor) not in users:
+                if to is not tensor.dtype:
                     tensor.data = tensor.data.to(to)
+
+    def nudge(self, fresh: Program, towards: float) -> None:
+        """Give every float of a private program its neighbour in its own dtype.
+
+        What a program gives then is as good a result as its own: they differ by its rounding.
+
+        Args:
+            fresh: Changed.
+            towards: Infinity, or minus infinity.
+        """
+        with torch.no_grad():
+            for tensor in self._private_tensors(fresh):
+                if tensor.dtype in (torch.float32, torch.float64):
+                    tensor.data = torch.nextafter(tensor.data, torch.full_like(tensor, towards))
+
+    def _private_tensors(self, fresh: Program) -> list[Tensor]:
+        """Return the tensors of a private program but for those that it shares with the user's."""
+        users = {id(tensor) for tensor in _tensors(self._program)} if not self._reloads else set()
+        return [tensor for tensor in _tensors(fresh) if id(tensor) not in users]
 
     def _gives_the_same(self) -> bool:
         """Return whether loading the file again gives the same program again."""

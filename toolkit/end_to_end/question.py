@@ -8,9 +8,11 @@ What it does not do: look at graphs; name passes. Those are asked about the prog
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -80,7 +82,7 @@ class Asking:
         modes = default_modes(question.program, backward=question.backward)
         self._how = How(modes, question.calls, is_dynamic=question.dynamic)
         with self._at_home():
-            self.eager = EagerPlays(self._first(), self._eager, self._upcast)
+            self.eager = EagerPlays(self._first(), self._eager, self._upcast, self._nudged)
 
     def compared(self, backend: Callable[..., Any]) -> Compared:
         """Play the program with a Dynamo backend, and compare with eager."""
@@ -121,6 +123,11 @@ class Asking:
             prepare(program)
         with self._builds.kept(program):
             return play(program, how)
+
+    def _nudged(self) -> list[list[Played]]:
+        """Play eager with every float moved to its neighbour, up and down."""
+        towards = (math.inf, -math.inf)
+        return [self._played(self._how, partial(self._builds.nudge, towards=t)) for t in towards]
 
     def _draws(self) -> bool:
         """Return whether a float64 play must be given random numbers; `between` may draw too."""
