@@ -8,15 +8,18 @@ Dynamo writes `vmap`, `jvp` and their siblings as calls that enter and leave, in
 
 From then on every operator of the process would meet that level ("Batching rule not implemented
 for aten::equal"). Put back: levels of functorch, the level of forward-mode differentiation, whether
-it is on, whether hooks on saved tensors are allowed, the kernels of attention. What it does not do:
-grad mode, autocast, determinism and the default dtype; those are the modes of a case.
+it is on, whether hooks on saved tensors are allowed, the kernels of attention, inference mode (when
+the body raises). What it does not do: grad mode, autocast, determinism and the default dtype; those
+are the modes of a case.
 """
 
 # What pyright says of private names is what this package is for.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from types import FrameType
+from typing import Any
 
 import torch
 from torch.autograd import forward_ad
@@ -51,13 +54,16 @@ def process_state_kept() -> Generator[None]:
     levels = torch._C._functorch.get_dynamic_layer_stack_depth()
     switches = [(get(), put) for get, put in _SWITCHES]
     hooks = torch._C._autograd._saved_tensors_hooks_is_enabled()
+    inference = torch.is_inference_mode_enabled()
     try:
         yield
         if torch._C._functorch.get_dynamic_layer_stack_depth() > levels:
             raise RuntimeError("a transform of functorch was entered, and not left")
-    except BaseException:
+    except BaseException as error:
         torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(levels)
         _leave_dual_level()
+        if torch.is_inference_mode_enabled() != inference:
+            _leave_inference_mode(error)
         raise
     finally:
         for before, put in switches:
@@ -71,6 +77,39 @@ def _leave_dual_level() -> None:
     if forward_ad._current_level < 0:  # else the caller has entered it
         with contextlib.suppress(RuntimeError):  # torch's answer when there is none
             torch._C._exit_dual_level(level=0)
+
+
+def _leave_inference_mode(error: BaseException) -> None:
+    """Leave the regions that a graph entered before it raised.
+
+    Seen in torch 2.11 and 2.13: the node `_enter_inference_mode` gives a guard, which leaves the
+    region when it is freed: with the traceback, much later, and grad mode goes with it.
+    """
+    guards = [each for frame in _frames_of(error) for each in _guards_in(frame)]
+    for guard in reversed(guards):  # the innermost frame entered last
+        guard.__exit__(None, None, None)
+
+
+def _frames_of(error: BaseException) -> Iterator[FrameType]:
+    """Yield the frames that an exception and its causes came through, the outermost first."""
+    seen: list[BaseException | None] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in seen:
+        trace = cause.__traceback__
+        while trace is not None:
+            yield trace.tb_frame
+            trace = trace.tb_next
+        seen.append(cause)
+        cause = cause.__cause__ or cause.__context__
+
+
+def _guards_in(frame: FrameType) -> Iterator[Any]:
+    """Yield the guards that generated code has in its names, or an interpreter for its nodes."""
+    values = dict(frame.f_locals)
+    interpreter = values.get("self")
+    if isinstance(interpreter, torch.fx.Interpreter):
+        values = interpreter.env
+    yield from (each for each in values.values() if isinstance(each, torch._C._InferenceMode))
 
 
 def outside_transforms() -> contextlib.AbstractContextManager[object]:

@@ -46,6 +46,26 @@ def test_a_graph_that_was_cut_inside_of_vmap_is_an_error_and_leaves_no_level() -
     assert torch.equal(torch.ones(2), torch.ones(2))
 
 
+@pytest.mark.parametrize("interpreted", [True, False])
+def test_a_compile_that_raises_in_inference_mode_leaves_it(interpreted: bool) -> None:
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    guard = graph.call_function(torch.autograd.grad_mode._enter_inference_mode, (True,))
+    viewed = graph.call_method("view", (x, 99))
+    graph.call_function(torch.autograd.grad_mode._exit_inference_mode, (guard,))
+    graph.output(viewed)
+    gm = torch.fx.GraphModule({}, graph)
+    kept = []  # as an outcome keeps it: the guard would leave the region when this is freed
+    with pytest.raises(RuntimeError, match="shape") as caught, process_state_kept():
+        (torch.fx.Interpreter(gm).run if interpreted else gm)(torch.ones(3))
+    kept.append(caught.value)
+    assert not torch.is_inference_mode_enabled() and torch.is_grad_enabled()
+    with torch.no_grad():
+        caught = None
+        kept.clear()
+    assert not torch.is_inference_mode_enabled() and torch.is_grad_enabled()
+
+
 def test_dual_level_and_switches_are_put_back() -> None:
     with pytest.raises(ZeroDivisionError), process_state_kept():
         torch._C._enter_dual_level()  # pyright: ignore[reportPrivateUsage]
