@@ -38,7 +38,7 @@ from ctk.repro_templates.errors import (
     integer_errors,
     is_measurable,
 )
-from ctk.repro_templates.plain_parts import PLAIN, plain_parts
+from ctk.repro_templates.plain_parts import PLAIN_CLASSES, plain_parts
 from ctk.repro_templates.tolerance import REASSOCIATES, Rows, tolerance_for
 
 
@@ -92,7 +92,7 @@ def compare_values(
         rows: Of the tolerance table.
     """
     if isinstance(eager, Tensor) and isinstance(compiled, Tensor):
-        if type(eager) in PLAIN and type(compiled) in PLAIN:
+        if type(eager) in PLAIN_CLASSES and type(compiled) in PLAIN_CLASSES:
             return _compare_tensors(name, eager, compiled, reference, rows)
         return _compare_parts(name, eager, compiled, reference, rows)
     if eager is None or compiled is None or isinstance(eager, Tensor | str):

@@ -11,12 +11,12 @@ What it does not do: say of which class a tensor is.
 from torch import Tensor
 from torch.nn import Buffer, Parameter
 
-PLAIN = (Tensor, Parameter, Buffer)
+PLAIN_CLASSES = (Tensor, Parameter, Buffer)
 
 
 def plain_parts(tensor: Tensor) -> dict[str, Tensor]:
     """Return the plain tensors of a tensor by their places in it; a plain one is its own part."""
-    if type(tensor) in PLAIN:
+    if type(tensor) in PLAIN_CLASSES:
         return {"": tensor}
     flatten = getattr(tensor, "__tensor_flatten__", None)
     if flatten is None:

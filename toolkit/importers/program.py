@@ -31,7 +31,7 @@ from ctk.compiler.torch_compat.capture_reasons import Collected, collected, swit
 from ctk.compiler.torch_compat.settings import settings_put_on
 from ctk.compiler.torch_compat.stance import eager_stance
 from ctk.repro_templates.exceptions import alike, raised
-from ctk.repro_templates.plain_parts import PLAIN
+from ctk.repro_templates.plain_parts import PLAIN_CLASSES
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.case.roles import Role, roles_of
 from ctk.toolkit.graphs.value_types import describe_dynamic
@@ -135,7 +135,7 @@ def _without_graph(program: Program, found: Collected) -> CaptureError:
 def _unheld(captured: "Captured") -> str | None:
     """Return the class of an input that no case can hold (a nested tensor, one of the user's)."""
     tensors = (each for each in captured.inputs if isinstance(each, torch.Tensor))
-    return next((type(each).__name__ for each in tensors if type(each) not in PLAIN), None)
+    return next((type(each).__name__ for each in tensors if type(each) not in PLAIN_CLASSES), None)
 
 
 def options_of(

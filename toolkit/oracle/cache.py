@@ -19,7 +19,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from ctk.compiler.fx.walk import fetch, input_names
-from ctk.repro_templates.plain_parts import PLAIN, plain_parts
+from ctk.repro_templates.plain_parts import PLAIN_CLASSES, plain_parts
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.formats.buildable import raw_bytes
@@ -95,7 +95,7 @@ def _sharing_texts(case: Case) -> Iterable[str]:
     """Return which inputs lie in the memory of an earlier one, and where in it."""
     first: dict[int, int] = {}
     for position, value in enumerate(case.inputs):
-        if not isinstance(value, torch.Tensor) or type(value) not in PLAIN:
+        if not isinstance(value, torch.Tensor) or type(value) not in PLAIN_CLASSES:
             continue
         if value.layout == torch.strided and not value.is_meta:
             address = value.untyped_storage().data_ptr()
@@ -129,7 +129,7 @@ def _input_text(value: object, digests: Digests) -> str:
 
 def tensor_text(tensor: torch.Tensor, digests: Digests | None = None) -> str:
     """Return dtype, shape, strides, device and a digest of a tensor's contents."""
-    if type(tensor) not in PLAIN:
+    if type(tensor) not in PLAIN_CLASSES:
         parts = plain_parts(tensor).items()
         return " ".join(f"{place} {tensor_text(part, digests)}" for place, part in parts)
     meta = f"{tensor.dtype} {tuple(tensor.shape)} {tensor.stride()} {tensor.device}"

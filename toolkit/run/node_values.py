@@ -13,7 +13,7 @@ from torch.fx import GraphModule, Node
 
 from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.torch_compat.process_state import is_in_vmap
-from ctk.repro_templates.plain_parts import PLAIN
+from ctk.repro_templates.plain_parts import PLAIN_CLASSES
 from ctk.toolkit.case.case import Modes
 from ctk.toolkit.run.execute import run_private, run_upcast
 from ctk.toolkit.run.modes import current_modes
@@ -112,7 +112,7 @@ def _has_numbers(value: object) -> bool:
     its own is taken apart by AOTAutograd: behind it, its node's value is one of its parts.
     """
     if isinstance(value, Tensor):
-        return type(value) in PLAIN and not value.is_mkldnn and not is_in_vmap(value)
+        return type(value) in PLAIN_CLASSES and not value.is_mkldnn and not is_in_vmap(value)
     return value is None or isinstance(value, Scalars)
 
 
