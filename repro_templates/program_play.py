@@ -24,6 +24,7 @@ import torch
 
 from ctk.compiler.fx.clone import clone_value
 from ctk.repro_templates.exceptions import raised
+from ctk.repro_templates.plain_parts import PLAIN_CLASSES
 from ctk.repro_templates.program_state import PLAIN, program_state, state_of
 from ctk.repro_templates.running import generator_states, leaves, tangent
 
@@ -201,7 +202,9 @@ def aliases(named: Mapping[str, torch.Tensor]) -> Iterator[str]:
 
 
 def memory_of(tensor: torch.Tensor) -> tuple[torch.device, int] | None:
-    """Return where the memory of a tensor begins, if it has any."""
+    """Return where the memory of a tensor begins, if it has any of its own."""
+    if type(tensor) not in PLAIN_CLASSES:
+        return None
     if tensor.layout is not torch.strided or tensor.device.type == "meta" or not tensor.numel():
         return None
     return tensor.device, tensor.untyped_storage().data_ptr()

@@ -1,6 +1,7 @@
 """Tensors of classes of their own are compared, fingerprinted and written by what they hold."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -8,6 +9,8 @@ from torch.testing._internal.two_tensor import TwoTensor
 
 from ctk.repro_templates.compare import compare_values, runs_identical
 from ctk.repro_templates.plain_parts import plain_parts
+from ctk.repro_templates.program_play import play
+from ctk.repro_templates.program_sides import DEFAULTS
 from ctk.repro_templates.program_values import read_values, write_values
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.oracle.cache import fingerprint
@@ -70,3 +73,13 @@ def test_values_on_disk(tmp_path: Path) -> None:
     found = read_values(tmp_path / "values")
     assert torch.equal(found["out0.b"], torch.full((3,), 7.0))
     assert torch.equal(found["out1._values"], torch.ones(6, 3))
+
+
+def test_a_program_that_returns_one_is_played() -> None:
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    program = {"model": lambda: twice, "inputs": lambda: (two(7.0),)}
+    values: Any = play(program, None, {**DEFAULTS, "calls": 1})
+    assert "call1.error" not in values
+    assert torch.equal(plain_parts(values["call1.out0"])[".b"], torch.full((3,), 14.0))
