@@ -1,6 +1,6 @@
 """`ctk bisect-pass`: the guilty pass, then its rewrite, then the proof by counterfactual."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated
 
 import typer
@@ -66,6 +66,7 @@ def bisect_pass(
     """
     words = command_words(subject.command, [subject.subject, *(subject.words or [])])
     if words:
+        _refuse_options_of_cases(subject, isolation)
         return answer_for_command(words, isolation.timeout, out=out.out, resume=resume.resume)
     if not subject.subject:
         raise ConfigError("give a CASE, or a program: --command CMD, or its words after --")
@@ -81,6 +82,26 @@ def bisect_pass(
             **isolation.keywords(),
         )
     return answer_of_diagnosis(diagnosis)
+
+
+def _refuse_options_of_cases(subject: SubjectOrCommand, isolation: IsolationOptions) -> None:
+    """Refuse what would say how to compile a case: a command compiles as it does.
+
+    Raises:
+        ConfigError: Such an option is given.
+    """
+    own = ("subject", "words", "command", "timeout")
+    given = [
+        field.name.replace("_", "-")
+        for group in (subject, isolation)
+        for field in fields(group)
+        if field.name not in own and getattr(group, field.name) not in (field.default, [])
+    ]
+    if given:
+        raise ConfigError(
+            f"--{given[0]} is about a CASE; a command compiles with what it names itself "
+            "(--timeout, --out and --resume are for commands, too)"
+        )
 
 
 COMMAND = Command("bisect-pass", bisect_pass)

@@ -205,6 +205,9 @@ class TestCommand:
         assert run_ctk("bisect-pass").code == 2
         assert run_ctk("bisect-pass", "net.py", "--command", "python x.py").code == 2
         assert run_ctk("bisect-pass", "--command", " ").code == 2
+        for option in (("--target", "ctk"), ("-c", "fuel=1"), ("--isolate",), ("--calls", "3")):
+            said = run_ctk("bisect-pass", "--command", "true", *option)
+            assert (said.code, "is about a CASE" in said.err) == (2, True)
         assert run_ctk("bisect-pass", "--command", "'").code == 2
 
 
