@@ -95,7 +95,7 @@ def _refuse_options_of_cases(subject: SubjectOrCommand, isolation: IsolationOpti
         field.name.replace("_", "-")
         for group in (subject, isolation)
         for field in fields(group)
-        if field.name not in own and getattr(group, field.name) not in (field.default, [])
+        if field.name not in own and (getattr(group, field.name) or None) != (field.default or None)
     ]
     if given:
         raise ConfigError(
