@@ -132,8 +132,9 @@ class _Search:
 
     def _in_group(self, name: str, group: Sequence[Asked]) -> Asked | None:
         """Return the member that matters; the last one up to which all must be left out."""
-        if not self._is_good(group, f"without the {len(group)} {name}"):
-            self._excluded.append(f"it fails without all {len(group)} {name}, too")
+        every = f"all {len(group)} {name}" if len(group) > 1 else f"the only one of its {name}"
+        if not self._is_good(group, f"without {every}"):
+            self._excluded.append(f"it fails without {every}, too")
             few = group if len(group) <= FEW else ()
             return next((each for each in few if self._is_good([each], f"without {each}")), None)
 
