@@ -12,12 +12,16 @@ The same error seldom has the same words on both sides, so this is decided in st
    0 with size 4", Inductor's kernel "index out of bounds: 0 <= tmp2 < 4L". This holds only for what
    an operator or a kernel has raised. What a compiler itself raises while it compiles is no check
    of the program, whatever words it uses.
+4. What a `raise` of the program's own code has raised keeps its type: another type that another
+   such `raise` gives is another error, whatever its words are. An `assert` of the program that
+   became an operator of a graph is no such `raise` any more.
 
     eager                                        compiled                               the same?
     IndexError: index out of range in self       RuntimeError: index out of bounds ...  yes (3)
     RuntimeError: mat1 and mat2 shapes ...       ... must have same reduction dim ...   yes (3)
     RuntimeError: all elements of input ...      _LinAlgError: ... is singular          no
     IndexError: index 9 is out of bounds ...     AssertionError in a pass               no
+    raise ValueError("no")                       raise KeyError("no")                   no (4)
 
 What it does not do: run anything, or compare where the errors were raised: compilers fuse nodes,
 so the place is not known on both sides.
@@ -26,6 +30,8 @@ so the place is not known on both sides.
 import re
 import traceback
 from dataclasses import dataclass
+
+from ctk.repro_templates.foreign import is_raised_by_statement
 
 TOPICS = {
     "index": r"out of (range|bounds?)\b|\bind(ex|ices)\b.*\b(invalid|range|size|bounds?)\b"
@@ -69,11 +75,13 @@ class Raised:
         name: Type of the exception, without wrappers.
         message: Its first line, without what a compiler put around it.
         is_check: Whether an operator or kernel raised it, not a compiler on its own account.
+        is_own: Whether a `raise` of the user's own code has raised it.
     """
 
     name: str
     message: str
     is_check: bool = True
+    is_own: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}: {self.message}" if self.message else self.name
@@ -96,11 +104,14 @@ def raised(error: BaseException, *, compiling: bool | None = None) -> Raised:
     if compiling is None:
         compiling = bool({"BackendCompilerFailed", "InductorError"}.intersection(wrappers))
     is_check = not compiling or _innermost(inner).startswith(OPERATORS)
-    return Raised(name, _KERNEL_FILE.sub("", _line(text)), is_check)
+    is_own = is_raised_by_statement(inner.__traceback__)
+    return Raised(name, _KERNEL_FILE.sub("", _line(text)), is_check, is_own)
 
 
 def alike(eager: Raised, compiled: Raised) -> bool:
     """Return whether a compiled program raised what the program raises in eager."""
+    if eager.is_own and compiled.is_own and eager.name != compiled.name:
+        return False
     words, others = _words(eager.message), _words(compiled.message)
     if not others and compiled.name == UNNAMED:
         return True

@@ -55,8 +55,8 @@ def layout_of(outputs: Mapping[str, object], others: Mapping[str, Tensor]) -> La
         outputs: What the call returned.
         others: What it could reach: its inputs, and what it holds.
     """
-    plain = {name: value for name, value in outputs.items() if _has_memory(value)}
-    known = {**plain, **{n: other for n, other in others.items() if _has_memory(other)}}
+    plain = {name: value for name, value in outputs.items() if has_memory(value)}
+    known = {**plain, **{n: other for n, other in others.items() if has_memory(other)}}
     storages: dict[tuple[object, int], list[str]] = {}
     for name, value in known.items():
         storages.setdefault((value.device, value.untyped_storage().data_ptr()), []).append(name)
@@ -147,7 +147,7 @@ def _grad_mismatches(layouts: tuple[Layout, Layout], known: Collection[str]) -> 
             yield Mismatch(name, "requires-grad", f"requires a gradient {where}")
 
 
-def _has_memory(value: object) -> TypeGuard[Tensor]:
+def has_memory(value: object) -> TypeGuard[Tensor]:
     """Return whether a value is a plain tensor with elements in memory."""
     is_plain = isinstance(value, Tensor) and type(value) in (Tensor, torch.nn.Parameter)
     if not is_plain or not isinstance(value, Tensor):

@@ -1,112 +1,344 @@
-"""Play a program file as its user does: build, warm up, change between, call; read all it gave.
+"""Play a program: make all its calls, in eager or compiled, and read after each what it left.
 
-A program has `model()` and `inputs()`, and may have `warmups()`, which returns the arguments of
-earlier calls of the same compiled model, `between(model)`, done before the last call, and the
-constants `CONFIG` (settings of torch by full name) and `BACKWARD`.
+    call 1 .. n-1   warmups(), or a first call with the inputs of the last one
+    between(module)
+    call n          the inputs of the program
+    call n + 1      the same with other sizes: what is compiled anew for them is looked at too
+    call n + 2      the same with other values: what a compiler has kept of a call shows
 
-    call1.out0, call1.out1     leaves of what a call returned     call1.in0      tensor arguments
-    call1.structure            their nesting                      call1.alias    who shares memory
-    call1.error                what it raised instead             call1.held_w   parameters, buffers
-    call1.grad_in0             gradients, when they are wanted    call1.state:m.n  Python state
+Each call begins with the same seed. What is read: the results by name (`out0`, `out0.logits`), the
+exception, and all that the program keeps (`held.weight`, `grad.in0`, `state.calls`;
+program_state.py), what the call before it was given and has returned, as it is now
+(`earlier.out0`), modes of torch (`state.torch.grad`), and what results are besides numbers (their
+types; layout.py).
 
-A call that raises is the last. What it does not do: compare, or keep one side's changes of Python
-state from the other: each is played in a process of its own (program_sides.py).
+What it does not do: compare (program_compare.py), or keep what one play changes from the next:
+whoever plays builds the program anew, or does it in a process of its own.
 """
 
 import contextlib
-import pkgutil
+import math
+import random
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from itertools import combinations
-from typing import Any, cast
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeGuard, cast
 
 import torch
+from torch import Tensor
 
+from ctk.compiler.errors import CtkError
 from ctk.compiler.fx.clone import clone_value
-from ctk.repro_templates.exceptions import raised
-from ctk.repro_templates.plain_parts import PLAIN_CLASSES
-from ctk.repro_templates.program_state import PLAIN, program_state, state_of
-from ctk.repro_templates.running import generator_states, leaves, tangent
+from ctk.repro_templates.exceptions import Raised, raised
+from ctk.repro_templates.float64 import InFloat64, wider
+from ctk.repro_templates.layout import has_memory, layout_of
+from ctk.repro_templates.program_arguments import (
+    Arguments,
+    arguments_named,
+    arguments_of,
+    resized,
+    revalued,
+)
+from ctk.repro_templates.program_nested import as_value, form_of, leaves_of
+from ctk.repro_templates.program_state import state_of, tensors_of
+from ctk.repro_templates.random_draws import Tape, recording, replaying
+from ctk.repro_templates.running import (
+    Run,
+    generator_states,
+    same_states,
+    seed_generators,
+    tangent,
+)
 
-How = Mapping[str, Any]
-"""How a program is played: `calls` (at least so many), `backward` (bool), `seed` (int), `wide` (in
-float64), `fresh` (each call is compiled anew), `strides` (they count)."""
+SEED = 0
+"""Seed of a program that sets none itself, so that it gives the same inputs every time."""
+
+COMPILING = ("BackendCompilerFailed", "InductorError")
+"""What wraps an exception that was raised while a graph was compiled."""
+
+BROKEN_DEVICE = "AcceleratorError"
+"""After it a device answers nothing more: neither state is read nor another call made."""
+
+MORE = ("sizes", "values")
+"""What more calls have other than the program's own."""
+
+Compile = Callable[[Any], Callable[..., object]]
+"""Compiles a model."""
 
 
-def play(
-    program: Mapping[str, Any], compiled: Callable[[Any], Callable[..., object]] | None, how: How
-) -> dict[str, object]:
-    """Play one side of a program; return its results by name.
+@dataclass(frozen=True, slots=True)
+class Playable:
+    """A program as it is played; one play changes it.
+
+    Attributes:
+        model: What is compiled.
+        calls: The arguments of each call that the program makes.
+        again: Makes those of the last call once more.
+        between: Done to the model before the last call; None: nothing.
+        says_calls: Whether the program itself says what its calls are.
+        spared: Ids of tensors that are not the play's own to change.
+    """
+
+    model: Callable[..., object]
+    calls: Sequence[Arguments]
+    again: Callable[[], Arguments]
+    between: Callable[..., object] | None = None
+    says_calls: bool = False
+    spared: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class How:
+    """How a program is played.
+
+    Attributes:
+        calls: How many calls are made at least.
+        backward: Whether the backward pass of the results is run too.
+        seed: Of each call.
+        more: Of `MORE` the calls that are made after those of the program, where its inputs allow
+            it and it does not say what its calls are.
+        fresh: Whether each call is compiled anew: no guard decides whether a graph is used again.
+        in_float64: Whether a float64 reference is played.
+        nudged: 1 or -1: every float begins as its neighbour above or below; 0: as it is.
+        records: Whether the random numbers of each call are written down.
+        tapes: Those that a float64 reference is given; empty: it draws its own.
+    """
+
+    calls: int = 1
+    backward: bool = False
+    seed: int = 0
+    more: tuple[str, ...] = ()
+    fresh: bool = False
+    in_float64: bool = False
+    nudged: int = 0
+    records: bool = False
+    tapes: tuple[Tape, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Played:
+    """What one call gave.
+
+    Attributes:
+        run: Its results and all that the program keeps, by name.
+        form: The types of what it returned, as one text.
+        error: What it raised; then there are no results.
+        is_compiling: Whether it was raised while a graph was compiled.
+        drew: Whether random numbers were drawn in the call, or between it and the one before.
+        tape: The numbers, if they were asked for.
+        more: What it has other than the program's own calls: one of `MORE`; empty for those.
+        exception: What it raised, in the process that has made the call.
+    """
+
+    run: Run
+    form: str = ""
+    error: Raised | None = None
+    is_compiling: bool = False
+    drew: bool = False
+    tape: Tape | None = None
+    more: str = ""
+    exception: BaseException | None = None
+
+
+def play(program: Playable, how: How, compiled: Compile | None = None) -> list[Played]:
+    """Make all calls of a program; it is changed by them.
 
     Args:
-        program: The names of its file.
-        compiled: Compiles the model; None plays it in eager.
+        program: Private to this play.
         how: See `How`.
+        compiled: Compiles the model; None plays it in eager.
     """
-    put_settings_on(program)
-    torch.manual_seed(0)
-    model = program["model"]()
-    arguments = arguments_of_calls(program, how)
-    call = compiled(model) if compiled else model
-    is_inference = isinstance(model, torch.nn.Module) and not model.training
-    values: dict[str, object] = {}
-    with torch.set_grad_enabled(is_differentiated(program, how) or not is_inference):
-        for number, given in enumerate(arguments, 1):
-            torch.manual_seed(number)
-            if number == len(arguments) and "between" in program:
-                program["between"](model)
-            if how["fresh"] and compiled:
-                torch.compiler.reset()
-            torch.manual_seed(how["seed"])
-            with widened_dtype(how["wide"]):
-                found = one_call(program, widest(model, how), call, widest(given, how), how)
-            values |= {f"call{number}.{name}": value for name, value in found.items()}
-            if "error" in found:
+    if how.in_float64:
+        widen(program)
+    if how.nudged:
+        nudge(program, how.nudged * math.inf)
+    calls = calls_played(program, how)
+    last = max(how.calls, len(program.calls)) - 1
+    call = compiled(program.model) if compiled else program.model
+    is_inference = isinstance(program.model, torch.nn.Module) and not program.model.training
+    is_wanted = torch.is_grad_enabled() and (how.backward or not is_inference)
+    played: list[Played] = []
+    earlier: dict[str, Tensor] = {}
+    with torch.set_grad_enabled(is_wanted), widened_dtype(is_wide=how.in_float64):
+        for number, (given, more) in enumerate(calls):
+            tape: Tape | None = [] if how.records else None
+            with seeded(SEED + 1 + number), around_call(how, number, tape):
+                before = generator_states()
+                if number == last and program.between is not None:
+                    program.between(program.model)
+                drew = not same_states(before, generator_states())
+                if how.fresh and compiled:
+                    torch.compiler.reset()
+                seed_generators(how.seed)
+                found = one_call(call, program.model, given, backward=how.backward, earlier=earlier)
+            drew = drew or found.run.drew_random
+            played.append(replace(found, drew=drew, tape=tape, more=more))
+            if found.error is not None and found.error.name == BROKEN_DEVICE:
                 break
-    return values
+    return played
 
 
-def arguments_of_calls(program: Mapping[str, Any], how: How) -> list[Any]:
-    """Return the arguments of each call, drawn once; with the last one's where there are too few.
+def calls_played(program: Playable, how: How) -> list[tuple[Arguments, str]]:
+    """Return the arguments of all calls, and of `MORE` what they have other than the program's.
 
-    All are made before the first call, from one seed, as whoever compares whole programs makes
-    them: the seed of a call changes what the call draws, and nothing that it is given.
+    Where the program makes too few calls, those of its last one come first.
     """
-    before = torch.get_rng_state()
-    last = program["inputs"]()
-    earlier = list(program["warmups"]()) if "warmups" in program else []
-    after = torch.get_rng_state()
-    while len(earlier) < how["calls"] - 1:
-        torch.set_rng_state(before)
-        earlier.insert(0, program["inputs"]())
-    torch.set_rng_state(after)
-    return [*earlier, last]
+    calls = list(program.calls)
+    own = [*(program.again() for _ in range(how.calls - len(calls))), *calls]
+    wanted = [] if program.says_calls else how.more
+    made = {"sizes": resized, "values": revalued}
+    more = [(each, name) for name in wanted for each in made[name](own[-1])]
+    return [*((each, "") for each in own), *more]
 
 
-def is_differentiated(program: Mapping[str, Any], how: How) -> bool:
-    """Return whether the backward pass is run: when asked, or when the file says `BACKWARD`."""
-    return how["backward"] or program.get("BACKWARD") is True
+def one_call(
+    call: Callable[..., object],
+    model: object,
+    given: Arguments,
+    *,
+    backward: bool = False,
+    earlier: dict[str, Tensor] | None = None,
+) -> Played:
+    """Call once and read everything.
+
+    Args:
+        call: The program, compiled or not.
+        model: What is read afterwards.
+        given: Its arguments.
+        backward: Whether the backward pass of the results is run too.
+        earlier: What the call before it was given and has returned, by name; replaced by what this
+            one was given and returns.
+
+    Raises:
+        CtkError: The target or its options are wrong.
+    """
+    before, result, error = generator_states(), None, None
+    try:
+        result = call(*given.args, **given.kwargs)
+        if backward:
+            propagate(result)
+    except (CtkError, KeyboardInterrupt):
+        raise
+    except BaseException as caught:  # SystemExit too: it is the program's
+        error = caught
+    if error is None or raised(error).name != BROKEN_DEVICE:
+        return what_is_left(model, given, before, result, error, earlier)
+    said = raised(error)  # the device answers nothing more in this process
+    return Played(Run({}, before, drew_random=False), error=said, exception=error)
 
 
-def compile_keywords(program: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `COMPILE`, if the file means keywords of `torch.compile` by it."""
-    value = program.get("COMPILE")
-    table = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-    known = ("dynamic", "fullgraph", "mode", "options")
-    return dict(table) if all(name in known for name in table) else {}
+def what_is_left(
+    model: object,
+    given: Arguments,
+    before: Sequence[Tensor],
+    result: object,
+    error: BaseException | None,
+    earlier: dict[str, Tensor] | None = None,
+) -> Played:
+    """Read what a call gave, and all that the program keeps.
+
+    Args:
+        model: The program.
+        given: The arguments of the call, as it left them.
+        before: States of the generators before it.
+        result: What it returned.
+        error: What it raised instead.
+        earlier: As for `one_call`.
+    """
+    after = generator_states()
+    drew = any(not torch.equal(a, b) for a, b in zip(before, after, strict=False))
+    keeps = state_of(model, arguments_named(given))
+    kept = tensors_of(model, arguments_named(given))
+    held = {f"held.{name}": tensor for name, tensor in kept.items()}
+    known = {f"earlier.{name}": tensor for name, tensor in (earlier or {}).items()}
+    keeps |= {name: clone_value(tensor) for name, tensor in known.items()}
+    keeps |= {f"state.torch.{name}": value for name, value in ambient_state().items()}
+    if error is not None:
+        run = Run(keeps, after, drew, layout=layout_of(held, known))
+        is_compiling = is_raised_compiling(error)
+        return Played(run, "", raised(error), is_compiling, exception=error)
+    outs = {name_of_result(leaf.path): leaf.value for leaf in leaves_of(result, "out")}
+    values = {name: clone_value(as_value(value)) for name, value in outs.items()}
+    layout = layout_of({**outs, **held}, known)
+    if earlier is not None:
+        earlier.clear()
+        reached = {**tensors_of(arguments_named(given)), **outs}
+        earlier |= {n: each for n, each in reached.items() if is_in_memory(each)}
+    return Played(Run(values | keeps, after, drew, layout=layout), form_of(result))
 
 
-def put_settings_on(program: Mapping[str, Any]) -> None:
-    """Apply `CONFIG`: settings of torch by their full names."""
-    settings = program.get("CONFIG")
-    for name, value in (settings if isinstance(settings, dict) else {}).items():
-        place, _, attribute = str(name).rpartition(".")
-        owner: Any = sys.modules.get(place) or pkgutil.resolve_name(place)
-        setattr(owner, attribute, value)
+def ambient_state() -> dict[str, object]:
+    """Return the modes of torch that a call may leave changed, by name."""
+    return {
+        "grad": torch.is_grad_enabled(),
+        "inference": torch.is_inference_mode_enabled(),
+        "autocast": torch.is_autocast_enabled("cpu"),
+        "default_dtype": str(torch.get_default_dtype()),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+    }
+
+
+def is_in_memory(value: object) -> TypeGuard[Tensor]:
+    """Return whether a value is a tensor in plain memory; CUDA graphs write over theirs."""
+    return isinstance(value, Tensor) and value.device.type == "cpu" and has_memory(value)
+
+
+def name_of_result(path: str) -> str:
+    """Return `out0` for the only result and for the first of a tuple, as cases call them."""
+    if path == "out":
+        return "out0"
+    index, bracket, rest = path.removeprefix("out[").partition("]")
+    return f"out{index}{rest}" if path.startswith("out[") and bracket else path
+
+
+def is_raised_compiling(error: BaseException) -> bool:
+    """Return whether an exception says of itself that a compiler raised it."""
+    kind = type(error)
+    return kind.__name__ in COMPILING or kind.__module__.startswith("torch._dynamo")
+
+
+def propagate(result: object) -> None:
+    """Run the backward pass of all results that require one, each with a tangent of its own."""
+    tensors = [leaf.value for leaf in leaves_of(result) if isinstance(leaf.value, Tensor)]
+    wanted = [tensor for tensor in tensors if tensor.requires_grad]
+    if wanted:
+        tangents = [tangent(index, each.detach()) for index, each in enumerate(wanted)]
+        torch.autograd.backward(wanted, tangents)
 
 
 @contextlib.contextmanager
-def widened_dtype(is_wide: bool) -> Generator[None, None, None]:
+def seeded(seed: int = SEED) -> Generator[None, None, None]:
+    """Seed torch, Python and numpy inside the `with` block; put their generators back after it."""
+    numpy = sys.modules.get("numpy.random")
+    kept, numpys = random.getstate(), numpy.get_state() if numpy else None
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            random.seed(seed)
+            if numpy:
+                numpy.seed(seed)
+            yield
+    finally:
+        random.setstate(kept)
+        if numpy:
+            numpy.set_state(numpys)
+
+
+@contextlib.contextmanager
+def around_call(how: How, number: int, tape: Tape | None) -> Generator[None, None, None]:
+    """Record the random numbers of a call, or run it in float64 with those of another."""
+    with contextlib.ExitStack() as stack:
+        if tape is not None:
+            stack.enter_context(recording(tape))
+        if how.in_float64:
+            stack.enter_context(InFloat64())
+        if number < len(how.tapes):
+            stack.enter_context(replaying(how.tapes[number]))
+        yield
+
+
+@contextlib.contextmanager
+def widened_dtype(*, is_wide: bool) -> Generator[None, None, None]:
     """Make new floats float64 in the body, if that is wanted."""
     kept = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64 if is_wide else kept)
@@ -116,167 +348,66 @@ def widened_dtype(is_wide: bool) -> Generator[None, None, None]:
         torch.set_default_dtype(kept)
 
 
-def one_call(
-    program: Mapping[str, Any], model: Any, call: Callable[..., object], given: Any, how: How
-) -> dict[str, object]:
-    """Call once and read everything."""
-    args, kwargs = arguments_of(given)
-    values: dict[str, object] = {}
-    before = generator_states()
-    try:
-        result = call(*args, **kwargs)
-        outputs, held = leaves(result), held_by(model)  # the call may put new tensors there
-        values |= described(outputs, result, args, kwargs, held)
-        if is_differentiated(program, how):
-            propagate(outputs)
-        values |= gradients_of([*leaves(args), *leaves(kwargs)], held)
-    except Exception as error:
-        values["error"] = said_error(error)
-    if "error" in values and cast("Any", values["error"])[0] == "AcceleratorError":
-        return values  # the device answers nothing more in this process
-    drawn = zip(before, generator_states(), strict=False)
-    values["random"] = any(not torch.equal(a, b) for a, b in drawn)
-    tensors = {f"in{i}": each for i, each in tensors_of([*leaves(args), *leaves(kwargs)])}
-    values |= {name: clone_value(each) for name, each in tensors.items()}
-    values |= {f"held_{name}": clone_value(each) for name, each in held_by(model).items()}
-    roots = {"model": model, "args": args, "kwargs": kwargs}
-    if not how["wide"]:
-        state = program_state(program, roots)
-        values |= {f"state:{path}": each for path, each in state.items() if is_seen(path)}
-    return values
+def widen(program: Playable) -> None:
+    """Give every tensor of a private program the float64 form of its dtype.
+
+    Raises:
+        PrecisionRefused: One means its rounding (float8), and has no such form.
+    """
+    with torch.no_grad():
+        for tensor in private_tensors(program):
+            to = wider(tensor.dtype)
+            if to is not tensor.dtype:
+                tensor.data = tensor.data.to(to)
 
 
-def is_seen(path: str) -> bool:
-    """Return whether a path of the state is no argument's tensor, which is compared as `in0`."""
-    return path not in ("args", "kwargs")
+def nudge(program: Playable, towards: float) -> None:
+    """Give every float of a private program its neighbour in its own dtype.
+
+    What a program gives then is as good a result as its own: they differ by its rounding.
+
+    Args:
+        program: Changed.
+        towards: Infinity, or minus infinity.
+    """
+    with torch.no_grad():
+        for tensor in private_tensors(program):
+            if tensor.dtype in (torch.float32, torch.float64):
+                tensor.data = torch.nextafter(tensor.data, torch.full_like(tensor, towards))
 
 
-def described(
-    outputs: Sequence[object],
-    result: object,
-    args: Sequence[object],
-    kwargs: Mapping[str, object],
-    held: Mapping[str, torch.Tensor],
-) -> dict[str, object]:
-    """Return what a call returned: its leaves, nesting, gradients required, and aliases."""
-    values: dict[str, object] = {"structure": nesting(result)}
-    for index, each in enumerate(outputs):
-        is_plain = isinstance(each, (torch.Tensor, *PLAIN))
-        values[f"out{index}"] = clone_value(each) if is_plain else said_object(each)
-    flags = (str(each.requires_grad) for _, each in tensors_of(outputs))
-    values["requires_grad"] = ", ".join(flags)
-    named = {f"out{i}": each for i, each in tensors_of(outputs)}
-    named |= {f"in{i}": each for i, each in tensors_of([*leaves(args), *leaves(dict(kwargs))])}
-    values["alias"] = ", ".join(aliases(named | {f"held_{n}": each for n, each in held.items()}))
-    return values
+def private_tensors(program: Playable) -> list[Tensor]:
+    """Return the tensors of a program that are its own to change."""
+    arguments = [arguments_named(each) for each in program.calls]
+    found = tensors_of(program.model, *arguments).values()
+    return [tensor for tensor in found if id(tensor) not in program.spared]
 
 
-def said_object(value: object) -> str:
-    """Return a result that is no tensor and no plain value, as text."""
-    own = type(value).__module__
-    return "; ".join(f"{path}={each}" for path, each in state_of({"": value}, own).items())
+def playable_of(names: Mapping[str, Any]) -> Playable:
+    """Return the program that a file's names are: `model()`, `inputs()`, `warmups()`, `between`."""
+    model, before = names["model"](), generator_states()
+    last = arguments_of(names["inputs"]())
+    earlier = [arguments_of(each) for each in names["warmups"]()] if "warmups" in names else []
+
+    def again() -> Arguments:
+        with torch.random.fork_rng(devices=[]):
+            torch.set_rng_state(before[0])
+            return arguments_of(names["inputs"]())
+
+    between = names.get("between")
+    says_calls = bool(earlier) or between is not None
+    return Playable(model, (*earlier, last), again, between, says_calls)
 
 
-def nesting(value: object) -> str:
-    """Return the types of a result: `tuple(Tensor, dict(a=int))`."""
-    name = type(value).__name__
-    if isinstance(value, torch.Tensor):
-        return f"{name} on {value.device}"
-    if isinstance(value, dict):
-        items = cast("dict[object, object]", value).items()
-        return f"{name}({', '.join(f'{key}={nesting(each)}' for key, each in items)})"
-    if isinstance(value, (list, tuple)):
-        return f"{name}({', '.join(nesting(each) for each in cast('Sequence[object]', value))})"
-    return name
+def compile_keywords(names: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `COMPILE` says of capture; options and modes are the target's."""
+    value = names.get("COMPILE")
+    table = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+    return {k: v for k, v in table.items() if k in ("dynamic", "fullgraph")}
 
 
-def aliases(named: Mapping[str, torch.Tensor]) -> Iterator[str]:
-    """Yield `out0=in1` for each result that is another tensor, `out0~in1` for shared memory."""
-    for (name, value), (other, known) in combinations(named.items(), 2):
-        if not name.startswith("out"):
-            return
-        if value is known:
-            yield f"{name}={other}"
-        elif memory_of(value) is not None and memory_of(value) == memory_of(known):
-            yield f"{name}~{other}"
-
-
-def memory_of(tensor: torch.Tensor) -> tuple[torch.device, int] | None:
-    """Return where the memory of a tensor begins, if it has any of its own."""
-    if type(tensor) not in PLAIN_CLASSES:
-        return None
-    if tensor.layout is not torch.strided or tensor.device.type == "meta" or not tensor.numel():
-        return None
-    return tensor.device, tensor.untyped_storage().data_ptr()
-
-
-def propagate(outputs: Sequence[object]) -> None:
-    """Run the backward pass from all outputs that have one."""
-    reached = [(i, each) for i, each in tensors_of(outputs) if each.requires_grad]
-    if reached:
-        roots = [each for _, each in reached]
-        torch.autograd.backward(roots, [tangent(i, each) for i, each in reached])
-
-
-def gradients_of(
-    arguments: Sequence[object], held: Mapping[str, torch.Tensor]
-) -> dict[str, object]:
-    """Return the gradients that stand in leaves."""
-    named = {f"in{i}": each for i, each in tensors_of(arguments)} | dict(held)
-    return {
-        f"grad_{name}": clone_value(each.grad)
-        for name, each in named.items()
-        if each.is_leaf and each.grad is not None
-    }
-
-
-def said_error(error: BaseException) -> tuple[str, str, bool]:
-    """Return an exception as `repro_templates/exceptions.py` reads it: the fields of `Raised`."""
-    said = raised(error)
-    return said.name, said.message, said.is_check
-
-
-def tensors_of(values: Sequence[object]) -> Iterator[tuple[int, torch.Tensor]]:
-    """Yield the tensors among some values, with their places."""
-    yield from ((i, each) for i, each in enumerate(values) if isinstance(each, torch.Tensor))
-
-
-def held_by(model: Any) -> dict[str, torch.Tensor]:
-    """Return the parameters and buffers of a model by name."""
-    if not isinstance(model, torch.nn.Module):
-        return {}
-    return {
-        **dict(model.named_parameters(remove_duplicate=False)),
-        **dict(model.named_buffers(remove_duplicate=False)),
-    }
-
-
-def arguments_of(given: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return positional and keyword arguments, as `inputs()` may give them, or both in a pair."""
-    if isinstance(given, tuple) and len(given) == 2:
-        args, kwargs = cast("tuple[Any, Any]", given)
-        if isinstance(args, tuple) and isinstance(kwargs, dict):
-            return args, cast("dict[str, Any]", kwargs)
-    if isinstance(given, dict):
-        return (), given
-    return (given, {}) if isinstance(given, tuple) else ((given,), {})
-
-
-def widest(value: Any, how: How) -> Any:
-    """Return a value in float64 when that is wanted."""
-    if not how["wide"]:
-        return value
-    if isinstance(value, torch.nn.Module):
-        for each in vars(value).values():  # one that hides a registered module of its name
-            if isinstance(each, torch.nn.Module):
-                each.double()
-        return value.double()
-    if isinstance(value, dict):
-        table = cast("dict[Any, Any]", value)
-        return {key: widest(each, how) for key, each in table.items()}
-    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        made = [widest(each, how) for each in cast("Sequence[Any]", value)]
-        return made if isinstance(value, list) else tuple(made)
-    if not isinstance(value, torch.Tensor) or not value.is_floating_point() or not value.is_leaf:
-        return value
-    return value.detach().double().requires_grad_(value.requires_grad)
+def settings_of(names: Mapping[str, Any]) -> dict[str, object]:
+    """Return what `CONFIG` says of torch; a program may call a table of its own so."""
+    value = names.get("CONFIG")
+    table = cast("dict[object, object]", value) if isinstance(value, dict) else {}
+    return {k: v for k, v in table.items() if isinstance(k, str) and k.startswith("torch.")}

@@ -1,142 +1,183 @@
-"""The Python state that a program reaches, as values by path, so that two runs can be compared.
+"""Read what a program keeps in Python: attributes, closures, global names, tensors that it holds.
 
-    class Counter(nn.Module):               state_of({"model": Counter()}, own="demo")
-        def __init__(self):                 {"model": "Counter", "model.training": True,
-            super().__init__()               "model.calls": 0, "model.seen": "list of 1",
-            self.calls, self.seen = 0, [1]   "model.seen[0]": 1}
+    class Net(nn.Module):                      held.weight     a parameter, as a tensor
+        def forward(self, x):                  state.calls     2, an attribute
+            self.calls += 1                    state.SEEN[0]   "forward", a global list
+            SEEN.append("forward")
 
-Looked into: lists, tuples, dicts, sets, attributes of modules and of objects whose class the
-program defines, those classes, and the closures and defaults of its functions. An object that is
-met twice is named by its first path, so that identity counts. What it does not do: look into what
-torch or Python define, which shows as the name of its type; parameters and buffers are left to the
-caller, who names them as held tensors.
+Looked through: the model and its arguments; the attributes of modules and of objects of the user's
+own classes; what the functions among them (and the methods of those classes) name. Two calls, in
+eager and compiled, begin from the same state and must leave the same. What it does not do: look
+into what torch or Python define, at files, or at anything that only C++ knows.
 """
 
-from collections import deque
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from types import FunctionType, GeneratorType, MethodType, ModuleType
-from typing import Any
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, cast
 
 import torch
+from torch import Tensor
+from torch.nn import Module
 
 from ctk.compiler.fx.clone import clone_value
+from ctk.repro_templates.foreign import is_foreign
+from ctk.repro_templates.program_nested import (
+    Leaf,
+    as_value,
+    items_of,
+    leaves_of,
+)
 
-MOST_OBJECTS = 5_000
-"""So many objects are looked at: a program may reach all that Python has loaded."""
+STATEFUL = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
+"""Classes of torch whose objects keep a program's state in attributes."""
 
-PLAIN = (
-    int, float, complex, str, bytes, bool, type(None), range, slice,
-    torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format,
-)  # fmt: skip
-"""Values that are compared as they are."""
-
-NOT_STATE = frozenset(vars(torch.nn.Module())) - {"training"} | {"_is_torch_compile"}
-"""What every module has for itself, and what `torch.compile` notes in one."""
+_OWN_TABLES = ("_parameters", "_buffers", "_modules")
+_TORCHS = frozenset(vars(Module())) - {"training", "_forward_hooks", "_forward_pre_hooks"}
+"""Attributes that every module has for torch's sake; its tables are looked into by other names."""
 
 
-def state_of(roots: Mapping[str, object], own: str) -> dict[str, object]:
-    """Return what can be reached from some values, by path.
+def state_of(*roots: object) -> dict[str, object]:
+    """Return copies of the leaves of what a program keeps: `held.NAME` for tensors, `state.NAME`.
+
+    Gradients that tensors have are read too, as `grad.NAME`.
 
     Args:
-        roots: The values to begin with, by the names that paths start with.
-        own: Name of the module whose classes and functions are looked into.
+        roots: The model, and the arguments of a call by their names.
     """
     found: dict[str, object] = {}
-    seen: dict[int, tuple[str, object]] = {}
-    todo: list[tuple[str, object]] = list(reversed(list(roots.items())))
-    while todo and len(seen) < MOST_OBJECTS:
-        path, value = todo.pop()
-        if isinstance(value, PLAIN):
-            found[path] = value
-        elif id(value) in seen:
-            found[path] = f"is {seen[id(value)][0]}"
-        else:
-            seen[id(value)] = path, value
-            found[path] = said_value(value)
-            todo += reversed(list(parts_of(path, value, own)))
+    for leaf in _state_leaves(roots):
+        name, value = leaf.path, as_value(leaf.value)
+        if not isinstance(value, Tensor):
+            found[f"state.{name}"] = value
+            continue
+        found[f"held.{name}"] = clone_value(value)
+        if type(value) is not Tensor:
+            found[f"state.{name}.type"] = type(value).__qualname__
+        grad = value.grad if value.is_leaf else None
+        if grad is not None:
+            found[f"grad.{name}"] = clone_value(grad)
     return found
 
 
-def program_state(program: Mapping[str, Any], roots: Mapping[str, object]) -> dict[str, object]:
-    """Return the state of a program: its own global values, and what `roots` reach.
+class _Roots:
+    """What a program is made of, as the first object that is looked into."""
 
-    A global that holds a function or a class is looked into under its name; modules are not.
-    """
-    own = str(program.get("__name__"))
-    names = program.get("PROGRAM_NAMES", program)  # a script holds more than its program
-    globals_ = {
-        name: value
-        for name, value in program.items()
-        if name in names
-        if not name.startswith("__") and is_own(value, own) and name not in ("model", "inputs")
+    def __init__(self, values: tuple[object, ...]) -> None:
+        self.values = values
+
+
+def tensors_of(*roots: object) -> dict[str, Tensor]:
+    """Return the tensors themselves that a program keeps, each once, by the names of `state_of`."""
+    return {
+        leaf.path: leaf.value for leaf in _state_leaves(roots) if isinstance(leaf.value, Tensor)
     }
-    return state_of({**roots, **globals_}, own)
 
 
-def is_own(value: object, own: str) -> bool:
-    """Return whether a global is the program's: no module, and no function or class of others."""
-    if isinstance(value, (FunctionType, type)):
-        return value.__module__ == own
-    return not isinstance(value, ModuleType) and not callable(value)
+def _state_leaves(roots: tuple[object, ...]) -> Iterator[Leaf]:
+    """Yield the leaves with names of their own: a global may be called as an attribute is."""
+    names = Counter[str]()
+    for leaf in leaves_of(_Roots(roots), items=_state_items):
+        name = leaf.path.lstrip(".") or "model"
+        names[name] += 1
+        yield Leaf(name if names[name] == 1 else f"{name}~{names[name]}", leaf.value)
 
 
-def said_value(value: object) -> object:
-    """Return what is compared of a value that is not plain."""
-    if isinstance(value, torch.Tensor):
-        return clone_value(value)
-    if isinstance(value, (list, tuple, dict, set, frozenset, deque)):
-        return f"{type(value).__name__} of {len(value)}"
-    if isinstance(value, GeneratorType):
-        return f"generator, {'ended' if value.gi_frame is None else 'at work'}"
-    if type(value).__module__ == "numpy":
-        return f"{type(value).__name__} {value}"
-    return type(value).__qualname__
+def _state_items(value: Any) -> list[tuple[str, object]] | None:
+    if isinstance(value, _Roots):
+        return [("", each) for each in value.values]
+    if isinstance(value, Module):
+        return _module_items(value)
+    if isinstance(value, STATEFUL):
+        return [(f".{k}", each) for k, each in sorted(vars(value).items()) if k[0] != "_"]
+    if isinstance(value, MethodType):
+        return [("", value.__self__), ("", value.__func__)]
+    if isinstance(value, FunctionType):
+        if (inner := wrapped(value)) is not None:
+            return [("", inner)]
+        return None if is_foreign(value.__module__) else list(_function_items(value))
+    if isinstance(value, type):
+        return None if is_foreign(value.__module__) else list(_class_items(value))
+    if isinstance(value, torch.Generator):
+        return [(".generator", value.get_state())]
+    if isinstance(value, ModuleType):
+        return None
+    found = items_of(value)
+    if found is not None and isinstance(value, Mapping):
+        return [*found, (" in order", " ".join(name for name, _ in found))]
+    if found is not None and not is_foreign(type(value).__module__):
+        return [*sorted(found, key=_path_of), *_own_type(value)]
+    return found
 
 
-def parts_of(path: str, value: Any, own: str) -> Iterator[tuple[str, object]]:
-    """Yield what a value holds, by path, in a fixed order."""
-    if isinstance(value, dict):
-        yield from ((f"{path}[{key!r}]", item) for key, item in value.items())
-    elif isinstance(value, (list, tuple, deque)):
-        yield from ((f"{path}[{index}]", item) for index, item in enumerate(value))
-    elif isinstance(value, (set, frozenset)):
-        yield f"{path}{{}}", ", ".join(sorted(map(repr, value)))
-    elif isinstance(value, FunctionType):
-        if value.__module__ == own:
-            yield from parts_of_function(path, value)
-    elif isinstance(value, MethodType):
-        yield f"{path}.__self__", value.__self__
-    elif isinstance(value, torch.nn.Module):
-        kept = {name: each for name, each in vars(value).items() if name not in NOT_STATE}
-        kept |= dict(value.named_children())
-        yield from ((f"{path}.{name}", each) for name, each in kept.items())
-    elif type(value).__module__ == own or (isinstance(value, type) and value.__module__ == own):
-        yield from parts_of_object(path, value)
+def _own_type(value: object) -> list[tuple[str, object]]:
+    return [(" type", type(value).__qualname__), ("", type(value))]
 
 
-def parts_of_function(path: str, function: FunctionType) -> Iterator[tuple[str, object]]:
-    """Yield what a function keeps: the cells that it closes over, its defaults and attributes."""
-    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+def _path_of(item: tuple[str, object]) -> str:
+    return item[0]
+
+
+def _module_items(module: Module) -> list[tuple[str, object]]:
+    tables = [cast("Mapping[str, object]", vars(module).get(name, {})) for name in _OWN_TABLES]
+    own = {k: v for k, v in vars(module).items() if not (k in _TORCHS or _is_compilers(k))}
+    tables.append({name: own[name] for name in sorted(own)})  # however they were set
+    found = [(f".{name}", value) for table in tables for name, value in table.items()]
+    return found if is_foreign(type(module).__module__) else [*found, *_own_type(module)]
+
+
+def _is_compilers(name: str) -> bool:
+    """Return whether an attribute is one that `torch.compile` puts on what it compiles."""
+    return "dynamo" in name or "torch_compile" in name
+
+
+def _function_items(function: FunctionType) -> Iterator[tuple[str, object]]:
+    """Yield what a function keeps: its closure, its defaults, the global names that it uses."""
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    for name, cell in cells:
         try:
-            yield f"{path}.{name}", cell.cell_contents
-        except ValueError:
-            yield f"{path}.{name}", "not bound"
-    yield from ((f"{path}.{name}", each) for name, each in own_attributes(function))
-    for index, each in enumerate(function.__defaults__ or ()):
-        yield f"{path}.__defaults__[{index}]", each
+            yield f".{name}", cell.cell_contents
+        except ValueError:  # a name that is not bound yet
+            yield f".{name}", "unbound"
+    for name in sorted(names_of(function.__code__)):
+        if name in function.__globals__:
+            yield f".{name}", _global(function.__globals__[name])
+    yield ".defaults", function.__defaults__ or ()
+    own = {name: value for name, value in vars(function).items() if not _is_compilers(name)}
+    yield from ((f".{name}", value) for name, value in own.items())
 
 
-def parts_of_object(path: str, value: Any) -> Iterator[tuple[str, object]]:
-    """Yield the attributes of an object or class of the program; of a class no functions."""
-    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
-    yield from ((f"{path}.{n}", getattr(value, n)) for n in slots if hasattr(value, n))
-    for name, each in own_attributes(value):
-        if not isinstance(each, (FunctionType, classmethod, staticmethod, property)):
-            yield f"{path}.{name}", each
+def _global(value: object) -> object:
+    """Return what a global name means; a module of torch or Python holds nothing of the user's."""
+    return f"module {value.__name__}" if isinstance(value, ModuleType) else value
 
 
-def own_attributes(value: object) -> Iterator[tuple[str, object]]:
-    """Yield the attributes that a program has set, not those of Python or Dynamo."""
-    for name, each in list(getattr(value, "__dict__", {}).items()):
-        if not name.startswith(("__", "_torchdynamo", "_dynamo", "_abc_")):
-            yield name, each
+def _class_items(kind: type) -> Iterator[tuple[str, object]]:
+    """Yield what the classes of the user keep: their attributes, and what their methods name."""
+    for each in kind.__mro__:
+        if is_foreign(each.__module__):
+            continue
+        for name, value in vars(each).items():
+            inner = value.__func__ if isinstance(value, staticmethod | classmethod) else value
+            inner = value.fget if isinstance(value, property) else inner
+            if isinstance(inner, FunctionType):
+                yield "", inner
+            elif not name.startswith("__") and not name.startswith("_abc"):
+                yield f".{each.__qualname__}.{name}", inner
+
+
+def names_of(code: CodeType) -> frozenset[str]:
+    """Return the names that code reads or writes besides its own variables, nested code too."""
+    inner = [names_of(const) for const in code.co_consts if isinstance(const, CodeType)]
+    return frozenset(code.co_names).union(*inner)
+
+
+def wrapped(function: FunctionType) -> object | None:
+    """Return the user's function inside one that a library wrote around it and gave its names to.
+
+    `torch.compile`, `torch.no_grad()` and `functools.wraps` do so: what the wrapper itself names is
+    the library's. None: it is no such wrapper.
+    """
+    is_librarys = is_foreign(function.__globals__.get("__name__"))
+    inner = getattr(function, "__wrapped__", None)
+    return inner if is_librarys and not is_foreign(function.__module__) else None

@@ -1,5 +1,7 @@
 """Results of one side of a program as a file: numbers and texts as JSON, tensors as their memory.
 
+    write_values({"calls": packed(played)}, path)      ->    unpacked(read_values(path)["calls"])
+
 No pickle: a file of values runs nothing when it is read. Tensors keep dtype, shape and strides, and
 come back on the CPU, dense; one that is made of others comes back as those. What is neither number,
 text nor tensor comes back as a text, which two sides can be compared by.
@@ -14,7 +16,42 @@ from typing import Any, cast
 import torch
 
 from ctk.compiler.fx.clone import extent
+from ctk.repro_templates.exceptions import Raised
+from ctk.repro_templates.layout import Layout
 from ctk.repro_templates.plain_parts import plain_parts
+from ctk.repro_templates.program_play import Played
+from ctk.repro_templates.running import Run
+
+
+def packed(calls: Sequence[Played]) -> tuple[object, ...]:
+    """Return what calls gave as nested tuples of numbers, texts and tensors."""
+    return tuple(packed_call(each) for each in calls)
+
+
+def unpacked(calls: Any) -> list[Played]:
+    """Return what `packed` was given, but for exceptions themselves."""
+    return [unpacked_call(*each) for each in calls]
+
+
+def packed_call(call: Played) -> tuple[object, ...]:
+    """Return what one call gave as nested tuples."""
+    run, error = call.run, call.error
+    said = None if error is None else (error.name, error.message, error.is_check, error.is_own)
+    layout = (tuple(run.layout.shared), tuple(run.layout.differentiable))
+    pairs = (tuple(_taken_apart(run.values)), run.generators, run.drew_random, run.is_seeded)
+    tape = None if call.tape is None else tuple(call.tape)
+    return pairs, layout, call.form, said, call.is_compiling, call.drew, tape, call.more
+
+
+def unpacked_call(pairs: Any, layout: Any, form: str, said: Any, *rest: Any) -> Played:
+    """Return what `packed_call` was given."""
+    values, generators, drew_random, is_seeded = pairs
+    shared, differentiable = (frozenset(each) for each in layout)
+    known = Layout(shared, differentiable)
+    run = Run(dict(values), generators, drew_random, is_seeded, known)
+    error = None if said is None else Raised(*said)
+    is_compiling, drew, tape, more = rest
+    return Played(run, form, error, is_compiling, drew, None if tape is None else list(tape), more)
 
 
 def write_values(values: Mapping[str, object], path: Path) -> None:
@@ -53,6 +90,8 @@ def entry_of(value: object, memory: list[bytes]) -> dict[str, Any]:
         return {"value": value}
     if isinstance(value, float):
         return {"float": repr(value)}
+    if isinstance(value, complex):
+        return {"complex": [repr(value.real), repr(value.imag)]}
     if isinstance(value, (list, tuple)):
         items = cast("Sequence[object]", value)
         return {"items": [entry_of(each, memory) for each in items]}
@@ -80,6 +119,8 @@ def value_of(entry: Mapping[str, Any], memory: bytes) -> tuple[Any, bytes]:
     """Return a value, and what is left of the memory of tensors."""
     if "float" in entry:
         return float(entry["float"]), memory
+    if "complex" in entry:
+        return complex(*map(float, entry["complex"])), memory
     if "items" in entry:
         found: list[Any] = []
         for each in entry["items"]:

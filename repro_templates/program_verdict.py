@@ -3,29 +3,26 @@
 Exit code 0: no failure; 1: a failure, the expected one or another; 125: cannot tell.
 """
 
+import contextlib
 import json
 import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ctk.repro_templates.program_play import How, play
-from ctk.repro_templates.program_sides import (
-    DEFAULTS,
-    Difference,
-    Unanswered,
-    Values,
-    find_differences,
-    in_own_process,
-)
-from ctk.repro_templates.program_values import read_values, write_values
+from ctk.compiler.torch_compat.settings import settings_put_on
+from ctk.compiler.torch_compat.stance import eager_stance
+from ctk.repro_templates.program_compare import Difference
+from ctk.repro_templates.program_play import Compile, How, play, playable_of, settings_of
+from ctk.repro_templates.program_sides import Died, Values, compare_sides, in_own_process
+from ctk.repro_templates.program_values import packed, read_values, write_values
 
 SIDE = "--side"
 
@@ -39,38 +36,43 @@ class ProgramRepro:
         compiled: Compiles the model with the target.
         how: How the program is played.
         expected: The failure that the script was written for: kind, exception.
+        strides: Whether strides of results count.
         timeout_seconds: Longest that one side may take.
     """
 
     program: Mapping[str, Any]
-    compiled: Callable[[Any], Callable[..., object]]
+    compiled: Compile
     how: How
     expected: Mapping[str, Any]
+    strides: bool = False
     timeout_seconds: float = 120.0
 
 
 def main_of_program(repro: ProgramRepro) -> int:
     """Print the verdict; return the exit code."""
-    how = {**DEFAULTS, **repro.how}
     if sys.argv[1:2] == [SIDE]:
-        asked = json.loads(sys.argv[2])
-        values = played_side(repro, asked["compiled"], asked["how"])
-        write_values(values, Path(asked["path"]))
+        asked = read_values(Path(sys.argv[2]))
+        tapes = tuple(list(tape) for tape in asked["tapes"])
+        how = replace(How(**json.loads(asked["how"])), more=tuple(asked["more"]), tapes=tapes)
+        write_values(played_side(repro, asked["compiled"], how), Path(sys.argv[3]))
         return 0
     try:
-        found = find_differences(partial(side_of, repro), how)
-    except Unanswered as reason:
-        print(f"CANNOT TELL: {reason}")
+        found = compare_sides(partial(side_of, repro), repro.how, strides=repro.strides)
+    except Died as reason:
+        print(f"CANNOT TELL: eager itself ends: {reason}")
         return 125
     except Exception as error:
         traceback.print_exc()
         print(f"CANNOT TELL: something else fails: {type(error).__name__}: {error}")
         return 125
-    if not found:
+    if found.answer == "flaky":
+        print(f"CANNOT TELL: flaky: {found.detail}")
+        return 125
+    if found.answer == "passes":
         print("NO FAILURE: the compiled program agrees with eager")
         return 0
-    wanted = [each for each in found if is_wanted(each, repro.expected)]
-    first = (wanted or found)[0]
+    wanted = [each for each in found.differences if is_wanted(each, repro.expected)]
+    first = (*wanted, *found.differences)[0]
     seen = f"{first.kind} at {first.name}: {' '.join(first.detail.split())}"
     head = "FAILURE:" if wanted else "FAILURE: another failure:"
     print(f"{head} {seen}")
@@ -92,12 +94,14 @@ def side_of(repro: ProgramRepro, is_compiled: bool, how: How) -> Values:
         work = partial(played_side, repro, is_compiled, how)
         return in_own_process(work, repro.timeout_seconds)
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "values"
-        asked = json.dumps({"compiled": is_compiled, "how": dict(how), "path": str(path)})
-        command = [sys.executable, str(repro.program["__file__"]), SIDE, asked]
+        question, answer = Path(folder) / "question", Path(folder) / "answer"
+        plain = json.dumps(asdict(replace(how, tapes=())))
+        asked = {"compiled": is_compiled, "how": plain, "more": how.more, "tapes": how.tapes}
+        write_values(asked, question)
+        command = [sys.executable, str(repro.program["__file__"]), SIDE, question, answer]
         done = subprocess.run(command, stdout=sys.stderr, check=False)
-        if path.is_file():
-            return read_values(path)
+        if answer.is_file():
+            return read_values(answer)
     code = done.returncode
     return {"died": f"signal {-code}" if code < 0 else f"exit with status {code}"}
 
@@ -105,4 +109,7 @@ def side_of(repro: ProgramRepro, is_compiled: bool, how: How) -> Values:
 def played_side(repro: ProgramRepro, is_compiled: bool, how: How) -> Values:
     """Play one side in this process."""
     sys.stdout = sys.stderr
-    return play(repro.program, repro.compiled if is_compiled else None, how)
+    stance = contextlib.nullcontext() if is_compiled else eager_stance()
+    with settings_put_on(settings_of(repro.program)), stance:
+        program = playable_of(repro.program)
+        return {"calls": packed(play(program, how, repro.compiled if is_compiled else None))}

@@ -14,10 +14,12 @@ about there.
 from dataclasses import replace
 from pathlib import Path
 
+from ctk.repro_templates.program_play import MORE
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.layers import LADDER, alike, ask, roughly, said
 from ctk.toolkit.end_to_end.question import ProgramQuestion
+from ctk.toolkit.importers.base import CALLS
 from ctk.toolkit.reduce_program.player import TIMEOUT_SECONDS, Player
 from ctk.toolkit.reduce_program.protocol import Plan, Played
 from ctk.toolkit.usercode.program import Program, entries_named
@@ -39,7 +41,7 @@ def ask_apart(
     program = question.program
     if not program.spec:
         return ask(question)
-    text, plan = text_of(program), plan_of(question, question.calls)
+    text, plan = text_of(program), plan_of(question)
     with Player(program.path, timeout_seconds or TIMEOUT_SECONDS, memory_nbytes) as player:
         seen = player.played(text, plan)
         judgement = _judgement_of(seen)
@@ -54,13 +56,22 @@ def text_of(program: Program) -> str:
     return f"{text}\n\n\n{appended}" if appended else text
 
 
-def plan_of(question: ProgramQuestion, calls: int) -> Plan:
-    """Return how a program is played from its file."""
+def plan_of(question: ProgramQuestion, call: int = 0) -> Plan:
+    """Return how a program is played from its file.
+
+    Args:
+        question: About the program.
+        call: The one that fails: no more are made, unless the file says what its calls are. 0: all.
+    """
+    program, calls = question.program, question.calls
+    says_calls = bool(program.warmups) or program.between is not None
+    is_known = call > 0 and not says_calls
     return Plan(
         question.target,
         question.config,
         dynamic=True if question.dynamic else None,
-        calls=calls,
+        calls=min(call, calls) if is_known else calls,
+        more=MORE if (call > calls if is_known else calls >= CALLS) else (),
         backward=question.backward,
         strides=question.strides,
     )

@@ -19,10 +19,11 @@ from torch import Tensor
 from ctk.compiler.errors import CtkError
 from ctk.compiler.fx.clone import clone_inputs
 from ctk.repro_templates.compare import runs_identical
-from ctk.repro_templates.float64 import wider
-from ctk.toolkit.end_to_end.state import state_of, tensors_of
+from ctk.repro_templates.program_arguments import Arguments, arguments_named
+from ctk.repro_templates.program_play import Playable
+from ctk.repro_templates.program_state import state_of, tensors_of
 from ctk.toolkit.run.python_state import state_kept
-from ctk.toolkit.usercode.program import Arguments, Program, load_program
+from ctk.toolkit.usercode.program import Program, load_program
 
 
 class Builds:
@@ -51,36 +52,17 @@ class Builds:
         """Return a context after which everything that a run of `fresh` reached is put back."""
         return state_kept([each for p in (fresh, self._program) for each in (p.model, p.between)])
 
-    def widen(self, fresh: Program) -> None:
-        """Give every tensor of a private program the float64 form of its dtype.
-
-        Raises:
-            PrecisionRefused: One means its rounding (float8), and has no such form.
-        """
-        with torch.no_grad():
-            for tensor in self._private_tensors(fresh):
-                to = wider(tensor.dtype)
-                if to is not tensor.dtype:
-                    tensor.data = tensor.data.to(to)
-
-    def nudge(self, fresh: Program, towards: float) -> None:
-        """Give every float of a private program its neighbour in its own dtype.
-
-        What a program gives then is as good a result as its own: they differ by its rounding.
-
-        Args:
-            fresh: Changed.
-            towards: Infinity, or minus infinity.
-        """
-        with torch.no_grad():
-            for tensor in self._private_tensors(fresh):
-                if tensor.dtype in (torch.float32, torch.float64):
-                    tensor.data = torch.nextafter(tensor.data, torch.full_like(tensor, towards))
-
-    def _private_tensors(self, fresh: Program) -> list[Tensor]:
-        """Return the tensors of a private program but for those that it shares with the user's."""
-        users = {id(tensor) for tensor in _tensors(self._program)} if not self._reloads else set()
-        return [tensor for tensor in _tensors(fresh) if id(tensor) not in users]
+    def playable(self, fresh: Program) -> Playable:
+        """Return a private program as it is played; the user's own tensors are spared."""
+        calls = calls_of(fresh)
+        return Playable(
+            fresh.model,
+            calls,
+            lambda: arguments_copied(calls[-1]),
+            fresh.between,
+            bool(fresh.warmups) or fresh.between is not None,
+            frozenset() if self._reloads else frozenset(map(id, _tensors(self._program))),
+        )
 
     def _gives_the_same(self) -> bool:
         """Return whether loading the file again gives the same program again."""
@@ -99,16 +81,11 @@ def calls_of(program: Program) -> list[Arguments]:
     return [*program.warmups, Arguments(program.inputs, program.kwargs)]
 
 
-def named(arguments: Arguments) -> dict[str, object]:
-    """Return the arguments of a call by name: `in0`, and keywords by theirs."""
-    return {f"in{i}": each for i, each in enumerate(arguments.args)} | dict(arguments.kwargs)
-
-
 def copied(program: Program) -> Program:
     """Return a copy of a program; one that cannot be copied as it is, with copies of its inputs."""
     calls = calls_of(program)
     is_module = isinstance(program.model, torch.nn.Module)
-    memo = _clones(*([program.model] if is_module else []), *map(named, calls))
+    memo = _clones(*([program.model] if is_module else []), *map(arguments_named, calls))
     try:
         model, made = copy.deepcopy((program.model, calls), memo)
     except Exception:  # a lock, a file, a generator: it is run as it is
@@ -122,7 +99,7 @@ def copied(program: Program) -> Program:
 def arguments_copied(arguments: Arguments) -> Arguments:
     """Return the arguments of a call once more; what cannot be copied is passed on as it is."""
     try:
-        return copy.deepcopy(arguments, _clones(named(arguments)))
+        return copy.deepcopy(arguments, _clones(arguments_named(arguments)))
     except Exception:
         values = clone_inputs([*arguments.args, *arguments.kwargs.values()])
         count = len(arguments.args)
@@ -141,9 +118,9 @@ def _clones(*roots: object) -> dict[int, object]:
 
 
 def _tensors(program: Program) -> list[Tensor]:
-    calls = [named(each) for each in calls_of(program)]
+    calls = [arguments_named(each) for each in calls_of(program)]
     return list(tensors_of(program.model, *calls).values())
 
 
 def _state(program: Program) -> dict[str, object]:
-    return state_of(program.model, *map(named, calls_of(program)))
+    return state_of(program.model, *map(arguments_named, calls_of(program)))

@@ -79,7 +79,7 @@ def _kind_of_cause(signature: Signature, seen: Played) -> str:
     short = (signature.output or "").partition(".")[2]
     if signature.kind in ERRORS:
         return "exceptions"
-    if signature.kind in ("state", "alias") or short.startswith(("state:", "in", "held_")):
+    if signature.kind in ("state", "alias") or short.startswith(("state.", "held.")):
         return "side_effects"
     return "resumption" if seen.breaks else "capture"
 
@@ -89,9 +89,9 @@ def wrapper_of(signature: Signature) -> str:
     short = (signature.output or "").partition(".")[2]
     if signature.kind in ("alias", "stride", "requires-grad"):
         return {"alias": "aliases", "stride": "strides"}.get(signature.kind, "requires_grad")
-    if short.startswith(("in", "held_", "state:")):
+    if short.startswith(("held.", "state.")):
         return "mutations"
-    return "gradients" if short.startswith("grad_") else ""
+    return "gradients" if short.startswith("grad.") else ""
 
 
 def guilty_line(player: Player, text: str, plan: Plan) -> Outside | None:

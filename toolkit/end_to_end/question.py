@@ -8,25 +8,26 @@ What it does not do: look at graphs; name passes. Those are asked about the prog
 
 import contextlib
 import dataclasses
-import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
 
-from ctk.compiler.errors import PrecisionRefused
-from ctk.compiler.observe import first_line
+from ctk.compiler.errors import ProgramError
 from ctk.compiler.references import searched_last
-from ctk.repro_templates.float64 import InFloat64
-from ctk.repro_templates.random_draws import Tape, recording, replaying
-from ctk.toolkit.case.judgement import Judgement
+from ctk.compiler.torch_compat.settings import settings_put_on
+from ctk.compiler.torch_compat.stance import eager_stance
+from ctk.repro_templates.program_compare import Comparison, EagerPlays, compare_plays
+from ctk.repro_templates.program_play import MORE, Compile, How, Played, play
+from ctk.repro_templates.running import STATES, under
+from ctk.toolkit.case.failure import FailureKind, Signature
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.case.raise_site import raised_in
 from ctk.toolkit.end_to_end.build import Builds
-from ctk.toolkit.end_to_end.compare import EagerPlays, compare_plays
-from ctk.toolkit.end_to_end.play import How, Played, default_modes, play
 from ctk.toolkit.importers.base import CALLS
+from ctk.toolkit.run.modes import current_modes, reference_state
 from ctk.toolkit.targets import capturing_for, resolve_target
 from ctk.toolkit.usercode.program import Program
 
@@ -74,22 +75,43 @@ class Asking:
 
     Args:
         question: What is asked.
+
+    Raises:
+        ProgramError: `backward` is wanted, and the eager program has nothing to differentiate.
     """
 
     def __init__(self, question: ProgramQuestion) -> None:
         self.question = question
         self._builds = Builds(question.program)
-        modes = default_modes(question.program, backward=question.backward)
-        self._how = How(modes, question.calls, is_dynamic=question.dynamic)
+        self._modes = dataclasses.asdict(current_modes(backward=question.backward))
+        more = MORE if question.calls >= CALLS else ()
+        how = How(question.calls, question.backward, more=more)
         with self._at_home():
-            self.eager = EagerPlays(self._first(), self._eager, self._upcast, self._nudged)
+            self.eager = EagerPlays(self._eager, how)
+        self._check_gradients()
 
     def compared(self, backend: Callable[..., Any]) -> Compared:
         """Play the program with a Dynamo backend, and compare with eager."""
+        calls, compiled_in = [0], set[int]()
+
+        def counted(gm: Any, example_inputs: Any, **_: Any) -> Any:
+            compiled_in.add(calls[0])
+            return backend(gm, example_inputs)
+
+        def compiled(model: Any) -> Callable[..., object]:
+            call = torch.compile(model, backend="eager", **self._keywords())
+
+            def counting(*args: Any, **kwargs: Any) -> object:
+                calls[0] += 1
+                return call(*args, **kwargs)
+
+            return counting
+
+        stance = torch.compiler.set_stance("default", force_backend=counted)
         with self._at_home():
-            compiled = self._played(dataclasses.replace(self._how, backend=backend))
-            found, call = compare_plays(self.eager, compiled, strides=self.question.strides)
-        return Compared(found, call, bool(call) and compiled[call - 1].compiles > 0)
+            played = self._played(self.eager.how, compiled, stance)
+            found = compare_plays(self.eager, played, strides=self.question.strides)
+        return Compared(judged(found, played), found.call, found.call in compiled_in)
 
     def compared_target(self) -> Compared:
         """Play the program with the target that the question is about, and compare with eager."""
@@ -100,68 +122,60 @@ class Asking:
     def _at_home(self) -> AbstractContextManager[None]:
         return searched_last(self.question.program.path.parent)
 
-    def _first(self) -> list[Played]:
-        """Play eager, with one more call of other sizes if the program takes it."""
-        program, how = self.question.program, self._how
-        if how.calls < CALLS or program.warmups or program.between is not None:
-            return self._eager()
-        self._how = dataclasses.replace(how, resized=True)
-        played = self._eager()
-        if played[-1].error is None or len(played) == how.calls:
-            return played
-        self._how = how  # other sizes mean nothing to this program
-        return played[: how.calls]
+    def _keywords(self) -> dict[str, Any]:
+        program = self.question.program
+        asked = {k: v for k, v in program.compile.items() if k in ("dynamic", "fullgraph")}
+        # None, not False: False would forbid the sizes that inputs() has marked as dynamic.
+        return {"dynamic": None, **asked, **({"dynamic": True} if self.question.dynamic else {})}
 
-    def _eager(self, more_seed: int = 0) -> list[Played]:
-        modes = self._how.modes
-        modes = dataclasses.replace(modes, seed=modes.seed + more_seed)
-        return self._played(dataclasses.replace(self._how, modes=modes))
+    def _eager(self, how: How) -> Sequence[Played]:
+        return self._played(how, None, eager_stance())
 
-    def _played(self, how: How, prepare: Callable[[Program], object] | None = None) -> list[Played]:
+    def _played(
+        self, how: How, compiled: Compile | None, stance: AbstractContextManager[object]
+    ) -> list[Played]:
         program = self._builds.fresh()
-        if prepare is not None:
-            prepare(program)
-        with self._builds.kept(program):
-            return play(program, how)
+        state = reference_state(self._modes) if how.in_float64 else self._modes
+        torch.compiler.reset()
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(self._builds.kept(program))
+            stack.enter_context(settings_put_on(program.settings))
+            stack.enter_context(under(state, STATES))
+            stack.enter_context(stance)
+            return play(self._builds.playable(program), how, compiled)
 
-    def _nudged(self) -> list[list[Played]]:
-        """Play eager with every float moved to its neighbour, up and down."""
-        towards = (math.inf, -math.inf)
-        return [self._played(self._how, partial(self._builds.nudge, towards=t)) for t in towards]
-
-    def _draws(self) -> bool:
-        """Return whether a float64 play must be given random numbers; `between` may draw too."""
-        calls = self.eager.first
-        return self.question.program.between is not None or any(c.run.drew_random for c in calls)
-
-    def _upcast(self) -> tuple[Sequence[Played] | None, str]:
-        """Play in float64, with the random numbers that eager draws in its own dtypes."""
-        tapes: list[Tape] = []
-
-        def record() -> AbstractContextManager[object]:
-            tapes.append([])
-            return recording(tapes[-1])
-
-        try:
-            if self._draws():
-                self._played(dataclasses.replace(self._how, around=record))
-            rest = iter(tapes)
-            how = dataclasses.replace(
-                self._how, around=lambda: _in_float64(next(rest, None)), in_float64=True
+    def _check_gradients(self) -> None:
+        returned = [call.run.layout for call in self.eager.first if call.error is None]
+        given = {name for layout in returned for name in layout.differentiable}
+        if self.question.backward and returned and not any(n.startswith("out") for n in given):
+            raise ProgramError(
+                f"--backward: no output of {self.question.program.path.name} requires grad; "
+                "give it parameters or inputs with requires_grad=True, outside of torch.no_grad()"
             )
-            played = self._played(how, self._builds.widen)
-        except PrecisionRefused as refusal:
-            return None, str(refusal)
-        except Exception as error:  # the program itself runs, so only float64 can be the reason
-            return None, f"float64 refused: {first_line(error)}"
-        refused = next((each.error for each in played if each.error is not None), None)
-        return (played, "") if refused is None else (None, f"float64 refused: {refused}")
 
 
-@contextlib.contextmanager
-def _in_float64(tape: Tape | None) -> Generator[None]:
-    with InFloat64(), replaying(tape) if tape is not None else contextlib.nullcontext():
-        yield
+def judged(found: Comparison, compiled: Sequence[Played]) -> Judgement:
+    """Return the judgement for what two plays show.
+
+    Args:
+        found: How they differ.
+        compiled: The play under test: where it has raised is told.
+    """
+    if not found.differences:
+        verdict = Verdict.FLAKY if found.answer == "flaky" else Verdict.PASSES
+        return Judgement(verdict, detail=found.detail)
+    first, raised = found.differences[0], compiled[found.call - 1].exception
+    is_raised = raised is not None and first.name.endswith(".error")
+    kind: FailureKind = first.kind  # type: ignore[assignment]  # the template's words are these
+    signature = Signature(
+        kind,
+        first.exception,
+        raised_in(raised) if is_raised and raised is not None else None,
+        output=first.name,
+        message=first.detail,
+    )
+    verdict = Verdict.FLAKY if found.answer == "flaky" else Verdict.REPRODUCES
+    return Judgement(verdict, signature, found.detail)
 
 
 def target_backend(spec: str, config: Mapping[str, object]) -> Callable[..., Any]:

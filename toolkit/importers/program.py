@@ -32,6 +32,7 @@ from ctk.compiler.torch_compat.settings import settings_put_on
 from ctk.compiler.torch_compat.stance import eager_stance
 from ctk.repro_templates.exceptions import alike, raised
 from ctk.repro_templates.plain_parts import PLAIN_CLASSES
+from ctk.repro_templates.program_play import SEED, seeded
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.case.roles import Role, roles_of
 from ctk.toolkit.graphs.value_types import describe_dynamic
@@ -42,7 +43,7 @@ from ctk.toolkit.processes.accelerator import has_lost_cuda
 from ctk.toolkit.run.modes import current_modes
 from ctk.toolkit.run.private_copy import Eager, private_copy
 from ctk.toolkit.targets import capturing_for, resolve_target, traits_of
-from ctk.toolkit.usercode.program import SEED, Program, load_program, seeded
+from ctk.toolkit.usercode.program import Program, load_program
 from ctk.toolkit.usercode.sources import source_files
 
 

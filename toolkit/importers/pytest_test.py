@@ -30,13 +30,13 @@ from ctk.compiler.references import near_file
 from ctk.compiler.torch_compat import dynamo, inductor
 from ctk.compiler.torch_compat.capture_reasons import Collected, collected
 from ctk.compiler.torch_compat.settings import settings_kept
+from ctk.repro_templates.program_play import seeded
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.importers.base import Importer, Request
 from ctk.toolkit.importers.changed_options import options_kept
 from ctk.toolkit.importers.no_graph import HINT, reasons_for_no_graph
 from ctk.toolkit.importers.program import Captured, make_case, recording_backend, tensors_in
 from ctk.toolkit.targets import resolve_target, traits_of
-from ctk.toolkit.usercode.program import seeded
 from ctk.toolkit.usercode.references import json_options, reference_to
 from ctk.toolkit.usercode.sources import source_files
 

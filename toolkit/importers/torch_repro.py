@@ -31,13 +31,14 @@ from ctk.compiler.python_files import load_file
 from ctk.compiler.references import searched_last, user_traceback
 from ctk.compiler.torch_compat.settings import settings_kept
 from ctk.compiler.torch_compat.stance import eager_stance
+from ctk.repro_templates.program_play import SEED, seeded
 from ctk.toolkit.case.case import Autocast, Case, Modes
 from ctk.toolkit.importers.base import Importer, Request
 from ctk.toolkit.importers.changed_options import options_kept
 from ctk.toolkit.importers.program import capture_cases, tensors_in
 from ctk.toolkit.importers.stored_inputs import StoredInputs
 from ctk.toolkit.targets import resolve_target, traits_of
-from ctk.toolkit.usercode.program import SEED, Program, seeded
+from ctk.toolkit.usercode.program import Program
 from ctk.toolkit.usercode.sources import source_files
 
 logger = logging.getLogger("ctk")

@@ -111,13 +111,11 @@ def questioned(question: ProgramQuestion, whole: EndToEnd, subject: Opened) -> P
     No more calls are made than it takes to fail, unless the file says what its calls are.
     """
     program = question.program
-    says_calls = program.warmups or program.between is not None
-    calls = question.calls if says_calls or not whole.call else whole.call
     return ProgramQuestioned(
         program.path,
         text_of(program),
         whole,
-        plan_of(question, calls),
+        plan_of(question, whole.call),
         timeout_seconds=subject.timeout_seconds or TIMEOUT_SECONDS,
         memory_nbytes=subject.memory_nbytes,
     )

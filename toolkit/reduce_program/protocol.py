@@ -22,6 +22,7 @@ class Plan:
         dynamic: As for `torch.compile`; None leaves the choice to Dynamo.
         calls: How many calls are made at least; those before the last have its inputs, unless the
             file has `warmups()`.
+        more: Calls after those of the program, with other sizes or values, where that is possible.
         backward: Run the backward pass of each call.
         fresh: Compile anew before each call: no guard decides whether a graph is used again.
         strides: Compare the strides of what is returned.
@@ -31,6 +32,7 @@ class Plan:
     config: Mapping[str, object] = field(default_factory=dict[str, object])
     dynamic: bool | None = None
     calls: int = 1
+    more: tuple[str, ...] = ()
     backward: bool = False
     fresh: bool = False
     strides: bool = False
@@ -57,7 +59,7 @@ class PlayQuestion:
 @document
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A result that differs, as in `repro_templates.program_sides.Difference`."""
+    """A result that differs, as in `repro_templates.program_compare.Difference`."""
 
     kind: FailureKind
     name: Line

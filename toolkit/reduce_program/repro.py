@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ctk.compiler.references import files_of
+from ctk.repro_templates.program_play import How
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.formats.files import make_folder, write_text
 from ctk.toolkit.reduce_program.protocol import Plan
@@ -21,10 +22,7 @@ from ctk.toolkit.repro.script import Versions, current_versions, shorten_paths
 from ctk.toolkit.targets import traits_of
 
 PROGRAM = "program.py"
-_HOLDING = (
-    *("program_verdict", "program_sides", "program_play", "program_state", "program_values"),
-    "loading",
-)
+_HOLDING = ("program_verdict", "program_play", "loading")
 _CARRIED = tuple(f"ctk.repro_templates.{name}" for name in _HOLDING)
 _LINE = (
     f"# {'-' * 98}\n# From here on: how the program is played and judged, the toolkit's own code."
@@ -34,6 +32,7 @@ _CACHES = (
     'os.environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "0")',
     'os.environ.setdefault("TORCHINDUCTOR_AUTOGRAD_CACHE", "0")',
 )
+_SEEDED = ("import random", "import torch", "random.seed(0)", "torch.manual_seed(0)")
 _BESIDE = ("import sys", "sys.path.append(os.path.dirname(os.path.abspath(__file__)))")
 
 
@@ -106,9 +105,8 @@ def render_program(
     parts = [
         _header(failure, clean_run, versions or current_versions()),
         *([future] if future else []),
-        "\n".join((*_CACHES, *(_BESIDE if files_of(failure.path)[1:] else ()))),
+        "\n".join((*_CACHES, *(_BESIDE if files_of(failure.path)[1:] else ()), *_SEEDED)),
         body,
-        "PROGRAM_NAMES = frozenset(globals())",
         f"\n{_LINE}",
         "\n".join(carried.imports),
         f"\n{carried.source}",
@@ -141,10 +139,10 @@ def _ending(failure: ProgramFailure) -> str:
     how = {
         "calls": plan.calls,
         "backward": plan.backward,
+        "more": plan.more,
         "fresh": plan.fresh,
-        "strides": plan.strides,
     }
-    how = {name: value for name, value in how.items() if value and (name, value) != ("calls", 1)}
+    given = [f"{name}={value}" for name, value in how.items() if value != getattr(How(), name)]
     expected = {"kind": failure.signature.kind, "exception": failure.signature.exception}
     return "\n".join(
         (
@@ -157,16 +155,15 @@ def _ending(failure: ProgramFailure) -> str:
             '    """Compile the model with the target."""',
             "    torch.compiler.reset()",
             f"    keywords = compile_keywords(globals()){dynamic}",
-            '    options = {**(keywords.pop("options", None) or {}), **OPTIONS} or None',
             f"    backend = {traits.repro_backend.__name__}(TARGET, HERE)",
-            "    return torch.compile(model, backend=backend, options=options, **keywords)",
+            "    return torch.compile(model, backend=backend, options=OPTIONS or None, **keywords)",
             "",
             "",
             'if __name__ == "__main__":',
             "    sys.path.append(str(HERE))",
-            f"    how: How = {how!r}",
+            f"    how = How({', '.join(given)})",
             f"    expected = {expected!r}",
-            "    repro = ProgramRepro(globals(), compiled, how, expected)",
+            f"    repro = ProgramRepro(globals(), compiled, how, expected, strides={plan.strides})",
             "    sys.exit(main_of_program(repro))",
         )
     )

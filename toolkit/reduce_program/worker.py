@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,21 @@ import torch
 from ctk.compiler.observe import first_line
 from ctk.compiler.python_files import load_file
 from ctk.compiler.torch_compat import dynamo
-from ctk.repro_templates.program_play import How, compile_keywords, play
-from ctk.repro_templates.program_sides import (
-    DEFAULTS,
-    Unanswered,
-    Values,
-    find_differences,
-    in_own_process,
+from ctk.compiler.torch_compat.settings import settings_put_on
+from ctk.compiler.torch_compat.stance import eager_stance
+from ctk.repro_templates.program_compare import Difference
+from ctk.repro_templates.program_play import (
+    Compile,
+    How,
+    compile_keywords,
+    play,
+    playable_of,
+    seeded,
+    settings_of,
 )
+from ctk.repro_templates.program_sides import Died, Values, compare_sides, in_own_process
+from ctk.repro_templates.program_values import packed
+from ctk.toolkit.case.failure import FailureKind
 from ctk.toolkit.formats.schema import decode, encode
 from ctk.toolkit.processes.groups import adopt_orphans, end_group, lead_group, reap_orphans
 from ctk.toolkit.processes.memory import held_nbytes
@@ -85,44 +93,47 @@ def played(question: PlayQuestion) -> Played:
         breaks.extend(values.pop("breaks", ()))
         return values
 
-    how = {
-        **DEFAULTS,
-        "calls": plan.calls,
-        "backward": plan.backward,
-        "fresh": plan.fresh,
-        "strides": plan.strides,
-    }
+    how = How(plan.calls, plan.backward, more=plan.more, fresh=plan.fresh)
     try:
-        found = find_differences(side, how)
-    except Unanswered as reason:
-        return Played(unanswered=first_line(reason), is_flaky=reason.is_flaky)
-    seen = [_seen(each) for each in found]
-    return Played(tuple(seen), breaks=tuple(dict.fromkeys(breaks)))
+        found = compare_sides(side, how, strides=plan.strides)
+    except Died as end:
+        return Played(unanswered=f"eager itself ends: {first_line(end)}")
+    if found.answer == "flaky":
+        return Played(unanswered=found.detail, is_flaky=True)
+    seen = tuple(_seen(each) for each in found.differences)
+    return Played(seen, breaks=tuple(dict.fromkeys(breaks)))
 
 
-def _seen(found: Any) -> Seen:
-    return Seen(found.kind, found.name, " ".join(found.detail.split())[:400], found.exception)
+def _seen(found: Difference) -> Seen:
+    kind: FailureKind = found.kind  # type: ignore[assignment]  # the template's words are these
+    return Seen(kind, found.name, " ".join(found.detail.split())[:400], found.exception)
 
 
 def _one_side(path: Path, plan: Plan, is_compiled: bool, how: How) -> Values:
     sys.path.append(str(path.parent))
-    torch.manual_seed(0)
-    program = vars(load_file(path, fresh=True))
-    if not is_compiled:
-        return play(program, None, how)
+    with seeded():
+        names = vars(load_file(path, fresh=True))
+        program = playable_of(names)
+        with settings_put_on(settings_of(names)):
+            if not is_compiled:
+                with eager_stance():
+                    return {"calls": packed(play(program, how))}
+            torch.compiler.reset()
+            calls = packed(play(program, how, _compile_with(plan, path.parent, names)))
+            return {"calls": calls, "breaks": list(dynamo.graph_breaks())}
+
+
+def _compile_with(plan: Plan, folder: Path, names: Mapping[str, Any]) -> Compile:
     traits = traits_of(plan.target)
-    backend: Any = traits.repro_backend(plan.target, path.parent)
-    options = {**traits.defaults, **plan.config}
-    torch.compiler.reset()
+    backend: Any = traits.repro_backend(plan.target, folder)
+    options: Any = {**traits.defaults, **plan.config} or None
 
     def compiled(model: Any) -> Any:
         wanted = {"dynamic": plan.dynamic} if plan.dynamic is not None else {}
-        keywords: dict[str, Any] = {**compile_keywords(program), **wanted}
-        keywords["options"] = {**(keywords.get("options") or {}), **options} or None
-        return torch.compile(model, backend=backend, **keywords)
+        keywords: dict[str, Any] = {**compile_keywords(names), **wanted}
+        return torch.compile(model, backend=backend, options=options, **keywords)
 
-    values = play(program, compiled, how)
-    return {**values, "breaks": list(dynamo.graph_breaks())}
+    return compiled
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any, cast
 
 import torch
@@ -31,14 +31,11 @@ from torch.fx import GraphModule
 from ctk.compiler.fx.clone import clone_value, put_back
 from ctk.compiler.torch_compat.autograd import remember_versions
 from ctk.compiler.torch_compat.operators import python_code_of
+from ctk.repro_templates.foreign import is_foreign
+from ctk.repro_templates.program_state import STATEFUL, names_of, wrapped
 
 _MOST = 20_000
 """So many objects are looked at: a program's code may name all that it has."""
-_FOREIGN = frozenset({"torch", "numpy", "ctk", "builtins", *sys.stdlib_module_names})
-"""Packages whose objects are not looked into."""
-
-STATEFUL = (torch.nn.Module, torch.optim.Optimizer, torch.optim.lr_scheduler.LRScheduler)
-"""Classes of torch whose objects keep a program's state in attributes."""
 
 _Undo = Callable[[], object]
 
@@ -78,22 +75,6 @@ def _own_code(target: object) -> Iterator[object]:
 
 def _is_own_function(value: object) -> bool:
     return isinstance(value, (FunctionType, MethodType)) and not is_foreign(value.__module__)
-
-
-def is_foreign(module: str | None) -> bool:
-    """Return whether a module is not the user's: nothing that it defines is looked into."""
-    return (module or "builtins").partition(".")[0] in _FOREIGN
-
-
-def wrapped(function: FunctionType) -> object | None:
-    """Return the user's function inside one that a library wrote around it and gave its names to.
-
-    `torch.compile`, `torch.no_grad()` and `functools.wraps` do so: what the wrapper itself names is
-    the library's. None: it is no such wrapper.
-    """
-    is_librarys = is_foreign(function.__globals__.get("__name__"))
-    inner = getattr(function, "__wrapped__", None)
-    return inner if is_librarys and not is_foreign(function.__module__) else None
 
 
 def _kept(roots: list[object]) -> list[_Undo]:
@@ -249,12 +230,6 @@ def _keep_items(items: list[object] | set[object]) -> _Undo:
             (items.extend if isinstance(items, list) else items.update)(before)
 
     return undo
-
-
-def names_of(code: CodeType) -> frozenset[str]:
-    """Return the names that code reads or writes besides its own variables, nested code too."""
-    inner = [names_of(const) for const in code.co_consts if isinstance(const, CodeType)]
-    return frozenset(code.co_names).union(*inner)
 
 
 def _random_state() -> list[_Undo]:

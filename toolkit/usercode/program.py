@@ -19,9 +19,7 @@ not run) and calls its functions. It does not run the model and knows nothing of
 import contextlib
 import inspect
 import json
-import random
-import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -35,19 +33,10 @@ from ctk.compiler.python_files import is_loaded, load_file
 from ctk.compiler.references import near_file, searched_last, user_traceback
 from ctk.compiler.torch_compat.libraries import registered_once
 from ctk.compiler.torch_compat.settings import is_setting, may_be
-
-SEED = 0
-"""Seed of a program that sets none itself, so that it gives the same inputs every time."""
+from ctk.repro_templates.program_arguments import Arguments
+from ctk.repro_templates.program_play import seeded, settings_of
 
 USAGE = "a program is FILE.py or FILE.py:build,example"
-
-
-@dataclass(frozen=True, slots=True)
-class Arguments:
-    """What one call of a program is given."""
-
-    args: tuple[object, ...] = field(repr=False, default=())
-    kwargs: Mapping[str, object] = field(repr=False, default_factory=dict[str, object])
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,24 +141,6 @@ def parse_spec(spec: str) -> tuple[Path, str, str]:
     return path, build.strip() or "model", example.strip() or "inputs"
 
 
-@contextlib.contextmanager
-def seeded(seed: int = SEED) -> Generator[None]:
-    """Seed torch, Python and numpy inside the `with` block; put their generators back after it."""
-    numpy = sys.modules.get("numpy.random")
-    kept, numpys = random.getstate(), numpy.get_state() if numpy else None
-    try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            random.seed(seed)
-            if numpy:
-                numpy.seed(seed)
-            yield
-    finally:
-        random.setstate(kept)
-        if numpy:
-            numpy.set_state(numpys)
-
-
 def _load_module(path: Path) -> ModuleType:
     again = registered_once() if is_loaded(path) else contextlib.nullcontext()
     try:
@@ -272,9 +243,8 @@ def _compile_keywords(module: ModuleType, path: Path) -> dict[str, object]:
 
 
 def _settings(module: ModuleType, path: Path) -> dict[str, object]:
-    """Return what `CONFIG` says of torch; a program may call a table of its own so."""
-    table = _named(getattr(module, "CONFIG", None))
-    found = {name: value for name, value in table.items() if name.startswith("torch.")}
+    """Return what `CONFIG` says of torch."""
+    found = settings_of(vars(module))
     for name in found:
         if not is_setting(name):
             raise ProgramError(f"CONFIG in {path.name}: torch has no setting {name}")

@@ -29,11 +29,16 @@ from typing import Any
 
 import torch
 
-from ctk.compiler.errors import MiscompileError
+from ctk.compiler.errors import MiscompileError, PrecisionRefused
 from ctk.compiler.torch_compat import dynamo
 from ctk.compiler.torch_compat.stance import eager_stance
-from ctk.repro_templates.program_play import held_by, one_call
-from ctk.repro_templates.program_sides import DEFAULTS, Difference, differences
+from ctk.repro_templates.program_arguments import Arguments
+from ctk.repro_templates.program_compare import Difference, EagerPlays, compare_plays
+from ctk.repro_templates.program_play import How, Played, one_call, what_is_left
+from ctk.repro_templates.program_sides import Died, played_by
+from ctk.repro_templates.program_state import tensors_of
+from ctk.repro_templates.program_values import packed
+from ctk.repro_templates.running import generator_states
 from ctk.toolkit.case.failure import FailureKind, Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
@@ -102,53 +107,60 @@ class WatchedCalls:
         if not keepers:
             return self.compiled(*args, **kwargs)
         with keepers[0] as keeper:
-            seen: dict[str, Any] = {}
-            before = len(self.session.failures)
+            before, drawn = len(self.session.failures), generator_states()
             token = _CHECKING.set(False)  # graphs of this call are watched as ever
             try:
                 result = self.compiled(*args, **kwargs)
             except Exception as error:
                 if len(self.session.failures) == before:  # else a graph has shown it
-                    self._judge(keeper, _read(self.function, args, kwargs, error=error))
+                    self._judge(keeper, self._left(args, kwargs, drawn, error=error))
                 raise
             finally:
                 _CHECKING.reset(token)
             if len(self.session.failures) == before:
-                seen = _read(self.function, args, kwargs, result=result)
-                self._judge(keeper, seen)
+                self._judge(keeper, self._left(args, kwargs, drawn, result=result))
         return result
 
-    def _judge(self, keeper: Keeper, real: Mapping[str, Any]) -> None:
+    def _left(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        drawn: Sequence[torch.Tensor],
+        *,
+        result: object = None,
+        error: Exception | None = None,
+    ) -> Played:
+        """Return what the program's own call gave."""
+        return what_is_left(_root(self.function), Arguments(args, kwargs), drawn, result, error)
+
+    def _judge(self, keeper: Keeper, real: Played) -> None:
         """Compare what the program's call gave with the copies' calls, and tell what differs."""
         found: list[EndToEnd] = []
         what = f"comparing call {self.made} of {self} with eager"
         guarded(lambda: found.extend(self._judged(keeper, real)), what)
         for answer in found:
-            self._tell(answer, in_error=any(name.endswith(".error") for name in real))
+            self._tell(answer, in_error=real.error is not None)
 
-    def _judged(self, keeper: Keeper, real: Mapping[str, Any]) -> list[EndToEnd]:
-        eager = keeper.asked("eager")
-        if "died" in eager:
-            why = f"the copy of the process that made it in eager ended ({eager['died']})"
+    def _judged(self, keeper: Keeper, real: Played) -> list[EndToEnd]:
+        try:
+            eager = EagerPlays(functools.partial(_in_eager, keeper), How())
+        except Died as end:
+            why = f"the copy of the process that made it in eager ended ({end})"
             self.session.add_uncompared(why)
             return []
-        apart = differences(eager, real, {}, DEFAULTS)
-        if not apart:
-            return []
-        unsteady = {each.name for each in differences(eager, keeper.asked("eager"), {}, DEFAULTS)}
-        apart = [each for each in apart if each.name not in unsteady]
-        return self._placed(keeper, eager, apart) if apart else []
+        found = compare_plays(eager, [real], strides=False)
+        return self._placed(keeper, eager, found.differences) if found.answer == "fails" else []
 
     def _placed(
-        self, keeper: Keeper, eager: Mapping[str, Any], apart: Sequence[Difference]
+        self, keeper: Keeper, eager: EagerPlays, apart: Sequence[Difference]
     ) -> list[EndToEnd]:
-        dynamo_alone = _names(eager, keeper.asked("dynamo"))
+        dynamo_alone = _names(eager, keeper, "dynamo")
         both = [each for each in apart if each.name in dynamo_alone]
         if both:
             said = "with Dynamo's backend `eager` the call gives the same wrong result"
             return [self._answer(both[0], "dynamo", "capture", said)]
         if self.made > 1:
-            anew = _names(eager, keeper.asked("fresh"))
+            anew = _names(eager, keeper, "fresh")
             stale = [each for each in apart if each.name not in anew]
             if stale:
                 said = f"compiled anew before call {self.made}, it gives what eager gives"
@@ -208,8 +220,9 @@ class WatchedCalls:
         if way == "dynamo":
             call = torch.compile(self.function, backend="eager")
         with around:
-            return _named(one_call(_program(self.function), _root(self.function), call,
-                                   (args, kwargs), DEFAULTS))  # fmt: skip
+            return {
+                "calls": packed([one_call(call, _root(self.function), Arguments(args, kwargs))])
+            }
 
     def __str__(self) -> str:
         owner = _root(self.function)
@@ -219,14 +232,28 @@ class WatchedCalls:
 
 def _too_large(model: object) -> str:
     """Return why the state of a model is not compared; empty if it is."""
-    nbytes = sum(each.nbytes for each in held_by(model).values())
+    nbytes = sum(each.nbytes for each in tensors_of(model).values())
     return f"more than {MOST_NBYTES} bytes of parameters" if nbytes > MOST_NBYTES else ""
 
 
-def _names(eager: Mapping[str, Any], other: Mapping[str, Any]) -> set[str]:
-    if "died" in other:
+def _in_eager(keeper: Keeper, how: How) -> Sequence[Played]:
+    """Return what a copy of the process gives in eager.
+
+    Raises:
+        PrecisionRefused: It is asked for something else than the program's own call.
+    """
+    if how != How():
+        raise PrecisionRefused("a call that a program makes is compared in its own state only")
+    return played_by(lambda *_: keeper.asked("eager"), False, how)
+
+
+def _names(eager: EagerPlays, keeper: Keeper, way: str) -> set[str]:
+    """Return the results that differ from eager when the call is made in another way."""
+    try:
+        played = played_by(lambda *_: keeper.asked(way), True, eager.how)
+    except Died:
         return set()
-    return {each.name for each in differences(eager, other, {}, DEFAULTS)}
+    return {each.name for each in compare_plays(eager, played, strides=False).differences}
 
 
 def _root(function: Callable[..., Any]) -> object:
@@ -235,44 +262,12 @@ def _root(function: Callable[..., Any]) -> object:
     return owner if owner is not None else function
 
 
-def _program(function: Callable[..., Any]) -> dict[str, Any]:
-    """Return the names of the module that a callable, or the class of its model, stands in."""
-    owner = _root(function)
-    forward = getattr(type(owner), "forward", None) if owner is not function else function
-    names: dict[str, Any] = getattr(forward, "__globals__", {})
-    return names
-
-
 def _place(function: Callable[..., Any]) -> str:
     """Return `FILE:LINE` of a callable."""
     owner = _root(function)
     forward = getattr(type(owner), "forward", None) if owner is not function else function
     code = getattr(forward, "__code__", None)
     return f"{code.co_filename.rpartition('/')[2]}:{code.co_firstlineno}" if code else ""
-
-
-def _read(
-    function: Callable[..., Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    *,
-    result: Any = None,
-    error: Exception | None = None,
-) -> dict[str, Any]:
-    """Return what a call gave that the program has made."""
-
-    def made(*_: Any, **__: Any) -> Any:
-        if error is not None:
-            raise error
-        return result
-
-    with torch.no_grad():
-        given = (args, kwargs)
-        return _named(one_call(_program(function), _root(function), made, given, DEFAULTS))
-
-
-def _named(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"call.{name}": value for name, value in values.items()}
 
 
 def watch_calls(session_of: Callable[[object], Session | None]) -> Callable[[], None]:

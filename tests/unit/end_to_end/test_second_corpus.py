@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from ctk.repro_templates.program_arguments import Arguments, resized, revalued
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.layers import ask
 from ctk.toolkit.end_to_end.question import ProgramQuestion
-from ctk.toolkit.end_to_end.resize import resized
 from ctk.toolkit.importers.in_memory import program_of
-from ctk.toolkit.usercode.program import Arguments, load_program
+from ctk.toolkit.usercode.program import load_program
 
 HEAD = """
 import collections, time
@@ -129,9 +129,9 @@ def test_the_same_programs_are_healthy_otherwise(text: str, tmp_path: Path) -> N
 
 def test_a_program_that_takes_no_other_sizes_is_not_given_any() -> None:
     program = program_of(lambda x: x @ torch.ones(3, 3), [torch.randn(3, 3)])
-    assert "3 call(s)" in str(ask(ProgramQuestion(program, "eager")))
+    assert "4 call(s)" in str(ask(ProgramQuestion(program, "eager")))
     program = program_of(lambda x: torch.ones(3, 3) @ x, [torch.randn(3, 3)])
-    assert "2 call(s)" in str(ask(ProgramQuestion(program, "eager")))
+    assert "3 call(s)" in str(ask(ProgramQuestion(program, "eager")))
 
 
 def test_each_input_with_the_batch_size_gets_one_more_row() -> None:
@@ -141,6 +141,15 @@ def test_each_input_with_the_batch_size_gets_one_more_row() -> None:
     assert isinstance(grown, torch.Tensor) and grown.shape == (4, 4) and grown.requires_grad
     assert isinstance(labels, list) and torch.equal(labels[0], torch.tensor([0, 1, 2, 2]))
     assert seven == 7 and found.kwargs["weight"] is weight
+
+
+def test_other_values_are_the_same_numbers_elsewhere() -> None:
+    x, mask, n = torch.arange(4.0).reshape(2, 2).t(), torch.tensor([True, False]), torch.tensor(3)
+    (found,) = revalued(Arguments((x, {"mask": mask}, n)))
+    rolled, table, same = found.args
+    assert isinstance(rolled, torch.Tensor) and rolled.tolist() == [[3.0, 0.0], [2.0, 1.0]]
+    assert rolled.stride() == x.stride() and table == {"mask": mask} and same is n
+    assert not revalued(Arguments((torch.ones(3), mask, n)))
 
 
 def test_views_of_each_other_and_single_rows_are_left_alone() -> None:

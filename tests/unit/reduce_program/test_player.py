@@ -112,4 +112,4 @@ def test_the_target_and_how_it_is_played_stand_in_the_script(program):
     script = render_program(ProgramFailure(SHADOWED, program, plan, WRONG), "not run")
     compile(script, "repro.py", "exec")
     assert "'freezing': True" in script and '{"dynamic": True}' in script
-    assert "'calls': 3, 'backward': True" in script
+    assert "How(calls=3, backward=True)" in script

@@ -15,7 +15,9 @@ def reread(value, folder):
     return found["a"]
 
 
-@pytest.mark.parametrize("value", [None, True, 2**70, 1.5, math.inf, "text", ("a", ("b", 1), True)])
+@pytest.mark.parametrize(
+    "value", [None, True, 2**70, 1.5, math.inf, 1j, "text", ("a", ("b", 1), True)]
+)
 def test_numbers_and_texts(value, tmp_path):
     assert reread(value, tmp_path) == value
 

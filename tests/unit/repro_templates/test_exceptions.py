@@ -94,6 +94,22 @@ def test_dynamo_says_what_a_fake_tensor_raised():
     assert alike(raised(eager.value), raised(caught.value))
 
 
+def of_a_raise(error):
+    with pytest.raises(type(error)) as caught:
+        raise error
+    return raised(caught.value)
+
+
+def test_what_the_programs_own_code_raises_keeps_its_type():
+    own = of_a_raise(ValueError("no"))
+    assert alike(own, of_a_raise(ValueError("no")))
+    assert not alike(own, of_a_raise(KeyError("no")))
+    assert alike(of_a_raise(AssertionError("no rows")), raised(RuntimeError("no rows")))
+    with pytest.raises(RuntimeError) as caught:
+        torch.ones(2).view(3)
+    assert not raised(caught.value).is_own
+
+
 def test_torchscript_keeps_neither_type_nor_words():
     text = (
         "The following operation failed in the TorchScript interpreter.\n"

@@ -9,17 +9,18 @@ object that it does not know is told by its type.
 """
 
 import dataclasses
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from types import GeneratorType
 from typing import Any, cast
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from ctk.toolkit.run.python_state import is_foreign
+from ctk.repro_templates.foreign import is_foreign
 
 PLAIN = (
     bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.layout,
@@ -27,7 +28,10 @@ PLAIN = (
 )  # fmt: skip
 """What is compared by its value."""
 
-_MOST = 20_000
+COMPARED_AS_THEY_ARE = bool | int | float | complex | str | None
+"""What is compared as it is; other plain values are compared by their texts."""
+
+MOST_LEAVES = 20_000
 """So many leaves are told of one value; a program may hold all that it has read."""
 
 
@@ -39,7 +43,7 @@ class Leaf:
     value: object
 
 
-Items = Callable[[Any], list[tuple[str, object]] | None]
+Items = Callable[[Any], "list[tuple[str, object]] | None"]
 """Says what a value holds, by name; None for one that is not looked into."""
 
 
@@ -54,7 +58,7 @@ def leaves_of(value: object, path: str = "", items: Items | None = None) -> Iter
     seen: dict[int, tuple[str, object]] = {}
     todo = [Leaf(path, value)]
     told = 0
-    while todo and told < _MOST:
+    while todo and told < MOST_LEAVES:
         leaf = todo.pop()
         plain = isinstance(leaf.value, PLAIN)
         inner = None if plain else _inner(leaf, seen, items or items_of)
@@ -71,11 +75,13 @@ def _inner(leaf: Leaf, seen: dict[int, tuple[str, object]], items_of: Items) -> 
     if id(value) in seen and not isinstance(value, tuple):
         return [Leaf(leaf.path, f"the same as {seen[id(value)][0]}")]
     seen[id(value)] = (leaf.path, value)  # held, so that no other value gets its id
-    if isinstance(value, Tensor | np.ndarray):
+    if isinstance(value, Tensor) or is_array(value):
         return None
     items = items_of(value)
     if items is None:
         return [Leaf(leaf.path, f"a {type(value).__qualname__}")]
+    if not items and leaf.path:
+        return [Leaf(leaf.path, f"an empty {type(value).__qualname__}")]
     return [Leaf(leaf.path + name, item) for name, item in items]
 
 
@@ -93,17 +99,40 @@ def items_of(value: Any) -> list[tuple[str, object]] | None:
         return [(f"[{i}]", item) for i, item in enumerate(_sorted(cast("set[object]", value)))]
     if isinstance(value, slice | range):
         return [("", repr(value))]
+    if isinstance(value, GeneratorType):
+        return [("", f"a generator, {'ended' if value.gi_frame is None else 'at work'}")]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return [(f".{f.name}", getattr(value, f.name, None)) for f in dataclasses.fields(value)]
     if is_foreign(type(value).__module__) or isinstance(value, type) or callable(value):
         return None
-    return [(f".{name}", item) for name, item in vars(value).items()] if _has_dict(value) else None
+    return attributes_of(value) if hasattr(value, "__dict__") or slots_of(value) else None
+
+
+def attributes_of(value: object) -> list[tuple[str, object]]:
+    """Return the attributes of an object, those that its classes keep in slots among them."""
+    own = {name: getattr(value, name) for name in slots_of(value) if hasattr(value, name)}
+    return [(f".{name}", item) for name, item in (own | getattr(value, "__dict__", {})).items()]
+
+
+def slots_of(value: object) -> list[str]:
+    """Return the names that the classes of an object keep in slots."""
+    kinds = [vars(kind).get("__slots__", ()) for kind in type(value).__mro__]
+    named = [(slots,) if isinstance(slots, str) else slots for slots in kinds]
+    return [name for slots in named for name in slots if not name.startswith("__")]
+
+
+def is_array(value: object) -> bool:
+    """Return whether a value is an array of numpy, which torch does without."""
+    numpy: Any = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.ndarray)
 
 
 def form_of(value: object, *, depth: int = 12) -> str:
     """Return the types of a nested value as one text: `(Tensor, {a: [Tensor, int]})`."""
     name = type(value).__qualname__
-    if isinstance(value, (*PLAIN, Tensor, np.ndarray)) or not depth:
+    if isinstance(value, Tensor):
+        return name + _lies_where(value)
+    if isinstance(value, PLAIN) or is_array(value) or not depth:
         return name
     items = items_of(value)
     if items is None:
@@ -127,13 +156,17 @@ def _sorted(items: set[object]) -> list[object]:
     return sorted(items, key=lambda item: (type(item).__qualname__, _named(item)))
 
 
-def _has_dict(value: object) -> bool:
-    return hasattr(value, "__dict__")
+def _lies_where(tensor: Tensor) -> str:
+    """Return what there is to say of a tensor that is not dense, or not on the CPU."""
+    layout = "" if tensor.layout is torch.strided else f" {tensor.layout}".replace("torch.", "")
+    return layout + ("" if tensor.device.type == "cpu" else f" on {tensor.device}")
 
 
 def as_value(leaf: object) -> object:
-    """Return what is compared of a leaf: a tensor for an array, itself for the rest."""
-    if not isinstance(leaf, np.ndarray):
+    """Return what is compared of a leaf: a tensor for an array, numbers, else a text."""
+    if isinstance(leaf, Tensor | COMPARED_AS_THEY_ARE):
         return leaf
-    array = cast("np.ndarray[Any, np.dtype[Any]]", leaf)
+    if not is_array(leaf):
+        return f"{type(leaf).__name__} {leaf!r}"
+    array = cast("Any", leaf)
     return torch.from_numpy(array.copy()) if array.dtype.kind in "biufc" else repr(array)

@@ -1,0 +1,129 @@
+"""The arguments of a program's calls: as a file gives them, by name, and what more calls are given.
+
+    f(x: (3, 4), y: (3,), w: (4, 4))    ->    f(x: (4, 4), y: (4,), w: (4, 4))    other sizes
+    f(x: [1., 2., 3.], n: 7)            ->    f(x: [3., 1., 2.], n: 7)            other values
+
+One more call with another batch size shows what is compiled anew for it. The batch size is the
+first dimension of the first tensor, and grows by one in each tensor that begins with it: its last
+row is there twice. Another one with other values shows what a compiler has kept of a call: the
+numbers of each tensor change places, so that an index stays one. A program for which that means
+nothing raises in eager, and the call is not made.
+
+What it does not do: change tensors of which nothing is known but their numbers: parameters,
+subclasses, views into each other's memory.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+SMALLEST = 2
+"""Sizes 0 and 1 are compiled for themselves: they are no batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What one call of a program is given."""
+
+    args: tuple[object, ...] = field(repr=False, default=())
+    kwargs: Mapping[str, object] = field(repr=False, default_factory=dict[str, object])
+
+
+def arguments_of(value: Any) -> Arguments:
+    """Return what `inputs()` has given as arguments: a tuple, one value, or a dict of keywords."""
+    if isinstance(value, dict):
+        return Arguments((), cast("dict[str, object]", value))
+    return Arguments(value if isinstance(value, tuple) else (value,))
+
+
+def arguments_named(arguments: Arguments) -> dict[str, object]:
+    """Return the arguments of a call by name: `in0`, and keywords by theirs."""
+    return {f"in{i}": each for i, each in enumerate(arguments.args)} | dict(arguments.kwargs)
+
+
+def resized(arguments: Arguments) -> list[Arguments]:
+    """Return the arguments of one more call with one more row; none if the inputs have no batch.
+
+    Args:
+        arguments: Of the last call; what has no batch is shared with it.
+    """
+    tensors = _batched([*arguments.args, *arguments.kwargs.values()])
+    batch = next((tensor.shape[0] for tensor in tensors if tensor.dim()), 0)
+    if batch < SMALLEST or not _are_apart(tensors):
+        return []
+    return [_changed(arguments, lambda t: _with_one_more_row(t) if _begins(t, batch) else t)]
+
+
+def revalued(arguments: Arguments) -> list[Arguments]:
+    """Return the arguments of one more call with other values; none if that changes nothing.
+
+    Args:
+        arguments: Of the last call; what has no numbers to exchange is shared with it.
+    """
+    tensors = _batched([*arguments.args, *arguments.kwargs.values()])
+    if not _are_apart(tensors) or all(torch.equal(_rolled(t), t) for t in tensors):
+        return []
+    return [_changed(arguments, _rolled)]
+
+
+def _are_apart(tensors: list[Tensor]) -> bool:
+    """Return whether tensors are nothing but numbers, each in memory of its own."""
+    if not all(_is_numbers(tensor) for tensor in tensors):
+        return False
+    storages = [tensor.untyped_storage().data_ptr() for tensor in tensors if tensor.numel()]
+    return len(set(storages)) == len(storages)
+
+
+def _begins(tensor: Tensor, batch: int) -> bool:
+    return tensor.dim() > 0 and tensor.shape[0] == batch
+
+
+def _changed(arguments: Arguments, change: Callable[[Tensor], Tensor]) -> Arguments:
+    kwargs = {name: _mapped(each, change) for name, each in arguments.kwargs.items()}
+    return Arguments(tuple(_mapped(each, change) for each in arguments.args), kwargs)
+
+
+def _batched(value: object) -> list[Tensor]:
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        return _batched(list(cast("Mapping[object, object]", value).values()))
+    if isinstance(value, list | tuple):
+        return [t for each in cast("list[object]", value) for t in _batched(each)]
+    return []
+
+
+def _is_numbers(tensor: Tensor) -> bool:
+    """Return whether a tensor is nothing but numbers in memory of its own."""
+    has_memory = type(tensor) is Tensor and tensor.layout is torch.strided and tensor.is_leaf
+    return has_memory and not tensor.is_quantized and not hasattr(tensor, "_dynamo_static_indices")
+
+
+def _mapped(value: object, change: Callable[[Tensor], Tensor]) -> object:
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, dict):
+        table = cast("dict[object, object]", value)
+        return {key: _mapped(each, change) for key, each in table.items()}
+    if type(value) in (list, tuple):
+        items = [_mapped(each, change) for each in cast("list[object]", value)]
+        return items if isinstance(value, list) else tuple(items)
+    return value
+
+
+def _rolled(tensor: Tensor) -> Tensor:
+    """Return a tensor whose numbers have moved on by one place; a mask as it is."""
+    if tensor.dtype is torch.bool or tensor.numel() < SMALLEST:
+        return tensor
+    with torch.no_grad():
+        rolled = torch.empty_like(tensor).copy_(tensor.roll(1))
+    return rolled.requires_grad_(tensor.requires_grad)
+
+
+def _with_one_more_row(tensor: Tensor) -> Tensor:
+    with torch.no_grad():
+        grown = torch.cat([tensor, tensor[-1:]])
+    return grown.requires_grad_(tensor.requires_grad)

@@ -1,0 +1,336 @@
+"""Compare the calls of two plays of one program: the first call that differs, and how.
+
+Each call is compared as a case is: exceptions by `repro_templates/exceptions.py`, numbers by
+`repro_templates/judging.py`, with a float64 play as the reference where the program has one. Then
+what is no number: types of the results, `requires_grad`, shared memory, strides, Python state. What
+eager itself does not do twice (a time, an id) is not compared.
+
+    eager     call 1 out0 = 3.0    call 2 out0 = 5.0
+    compiled  call 1 out0 = 3.0    call 2 out0 = 3.0    ->  accuracy at call2.out0
+
+What it does not do: play anything but what it is handed; say whose fault it is (layers.py).
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ctk.compiler.errors import PrecisionRefused
+from ctk.compiler.observe import first_line
+from ctk.repro_templates.compare import compare_values
+from ctk.repro_templates.exceptions import Raised, alike
+from ctk.repro_templates.judging import Finding, judge_runs
+from ctk.repro_templates.layout import LAYOUT
+from ctk.repro_templates.program_play import How, Played
+from ctk.repro_templates.running import Run
+
+FAR = 0.25
+"""Relative distance from eager, in float32, at which a float64 play is another program."""
+
+TINY = 1e-6
+
+NOISY = 10.0
+"""How many times further than from itself eager may be from a float64 play of the same program."""
+
+Eager = Callable[[How], Sequence[Played]]
+"""Plays the program in eager."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A result that differs.
+
+    Attributes:
+        kind: As of a failure (`accuracy`, `state`, `missing-error`, ...).
+        name: The result: `call2.out0`.
+        detail: For people.
+        exception: Type of the exception that the compiled side raised, or that only eager raises.
+    """
+
+    kind: str
+    name: str
+    detail: str
+    exception: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What two plays show.
+
+    Attributes:
+        answer: `fails`: a difference is the compiler's. `flaky`: it may be chance.
+        differences: Of the first call that differs, in the order of `_differences`.
+        call: Its number from 1; 0 when none does.
+        detail: Why it passes or is flaky; for a failure, what there is to say of its reference.
+    """
+
+    answer: Literal["passes", "fails", "flaky"]
+    differences: tuple[Difference, ...] = ()
+    call: int = 0
+    detail: str = ""
+
+
+class EagerPlays:
+    """Eager as the measure of a program: played once, and again only where that matters.
+
+    Args:
+        play: Plays the program in eager; raises what keeps it from that.
+        how: How the compiled side is played: with more calls only if eager takes them.
+    """
+
+    def __init__(self, play: Eager, how: How) -> None:
+        self._play = play
+        self.first = list(play(how))
+        self.how = how
+        refused = [call.more for call in self.first if call.more and call.error is not None]
+        if refused:  # other sizes, or values, mean nothing to this program
+            self.how = replace(how, more=tuple(n for n in how.more if n not in refused))
+            is_last = self.first[-1].more == refused[0]
+            self.first = self.first[:-1] if is_last else list(play(self.how))
+
+    @cached_property
+    def again(self) -> Sequence[Played]:
+        """The calls once more, from the same seed."""
+        return self._play(self.how)
+
+    @cached_property
+    def other(self) -> Sequence[Played]:
+        """The calls from another seed."""
+        return self._play(replace(self.how, seed=self.how.seed + 1))
+
+    @cached_property
+    def exact(self) -> tuple[Sequence[Played] | None, str]:
+        """The calls in float64, with the random numbers that eager draws in its own dtypes.
+
+        None and the reason where there are none.
+        """
+        wide, tapes = replace(self.how, in_float64=True), list[list[tuple[str, Tensor]]]()
+        try:
+            if any(call.drew for call in self.first):
+                recorded = self._play(replace(self.how, records=True))
+                tapes = [call.tape or [] for call in recorded]
+            played = self._play(replace(wide, tapes=tuple(tapes)))
+        except PrecisionRefused as refusal:
+            return None, str(refusal)
+        except Exception as error:  # the program itself runs, so only float64 can be the reason
+            return None, f"float64 refused: {first_line(error)}"
+        refused = next((each.error for each in played if each.error is not None), None)
+        return (played, "") if refused is None else (None, f"float64 refused: {refused}")
+
+    @cached_property
+    def nudged(self) -> Sequence[Sequence[Played]]:
+        """The calls with inputs and weights that differ in the last bit, up and down."""
+        return [self._play(replace(self.how, nudged=each)) for each in (1, -1)]
+
+    def is_noise(self, index: int, name: str, exact: object) -> bool:
+        """Return whether rounding explains how far a value of eager is from a more exact one.
+
+        A mean of numbers that cancel is nothing but rounding: with neighbours of the same inputs
+        eager is about as far from itself.
+        """
+        value = self.first[index].run.values[name]
+        others = [plays[index].run.values.get(name) for plays in self.nudged]
+        spread = max(_distance(value, other) for other in others)
+        return math.isfinite(spread) and spread * NOISY >= _distance(value, exact)
+
+
+def compare_plays(
+    eager: EagerPlays, compiled: Sequence[Played], *, strides: bool = True
+) -> Comparison:
+    """Return how the first call that differs does.
+
+    Args:
+        eager: What the program gives.
+        compiled: What is under test: the same calls from the same seeds.
+        strides: Whether strides of results count.
+    """
+    flaky: Comparison | None = None
+    for index, (expected, seen) in enumerate(zip(eager.first, compiled, strict=False)):
+        found = _compared(eager, index, expected, seen, strides=strides)
+        if found.answer == "passes":
+            continue
+        named = (replace(d, name=f"call{index + 1}.{d.name}") for d in found.differences)
+        found = replace(found, differences=tuple(named), call=index + 1)
+        if found.answer == "fails":
+            return found
+        flaky = flaky or found
+    if flaky is None and _draws_more(eager, compiled):
+        detail = "draws random numbers in each call, eager draws none"
+        difference = Difference("state", "call1.state.torch.generator", detail)
+        return Comparison("fails", (difference,), call=1)
+    return flaky or Comparison("passes", detail=_agreement(eager.first))
+
+
+def _draws_more(eager: EagerPlays, compiled: Sequence[Played]) -> bool:
+    """Return whether what is under test draws random numbers in each call, and eager in none.
+
+    A compiler may draw while it compiles: one call says nothing.
+    """
+    if len(compiled) < 2 or not all(call.run.drew_random for call in compiled):
+        return False
+    return not any(call.run.drew_random for call in (*eager.first, *eager.again))
+
+
+def _agreement(calls: Sequence[Played]) -> str:
+    errors = [call.error for call in calls if call.error is not None]
+    if errors:
+        return f"eager and compiled raise {errors[-1]}"
+    return f"{len(calls)} call(s) of the program give what eager gives"
+
+
+def _compared(
+    eager: EagerPlays, index: int, expected: Played, seen: Played, *, strides: bool
+) -> Comparison:
+    """Compare one call: exceptions, types of the results, numbers and layout, Python state."""
+    outcome = _compared_errors(eager, index, expected, seen)
+    if outcome is not None and outcome.answer != "passes":
+        return outcome
+    if expected.form != seen.form:
+        detail = f"{seen.form}, eager gives {expected.form}"
+        if eager.again[index].form != expected.form:
+            return Comparison("flaky", detail=f"two eager runs differ: {detail}")
+        return Comparison("fails", (Difference("structure", "out", detail),))
+    numbers = _compared_values(eager, index, expected.run, seen.run, strides=strides)
+    state = tuple(_differing_state(eager, index, expected.run.values, seen.run.values))
+    if state:
+        wrong = numbers.differences if numbers.answer == "fails" else ()
+        return Comparison("fails", (*wrong, *state), detail=numbers.detail)
+    return numbers if outcome is None or numbers.answer != "passes" else outcome
+
+
+def _compared_errors(
+    eager: EagerPlays, index: int, expected: Played, seen: Played
+) -> Comparison | None:
+    """Compare a call that raises on one side or on both; None when neither does."""
+    own, other = expected.error, seen.error
+    if own is None:
+        return None if other is None else _compared_raised(eager, index, seen, other)
+    if other is not None:
+        if alike(own, other):
+            return Comparison("passes", detail=f"both raise {own}")
+        detail = f"{other.message}; eager raises {own}"
+        return Comparison("fails", (Difference("other-error", "error", detail, other.name),))
+    again = eager.again[index].error
+    if again is None or not alike(own, again):
+        return Comparison("flaky", detail=f"eager raises {own}, but not always")
+    detail = f"{own.message}; only eager does"
+    return Comparison("fails", (Difference("missing-error", "error", detail, own.name),))
+
+
+def _compared_raised(eager: EagerPlays, index: int, seen: Played, error: Raised) -> Comparison:
+    """Compare a call that only the compiled side has raised in."""
+    again = eager.again[index].error
+    if again is not None and alike(again, error):
+        return Comparison("flaky", detail=f"eager raises {again}, but not always")
+    kind = "compile-error" if seen.is_compiling else "runtime-error"
+    return Comparison("fails", (Difference(kind, "error", error.message, error.name),))
+
+
+def _compared_values(
+    eager: EagerPlays, index: int, expected: Run, seen: Run, *, strides: bool
+) -> Comparison:
+    """Compare results, and the tensors and gradients that both sides have.
+
+    Of a program that does not repeat itself, only the values that eager gives twice count.
+    """
+    names = [n for n in expected.values if not n.startswith("state.") and n in seen.values]
+    found = _judged_numbers(
+        eager, index, _only(expected, names), _only(seen, names), strides=strides
+    )
+    if found.answer != "passes" and eager.again[index].error is None:
+        steady = [n for n in names if _is_repeated(eager, index, n)]
+        if steady != names and _has_results(steady) == _has_results(names):
+            ours, its = _only(expected, steady), _only(seen, steady)
+            found = _judged_numbers(eager, index, ours, its, strides=strides)
+    differences = tuple(Difference(m.kind, m.name, m.detail) for m in found.mismatches)
+    return Comparison(found.answer, differences, detail=found.detail)
+
+
+def _is_repeated(eager: EagerPlays, index: int, name: str) -> bool:
+    """Return whether eager gives a value once more, from the same seed."""
+    first, again = eager.first[index].run.values, eager.again[index].run.values
+    return name in again and compare_values(name, first[name], again[name]) is None
+
+
+def _has_results(names: Sequence[str]) -> bool:
+    return any(name.startswith("out") for name in names)
+
+
+def _judged_numbers(
+    eager: EagerPlays, index: int, expected: Run, seen: Run, *, strides: bool
+) -> Finding:
+    """Judge values that both sides have, by the rule of repros."""
+    names = list(expected.values)
+
+    def reference() -> tuple[Mapping[str, object] | None, str]:
+        plays, note = eager.exact
+        if plays is None:
+            return None, note
+        values = plays[index].run.values
+        pairs = [(name, expected.values[name], values.get(name)) for name in names]
+        far = [name for name, value, exact in pairs if _is_far(value, exact)]
+        other = next((n for n in far if not eager.is_noise(index, n, values[n])), None)
+        return (values, "") if other is None else (None, f"the float64 play gives another {other}")
+
+    return judge_runs(
+        expected,
+        seen,
+        eager_again=lambda more: _only((eager.other if more else eager.again)[index].run, names),
+        reference=reference,
+        layouts=[kind for kind in LAYOUT if strides or kind != "stride"],
+    )
+
+
+def _is_far(value: object, exact: object) -> bool:
+    """Return whether a float64 value is no more exact one, but that of another program.
+
+    A program may ask for its own dtype, draw at another place, take another branch.
+    """
+    if not (isinstance(value, Tensor) and isinstance(exact, Tensor)):
+        return False
+    if value.dtype not in (torch.float32, torch.float64) or value.shape != exact.shape:
+        return False
+    distance, size = _distance(value, exact), float(exact.detach().double().norm())
+    return math.isfinite(distance) and distance > FAR * max(size, TINY)
+
+
+def _distance(value: object, other: object) -> float:
+    """Return the norm of the difference of two tensors; infinity for what is not alike."""
+    if not (isinstance(value, Tensor) and isinstance(other, Tensor)) or value.shape != other.shape:
+        return math.inf
+    return float((value.detach().double() - other.detach().double()).norm())
+
+
+def _only(run: Run, names: Sequence[str]) -> Run:
+    return replace(run, values={name: run.values.get(name) for name in names})
+
+
+def _differing_state(
+    eager: EagerPlays, index: int, expected: Mapping[str, object], seen: Mapping[str, object]
+) -> Iterator[Difference]:
+    for name in dict.fromkeys([*expected, *seen]):
+        is_one_sided = (name in expected) != (name in seen)
+        if name.startswith("out") or not (is_one_sided or name.startswith("state.")):
+            continue
+        if not is_one_sided and compare_values(name, expected[name], seen[name]) is None:
+            continue
+        again = eager.again[index].run.values
+        if (name in again) != (name in expected):
+            continue
+        if name in expected and compare_values(name, expected[name], again[name]) is not None:
+            continue
+        message = f"{_shown(seen, name)}, eager leaves {_shown(expected, name)}"
+        yield Difference("state", name, message)
+
+
+def _shown(values: Mapping[str, object], name: str) -> str:
+    if name not in values:
+        return "nothing"
+    value = values[name]
+    text = f"a tensor {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
