@@ -6,6 +6,7 @@ python -m benchmarks.false_alarms [--target ctk --target inductor] [--device cpu
 import argparse
 import contextlib
 import io
+import os
 import platform
 import tempfile
 import time
@@ -58,8 +59,9 @@ def main() -> None:
     parser.add_argument("--only", choices=ASKED, help="one of the two questions")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
-    print(f"torch {torch.__version__}, {platform.machine()}, {options.device}")
     programs = [p for p in HEALTHY if not options.names or p.name in options.names]
+    machine = f"{platform.machine()}, {os.cpu_count()} cores"
+    print(f"torch {torch.__version__}, {machine}, {options.device}, {len(programs)} programs")
     for target in options.target or ("ctk", "inductor"):
         for question in [options.only] if options.only else ASKED:
             told = Counter[str]()
