@@ -6,11 +6,13 @@ Exit code 0: no failure; 1: a failure, the expected one or another; 125: cannot 
 import contextlib
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,7 +28,10 @@ from ctk.repro_templates.running import Modes, Run, State, called, in_float64, u
 ERRORS = ("compile-error", "runtime-error")
 OUTCOMES = ("missing-error", "other-error")
 """Failures of a program that raises in eager: its exception is what it gives."""
+DEADLY = ("signal", "exit", "timeout", "memory")
+"""Failures that a child process shows."""
 CHILD = "--child"
+POLL_SECONDS = 0.1
 CAME_TO_ITS_END = 86
 """Exit code of a child whose compiled program has left it alive."""
 
@@ -86,7 +91,7 @@ def main(program: Program) -> int:
         print("NO FAILURE: the compiled program agrees with eager")
         return 0
     kind, name, detail = failure
-    at = "" if kind in (*ERRORS, *OUTCOMES, "signal", "exit", "timeout") else "at "
+    at = "" if kind in (*ERRORS, *OUTCOMES, *DEADLY) else "at "
     seen = f"{kind} {at}{name}: {detail}"
     if is_expected(program.expected, kind, name):
         print(f"FAILURE: {seen}")
@@ -233,19 +238,36 @@ def said(error: BaseException) -> str:
     return f"{type(error).__name__}: {first_line(error)}"
 
 
-def crash_of_child(timeout_seconds: float) -> Failure | None:
+def crash_of_child(timeout_seconds: float, memory_nbytes: int | None = None) -> Failure | None:
     """Run the compiled program in a child process; return its failure when it dies or hangs."""
-    command = [sys.executable, __file__, CHILD]
+    child = subprocess.Popen([sys.executable, __file__, CHILD], stdout=sys.stderr)
+    deadline = time.monotonic() + timeout_seconds
     try:
-        done = subprocess.run(command, timeout=timeout_seconds, stdout=sys.stderr, check=False)
-    except subprocess.TimeoutExpired:
-        return "timeout", "the compiled program", f"not done after {timeout_seconds:g} s"
-    code = done.returncode
+        while (code := child.poll()) is None:
+            if time.monotonic() > deadline:
+                return "timeout", "the compiled program", f"not done after {timeout_seconds:g} s"
+            if memory_nbytes is not None and held_nbytes(child.pid) > memory_nbytes:
+                limit = f"{memory_nbytes >> 20} MiB"
+                return "memory", "the compiled program", f"more than {limit}"
+            time.sleep(POLL_SECONDS)
+    finally:
+        child.kill()
+        child.wait()
     if code < 0:
         return "signal", str(-code), "the compiled program was killed"
     if code != CAME_TO_ITS_END:
         return "exit", f"with status {code}", "the compiled program ended the process"
     return None
+
+
+def held_nbytes(pid: int) -> int:
+    """Return how much memory a process holds, files left out; 0 where the system does not say."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    held = (line.split()[1] for line in lines if line.startswith(("RssAnon:", "RssShmem:")))
+    return sum(int(kib) << 10 for kib in held)
 
 
 def is_expected(expected: Mapping[str, Any], kind: str, name: str) -> bool:

@@ -109,8 +109,9 @@ class CheckReport:
         if seen.verdict is Verdict.PASSES:
             return f"no failure: {self._agreement()}"
         if not seen.fails:
-            why = seen.detail or str(seen.signature or "")
-            return f"cannot tell: {graph.case.name}: {seen.verdict.value}: {why}".splitlines()[0]
+            is_cut_off = seen.signature is not None and seen.signature.is_cut_off
+            why = f"{seen.signature}" if is_cut_off else f"{seen.verdict.value}: {_why(seen)}"
+            return f"cannot tell: {graph.case.name}: {why}".splitlines()[0]
         if graph.wrong:
             first, others = graph.wrong[0], len(self.wrong) - 1
             more = f" (and {others} more wrong steps)" if others else ""
@@ -129,6 +130,10 @@ class CheckReport:
         steps = "1 step changes" if count == 1 else f"{count} steps change"
         where = f"{first.where} at {first.node}{', ...' if count > 1 else ''}"
         return f"results agree; {steps} values that the results do not show: {where}"
+
+
+def _why(seen: Judgement) -> str:
+    return seen.detail or str(seen.signature or "")
 
 
 def check(

@@ -37,6 +37,7 @@ from ctk.toolkit.reduce.problem import Budget, Problem, Progress, budget_of
 from ctk.toolkit.reduce.steps import STEPS
 from ctk.toolkit.report.diagnosis import Diagnosis
 from ctk.toolkit.repro.run import REPRO, ReproRun, write_repro, write_verified_repro
+from ctk.toolkit.repro.script import limits_of
 from ctk.toolkit.targets import traits_of
 
 OnProgress = Callable[[Progress], None]
@@ -227,19 +228,21 @@ def _repro(
     if known is not None and script.is_file():
         return script, known, is_interrupted
     culprit = _guilty_pass(minimal, run.found.search)
+    subject = run.subject
+    limits = limits_of(reduction.best.signature, subject.timeout_seconds, subject.memory_nbytes)
     try:
         shown = reduction.best if run.keep == "full" else _as_saved(reduction.best, folder)
         if not is_interrupted:
             run.say("run the repro in a clean process")
             try:
-                script, seen = write_verified_repro(shown, folder, culprit)
+                script, seen = write_verified_repro(shown, folder, culprit, limits)
             except KeyboardInterrupt:
                 is_interrupted = True
             else:
                 run.journal.note(key, replace(seen, output=seen.output[-2000:]))
                 return script, seen, False
         run.complained("interrupted: the repro was written, but not run")
-        return write_repro(shown, folder, culprit), None, True
+        return write_repro(shown, folder, culprit, limits), None, True
     except (StorageError, OSError) as error:
         run.not_saved(REPRO, error)
         return None, None, is_interrupted

@@ -63,7 +63,7 @@ class _Deadly:
             return self._search(self._within(suspect), True, "error")
         none = Veto(fuel=0)
         if self._fails(none, "without any rewrite"):
-            return self._without_rewrites()
+            return self._without_rewrites(suspect)
         if self._answers[none].verdict is Verdict.INVALID:  # eager does it too: nobody to blame
             detail = self._answers[none].detail
             return Search(self._answers[none], compiles=self._compiles, reason=detail)
@@ -100,10 +100,13 @@ class _Deadly:
             fuel *= 2
         return fuel
 
-    def _without_rewrites(self) -> Search:
+    def _without_rewrites(self, suspect: Culprit | None) -> Search:
         every = Veto(kernels=frozenset({EVERY_KERNEL}))
         if not self._passes(every, "with every kernel in eager"):
             culprit = self._decomposition(every) if self._eager_raised is not None else None
+            if culprit is None and suspect is not None:  # nothing after it has begun
+                found = self._search(suspect, False, "error")
+                return replace(found, reason="the case does not pass without it")
             dispatch = Culprit("captured", "autograd_dispatch", Veto())
             return self._search(culprit or dispatch, culprit is not None, "elimination")
         evidence = str(self._first.signature)

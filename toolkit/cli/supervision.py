@@ -1,7 +1,7 @@
 """What `ctk` does when the half that works is killed: once more in children, or a clear answer.
 
     check repro bisect-pass minify diagnose   again, with `--isolate` (and `--resume`), once
-                                              and with `--timeout`, where a stranger's case hung
+                                              and with `--timeout`, where it hung
     run                                       the answer says what was at work; nothing is repeated
     diff                                      the answer says so; nothing is repeated
 
@@ -10,6 +10,7 @@ that compile nothing have one.
 """
 
 import inspect
+import math
 import shlex
 import signal
 import sys
@@ -22,9 +23,10 @@ from ctk.toolkit.cli.entry import Said, leave
 from ctk.toolkit.cli.flatten import flattened
 from ctk.toolkit.cli.shell import Command
 from ctk.toolkit.processes.accelerator import LOST_CUDA
+from ctk.toolkit.processes.link import Watch
 from ctk.toolkit.processes.memory import as_text
 from ctk.toolkit.processes.scratch import sweep
-from ctk.toolkit.processes.supervise import End, can_supervise, die_of, fork_half
+from ctk.toolkit.processes.supervise import End, can_supervise, die_of, fork_half, silence_allowed
 
 GRACE_SECONDS = 5.0
 """How long an interrupted command may show no sign of life before it is killed."""
@@ -96,18 +98,27 @@ def _further_options(command: Command, given: Sequence[str], end: End) -> list[s
     if folder is not None and not Path(folder, "journal.jsonl").is_file():  # nothing was answered
         folder = None
     watch = end.notes.watch if end.exceeded else None
-    limit = ("--timeout", f"{watch.seconds:g}") if watch is not None else ()
+    if watch is not None and not watch.repeats:
+        return []
+    limit: tuple[str, ...] = ()
+    if watch is not None and (end.exceeded == "time" or not watch.is_patient):
+        limit = ("--timeout", f"{_seconds_given(end, watch):g}")
     return ["--isolate", *limit, *(("--resume", "--out", folder) if folder else ())]
+
+
+def _seconds_given(end: End, watch: Watch) -> float:
+    """Return how long a question may take: as long as this one has taken, its silence included."""
+    return math.ceil(end.watched_seconds) if watch.is_patient else watch.seconds
 
 
 def _what_happened(end: End) -> str:
     watch = end.notes.watch
     if end.exceeded == "time" and watch is not None:
-        seconds = f"{watch.seconds:g} seconds"
-        return f"a case that is not trusted did nothing for {seconds} (--timeout allows more)"
+        seconds = f"{silence_allowed(end.notes, watch):.0f} seconds"
+        return f"{watch.what} did nothing for {seconds} (--timeout allows more)"
     if end.exceeded == "memory" and watch is not None:
         size = as_text(watch.nbytes or 0)
-        return f"a case that is not trusted holds more than {size} (--memory allows more)"
+        return f"{watch.what} holds more than {size} (--memory allows more)"
     if end.status == LOST_CUDA:
         return "a kernel has broken CUDA for the process"
     if end.status >= 0:

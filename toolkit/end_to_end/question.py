@@ -27,6 +27,7 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.raise_site import raised_in
 from ctk.toolkit.end_to_end.build import Builds
 from ctk.toolkit.importers.base import CALLS
+from ctk.toolkit.processes.link import compiled_watched
 from ctk.toolkit.run.modes import current_modes, reference_state
 from ctk.toolkit.targets import capturing_for, resolve_target
 from ctk.toolkit.usercode.program import Program
@@ -109,7 +110,8 @@ class Asking:
 
         stance = torch.compiler.set_stance("default", force_backend=counted)
         with self._at_home():
-            played = self._played(self.eager.how, compiled, stance)
+            with compiled_watched():
+                played = self._played(self.eager.how, compiled, stance)
             found = compare_plays(self.eager, played, strides=self.question.strides)
         return Compared(judged(found, played), found.call, found.call in compiled_in)
 

@@ -15,14 +15,19 @@ from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.importers import Inputs, Loaded, Subject, are_strangers, load_subject
 from ctk.toolkit.importers.base import CaseOptions, Request, request_of
 from ctk.toolkit.importers.program import options_of
-from ctk.toolkit.oracle.executors import executor_for
+from ctk.toolkit.oracle.executors import HANG_SECONDS, executor_for
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.progress import Say, silent
-from ctk.toolkit.processes.link import Watch, watched
+from ctk.toolkit.processes.link import Watch, compiled_limited, watched
 from ctk.toolkit.processes.memory import default_limit_nbytes
 
 SILENT_SECONDS = 120.0
-"""Longest that a command waits for one answer of a stranger's case in its own process."""
+"""Longest that a command waits for a sign of life of what is compiled in its own process: no pass,
+no kernel, no result. Of a stranger's case it waits no longer for eager either.
+"""
+
+CAPTURE_SECONDS = 600.0
+"""Longest that a command waits for the graphs of a program, unless `--timeout` says otherwise."""
 
 T = TypeVar("T")
 
@@ -94,7 +99,8 @@ def opened(subject: Subject, inputs: Inputs | None, options: AskOptions) -> Gene
         TypeError: An option is unknown. CtkError: As `load_subject` and `executor_for` raise it.
     """
     request = request_of(options, AskOptions)
-    loaded = load_subject(subject, inputs, request)
+    with watched(_limits_of_capture(options)):
+        loaded = load_subject(subject, inputs, request)
     cases = loaded.cases
     executor = executor_for(
         cases,
@@ -102,12 +108,15 @@ def opened(subject: Subject, inputs: Inputs | None, options: AskOptions) -> Gene
         timeout_seconds=options.get("timeout_seconds"),
         memory_nbytes=options.get("memory_nbytes"),
     )
-    is_watched = (
-        options.get("isolate") is None
-        and not executor.isolates
-        and are_strangers(cases, subject, request)
-    )
-    with executor, watched(_limits() if is_watched else None):
+    is_ours = options.get("isolate") is None and not executor.isolates
+    is_strangers = is_ours and are_strangers(cases, subject, request)
+    limits = _limits()
+    compiled = replace(limits, what="the compiled program", is_patient=True)
+    with (
+        executor,
+        watched(limits if is_strangers else None),
+        compiled_limited(compiled if is_ours and not is_strangers else None),
+    ):
         question = _question(loaded, request)
         limits = options.get("timeout_seconds"), options.get("memory_nbytes")
         yield Opened(cases, executor, question, loaded.uncaptured, *limits)
@@ -133,6 +142,15 @@ def _question(loaded: Loaded, request: Request) -> Callable[[], ProgramQuestion]
         )
 
     return make
+
+
+def _limits_of_capture(options: AskOptions) -> Watch | None:
+    """Return what loading and capturing may use; children would have to capture, too."""
+    if options.get("isolate") is False:
+        return None
+    given = options.get("timeout_seconds")
+    seconds = CAPTURE_SECONDS if given is None else max(given, HANG_SECONDS)
+    return Watch(seconds, None, "the capture of the program", repeats=False)
 
 
 def _limits() -> Watch:

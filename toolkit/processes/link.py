@@ -9,7 +9,7 @@ import json
 import os
 import time
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 _ALIVE_SECONDS = 0.2
@@ -36,10 +36,16 @@ class Watch:
     Attributes:
         seconds: Longest without a sign of life.
         nbytes: What it may hold with all that it has started; None: any.
+        what: What runs meanwhile, for messages.
+        is_patient: Whether a program whose steps take long anyway may take longer.
+        repeats: Whether the same may be asked once more in children.
     """
 
     seconds: float
     nbytes: int | None
+    what: str = "a case that is not trusted"
+    is_patient: bool = False
+    repeats: bool = True
 
 
 @dataclass(slots=True)
@@ -48,10 +54,13 @@ class Link:
 
     Attributes:
         descriptor: Of the pipe; does not block.
+        compiled: The limits of what is compiled in this process; None: it has none.
     """
 
     descriptor: int
+    compiled: Watch | None = None
     _told_alive: float = 0.0
+    _watch: Watch | None = None
 
     def started(self, command: str, *, as_json: bool) -> None:
         """A command begins its work: from now on the end of the process is no usage error."""
@@ -69,9 +78,11 @@ class Link:
         """There is a journal in a folder: `--resume`, and this command, go on there."""
         self._tell("resumable", {"folder": folder, "command": command})
 
-    def watch(self, watch: Watch | None) -> None:
-        """From now on there are such limits; None: no longer."""
-        self._tell("watch", watch and {"seconds": watch.seconds, "nbytes": watch.nbytes})
+    def watch(self, watch: Watch | None) -> Watch | None:
+        """From now on there are such limits, None: no longer; return those of before."""
+        before, self._watch = self._watch, watch
+        self._tell("watch", watch and asdict(watch))
+        return before
 
     def writing(self, is_writing: bool) -> None:
         """A result is being written, however long that takes; or it is written."""
@@ -144,11 +155,31 @@ def watched(watch: Watch | None) -> Generator[None]:
     if link is None or watch is None:
         yield
         return
-    link.watch(watch)
+    before = link.watch(watch)
     try:
         yield
     finally:
-        link.watch(None)
+        link.watch(before)
+
+
+@contextlib.contextmanager
+def compiled_limited(watch: Watch | None) -> Generator[None]:
+    """Give what is compiled and called inside the block some limits (`compiled_watched`)."""
+    link = find_link()
+    if link is None:
+        yield
+        return
+    before, link.compiled = link.compiled, watch
+    try:
+        yield
+    finally:
+        link.compiled = before
+
+
+def compiled_watched() -> contextlib.AbstractContextManager[None]:
+    """Return a context for compiling or calling what is under test: it has the limits for that."""
+    link = find_link()
+    return watched(link.compiled if link is not None else None)
 
 
 @dataclass(slots=True)
@@ -164,7 +195,9 @@ class Notes:
         go_on: The command that does.
         is_writing: Whether a result is being written.
         watch: The limits that end it; None: there are none.
+        watch_at: Since when there are these.
         alive_at: When something was told last (`time.monotonic`).
+        slowest_seconds: The longest that it was silent without limits.
     """
 
     command: str | None = None
@@ -175,7 +208,9 @@ class Notes:
     go_on: str = ""
     is_writing: bool = False
     watch: Watch | None = None
+    watch_at: float = 0.0
     alive_at: float = field(default_factory=time.monotonic)
+    slowest_seconds: float = 0.0
     _rest: bytes = b""
 
     def read(self, descriptor: int) -> None:
@@ -188,7 +223,10 @@ class Notes:
                         self._take(json.loads(line))
 
     def _take(self, note: dict[str, object]) -> None:
-        self.alive_at = time.monotonic()
+        now = time.monotonic()
+        if self.watch is None:
+            self.slowest_seconds = max(self.slowest_seconds, now - self.alive_at)
+        self.alive_at = now
         match note:
             case {"started": {"command": str(command), "as_json": bool(as_json)}}:
                 self.command, self.as_json = command, as_json
@@ -199,8 +237,8 @@ class Notes:
                 self.works[case] = Work(doing, command)
             case {"resumable": {"folder": str(folder), "command": str(command)}}:
                 self.resumable, self.go_on = folder, command
-            case {"watch": {"seconds": float(seconds), "nbytes": int() | None as nbytes}}:
-                self.watch = Watch(seconds, nbytes)
+            case {"watch": {"seconds": float(), "nbytes": int() | None, "what": str()} as limits}:
+                self.watch, self.watch_at = Watch(**limits), now
             case {"watch": None}:
                 self.watch = None
             case {"writing": bool(is_writing)}:

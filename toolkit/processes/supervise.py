@@ -30,7 +30,7 @@ from typing import Literal
 from ctk.compiler.errors import StorageError
 from ctk.toolkit.processes.forks import hide_from_forks
 from ctk.toolkit.processes.groups import adopt_orphans, die_with
-from ctk.toolkit.processes.link import Link, Notes, set_link
+from ctk.toolkit.processes.link import Link, Notes, Watch, set_link
 from ctk.toolkit.processes.memory import held_nbytes
 from ctk.toolkit.processes.scratch import OWNER, owner, scratch_root
 from ctk.toolkit.processes.tree import descendants, end_descendants
@@ -42,6 +42,9 @@ _ENDING = (signal.SIGINT, signal.SIGTERM)
 _POLL_SECONDS = 0.5
 _WATCH_SECONDS = 0.25
 """How often a half with a limit is looked at: memory can be written at gigabytes a second."""
+
+PATIENCE = 4.0
+"""How much longer than anything before it a step of a patient watch may take."""
 
 _ECHO_SECONDS = 0.1
 """How long a signal that was sent to the whole group may take to reach the child as well."""
@@ -61,6 +64,7 @@ class End:
         gave_up: The parent killed it: it had not ended in time after a signal or its answer.
         pid: Its process id.
         exceeded: The limit of its own for which the parent killed it.
+        watched_seconds: How long it had had that limit.
     """
 
     status: int
@@ -69,6 +73,7 @@ class End:
     gave_up: bool
     pid: int
     exceeded: Literal["time", "memory"] | None = None
+    watched_seconds: float = 0.0
 
 
 @dataclass(slots=True)
@@ -85,6 +90,7 @@ class _Half:
     ending_since: float | None = None
     gave_up: bool = False
     exceeded: Literal["time", "memory"] | None = None
+    exceeded_at: float = 0.0
 
 
 def can_supervise() -> bool:
@@ -178,12 +184,13 @@ def _attended(half: _Half, watched: set[signal.Signals]) -> End:
         if pid:
             code = os.waitstatus_to_exitcode(status)
             signals = frozenset(half.signals)
-            return End(code, half.notes, signals, half.gave_up, half.pid, half.exceeded)
+            waited = half.exceeded_at - half.notes.watch_at if half.exceeded else 0.0
+            return End(code, half.notes, signals, half.gave_up, half.pid, half.exceeded, waited)
         if _has_had_its_time(half):
             half.gave_up = True
             _kill(half)
         elif exceeded := _exceeded(half):
-            half.exceeded = exceeded
+            half.exceeded, half.exceeded_at = exceeded, time.monotonic()
             _kill(half)
         info = signal.sigtimedwait(watched, _WATCH_SECONDS if half.notes.watch else _POLL_SECONDS)
         if info is not None and info.si_signo == signal.SIGCONT:
@@ -233,13 +240,18 @@ def _has_had_its_time(half: _Half) -> bool:
     return time.monotonic() - max(since, half.notes.alive_at) > half.grace_seconds
 
 
+def silence_allowed(notes: Notes, watch: Watch) -> float:
+    """Return for how many seconds a half may show no sign of life."""
+    return max(watch.seconds, PATIENCE * notes.slowest_seconds * watch.is_patient)
+
+
 def _exceeded(half: _Half) -> Literal["time", "memory"] | None:
     """Return which of the limits that it has told the child has passed just now."""
     watch, notes = half.notes.watch, half.notes
     is_ending = half.gave_up or half.exceeded or half.ending_since is not None
     if watch is None or half.grace_seconds is None or is_ending or notes.exit_code is not None:
         return None
-    if not notes.is_writing and time.monotonic() - notes.alive_at > watch.seconds:
+    if not notes.is_writing and time.monotonic() - notes.alive_at > silence_allowed(notes, watch):
         return "time"
     if watch.nbytes and held_nbytes((half.pid, *descendants(half.pid))) > watch.nbytes:
         return "memory"

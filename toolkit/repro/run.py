@@ -23,7 +23,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.sources import copy_sources, plan_sources
 from ctk.toolkit.formats.files import replace_file, storing, write_text
 from ctk.toolkit.formats.schema import document
-from ctk.toolkit.repro.script import DATA_FILE, Script, render_script, shorten_paths
+from ctk.toolkit.repro.script import DATA_FILE, Limits, Script, render_script, shorten_paths
 
 Says = Literal["reproduced", "not reproduced", "cannot tell"]
 
@@ -65,13 +65,16 @@ class ReproRun:
     verdict: str = ""
 
 
-def write_repro(case: Case, folder: Path, culprit_pass: str | None = None) -> Path:
+def write_repro(
+    case: Case, folder: Path, culprit_pass: str | None = None, limits: Limits | None = None
+) -> Path:
     """Write `repro.py` and what it needs (a data file, `sources/`) into an existing folder.
 
     Args:
         case: The failure to show.
         folder: Exists. Files are written under temporary names and renamed, the script last.
         culprit_pass: The guilty pass, for the header (`joint/fold`).
+        limits: Of a program that hangs, or takes more and more memory.
 
     Returns:
         The path of the script.
@@ -79,13 +82,14 @@ def write_repro(case: Case, folder: Path, culprit_pass: str | None = None) -> Pa
     Raises:
         CaseError: The graph, an input or a source cannot be written.
     """
-    return _write(case, folder, culprit_pass, "not run")
+    return _write(case, folder, culprit_pass, "not run", limits)
 
 
 def write_verified_repro(
     case: Case,
     folder: Path,
     culprit_pass: str | None = None,
+    limits: Limits | None = None,
     *,
     timeout_seconds: float = 600.0,
 ) -> tuple[Path, ReproRun]:
@@ -97,14 +101,13 @@ def write_verified_repro(
     Raises:
         CaseError: As for `write_repro`.
     """
-    path = write_repro(case, folder, culprit_pass)
+    path = write_repro(case, folder, culprit_pass, limits)
     result = run_repro(path, timeout_seconds=timeout_seconds)
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     status = f"inputs synthetic: {result.says}" if case.synthetic else result.says
     seen = result.verdict or f"no verdict, exit code {result.exit_code}"
-    return _write(
-        case, folder, culprit_pass, f"{status} on {today} ({shorten_paths(seen)})"
-    ), result
+    said = f"{status} on {today} ({shorten_paths(seen)})"
+    return _write(case, folder, culprit_pass, said, limits), result
 
 
 def run_repro(
@@ -183,9 +186,13 @@ def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: environ[name] for name in _KEPT if name in environ}
 
 
-def _write(case: Case, folder: Path, culprit_pass: str | None, clean_run: str) -> Path:
+def _write(
+    case: Case, folder: Path, culprit_pass: str | None, clean_run: str, limits: Limits | None
+) -> Path:
     plan = plan_sources(case, modules=True)
-    script = render_script(case, plan, culprit_pass=culprit_pass, clean_run=clean_run)
+    script = render_script(
+        case, plan, culprit_pass=culprit_pass, clean_run=clean_run, limits=limits
+    )
     copy_sources(plan, folder)
     _write_data(script, folder)
     path = folder / REPRO

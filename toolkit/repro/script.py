@@ -19,10 +19,12 @@ import torch
 
 from ctk.repro_templates.float64 import METHODS
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.sources import FOLDER, SourcePlan
 from ctk.toolkit.formats.buildable import RECIPE_SEEDS
 from ctk.toolkit.formats.plain_text import one_line
 from ctk.toolkit.graphs.callables import called_modules, is_file
+from ctk.toolkit.processes.memory import default_limit_nbytes
 from ctk.toolkit.repro.carry import carry
 from ctk.toolkit.repro.inputs import inputs_body, named_inputs, plan_marks
 from ctk.toolkit.repro.module import ModuleText, module_text
@@ -32,7 +34,10 @@ from ctk.toolkit.targets import traits_of
 from ctk.toolkit.targets.base import Traits
 
 DATA_FILE = "repro.safetensors"
-TIMEOUT_SECONDS = 120
+TIMEOUT_SECONDS = 120.0
+START_SECONDS = 30.0
+"""What a script may take besides the compile: it starts Python, torch and the target."""
+
 _HOLDING = ("values", "loading", "verdict", "running", "random_draws", "float64")
 CARRIED = (
     *(f"ctk.repro_templates.{name}" for name in _HOLDING),
@@ -72,6 +77,31 @@ class Versions:
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """What the compiled program may use before a script calls that a failure.
+
+    Attributes:
+        seconds: Longest that it may take.
+        nbytes: What it may hold; None: any.
+    """
+
+    seconds: float = TIMEOUT_SECONDS
+    nbytes: int | None = None
+
+
+def limits_of(
+    signature: Signature | None, timeout_seconds: float | None, memory_nbytes: int | None
+) -> Limits:
+    """Return the limits of a script: those with which the failure was seen, and time to start."""
+    kind = signature.kind if signature is not None else None
+    seconds = TIMEOUT_SECONDS if timeout_seconds is None else timeout_seconds + START_SECONDS
+    return Limits(
+        seconds if kind == "timeout" else TIMEOUT_SECONDS,
+        (memory_nbytes or default_limit_nbytes()) if kind == "memory" else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Script:
     """The text of a repro and the tensors of its data file (none: no file)."""
 
@@ -95,6 +125,7 @@ def render_script(
     culprit_pass: str | None = None,
     clean_run: str = _NOT_RUN,
     versions: Versions | None = None,
+    limits: Limits | None = None,
 ) -> Script:
     """Return the script of a case.
 
@@ -104,6 +135,7 @@ def render_script(
         culprit_pass: The guilty pass, if known (`joint/fold`).
         clean_run: What a run in a clean process showed, for the header.
         versions: Those of this process when None.
+        limits: Of a program that hangs, or takes more and more memory.
 
     Raises:
         CaseError: The graph or an input cannot be written.
@@ -125,7 +157,8 @@ def render_script(
             _compiled(plan, traits, module, is_dynamic=marks.free, freezes=freezes),
         )
     )
-    used = _used(case, module, shares_memory="shared" in sources.helpers)
+    limits = limits or limits_of(case.signature, None, None)
+    used = _used(case, module, limits, shares_memory="shared" in sources.helpers)
     ending = _ending(case, module.arguments, used)
     backend = traits.repro_backend
     carried = carry(f"{own}\n{ending}", CARRIED, [(backend.__module__, backend.__name__)])
@@ -213,7 +246,7 @@ def _compiled(
     return "\n".join(lines)
 
 
-def _used(case: Case, module: ModuleText, *, shares_memory: bool) -> list[str]:
+def _used(case: Case, module: ModuleText, limits: Limits, *, shares_memory: bool) -> list[str]:
     """Return the arguments of `Program` that bring in code which few programs need."""
     names_dtypes = _NAMES_DTYPES.search(module.classes) or set(module.imports) - _PLAIN_IMPORTS
     ends_process = case.signature is not None and case.signature.ends_process
@@ -228,7 +261,7 @@ def _used(case: Case, module: ModuleText, *, shares_memory: bool) -> list[str]:
         "casts=InFloat64,": names_dtypes,
         "shares_memory=True,": shares_memory,
         "draws=same_draws,": is_random,
-        f"crash=lambda: crash_of_child({TIMEOUT_SECONDS}),": ends_process,
+        f"crash=lambda: crash_of_child({limits.seconds:g}, {limits.nbytes}),": ends_process,
     }
     return [text for text, is_used in arguments.items() if is_used]
 

@@ -25,6 +25,7 @@ from ctk.repro_templates.random_draws import same_draws
 from ctk.repro_templates.running import STATES, called, under
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.processes.accelerator import has_lost_cuda
+from ctk.toolkit.processes.link import compiled_watched
 from ctk.toolkit.run.dynamo_context import dynamo_context
 from ctk.toolkit.run.modes import reference_state
 from ctk.toolkit.run.outcome import Outcome
@@ -162,7 +163,7 @@ def run_compiled(
     rewind = partial(put_back, [*held.values()], clone_values([*held.values()]))
     if case.roles:
         roles.present(private, {k: role.static for k, role in case.roles.items() if role.static})
-    with under(state, STATES), python_state_kept(case.graph):
+    with under(state, STATES), python_state_kept(case.graph), compiled_watched():
         with dynamo_context(private, examples, case.dynamic) as example_inputs:
             rewind()
             try:
