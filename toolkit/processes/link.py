@@ -237,8 +237,17 @@ class Notes:
                 self.works[case] = Work(doing, command)
             case {"resumable": {"folder": str(folder), "command": str(command)}}:
                 self.resumable, self.go_on = folder, command
-            case {"watch": {"seconds": float(), "nbytes": int() | None, "what": str()} as limits}:
-                self.watch, self.watch_at = Watch(**limits), now
+            case {
+                "watch": {
+                    "seconds": float(seconds),
+                    "nbytes": int() | None as nbytes,
+                    "what": str(what),
+                    "is_patient": bool(is_patient),
+                    "repeats": bool(repeats),
+                }
+            }:
+                self.watch_at = now
+                self.watch = Watch(seconds, nbytes, what, is_patient, repeats)
             case {"watch": None}:
                 self.watch = None
             case {"writing": bool(is_writing)}:

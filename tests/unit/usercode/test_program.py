@@ -235,3 +235,26 @@ def test_a_file_that_registers_operators_can_be_loaded_again(tmp_path: Path) -> 
     other.write_text(LIBRARY)
     with pytest.raises(ProgramError, match="multiple times"):
         load_program(str(other))
+
+
+def test_a_file_that_defines_a_namespace_is_run_once_and_built_twice(tmp_path: Path):
+    path = tmp_path / "registering_program.py"
+    path.write_text(REGISTERING)
+    first, second = load_program(str(path)), load_program(str(path))
+    assert first.model is not second.model
+    assert torch.equal(second.model(*second.inputs), 2 * first.inputs[0])
+    path.write_text("1 / 0")
+    with pytest.raises(ProgramError, match="ZeroDivisionError"):
+        load_program(str(path))
+
+
+REGISTERING = """
+import torch
+LIBRARY = torch.library.Library("registering_program", "DEF")
+LIBRARY.define("twice(Tensor x) -> Tensor")
+LIBRARY.impl("twice", lambda x: x * 2, "CompositeImplicitAutograd")
+def model():
+    return lambda x: torch.ops.registering_program.twice(x)
+def inputs():
+    return (torch.ones(2),)
+"""
