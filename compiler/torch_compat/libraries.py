@@ -25,11 +25,22 @@ def registered_once() -> Generator[None]:
     """Pass over definitions and kernels that are there already. Seen in torch 2.11 and 2.13."""
     library = torch.library.Library
     with (
+        wrapped(Site(library, "__init__"), _made),
         wrapped(Site(library, "define"), _define),
         wrapped(Site(library, "impl"), _impl),
         wrapped(Site(library, "_register_fake"), _register_fake),
     ):
         yield
+
+
+def _made(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A namespace is defined by one library; another one adds to it as a fragment."""
+
+    def init(library: Any, ns: str, kind: str, *args: Any, **kwargs: Any) -> None:
+        is_known = any(name.startswith(f"{ns}::") for name in torch._C._dispatch_get_all_op_names())
+        original(library, ns, "FRAGMENT" if is_known and kind == "DEF" else kind, *args, **kwargs)
+
+    return init
 
 
 def _define(original: Callable[..., Any]) -> Callable[..., Any]:
