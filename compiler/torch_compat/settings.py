@@ -32,7 +32,7 @@ def settings_put_on(settings: Mapping[str, object]) -> Generator[None]:
     undo: list[tuple[Any, str, object]] = []
     try:
         for name, value in settings.items():
-            owner, attribute = _found(name)
+            owner, attribute = _holder_of(name)
             undo.append((owner, attribute, getattr(owner, attribute)))
             setattr(owner, attribute, value)
         yield
@@ -57,7 +57,7 @@ def settings_kept() -> Generator[dict[str, object]]:
     finally:
         for name, module in modules.items():
             for key, value in _difference(module.get_config_copy(), before[name]).items():
-                owner, attribute = _found(f"{name}.{key}")
+                owner, attribute = _holder_of(f"{name}.{key}")
                 setattr(owner, attribute, value)
         for name in os.environ.keys() - environment.keys():
             del os.environ[name]
@@ -67,7 +67,7 @@ def settings_kept() -> Generator[dict[str, object]]:
 def is_setting(name: str) -> bool:
     """Return whether torch has a setting of this name; modules, classes and groups are none."""
     try:
-        owner, attribute = _found(name)
+        owner, attribute = _holder_of(name)
     except LookupError:
         return False
     value = getattr(owner, attribute)
@@ -77,7 +77,7 @@ def is_setting(name: str) -> bool:
 
 def may_be(name: str, value: object) -> bool:
     """Return whether a setting takes a text, or else a number, where it is one of these now."""
-    owner, attribute = _found(name)
+    owner, attribute = _holder_of(name)
     now = getattr(owner, attribute)
     try:
         hint = repr(owner.get_type(attribute))
@@ -97,7 +97,7 @@ def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]
 _NOTHING = object()
 
 
-def _found(name: str) -> tuple[Any, str]:
+def _holder_of(name: str) -> tuple[Any, str]:
     """Return who holds a setting, and its name there: `torch._inductor.config.cpp.threads`."""
     holder, _, attribute = name.rpartition(".")
     parts, inner = holder.split("."), list[str]()

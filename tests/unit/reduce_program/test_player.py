@@ -113,3 +113,9 @@ def test_the_target_and_how_it_is_played_stand_in_the_script(program):
     compile(script, "repro.py", "exec")
     assert "'freezing': True" in script and '{"dynamic": True}' in script
     assert "How(calls=3, backward=True)" in script
+
+
+@pytest.mark.parametrize("target", ["ctk", "torchscript", "inductor", f"{__name__}:backend"])
+def test_whatever_the_target_carries_has_names_of_its_own(program, target):
+    plan = Plan(target, more=("sizes", "values"))
+    compile(render_program(ProgramFailure(SHADOWED, program, plan, WRONG), ""), "repro.py", "exec")

@@ -9,8 +9,7 @@ from torch.testing._internal.two_tensor import TwoTensor
 
 from ctk.repro_templates.compare import compare_values, runs_identical
 from ctk.repro_templates.plain_parts import plain_parts
-from ctk.repro_templates.program_play import play
-from ctk.repro_templates.program_sides import DEFAULTS
+from ctk.repro_templates.program_play import How, play, playable_of
 from ctk.repro_templates.program_values import read_values, write_values
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.oracle.cache import fingerprint
@@ -80,6 +79,7 @@ def test_a_program_that_returns_one_is_played() -> None:
         return x * 2
 
     program = {"model": lambda: twice, "inputs": lambda: (two(7.0),)}
-    values: Any = play(program, None, {**DEFAULTS, "calls": 1})
-    assert "call1.error" not in values
-    assert torch.equal(plain_parts(values["call1.out0"])[".b"], torch.full((3,), 14.0))
+    (call,) = play(playable_of(program), How())
+    assert call.error is None
+    value: Any = call.run.values["out0"]
+    assert torch.equal(plain_parts(value)[".b"], torch.full((3,), 14.0))
