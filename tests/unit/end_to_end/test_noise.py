@@ -1,10 +1,11 @@
 """A result that is nothing but rounding: another order of the same sum is no failure."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.fx import GraphModule
 
 from ctk.toolkit.case.judgement import Verdict
@@ -29,6 +30,34 @@ def cancelled(x: Tensor) -> Tensor:
 def narrow(x: Tensor) -> Tensor:
     """Another program in float64: it asks for what it has."""
     return (x - x.mean()).sum() if x.dtype is torch.float32 else x.sum()
+
+
+def trained() -> Callable[[Tensor], Tensor]:
+    """The gradient of a bias before a batch norm is rounding; Adam makes whole steps of it."""
+    model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 1))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+
+    def step(x: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+# Dynamo looks at the gradients of all tensors
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
+@pytest.mark.parametrize(
+    ("backend", "verdict"), [("aot_eager", Verdict.PASSES), (off, Verdict.REPRODUCES)]
+)
+def test_a_training_step_may_round_otherwise(backend: Any, verdict: Verdict) -> None:
+    torch.manual_seed(3)
+    asked = program_of(trained(), [torch.randn(16, 8)])
+    spec = backend if isinstance(backend, str) else f"{__name__}:{backend.__name__}"
+    found = ask(ProgramQuestion(asked, spec))
+    assert found.judgement.verdict is verdict, found
 
 
 @pytest.mark.parametrize(
