@@ -270,11 +270,8 @@ def _as_function(tree: ast.Module, number: int) -> ast.Module:
         function.name = "program"
     replaced_node(made, node, function)
     for call in [each for each in ast.walk(made) if isinstance(each, ast.Call)]:
-        while isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Call):
-            if not _means(call.func.value, node.name):
-                break
+        if isinstance(call.func, ast.Attribute) and _means(call.func.value, node.name):
             replaced_node(made, call, call.func.value)  # M().eval()
-            break
     for call in [each for each in ast.walk(made) if _means(each, node.name)]:
         replaced_node(made, call, ast.Name(function.name, ast.Load()))
     return made

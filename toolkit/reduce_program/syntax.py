@@ -117,13 +117,16 @@ def without(tree: ast.Module, numbers: set[int]) -> ast.Module:
 def is_readable(tree: ast.Module) -> bool:
     """Return whether Python compiles a program and each name in it is bound somewhere.
 
-    It saves questions: a program with a name that nothing binds could not be run.
+    It saves questions: a program with a name that nothing binds could not be run. What
+    `from x import *` binds is not known: then any name may be.
     """
     try:
         compile(text_of(tree), "program.py", "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
         return False
-    return _used(tree) <= _bound(tree) | set(dir(builtins)) | {"__file__", "__name__", "__doc__"}
+    bound = _bound(tree)
+    known = bound | set(dir(builtins)) | {"__file__", "__name__", "__doc__"}
+    return "*" in bound or _used(tree) <= known
 
 
 def _used(tree: ast.AST) -> set[str]:
@@ -142,8 +145,10 @@ def _bound(tree: ast.AST) -> set[str]:
             found.add(node.arg)
         elif isinstance(node, ast.alias):
             found.add(node.asname or node.name.partition(".")[0])
-        elif isinstance(node, ast.ExceptHandler) and node.name:
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
             found.add(node.name)
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            found.add(node.rest)
         elif isinstance(node, ast.Global):
             found.update(node.names)
     return found

@@ -6,7 +6,7 @@ from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.reduce_program.edits import inlined_variables
 from ctk.toolkit.reduce_program.search import Limits, reduce_program
-from ctk.toolkit.reduce_program.syntax import parsed, text_of
+from ctk.toolkit.reduce_program.syntax import is_readable, parsed, text_of
 
 REPRODUCES = Judgement(Verdict.REPRODUCES, Signature("accuracy"))
 PASSES = Judgement(Verdict.PASSES)
@@ -134,3 +134,18 @@ def test_a_loop_becomes_its_body_once_and_a_variable_its_value():
     """
     found, _ = small(text, " = wrong(x", "def f", "xs")
     assert "for x" not in found.text and "y" not in found.text
+
+
+def test_names_that_patterns_and_star_imports_bind_are_bound():
+    """Else no candidate of such a program were asked about, and nothing dropped."""
+    text = """
+        def f(x):
+            match x:
+                case [first, *rest]:
+                    return first, rest
+                case {"k": value, **more}:
+                    return value, more
+    """
+    assert is_readable(parsed(textwrap.dedent(text)))
+    assert is_readable(parsed("from torch import *\ny = sin"))
+    assert not is_readable(parsed("y = sin"))
