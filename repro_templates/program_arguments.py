@@ -10,7 +10,7 @@ numbers of each tensor change places, so that an index stays one. A program for 
 nothing raises in eager, and the call is not made.
 
 What it does not do: change tensors of which nothing is known but their numbers: parameters,
-subclasses, views into each other's memory.
+subclasses, views into each other's memory, those on `meta`.
 """
 
 from collections.abc import Callable, Mapping
@@ -50,7 +50,7 @@ def resized(arguments: Arguments) -> list[Arguments]:
     Args:
         arguments: Of the last call; what has no batch is shared with it.
     """
-    tensors = _batched([*arguments.args, *arguments.kwargs.values()])
+    tensors = _tensors_in([*arguments.args, *arguments.kwargs.values()])
     batch = next((tensor.shape[0] for tensor in tensors if tensor.dim()), 0)
     if batch < SMALLEST or not _are_apart(tensors):
         return []
@@ -63,7 +63,7 @@ def revalued(arguments: Arguments) -> list[Arguments]:
     Args:
         arguments: Of the last call; what has no numbers to exchange is shared with it.
     """
-    tensors = _batched([*arguments.args, *arguments.kwargs.values()])
+    tensors = _tensors_in([*arguments.args, *arguments.kwargs.values()])
     if not _are_apart(tensors) or all(torch.equal(_rolled(t), t) for t in tensors):
         return []
     return [_changed(arguments, _rolled)]
@@ -86,20 +86,21 @@ def _changed(arguments: Arguments, change: Callable[[Tensor], Tensor]) -> Argume
     return Arguments(tuple(_mapped(each, change) for each in arguments.args), kwargs)
 
 
-def _batched(value: object) -> list[Tensor]:
+def _tensors_in(value: object) -> list[Tensor]:
     if isinstance(value, Tensor):
         return [value]
     if isinstance(value, Mapping):
-        return _batched(list(cast("Mapping[object, object]", value).values()))
+        return _tensors_in(list(cast("Mapping[object, object]", value).values()))
     if isinstance(value, list | tuple):
-        return [t for each in cast("list[object]", value) for t in _batched(each)]
+        return [t for each in cast("list[object]", value) for t in _tensors_in(each)]
     return []
 
 
 def _is_numbers(tensor: Tensor) -> bool:
     """Return whether a tensor is nothing but numbers in memory of its own."""
-    has_memory = type(tensor) is Tensor and tensor.layout is torch.strided and tensor.is_leaf
-    return has_memory and not tensor.is_quantized and not hasattr(tensor, "_dynamo_static_indices")
+    is_dense = type(tensor) is Tensor and tensor.layout is torch.strided and not tensor.is_meta
+    is_plain = is_dense and tensor.is_leaf and not tensor.is_quantized
+    return is_plain and not hasattr(tensor, "_dynamo_static_indices")
 
 
 def _mapped(value: object, change: Callable[[Tensor], Tensor]) -> object:

@@ -137,8 +137,10 @@ def form_of(value: object, *, depth: int = 12) -> str:
     items = items_of(value)
     if items is None:
         return name
-    inner = [f"{key.lstrip('.')}: " * key.startswith(".") for key, _ in items]
-    parts = [key + form_of(item, depth=depth - 1) for key, (_, item) in zip(inner, items)]  # noqa: B905  of equal length by construction
+    parts = [
+        f"{key.lstrip('.')}: " * key.startswith(".") + form_of(item, depth=depth - 1)
+        for key, item in items
+    ]
     told = ", ".join(parts)
     marks = {"tuple": f"({told})", "list": f"[{told}]", "dict": f"{{{told}}}"}
     return marks.get(name, f"{name}({told})")

@@ -75,7 +75,7 @@ def read_values(path: Path) -> dict[str, Any]:
     """Read what `write_values` has written."""
     length, _, rest = path.read_bytes().partition(b"\n")
     entries: dict[str, Any] = json.loads(rest[: int(length)])
-    memory = rest[int(length) :]
+    memory = memoryview(rest)[int(length) :]  # a slice of bytes would copy the rest per tensor
     found: dict[str, Any] = {}
     for name, entry in entries.items():
         found[name], memory = value_of(entry, memory)
@@ -115,7 +115,7 @@ def tensor_entry(tensor: torch.Tensor, memory: list[bytes]) -> dict[str, Any]:
     return {"dtype": dtype, "shape": shape, "stride": stride, "nbytes": len(data)}
 
 
-def value_of(entry: Mapping[str, Any], memory: bytes) -> tuple[Any, bytes]:
+def value_of(entry: Mapping[str, Any], memory: memoryview) -> tuple[Any, memoryview]:
     """Return a value, and what is left of the memory of tensors."""
     if "float" in entry:
         return float(entry["float"]), memory

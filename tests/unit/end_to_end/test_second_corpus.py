@@ -150,6 +150,7 @@ def test_other_values_are_the_same_numbers_elsewhere() -> None:
     assert isinstance(rolled, torch.Tensor) and rolled.tolist() == [[3.0, 0.0], [2.0, 1.0]]
     assert rolled.stride() == x.stride() and table == {"mask": mask} and same is n
     assert not revalued(Arguments((torch.ones(3), mask, n)))
+    assert not revalued(Arguments((torch.ones(3, device="meta"),)))
 
 
 def test_views_of_each_other_and_single_rows_are_left_alone() -> None:
