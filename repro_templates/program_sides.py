@@ -14,12 +14,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ctk.compiler.errors import CtkError
+from ctk.repro_templates.loading import CannotTell
 from ctk.repro_templates.program_compare import Comparison, Difference, EagerPlays, compare_plays
 from ctk.repro_templates.program_play import How, Played
 from ctk.repro_templates.program_values import read_values, unpacked, write_values
 
 Values = Mapping[str, Any]
-"""What one side gave, packed, as `calls`; `died` instead: how its process ended."""
+"""What one side gave, packed, as `calls`.
+
+Instead `died`: how its process ended; or `refused`: what keeps the compiler under test from that.
+"""
 
 Side = Callable[[bool, How], Values]
 """Plays eager (False) or compiled (True)."""
@@ -39,6 +44,7 @@ def compare_sides(side: Side, how: How, *, strides: bool) -> Comparison:
 
     Raises:
         Died: Eager does not come to its end.
+        CannotTell: The compiler under test is missing, or does not take its options.
     """
     eager = EagerPlays(partial(played_by, side, False), how)
     try:
@@ -53,8 +59,11 @@ def played_by(side: Side, is_compiled: bool, how: How) -> Sequence[Played]:
 
     Raises:
         Died: Its process has ended.
+        CannotTell: It was refused.
     """
     values = side(is_compiled, how)
+    if "refused" in values:
+        raise CannotTell(values["refused"])
     if "died" in values:
         raise Died(values["died"])
     return unpacked(values["calls"])
@@ -84,22 +93,26 @@ def in_own_process(
         if pid == 0:
             status = 1
             try:
-                values = work()
-                write_values(values, path)
+                write_outcome(work, path)
                 status = 0
-            except BaseException as error:
-                path.with_name("why").write_text(f"{type(error).__name__}: {error}")
             finally:
                 os._exit(status)
         code = status_of(pid, timeout_seconds, holds_too_much)
-        why = path.with_name("why")
         if code == 0:
             return read_values(path)
-        if why.is_file():
-            return {"died": f"structure {why.read_text()}"}
     if isinstance(code, str):
         return {"died": code}
     return {"died": f"signal {-code}" if code < 0 else f"exit with status {code}"}
+
+
+def write_outcome(work: Callable[[], Values], path: Path) -> None:
+    """Do some work and write what it gave, or what it raised."""
+    try:
+        write_values(work(), path)
+    except (CannotTell, CtkError) as error:  # about the compiler, not the program
+        write_values({"refused": str(error)}, path)
+    except BaseException as error:  # SystemExit too: it is the program's
+        write_values({"died": f"structure {type(error).__name__}: {error}"}, path)
 
 
 def status_of(pid: int, timeout_seconds: float, holds_too_much: Callable[[int], bool]) -> int | str:

@@ -19,9 +19,16 @@ import torch
 
 from ctk.compiler.torch_compat.settings import settings_put_on
 from ctk.compiler.torch_compat.stance import eager_stance
+from ctk.repro_templates.loading import CannotTell
 from ctk.repro_templates.program_compare import Difference
 from ctk.repro_templates.program_play import Compile, How, play, playable_of, settings_of
-from ctk.repro_templates.program_sides import Died, Values, compare_sides, in_own_process
+from ctk.repro_templates.program_sides import (
+    Died,
+    Values,
+    compare_sides,
+    in_own_process,
+    write_outcome,
+)
 from ctk.repro_templates.program_values import packed, read_values, write_values
 
 SIDE = "--side"
@@ -54,12 +61,15 @@ def main_of_program(repro: ProgramRepro) -> int:
         asked = read_values(Path(sys.argv[2]))
         tapes = tuple(list(tape) for tape in asked["tapes"])
         how = replace(How(**json.loads(asked["how"])), more=tuple(asked["more"]), tapes=tapes)
-        write_values(played_side(repro, asked["compiled"], how), Path(sys.argv[3]))
+        write_outcome(partial(played_side, repro, asked["compiled"], how), Path(sys.argv[3]))
         return 0
     try:
         found = compare_sides(partial(side_of, repro), repro.how, strides=repro.strides)
     except Died as reason:
         print(f"CANNOT TELL: eager itself ends: {reason}")
+        return 125
+    except CannotTell as reason:
+        print(f"CANNOT TELL: {reason}")
         return 125
     except Exception as error:
         traceback.print_exc()
@@ -99,7 +109,11 @@ def side_of(repro: ProgramRepro, is_compiled: bool, how: How) -> Values:
         asked = {"compiled": is_compiled, "how": plain, "more": how.more, "tapes": how.tapes}
         write_values(asked, question)
         command = [sys.executable, str(repro.program["__file__"]), SIDE, question, answer]
-        done = subprocess.run(command, stdout=sys.stderr, check=False)
+        limit = repro.timeout_seconds
+        try:
+            done = subprocess.run(command, stdout=sys.stderr, check=False, timeout=limit)
+        except subprocess.TimeoutExpired:
+            return {"died": f"timeout not done after {limit:g} s"}
         if answer.is_file():
             return read_values(answer)
     code = done.returncode

@@ -21,6 +21,7 @@ from ctk.compiler.python_files import load_file
 from ctk.compiler.torch_compat import dynamo
 from ctk.compiler.torch_compat.settings import settings_put_on
 from ctk.compiler.torch_compat.stance import eager_stance
+from ctk.repro_templates.loading import CannotTell
 from ctk.repro_templates.program_compare import Difference
 from ctk.repro_templates.program_play import (
     Compile,
@@ -98,6 +99,8 @@ def played(question: PlayQuestion) -> Played:
         found = compare_sides(side, how, strides=plan.strides)
     except Died as end:
         return Played(unanswered=f"eager itself ends: {first_line(end)}")
+    except CannotTell as reason:
+        return Played(unanswered=first_line(reason))
     if found.answer == "flaky":
         return Played(unanswered=found.detail, is_flaky=True)
     seen = tuple(_seen(each) for each in found.differences)

@@ -6,7 +6,9 @@ from types import ModuleType
 import pytest
 import torch
 
+from ctk.compiler.errors import ConfigError
 from ctk.repro_templates.exceptions import Raised
+from ctk.repro_templates.loading import CannotTell
 from ctk.repro_templates.program_compare import EagerPlays, compare_plays
 from ctk.repro_templates.program_play import How, play, playable_of
 from ctk.repro_templates.program_sides import Died, compare_sides, in_own_process, played_by
@@ -165,6 +167,21 @@ def test_a_process_that_ends_is_told():
     assert (found.kind, found.detail) == ("signal", "11")
     with pytest.raises(Died):
         compare_sides(lambda *_: died, How(), strides=False)
+
+
+def test_a_compiler_that_is_missing_is_no_failure():
+    def compiled(error):
+        def work():
+            raise error
+
+        values = in_own_process(work, 30.0)
+        return lambda is_compiled, _: values if is_compiled else {"calls": packed([])}
+
+    for error in (CannotTell("no such backend"), ConfigError("no such backend")):
+        with pytest.raises(CannotTell, match="no such backend"):
+            compare_sides(compiled(error), How(), strides=False)
+    found = compare_sides(compiled(TypeError("its own")), How(), strides=False).differences
+    assert [(each.kind, each.detail) for each in found] == [("structure", "TypeError: its own")]
 
 
 def test_exceptions_are_outcomes():
