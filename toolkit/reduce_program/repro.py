@@ -8,6 +8,7 @@ import ast
 import datetime
 import json
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,8 +99,8 @@ def render_program(
     backend = traits_of(failure.plan.target).repro_backend
     carried = carry(ending, _CARRIED, [(backend.__module__, backend.__name__)])
     tree = ast.parse(failure.text)
-    taken = names_of(ast.parse(carried.source)) | names_of(ast.parse(ending))
-    clashing = (names_of(tree) - {"model", "inputs", "warmups", "between"}) & taken
+    ours = "\n".join((*carried.imports, carried.source, ending))
+    clashing = _clashing(bindings_of(tree), bindings_of(ast.parse(ours)))
     program = ast.unparse(_renamed(tree, clashing)) if clashing else failure.text.strip()
     future, body = _split_future(program)
     parts = [
@@ -169,18 +170,34 @@ def _ending(failure: ProgramFailure) -> str:
     )
 
 
-def names_of(tree: ast.Module) -> set[str]:
-    """Return the names that the statements at the top of a file bind."""
-    found = set[str]()
+def bindings_of(tree: ast.Module) -> dict[str, str]:
+    """Return the names that the top of a file binds, with what imports bind them to.
+
+    >>> bindings_of(ast.parse("import torch.nn as nn; from math import sin; x = 1"))
+    {'nn': 'torch.nn', 'sin': 'math.sin', 'x': ''}
+    """
+    found = dict[str, str]()
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            found.add(node.name)
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            found |= {alias.asname or alias.name for alias in node.names}
+            found[node.name] = ""
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                name = alias.name if alias.asname else alias.name.partition(".")[0]
+                found[alias.asname or name] = name
+        elif isinstance(node, ast.ImportFrom):
+            places = {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
+            found.update(places)
         else:
             stores = (each for each in ast.walk(node) if isinstance(each, ast.Name))
-            found |= {each.id for each in stores if isinstance(each.ctx, ast.Store)}
+            found.update((each.id, "") for each in stores if isinstance(each.ctx, ast.Store))
     return found
+
+
+def _clashing(theirs: Mapping[str, str], ours: Mapping[str, str]) -> set[str]:
+    """Return the names of a program that the code below it binds to something else."""
+    entries = ("model", "inputs", "warmups", "between")
+    both = theirs.keys() & ours.keys() - set(entries)
+    return {name for name in both if not theirs[name] or theirs[name] != ours[name]}
 
 
 def _renamed(tree: ast.Module, names: set[str]) -> ast.Module:
@@ -198,8 +215,10 @@ def _renamed(tree: ast.Module, names: set[str]) -> ast.Module:
             node.arg = other(node.arg)
         elif isinstance(node, ast.alias) and (node.asname or node.name) in names:
             node.asname = other(node.asname or node.name)
-        elif isinstance(node, ast.Global):
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
             node.names = [other(name) for name in node.names]
+        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
+            node.name = other(node.name)
     return tree
 
 

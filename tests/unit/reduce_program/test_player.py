@@ -107,6 +107,15 @@ def test_names_of_a_program_that_the_script_has_too_are_changed(program):
     assert "import leaves as leaves_" in script and "self.sub(leaves_(x))" in script
 
 
+def test_names_that_the_carried_code_imports_are_renamed_unless_they_mean_the_same(program):
+    text = SHADOWED.replace("import scaled", "import scaled as replace").replace(
+        "scaled(x)", "replace(x)"
+    )
+    failure = ProgramFailure(f"from pathlib import Path\n{text}", program, EAGER, WRONG)
+    script = render_program(failure, "not run")
+    assert "self.sub(replace_(x))" in script and "Path_" not in script and "as torch_" not in script
+
+
 def test_the_target_and_how_it_is_played_stand_in_the_script(program):
     plan = Plan("inductor", {"freezing": True}, dynamic=True, backward=True, calls=3)
     script = render_program(ProgramFailure(SHADOWED, program, plan, WRONG), "not run")
