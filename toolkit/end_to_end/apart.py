@@ -11,14 +11,15 @@ What it does not do: a callable of the library, which lives in the user's proces
 about there.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from ctk.repro_templates.program_play import MORE
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
-from ctk.toolkit.end_to_end.layers import LADDER, alike, ask, roughly, said
-from ctk.toolkit.end_to_end.question import ProgramQuestion
+from ctk.toolkit.end_to_end.layers import ask, placed
+from ctk.toolkit.end_to_end.question import Compared, ProgramQuestion
 from ctk.toolkit.importers.base import CALLS
 from ctk.toolkit.reduce_program.player import TIMEOUT_SECONDS, Player
 from ctk.toolkit.reduce_program.protocol import Plan, Played
@@ -43,11 +44,17 @@ def ask_apart(
         return ask(question)
     text, plan = text_of(program), plan_of(question)
     with Player(program.path, timeout_seconds or TIMEOUT_SECONDS, memory_nbytes) as player:
-        seen = player.played(text, plan)
-        judgement = _judgement_of(seen)
-        call = _call_of(seen)
-        whole = EndToEnd(judgement, call, program=program.name, target=question.target)
-        return _placed(player, text, plan, whole) if judgement.fails else whole
+
+        def play(target: str, config: Mapping[str, object]) -> Compared:
+            seen = player.played(text, replace(plan, target=target, config=config))
+            call = seen.differences[0].call if seen.differences else 0
+            return Compared(_judgement_of(seen), call, has_compiled=False)  # nobody says it
+
+        found = play(plan.target, plan.config)
+        whole = EndToEnd(found.judgement, found.call, program=program.name, target=question.target)
+        if not found.judgement.fails:
+            return whole
+        return placed(whole, found, lambda backend: play(backend, {}))
 
 
 def text_of(program: Program) -> str:
@@ -84,34 +91,3 @@ def _judgement_of(seen: Played) -> Judgement:
         return Judgement(Verdict.PASSES, detail="the calls of the program give what eager gives")
     first = seen.differences[0].signature
     return Judgement(Verdict.REPRODUCES, first, first.message)
-
-
-def _call_of(seen: Played) -> int:
-    """Return which call differs first; 0 when none does, or nobody lived to say."""
-    name = seen.differences[0].name.partition(".")[0] if seen.differences else ""
-    number = name.removeprefix("call")
-    return int(number) if number.isdigit() else 0
-
-
-def _placed(player: Player, text: str, plan: Plan, whole: EndToEnd) -> EndToEnd:
-    """Return the answer with the layer that shows the failure first."""
-    evidence: list[str] = []
-    for backend, layer, what in LADDER:
-        if backend == whole.target:
-            break
-        seen = player.played(text, replace(plan, target=backend, config={}))
-        judgement, call = _judgement_of(seen), _call_of(seen)
-        evidence.append(f"{what} (backend={backend!r}): {said(judgement)}")
-        if alike(whole.judgement, judgement):
-            cause = roughly(judgement, layer, call)
-            return replace(
-                whole,
-                layer=layer,
-                cause=cause,
-                call=call,
-                backend=backend,
-                evidence=tuple(evidence),
-            )
-    evidence.append(f"{whole.target}: {said(whole.judgement)}")
-    cause = roughly(whole.judgement, "runtime", whole.call)
-    return replace(whole, layer="runtime", cause=cause, evidence=tuple(evidence))

@@ -2,8 +2,8 @@
 
 Counterfactuals decide, each a run of the same program:
 
-    compiled anew before each call, it passes          -> guards: one is missing
     with `dynamic=False` it passes                      -> dynamic_shapes
+    compiled anew before each call, it passes          -> guards: one is missing
     with one line run outside of Dynamo it passes       -> that line, and then by what differs:
         Python state, an argument, an alias             -> side_effects
         an exception                                    -> exceptions
@@ -13,8 +13,8 @@ Counterfactuals decide, each a run of the same program:
 `confirmed` is said only where a counterfactual passes. What it does not do: name graphs and passes.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.end_to_end.answer import EndToEnd
@@ -57,15 +57,15 @@ def cause_of(player: Player, text: str, plan: Plan, seen: Played) -> Blamed:
         seen: How it fails.
     """
     first = seen.differences[0]
-    call = int(first.name.partition(".")[0].removeprefix("call") or 1)
+    is_first = first.call == 1  # of a process that ended nobody knows in which call it was
     static = replace(plan, dynamic=False)
     fresh = replace(plan, fresh=True)
-    if plan.dynamic is not False and (plan.dynamic or call > 1) and _passes(player, text, static):
+    may_be_dynamic = plan.dynamic is not False and (plan.dynamic or not is_first)
+    if may_be_dynamic and _passes(player, text, static):
         return Blamed("dynamic_shapes", ("with dynamic=False it passes",), True, static)
-    if call > 1 and _passes(player, text, fresh):
-        said = (
-            f"compiled anew before call {call}, it passes: what was compiled before is used again"
-        )
+    if not is_first and _passes(player, text, fresh):
+        before = f"call {first.call}" if first.call else "each call"
+        said = f"compiled anew before {before}, it passes: what was compiled before is used again"
         return Blamed("guards", (said,), True, fresh)
     return Blamed(_kind_of_cause(first.signature, seen))
 
@@ -100,21 +100,16 @@ def guilty_line(player: Player, text: str, plan: Plan) -> Outside | None:
     Lines that only call a function in which such a line stands are passed over: the innermost one
     is named. Of a line with several calls it is the smallest part that must run outside.
     """
-    passing = [each for each in _first(outside_lines(text)) if _passes(player, each.text, plan)]
+    lines = islice(outside_lines(text), MOST_LINES)
+    passing = [each for each in lines if _passes(player, each.text, plan)]
     inner = [each for each in passing if not each.calls]
     found = min(inner or passing, key=lambda each: (len(each.source), each.line), default=None)
-    for part in _first(outside_calls(text, found.line)) if found else ():
-        if len(part.source) < len(found.source if found else "") and _passes(
-            player, part.text, plan
-        ):
+    if found is None:
+        return None
+    for part in islice(outside_calls(text, found.line), MOST_LINES):
+        if len(part.source) < len(found.source) and _passes(player, part.text, plan):
             found = part
     return found
-
-
-def _first(lines: Iterator[Outside]) -> Iterator[Outside]:
-    for number, line in enumerate(lines):
-        if number < MOST_LINES:
-            yield line
 
 
 def refine(answer: EndToEnd, player: Player, text: str, plan: Plan) -> tuple[EndToEnd, Blamed]:

@@ -12,6 +12,7 @@ call. Backends of torch are cheap: no kernel is made.
 What it does not do: name what in Dynamo is at fault (dynamo_culprit.py).
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from ctk.toolkit.case.failure import Place
@@ -38,24 +39,30 @@ def ask(question: ProgramQuestion) -> EndToEnd:
     whole = EndToEnd(
         found.judgement, found.call, program=question.program.name, target=question.target
     )
-    return _placed(asking, whole, found) if found.judgement.fails else whole
+    if not found.judgement.fails:
+        return whole
+    return placed(whole, found, lambda backend: asking.compared(target_backend(backend, {})))
 
 
-def _placed(asking: Asking, whole: EndToEnd, found: Compared) -> EndToEnd:
-    """Return the answer for a failure of the target, with the layer that shows it first."""
+def placed(whole: EndToEnd, found: Compared, play: Callable[[str], Compared]) -> EndToEnd:
+    """Return the answer for a failure of the target, with the layer that shows it first.
+
+    Args:
+        whole: The answer without it.
+        found: What the target shows.
+        play: Plays the program with one of torch's backends.
+    """
     answer = replace(whole, layer="runtime", cause=_cause_of(found, "runtime"))
     evidence: list[str] = []
     for backend, layer, what in LADDER:
-        is_target = backend == whole.target
-        seen = found if is_target else asking.compared(target_backend(backend, {}))
-        is_same = alike(found.judgement, seen.judgement)
-        evidence.append(f"{what} (backend={backend!r}): {said(seen.judgement)}")
-        if is_same:
+        seen = found if backend == whole.target else play(backend)
+        evidence.append(f"{what} (backend={backend!r}): {_said(seen.judgement)}")
+        if _alike(found.judgement, seen.judgement):
             cause = _cause_of(seen, layer)
             answer = replace(answer, layer=layer, cause=cause, call=seen.call, backend=backend)
             break
     else:
-        evidence.append(f"{whole.target}: {said(found.judgement)}")
+        evidence.append(f"{whole.target}: {_said(found.judgement)}")
     return replace(answer, evidence=tuple(evidence))
 
 
@@ -63,7 +70,7 @@ RAISES = ("runtime-error", "compile-error", "other-error")
 """Kinds of a compiled side that raises."""
 
 
-def alike(one: Judgement, other: Judgement) -> bool:
+def _alike(one: Judgement, other: Judgement) -> bool:
     """Return whether two plays of a program fail in the same way, with more and less of a compiler.
 
     Of exceptions the call counts, not the type: what is around a graph may hide it (TorchScript
@@ -79,7 +86,7 @@ def alike(one: Judgement, other: Judgement) -> bool:
     return mine.kind == its.kind or (mine.is_numeric and its.is_numeric)
 
 
-def said(judgement: Judgement) -> str:
+def _said(judgement: Judgement) -> str:
     """Return what a play showed, for a line of evidence."""
     if judgement.verdict is Verdict.PASSES:
         return "as eager"
@@ -87,16 +94,12 @@ def said(judgement: Judgement) -> str:
 
 
 def _cause_of(found: Compared, layer: Place) -> str:
-    return roughly(found.judgement, layer, found.call, has_compiled=found.has_compiled)
-
-
-def roughly(judgement: Judgement, layer: Place, call: int, *, has_compiled: bool = False) -> str:
     """Return roughly what is at fault: the kind of difference and the call tell."""
-    signature = judgement.signature
+    signature = found.judgement.signature
     name = (signature.output or "") if signature is not None else ""
     is_kept = ".held." in name or ".state." in name or (signature and signature.kind == "state")
-    if call > 1:
-        return "recompile" if has_compiled else _later(layer)
+    if found.call > 1:
+        return "recompile" if found.has_compiled else _later(layer)
     if is_kept:
         return "side_effects"
     return "capture" if layer == "dynamo" else ""

@@ -9,7 +9,7 @@ nothing, AOT dispatch with `aot_eager`, anything else with the target.
 What it does not do: decide whether a program fails, or in which layer (layers.py).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -108,7 +108,7 @@ def explain_program(
         )
         say("look for the line")
         answer = _with_line(asked.path, answer, player, small, plan)
-    place = f"{answer.layer} ({answer.cause})" + (f", {answer.line}" if answer.line else "")
+    place = f"{answer.where}, {answer.line}" if answer.line else answer.where
     failure = ProgramFailure(small.text, asked.path, plan, expected, place)
     say("run the repro in a clean process")
     script, run = write_program_repro(failure, folder)
@@ -133,5 +133,4 @@ def played_plan(plan: Plan, answer: EndToEnd) -> Plan:
     backend = answer.backend or BACKENDS.get(answer.layer or "")
     if not backend:
         return plan
-    options: Mapping[str, object] = {}
-    return replace(plan, target=backend, config=options)
+    return replace(plan, target=backend, config={})

@@ -142,11 +142,10 @@ def judgement_of(seen: Played, expected: Signature) -> Judgement:
         return Judgement(Verdict.FLAKY if seen.is_flaky else Verdict.INVALID, None, seen.unanswered)
     if not seen.differences:
         return Judgement(Verdict.PASSES)
-    call = seen.differences[0].name.partition(".")[0]
-    for each in seen.differences:
-        if each.name.partition(".")[0] == call and expected.matches(each.signature):
-            return Judgement(Verdict.REPRODUCES, each.signature, each.detail)
     first = seen.differences[0]
+    for each in seen.differences:
+        if each.call == first.call and expected.matches(each.signature):
+            return Judgement(Verdict.REPRODUCES, each.signature, each.detail)
     return Judgement(Verdict.DIFFERENT, first.signature, first.detail)
 
 

@@ -67,6 +67,12 @@ class Seen:
     exception: Line | None = None
 
     @property
+    def call(self) -> int:
+        """The call that it is of, from 1; 0 when nobody lived to say."""
+        number = self.name.partition(".")[0].removeprefix("call")
+        return int(number) if number.isdigit() else 0
+
+    @property
     def signature(self) -> Signature:
         """The failure that it is."""
         number = int(self.detail) if self.kind == "signal" else None

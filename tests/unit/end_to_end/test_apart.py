@@ -13,6 +13,7 @@ from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.usercode.program import load_program
 from tests.helpers.cli import GOOD, write
 from tests.helpers.cli import ctk as command
+from tests.helpers.project import ROOT
 
 SECOND_CALL = """
 import os
@@ -101,3 +102,10 @@ def test_a_graph_that_hangs_is_not_asked_about_again(good: Path, tmp_path: Path)
     target = write(tmp_path, "t.py", SECOND_CALL.replace("len(calls) == 2", "True"))
     report = ctk.check(good, target=f"{target}:hang", timeout_seconds=4)
     assert report.judgement.verdict is Verdict.TIMEOUT and report.end_to_end is None
+
+
+@pytest.mark.clean_process
+def test_a_backend_of_torch_is_a_layer_of_its_own() -> None:
+    program = load_program(str(ROOT / "tests" / "dynamo_bugs" / "np_fix.py"))
+    found = ask_apart(ProgramQuestion(program, "eager"), 60, None)
+    assert (found.layer, found.backend) == ("dynamo", "eager")

@@ -10,11 +10,11 @@ import pytest
 
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
-from ctk.toolkit.end_to_end.dynamo_culprit import guilty_line, refine
+from ctk.toolkit.end_to_end.dynamo_culprit import cause_of, guilty_line, refine
 from ctk.toolkit.end_to_end.smallest_program import ProgramQuestioned, explain_program
 from ctk.toolkit.reduce_program.outside import outside_lines
 from ctk.toolkit.reduce_program.player import Player
-from ctk.toolkit.reduce_program.protocol import Plan
+from ctk.toolkit.reduce_program.protocol import Plan, Played, Seen
 from tests.helpers.project import ROOT
 
 BUGS = sorted((ROOT / "tests" / "dynamo_bugs").glob("*.py"))
@@ -56,6 +56,18 @@ def test_a_healthy_program_is_not_blamed(player):
     answer, blamed = refine(WRONG, player, text, EAGER)
     assert not answer.confirmed and blamed.cause == ""
     assert "it passes" in answer.evidence[-1]
+
+
+def test_a_process_that_ended_has_a_cause_though_nobody_knows_in_which_call():
+    killed = Played((Seen("signal", "the compiled program", "11"),))
+
+    class Stand:
+        def played(self, text, plan):
+            return Played() if plan.fresh else killed
+
+    found = cause_of(Stand(), "", EAGER, killed)
+    assert (found.cause, found.confirmed) == ("guards", True)
+    assert found.evidence[0].startswith("compiled anew before each call, it passes")
 
 
 @pytest.mark.clean_process
