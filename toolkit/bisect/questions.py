@@ -90,9 +90,6 @@ class Questions:
         """Whether it fails as it did."""
         return self.ask(veto, what) is Verdict.REPRODUCES
 
-    def fails_somehow(self, veto: Veto, what: str) -> bool:
-        return self.ask(veto, what) in (Verdict.REPRODUCES, Verdict.DIFFERENT)
-
     def cheapest(self) -> Veto:
         """Return what to leave out of each question of a search: all kernels, if none matters.
 

@@ -11,7 +11,7 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 from ctk.repro_templates.settings import SETTINGS
-from ctk.toolkit.formats.limits import INT64, NAME_LENGTH, TEXT_LENGTH
+from ctk.toolkit.formats.limits import NAME_LENGTH, TEXT_LENGTH
 from ctk.toolkit.formats.plain_text import is_plain, one_line, quoted
 from ctk.toolkit.formats.scalars import dtypes
 
@@ -54,12 +54,6 @@ def _seed(value: int) -> int:
     raise ValueError(f"{value} is no seed of 64 bits")
 
 
-def _int64(value: int) -> int:
-    if value in INT64:
-        return value
-    raise ValueError(f"{value} is no integer of 64 bits")
-
-
 Line = Annotated[str, AfterValidator(one_line)]
 """Text for people, in one printable line."""
 
@@ -92,6 +86,3 @@ FloatDtype = Annotated[str, AfterValidator(_float_dtype)]
 
 Seed = Annotated[int, AfterValidator(_seed)]
 """A seed that torch takes."""
-
-Int64 = Annotated[int, AfterValidator(_int64)]
-"""An integer of 64 bits."""
