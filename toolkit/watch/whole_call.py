@@ -24,7 +24,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -32,6 +32,7 @@ import torch
 from ctk.compiler.errors import MiscompileError, PrecisionRefused
 from ctk.compiler.torch_compat import dynamo
 from ctk.compiler.torch_compat.stance import eager_stance
+from ctk.repro_templates.loading import CannotTell
 from ctk.repro_templates.program_arguments import Arguments
 from ctk.repro_templates.program_compare import Difference, EagerPlays, compare_plays
 from ctk.repro_templates.program_play import How, Played, one_call, what_is_left
@@ -81,7 +82,6 @@ class WatchedCalls:
     function: Callable[..., Any]
     compiled: Callable[..., Any]
     made: int = 0
-    _lock: list[str] = field(default_factory=list[str])
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """Make the program's call; check it if it is one of the first."""
@@ -144,7 +144,7 @@ class WatchedCalls:
     def _judged(self, keeper: Keeper, real: Played) -> list[EndToEnd]:
         try:
             eager = EagerPlays(functools.partial(_in_eager, keeper), How())
-        except Died as end:
+        except (Died, CannotTell) as end:
             why = f"the copy of the process that made it in eager ended ({end})"
             self.session.add_uncompared(why)
             return []
@@ -251,7 +251,7 @@ def _names(eager: EagerPlays, keeper: Keeper, way: str) -> set[str]:
     """Return the results that differ from eager when the call is made in another way."""
     try:
         played = played_by(lambda *_: keeper.asked(way), True, eager.how)
-    except Died:
+    except (Died, CannotTell):
         return set()
     return {each.name for each in compare_plays(eager, played, strides=False).differences}
 
