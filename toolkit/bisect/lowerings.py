@@ -28,7 +28,7 @@ from ctk.compiler.observe import RewriteRecord
 from ctk.toolkit.bisect.below_passes import Scene, operator_of, scene_of
 from ctk.toolkit.bisect.culprit import Culprit
 from ctk.toolkit.bisect.search import guilty_one
-from ctk.toolkit.bisect.suspects import of_rewrite
+from ctk.toolkit.bisect.suspects import listed, of_rewrite
 from ctk.toolkit.compile_log.recorder import CompileLog, Veto
 
 Passes = Callable[[Veto, str], bool]
@@ -128,13 +128,8 @@ class _Search:
         return Culprit("lowered", name, veto, nodes=nodes, evidence=self._kernel.evidence)
 
     def _without_passes(self, names: Sequence[str]) -> bool:
-        return self._passes(Veto(passes=frozenset(names)), f"without {_listed(names)}")
+        return self._passes(Veto(passes=frozenset(names)), f"without {listed(names)}")
 
     def _without_fusions(self, numbers: Sequence[str]) -> bool:
-        what = f"without fusion {_listed(numbers)}"
+        what = f"without fusion {listed(numbers)}"
         return self._passes(Veto(rewrites=frozenset(map(int, numbers))), what)
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"{', '.join(names[:3])}{more}"

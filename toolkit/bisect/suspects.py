@@ -124,6 +124,12 @@ def in_eager(kernels: Sequence[str]) -> str:
     return f"with {', '.join(kernels[:3])}{more} in eager"
 
 
+def listed(names: Sequence[str]) -> str:
+    """Return names for a line of progress: the first three, and how many more there are."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"{', '.join(names[:3])}{more}"
+
+
 def of_rewrite(rewrite: RewriteRecord, rewrites_in_pass: int, evidence: str = "") -> Culprit:
     """Return the culprit that a rewrite is."""
     return Culprit(

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from ctk.toolkit.bisect.culprit import Culprit
 from ctk.toolkit.bisect.questions import Found, Questions, Seen
 from ctk.toolkit.bisect.search import guilty_one
+from ctk.toolkit.bisect.suspects import listed
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.compile_log.told_values import WrongTold, wrong_told
 
@@ -26,7 +27,7 @@ def by_what_was_told(ask: Questions, seen: Seen) -> Found | None:
     wheres = list(dict.fromkeys(each.where for each in told))
 
     def passes_without(names: Sequence[str]) -> bool:
-        return ask.passes(Veto(passes=frozenset(names)), f"without {_listed(names)}")
+        return ask.passes(Veto(passes=frozenset(names)), f"without {listed(names)}")
 
     guilty = guilty_one(passes_without, wheres)
     if guilty is None:
@@ -43,8 +44,3 @@ def _may_matter(wrong: WrongTold, seen: Seen) -> bool:
     if signature is None or signature.kind not in _OF_NUMBERS:
         return True
     return wrong.mismatch.kind != "stride" or not wrong.is_of_torch
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f"{', '.join(names[:3])}{more}"
