@@ -40,7 +40,7 @@ from ctk.toolkit.processes.groups import adopt_orphans, end_group, lead_group, r
 from ctk.toolkit.processes.memory import held_nbytes
 from ctk.toolkit.processes.tree import descendants
 from ctk.toolkit.reduce_program.protocol import READY, Plan, Played, PlayQuestion, Seen
-from ctk.toolkit.targets import traits_of
+from ctk.toolkit.targets import capturing_for, traits_of
 
 
 def main() -> None:
@@ -122,7 +122,8 @@ def _one_side(path: Path, plan: Plan, is_compiled: bool, how: How) -> Values:
                 with eager_stance():
                     return {"calls": packed(play(program, how))}
             torch.compiler.reset()
-            calls = packed(play(program, how, _compile_with(plan, path.parent, names)))
+            with capturing_for(plan.target, plan.config):
+                calls = packed(play(program, how, _compile_with(plan, path.parent, names)))
             return {"calls": calls, "breaks": list(dynamo.graph_breaks())}
 
 

@@ -1,15 +1,19 @@
 """Whole programs: what their compiled calls give beside their eager ones, and the layer."""
 
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
+from ctk.repro_templates.program_play import How
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.layers import ask
 from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.importers.in_memory import program_of
+from ctk.toolkit.reduce_program import worker
+from ctk.toolkit.reduce_program.protocol import Plan
 from ctk.toolkit.usercode.program import load_program
 
 HEAD = """
@@ -233,3 +237,12 @@ def test_a_target_that_freezes_gets_the_parameters(
         program = load_program(str(path))
         ask(ProgramQuestion(program, "inductor", {"freezing": freezing}, calls=1))
     assert held == [0, 2]
+
+    def compile_with(*_: object) -> object:
+        return lambda model: torch.compile(model, backend=target_backend())
+
+    monkeypatch.setattr(worker, "_compile_with", compile_with)
+    monkeypatch.setattr(sys, "path", [*sys.path])  # it adds the folder of the program
+    for freezing in (False, True):  # and in a process of its own
+        worker._one_side(path, Plan("inductor", {"freezing": freezing}), True, How())
+    assert held == [0, 2, 0, 2]
