@@ -22,7 +22,7 @@ import random
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeGuard, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ from ctk.compiler.errors import CtkError
 from ctk.compiler.fx.clone import clone_value
 from ctk.repro_templates.exceptions import Raised, raised
 from ctk.repro_templates.float64 import InFloat64, wider
-from ctk.repro_templates.layout import has_memory, layout_of
+from ctk.repro_templates.layout import layout_of
 from ctk.repro_templates.program_arguments import (
     Arguments,
     arguments_named,
@@ -40,7 +40,7 @@ from ctk.repro_templates.program_arguments import (
     revalued,
 )
 from ctk.repro_templates.program_nested import as_value, form_of, leaves_of
-from ctk.repro_templates.program_state import state_of, tensors_of
+from ctk.repro_templates.program_state import ambient_state, is_in_memory, state_of, tensors_of
 from ctk.repro_templates.random_draws import Tape, recording, replaying
 from ctk.repro_templates.running import (
     Run,
@@ -265,22 +265,6 @@ def what_is_left(
         reached = {**tensors_of(arguments_named(given)), **outs}
         earlier |= {n: each for n, each in reached.items() if is_in_memory(each)}
     return Played(Run(values | keeps, after, drew, layout=layout), form_of(result))
-
-
-def ambient_state() -> dict[str, object]:
-    """Return the modes of torch that a call may leave changed, by name."""
-    return {
-        "grad": torch.is_grad_enabled(),
-        "inference": torch.is_inference_mode_enabled(),
-        "autocast": torch.is_autocast_enabled("cpu"),
-        "default_dtype": str(torch.get_default_dtype()),
-        "deterministic": torch.are_deterministic_algorithms_enabled(),
-    }
-
-
-def is_in_memory(value: object) -> TypeGuard[Tensor]:
-    """Return whether a value is a tensor in plain memory; CUDA graphs write over theirs."""
-    return isinstance(value, Tensor) and value.device.type == "cpu" and has_memory(value)
 
 
 def name_of_result(path: str) -> str:

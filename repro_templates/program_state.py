@@ -14,7 +14,7 @@ into what torch or Python define, at files, or at anything that only C++ knows.
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import torch
 from torch import Tensor
@@ -22,6 +22,7 @@ from torch.nn import Module
 
 from ctk.compiler.fx.clone import clone_value
 from ctk.repro_templates.foreign import is_foreign
+from ctk.repro_templates.layout import has_memory
 from ctk.repro_templates.program_nested import (
     Leaf,
     as_value,
@@ -181,3 +182,19 @@ def wrapped(function: FunctionType) -> object | None:
     is_librarys = is_foreign(function.__globals__.get("__name__"))
     inner = getattr(function, "__wrapped__", None)
     return inner if is_librarys and not is_foreign(function.__module__) else None
+
+
+def ambient_state() -> dict[str, object]:
+    """Return the modes of torch that a call may leave changed, by name."""
+    return {
+        "grad": torch.is_grad_enabled(),
+        "inference": torch.is_inference_mode_enabled(),
+        "autocast": torch.is_autocast_enabled("cpu"),
+        "default_dtype": str(torch.get_default_dtype()),
+        "deterministic": torch.are_deterministic_algorithms_enabled(),
+    }
+
+
+def is_in_memory(value: object) -> TypeGuard[Tensor]:
+    """Return whether a value is a tensor in plain memory; CUDA graphs write over theirs."""
+    return isinstance(value, Tensor) and value.device.type == "cpu" and has_memory(value)
