@@ -11,6 +11,7 @@ import pytest
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.repro.run import ReproRun, write_repro
+from ctk.toolkit.repro.script import Limits
 from tests.helpers.cli import BROKEN_PASS, DEADLY_TARGET, GOOD, TWO_GRAPHS, ctk, write
 from tests.helpers.warm_python import warm_python
 
@@ -165,8 +166,10 @@ class TestMinify:
     ) -> None:
         seen = ReproRun(1, "", "reproduced")  # the script itself is run by test_smallest_case
 
-        def write_only(case: Case, folder: Path, culprit: str | None) -> tuple[Path, ReproRun]:
-            return write_repro(case, folder, culprit), seen
+        def write_only(
+            case: Case, folder: Path, culprit: str | None, limits: Limits | None
+        ) -> tuple[Path, ReproRun]:
+            return write_repro(case, folder, culprit, limits), seen
 
         monkeypatch.setattr("ctk.toolkit.minify.write_verified_repro", write_only)
         said = ctk("minify", case, "--trust", "--out", tmp_path / "small", "--max-questions", 1)

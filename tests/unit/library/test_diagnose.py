@@ -118,7 +118,7 @@ def test_minify_and_diagnose_ask_the_same_questions(
 ) -> None:
     monkeypatch.setattr(
         "ctk.toolkit.minify.write_verified_repro",
-        lambda case, folder, culprit: (folder / "repro.py", ReproRun(1, "", "reproduced")),
+        lambda case, folder, *_: (folder / "repro.py", ReproRun(1, "", "reproduced")),
     )
     asked: list[tuple[int, object]] = []
     ask = InProcess.ask

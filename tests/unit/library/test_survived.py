@@ -15,6 +15,7 @@ from ctk.toolkit.operation import at_work, best_case
 from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.report.as_json import read_json
 from ctk.toolkit.repro.run import ReproRun, write_repro
+from ctk.toolkit.repro.script import Limits
 from tests.helpers.cli import ctk as command
 from tests.helpers.cli import write
 from tests.helpers.killed_runs import BACKEND, PROGRAM
@@ -24,8 +25,10 @@ from tests.helpers.killed_runs import BACKEND, PROGRAM
 def subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What to reduce: 28 calls, 2 of them needed. Its repro is written, not run."""
 
-    def write_only(case: Any, folder: Path, culprit: str | None) -> tuple[Path, ReproRun]:
-        return write_repro(case, folder, culprit), ReproRun(1, "", "reproduced")
+    def write_only(
+        case: Any, folder: Path, culprit: str | None, limits: Limits | None
+    ) -> tuple[Path, ReproRun]:
+        return write_repro(case, folder, culprit, limits), ReproRun(1, "", "reproduced")
 
     monkeypatch.setattr("ctk.toolkit.minify.write_verified_repro", write_only)
     monkeypatch.chdir(tmp_path)
