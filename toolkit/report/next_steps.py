@@ -54,6 +54,12 @@ _ADVICE = {
 }
 
 
+_ONLY_THERE = (
+    "if that passes too, the failure needs what the program's own file does to torch, such as a "
+    "patch: a case does not hold it, so keep the program itself as the repro"
+)
+
+
 def _see_it(record: Record, folder: Path, signature: Signature) -> list[str]:
     """Return how to see the failure again, or how to get the smallest program that shows it."""
     repro = record.repro
@@ -61,7 +67,8 @@ def _see_it(record: Record, folder: Path, signature: Signature) -> list[str]:
         return [f"python {quote(str(folder / repro.path))}  # shows it again"]
     if repro.path is not None:
         again = folder / repro.path
-        return [f"ctk repro {quote(str(again.parent))}  # its repro.py did not show the failure"]
+        asked = f"ctk repro {quote(str(again.parent))}  # its repro.py did not show the failure"
+        return [asked, _ONLY_THERE] if repro.clean_run == "not reproduced" else [asked]
     if record.state != "finished":
         return []  # there is a command to go on with it
     smaller = other_command(folder, "diagnose" if record.culprit is None else "minify")
