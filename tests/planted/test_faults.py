@@ -138,7 +138,13 @@ FAULTS = (
 MAKERS = {"called": called, "trained": trained, "frozen": frozen, "hidden": hidden}
 
 
-@pytest.mark.parametrize(("maker", "where"), FAULTS, ids=[f"{m}-{w}" for m, w in FAULTS])
+@pytest.mark.parametrize(
+    ("maker", "where"),
+    [
+        pytest.param(m, w, id=f"{m}-{w}", marks=[pytest.mark.slow] if number % 3 else [])
+        for number, (m, w) in enumerate(FAULTS)
+    ],
+)
 def test_a_wrong_pass_is_named_and_confirmed(maker: str, where: str):
     search = find_culprit(with_pass(MAKERS[maker], where))
     assert is_exactly(search, where)

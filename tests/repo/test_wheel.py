@@ -102,6 +102,7 @@ runpy.run_path(sys.exec_prefix + "/bin/ctk", run_name="__main__")
 """
 
 
+@pytest.mark.slow
 def test_it_works_in_a_project_with_folders_of_the_same_names(wheel: Path, tmp_path: Path) -> None:
     python = install(wheel, tmp_path / "venv")
     tops = {path.name for path in site_packages(tmp_path / "venv").iterdir()}

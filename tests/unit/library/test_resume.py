@@ -59,7 +59,14 @@ def check_killed_and_resumed(
     assert "reproduced on " in repro
 
 
-@pytest.mark.parametrize(("name", "kill_at"), [("minify", 13), ("diagnose", 13), ("diagnose", 4)])
+@pytest.mark.parametrize(
+    ("name", "kill_at"),
+    [
+        pytest.param("minify", 13, marks=pytest.mark.slow),
+        pytest.param("diagnose", 13, marks=pytest.mark.slow),
+        ("diagnose", 4),
+    ],
+)
 def test_kill_9_loses_no_answer(
     name: str, kill_at: int, whole: dict[str, tuple[int, Case]], tmp_path: Path
 ) -> None:

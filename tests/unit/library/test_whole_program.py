@@ -49,6 +49,7 @@ def inputs():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.clean_process
 def test_diagnose_names_the_line_and_writes_a_repro(tmp_path: Path) -> None:
     path = write(tmp_path, "numbers_.py", FIX)
