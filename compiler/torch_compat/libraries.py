@@ -29,6 +29,7 @@ def registered_once() -> Generator[None]:
         wrapped(Site(library, "define"), _define),
         wrapped(Site(library, "impl"), _impl),
         wrapped(Site(library, "_register_fake"), _register_fake),
+        wrapped(Site(torch._ops.OperatorBase, "py_impl"), _py_impl),
     ):
         yield
 
@@ -61,6 +62,15 @@ def _impl(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(library, name, fn, key, *args, **kwargs)
 
     return impl
+
+
+def _py_impl(original: Callable[..., Any]) -> Callable[..., Any]:
+    def py_impl(operator: Any, key: Any) -> Any:
+        if key in operator.py_kernels or key in operator.python_key_table:
+            return lambda function: function  # the first one stays
+        return original(operator, key)
+
+    return py_impl
 
 
 def _register_fake(original: Callable[..., Any]) -> Callable[..., Any]:
