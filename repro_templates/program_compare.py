@@ -124,8 +124,14 @@ class EagerPlays:
 
     @cached_property
     def nudged(self) -> Sequence[Sequence[Played]]:
-        """The calls with inputs and weights that differ in the last bit, up and down."""
-        return [self._play(replace(self.how, nudged=each)) for each in (1, -1)]
+        """The calls with inputs and weights that differ in the last bit, up and down.
+
+        Nothing for a call that can only be made with the values it has.
+        """
+        try:
+            return [self._play(replace(self.how, nudged=each)) for each in (1, -1)]
+        except PrecisionRefused:
+            return []
 
     def is_noise(self, index: int, name: str, other: object, times: float = 1.0) -> bool:
         """Return whether rounding explains how far a value of eager is from another one.
@@ -142,7 +148,7 @@ class EagerPlays:
         """
         value = self.first[index].run.values[name]
         others = [plays[index].run.values.get(name) for plays in self.nudged]
-        spread = max(_distance(value, each) for each in others)
+        spread = max((_distance(value, each) for each in others), default=0.0)
         return math.isfinite(spread) and spread * times >= _distance(value, other)
 
 
