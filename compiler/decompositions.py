@@ -83,7 +83,8 @@ class Decompositions:
 
         def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
             def trace(gm: GraphModule, *args: Any, **kwargs: Any) -> Any:
-                if threading.get_ident() != thread:  # it compiles something else, without the lock
+                # Another thread compiles something else, without the lock.
+                if threading.get_ident() != thread or self.is_elsewhere():
                     return original(gm, *args, **kwargs)
                 if not self.may_functionalize():
                     return gm

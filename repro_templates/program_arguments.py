@@ -20,6 +20,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from ctk.repro_templates.errors import identical
+
 SMALLEST = 2
 """Sizes 0 and 1 are compiled for themselves: they are no batch."""
 
@@ -64,7 +66,7 @@ def revalued(arguments: Arguments) -> list[Arguments]:
         arguments: Of the last call; what has no numbers to exchange is shared with it.
     """
     tensors = _tensors_in([*arguments.args, *arguments.kwargs.values()])
-    if not _are_apart(tensors) or all(torch.equal(_rolled(t), t) for t in tensors):
+    if not _are_apart(tensors) or all(identical(_rolled(t), t) for t in tensors):
         return []
     return [_changed(arguments, _rolled)]
 

@@ -323,7 +323,8 @@ def _distance(value: object, other: object) -> float:
     """Return the norm of the difference of two tensors; infinity for what is not alike."""
     if not (isinstance(value, Tensor) and isinstance(other, Tensor)) or value.shape != other.shape:
         return math.inf
-    return float((value.detach().double() - other.detach().double()).norm())
+    wide = torch.complex128 if value.is_complex() or other.is_complex() else torch.float64
+    return float((value.detach().to(wide) - other.detach().to(wide)).norm())
 
 
 def _only(run: Run, names: Sequence[str]) -> Run:

@@ -295,8 +295,9 @@ def seeded(seed: int = SEED) -> Generator[None, None, None]:
     """Seed torch, Python and numpy inside the `with` block; put their generators back after it."""
     numpy = sys.modules.get("numpy.random")
     kept, numpys = random.getstate(), numpy.get_state() if numpy else None
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     try:
-        with torch.random.fork_rng(devices=[]):
+        with torch.random.fork_rng(devices=devices):
             torch.manual_seed(seed)
             random.seed(seed)
             if numpy:

@@ -30,6 +30,7 @@ TIMEOUT_SECONDS = 120.0
 """Longest that one side of a program may take, if nobody says otherwise."""
 
 FILE = "program.py"
+WORKER = "ctk.toolkit.reduce_program.worker"
 
 
 class Player(Closing):
@@ -152,7 +153,7 @@ def judgement_of(seen: Played, expected: Signature) -> Judgement:
 def _start() -> subprocess.Popen[bytes]:
     path = os.pathsep.join(entry for entry in sys.path if entry)
     process = subprocess.Popen(
-        [sys.executable, "-m", "ctk.toolkit.reduce_program.worker"],
+        [sys.executable, "-m", WORKER],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -171,8 +172,9 @@ def _start() -> subprocess.Popen[bytes]:
     )
     if cast("BinaryIO", process.stdout).readline() != READY:
         process.kill()
-        process.wait()
-        raise CtkError("the process that plays programs did not start")
+        process.communicate()
+        command = f"{sys.executable} -m {WORKER}"
+        raise CtkError(f"the process that plays programs did not start; see why: {command}")
     return process
 
 

@@ -19,7 +19,7 @@ from ctk.toolkit.formats.files import make_folder, write_text
 from ctk.toolkit.reduce_program.protocol import Plan
 from ctk.toolkit.repro.carry import carry
 from ctk.toolkit.repro.run import REPRO, ReproRun, run_repro
-from ctk.toolkit.repro.script import Versions, current_versions, shorten_paths
+from ctk.toolkit.repro.script import FREEZES, Versions, current_versions, shorten_paths
 from ctk.toolkit.targets import traits_of
 
 PROGRAM = "program.py"
@@ -96,6 +96,7 @@ def render_program(
         versions: Those of this process when None.
     """
     ending = _ending(failure)
+    freezes = traits_of(failure.plan.target).freezes(failure.plan.config)
     backend = traits_of(failure.plan.target).repro_backend
     carried = carry(ending, _CARRIED, [(backend.__module__, backend.__name__)])
     tree = ast.parse(failure.text)
@@ -109,7 +110,7 @@ def render_program(
         "\n".join((*_CACHES, *(_BESIDE if files_of(failure.path)[1:] else ()), *_SEEDED)),
         body,
         f"\n{_LINE}",
-        "\n".join(carried.imports),
+        "\n".join((*carried.imports, *FREEZES[:freezes])),
         f"\n{carried.source}",
         f"\n{ending}",
     ]
@@ -155,6 +156,7 @@ def _ending(failure: ProgramFailure) -> str:
             "def compiled(model: Any) -> Any:",
             '    """Compile the model with the target."""',
             "    torch.compiler.reset()",
+            *(FREEZES[1:] if traits.freezes(plan.config) else ()),
             f"    keywords = compile_keywords(globals()){dynamic}",
             f"    backend = {traits.repro_backend.__name__}(TARGET, HERE)",
             "    return torch.compile(model, backend=backend, options=OPTIONS or None, **keywords)",

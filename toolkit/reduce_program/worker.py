@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -69,7 +70,7 @@ def _answered_in_child(question: PlayQuestion) -> bytes:
             os.close(reading)
             lead_group(warm)
             with os.fdopen(writing, "wb") as pipe:
-                pipe.write(json.dumps(encode(played(question))).encode())
+                pipe.write(_answer(question))
         finally:
             os._exit(0)
     os.close(writing)
@@ -77,7 +78,21 @@ def _answered_in_child(question: PlayQuestion) -> bytes:
         answer = pipe.read()
     end_group(pid)
     reap_orphans()
-    return answer or json.dumps(encode(Played(unanswered="nobody could play it"))).encode()
+    return answer or _encoded(Played(unanswered="the process that compared both sides was ended"))
+
+
+def _answer(question: PlayQuestion) -> bytes:
+    try:
+        return _encoded(played(question))
+    except Exception as error:  # the sides run in children: what is raised here is a fault of ours
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(place.filename).name}:{place.lineno}"
+        what = f"{type(error).__name__}: {first_line(error)}"
+        return _encoded(Played(unanswered=f"an error of ctk while it compared, {what} ({where})"))
+
+
+def _encoded(answer: Played) -> bytes:
+    return json.dumps(encode(answer)).encode()
 
 
 def played(question: PlayQuestion) -> Played:

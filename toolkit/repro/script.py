@@ -57,7 +57,13 @@ _NAMES_DTYPES = re.compile(
 _PLAIN_IMPORTS = frozenset({"import math", "import operator"})
 """Functions of other modules may name dtypes unseen."""
 _LINE = f"# {'-' * 98}\n# From here on: how the program is run and judged, the toolkit's own code."
-_FREEZING = "torch._inductor.config.freezing"
+FREEZES = (
+    "import torch._inductor.config",
+    "    # Dynamo asks the setting of the process: the options do not reach it.",
+    "    torch._inductor.config.freezing = True",
+)
+"""The import, and what a function that compiles says, where a target freezes parameters."""
+
 _CACHES = (
     "# A cached graph would hide the passes that are under test.",
     'os.environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "0")',
@@ -162,7 +168,7 @@ def render_script(
     ending = _ending(case, module.arguments, used)
     backend = traits.repro_backend
     carried = carry(f"{own}\n{ending}", CARRIED, [(backend.__module__, backend.__name__)])
-    imports = (*module.imports, *([f"import {_FREEZING.rpartition('.')[0]}"] * freezes))
+    imports = (*module.imports, *FREEZES[:freezes])
     beginning = _beginning(carried.imports, imports, own, versions)
     docstring = _docstring(case, plan, traits, culprit_pass, clean_run, versions)
     parts = (f"{docstring}\n\n{beginning}\n\n{own}", _LINE, carried.source, ending)
@@ -230,8 +236,7 @@ def _compiled(
         lines.append(f'    sys.path.append(str(HERE / "{FOLDER}"))')
     lines.append("    torch.compiler.reset()")
     if freezes:
-        lines.append("    # Dynamo asks the setting of the process: the options do not reach it.")
-        lines.append(f"    {_FREEZING} = True")
+        lines.extend(FREEZES[1:])
     lines.append(f"    options = {options}")
     lines.append(f"    backend = {traits.repro_backend.__name__}(TARGET, HERE)")
     if module.handed is not None:

@@ -17,6 +17,7 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -106,12 +107,18 @@ def _attend(play: Play, folder: Path, questions: int, answers: int) -> None:
     """Be the keeper: answer until there are no more questions."""
     _cut_off({questions, answers})
     torch.set_num_threads(1)  # the threads of the pool are not copied
+    keeper = os.getpid()
+
+    def played(way: str) -> Mapping[str, object]:
+        die_with(keeper)
+        return play(way)
+
     with os.fdopen(questions) as lines:
         for line in lines:
             way = line.strip()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                values = in_own_process(lambda way=way: play(way), SECONDS)
+                values = in_own_process(partial(played, way), SECONDS)
             write_values(values, folder / "answer")
             os.write(answers, b"!")
 
@@ -119,7 +126,7 @@ def _attend(play: Play, folder: Path, questions: int, answers: int) -> None:
 def _cut_off(kept: set[int]) -> None:
     """Let everything that is open lead nowhere, so that a copy writes into nobody's files."""
     nothing = os.open(os.devnull, os.O_RDWR)
-    for descriptor in range(256):
+    for descriptor in [int(entry.name) for entry in Path("/dev/fd").iterdir()]:
         try:
             kind = os.fstat(descriptor).st_mode
         except OSError:

@@ -37,7 +37,7 @@ from ctk.toolkit.watch.session import (
     check_keywords,
     watch_options,
 )
-from ctk.toolkit.watch.whole_call import is_checking, watch_calls
+from ctk.toolkit.watch.whole_call import in_copy, watch_calls
 
 logger = logging.getLogger("ctk")
 
@@ -188,7 +188,7 @@ class Installed(Closing):
 
         Equal backends give the same object: Dynamo compares backends to reuse what it compiled.
         """
-        if is_checking():
+        if in_copy():
             return backend
         self.lookups += 1
         if hasattr(backend, "ctk_watched"):
@@ -217,7 +217,7 @@ def watched_backend(
     ) -> Compiled:
         merged = {**config, **_mode_options(target, mode), **(options or {})}
         subject = make_subject(target, merged, importable=importable)
-        if is_checking():  # a copy of the process that a check has made
+        if in_copy():
             return target.compile(gm, example_inputs, config=subject.config, observer=None)
         return compile_watched(session, subject, gm, example_inputs)
 

@@ -56,13 +56,13 @@ NO_GRAPH_SHOWS = ("alias", "requires-grad", "state", "structure", "missing-error
 MOST_NBYTES = 1 << 29
 """With more parameters and buffers than this a call is not compared: they are written to disk."""
 
-_CHECKING: ContextVar[bool] = ContextVar("ctk_checking_a_call", default=False)
-"""Whether this thread is inside of a checked call, or in a copy of the process."""
+_IN_CALL: ContextVar[bool] = ContextVar("ctk_in_a_compared_call", default=False)
+_IN_COPY: ContextVar[bool] = ContextVar("ctk_in_a_copy_of_the_process", default=False)
 
 
-def is_checking() -> bool:
-    """Return whether this is a copy of the process that a check has made, or a call in one."""
-    return _CHECKING.get()
+def in_copy() -> bool:
+    """Return whether this is a copy of the process that a check has made: nothing is watched."""
+    return _IN_COPY.get()
 
 
 @dataclass(slots=True, eq=False)
@@ -87,17 +87,17 @@ class WatchedCalls:
         """Make the program's call; check it if it is one of the first."""
         options = self.session.options
         is_over = self.made >= options.calls or options.check == "off"
-        if is_over or _CHECKING.get() or torch.compiler.is_compiling():
+        if is_over or _IN_CALL.get() or torch.compiler.is_compiling():
             return self.compiled(*args, **kwargs)
         self.made += 1
         if why := why_not() or _too_large(_root(self.function)):
             self.session.add_uncompared(why)
             return self.compiled(*args, **kwargs)
-        token = _CHECKING.set(True)
+        token = _IN_CALL.set(True)
         try:
             return self._checked(args, kwargs)
         finally:
-            _CHECKING.reset(token)
+            _IN_CALL.reset(token)
 
     def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         keepers: list[Keeper] = []
@@ -108,15 +108,12 @@ class WatchedCalls:
             return self.compiled(*args, **kwargs)
         with keepers[0] as keeper:
             before, drawn = len(self.session.failures), generator_states()
-            token = _CHECKING.set(False)  # graphs of this call are watched as ever
             try:
                 result = self.compiled(*args, **kwargs)
             except Exception as error:
                 if len(self.session.failures) == before:  # else a graph has shown it
                     self._judge(keeper, self._left(args, kwargs, drawn, error=error))
                 raise
-            finally:
-                _CHECKING.reset(token)
             if len(self.session.failures) == before:
                 self._judge(keeper, self._left(args, kwargs, drawn, result=result))
         return result
@@ -209,7 +206,7 @@ class WatchedCalls:
         self, args: tuple[Any, ...], kwargs: dict[str, Any], way: str
     ) -> Mapping[str, object]:
         """Make the call in a copy of the process."""
-        _CHECKING.set(True)
+        _IN_COPY.set(True)
         around: AbstractContextManager[Any] = nullcontext()
         call = self.function
         if way == "eager":
@@ -279,7 +276,7 @@ def watch_calls(session_of: Callable[[object], Session | None]) -> Callable[[], 
 
     def wrapped(compiled: Any, function: Any, backend: object) -> Any:
         session = session_of(backend)
-        if session is None or _CHECKING.get():
+        if session is None or in_copy():
             return compiled
         name = str(getattr(backend, "compiler_name", "?"))
         calls = WatchedCalls(session, name, function, compiled)

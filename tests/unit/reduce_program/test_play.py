@@ -53,6 +53,17 @@ def test_a_program_agrees_with_itself():
     assert compared(PLAIN, lambda f: f) == []
 
 
+@pytest.mark.filterwarnings("ignore:ComplexHalf support is experimental")
+def test_numbers_that_torch_does_not_compare_are_compared():
+    text = PLAIN.replace("x * 2", "x.clone()").replace(
+        "torch.arange(4.0).reshape(2, 2)", "torch.tensor([1j, 2, 3, 4]).to(torch.complex32)"
+    )
+    assert compared(text, lambda f: f, more=("values",)) == []
+    assert compared(text, lambda f: lambda x: f(x).conj().resolve_conj()) == [
+        ("accuracy", "call1.out0")
+    ]
+
+
 def test_a_value_a_dtype_and_a_shape_are_told_apart():
     assert compared(PLAIN, lambda f: lambda x: f(x) + 1) == [("accuracy", "call1.out0")]
     assert compared(PLAIN, lambda f: lambda x: f(x).double()) == [("dtype", "call1.out0")]

@@ -122,6 +122,7 @@ def test_the_target_and_how_it_is_played_stand_in_the_script(program):
     compile(script, "repro.py", "exec")
     assert "'freezing': True" in script and '{"dynamic": True}' in script
     assert "How(calls=3, backward=True)" in script
+    assert "    torch._inductor.config.freezing = True" in script
 
 
 @pytest.mark.parametrize("target", ["ctk", "torchscript", "inductor", f"{__name__}:backend"])

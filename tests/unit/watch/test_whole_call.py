@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from ctk.compiler.errors import MiscompileError
+from ctk.toolkit.watch.before_call import Keeper
 from ctk.toolkit.watch.hooks import debug_compile, install
 
 
@@ -41,7 +42,7 @@ def test_a_wrong_capture_is_a_failure(tmp_path):
         torch.compile(truncated, backend="eager")(torch.tensor([1.0, 2.0, 3.0]))
     (failure,) = hooks.session.failures
     assert failure.summary.startswith("accuracy at call1.out0")
-    assert "layer dynamo (capture), test_whole_call.py:14" in failure.summary
+    assert "layer dynamo (capture), test_whole_call.py:15" in failure.summary
     assert '"layer": "dynamo"' in failure.folder.read_text()
 
 
@@ -97,6 +98,22 @@ def test_a_gradient_flows_through_a_call_that_was_compared(tmp_path):
     with watching(tmp_path) as hooks:
         torch.compile(Wrapped(), backend="aot_eager")(x).sum().backward()
     assert x.grad is not None and hooks.session.failures == []
+
+
+def test_a_call_inside_of_a_compared_call_is_not_compared_once_more(tmp_path, monkeypatch):
+    copies = []
+    start = Keeper.start
+    monkeypatch.setattr(Keeper, "start", lambda play: copies.append(play) or start(play))
+    with watching(tmp_path) as hooks:
+        inner = torch.compile(lambda x: x + 1, backend="eager")
+
+        @torch.compiler.disable
+        def apart(x):
+            return inner(x)
+
+        outer = torch.compile(lambda x: apart(x) * 2, backend="eager")
+        assert torch.equal(outer(torch.ones(2)), torch.full((2,), 4.0))
+    assert len(copies) == 1 and hooks.session.failures == []
 
 
 def test_an_exception_of_the_program_is_its_own(tmp_path):
