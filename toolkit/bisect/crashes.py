@@ -22,11 +22,12 @@ from typing import cast
 from ctk.compiler.observe import Stage
 from ctk.toolkit.bisect.culprit import Culprit, FoundBy, Search
 from ctk.toolkit.bisect.lowerings import find_below, with_excerpt
+from ctk.toolkit.bisect.questions import NO_KERNELS, Questions
 from ctk.toolkit.bisect.search import guilty_kernel, smallest_failing
 from ctk.toolkit.bisect.suspects import in_eager, of_kernel, of_pass, of_rewrite
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.compile_log.recorder import EVERY_KERNEL, CompileLog, Recorder, Veto
+from ctk.toolkit.compile_log.recorder import CompileLog, Recorder, Veto
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.judge import judge
 
@@ -45,17 +46,14 @@ def find_deadly(
         say: Called with a line per question.
     """
     anywhere = replace(first.signature, where=None) if first.signature else None
-    return _Deadly(replace(case, signature=anywhere), executor, first, say).find()
+    questions = Questions(replace(case, signature=anywhere), executor, say, compiles=1)
+    return _Deadly(questions, first).find()
 
 
 class _Deadly:
-    def __init__(
-        self, case: Case, executor: Executor, first: Judgement, say: Callable[[str], None]
-    ) -> None:
-        self._case, self._executor, self._say = case, executor, say
-        self._first = first
-        self._compiles = 1
-        self._answers: dict[Veto, Judgement] = {}
+    def __init__(self, questions: Questions, first: Judgement) -> None:
+        self._questions, self._first = questions, first
+        self._passes, self._fails = questions.passes, questions.fails
 
     def find(self) -> Search:
         suspect = self._last_started()
@@ -64,22 +62,22 @@ class _Deadly:
         none = Veto(fuel=0)
         if self._fails(none, "without any rewrite"):
             return self._without_rewrites(suspect)
-        if self._answers[none].verdict is Verdict.INVALID:  # eager does it too: nobody to blame
-            detail = self._answers[none].detail
-            return Search(self._answers[none], compiles=self._compiles, reason=detail)
+        answer = self._questions.answer(none)
+        if answer.verdict is Verdict.INVALID:  # eager does it too: nobody to blame
+            return Search(answer, compiles=self._questions.compiles, reason=answer.detail)
         number = smallest_failing(
             lambda n: self._fails(Veto(fuel=n), f"with fuel {n}"), self._total()
         )
         culprit = self._named(number) if number is not None else None
         if culprit is None:
             reason = "the rewrite that kills the process could not be named"
-            return Search(self._first, compiles=self._compiles, reason=reason)
+            return Search(self._first, compiles=self._questions.compiles, reason=reason)
         confirmed = self._passes(culprit.veto, f"without {culprit}")
         return self._search(culprit, confirmed, "fuel")
 
     def _search(self, culprit: Culprit, confirmed: bool, found_by: FoundBy) -> Search:
         judgement = replace(self._first, verdict=Verdict.REPRODUCES) if confirmed else self._first
-        return Search(judgement, culprit, confirmed, found_by, self._compiles)
+        return Search(judgement, culprit, confirmed, found_by, self._questions.compiles)
 
     def _last_started(self) -> Culprit | None:
         where = self._first.signature.where if self._first.signature else None
@@ -101,18 +99,17 @@ class _Deadly:
         return fuel
 
     def _without_rewrites(self, suspect: Culprit | None) -> Search:
-        every = Veto(kernels=frozenset({EVERY_KERNEL}))
-        if not self._passes(every, "with every kernel in eager"):
-            culprit = self._decomposition(every) if self._eager_raised is not None else None
+        if not self._passes(NO_KERNELS, "with every kernel in eager"):
+            culprit = self._decomposition() if self._eager_raised is not None else None
             if culprit is None and suspect is not None:  # nothing after it has begun
                 found = self._search(suspect, False, "error")
                 return replace(found, reason="the case does not pass without it")
             dispatch = Culprit("captured", "autograd_dispatch", Veto())
             return self._search(culprit or dispatch, culprit is not None, "elimination")
         evidence = str(self._first.signature)
-        nodes = {str(kernel.id): kernel.nodes for kernel in self._log_here(every).kernels()}
+        nodes = {str(kernel.id): kernel.nodes for kernel in self._log_here(NO_KERNELS).kernels()}
         kernel = guilty_kernel(self._passes_in_eager, list(nodes))
-        culprit = Culprit("lowered", "kernels", every, evidence=evidence)
+        culprit = Culprit("lowered", "kernels", NO_KERNELS, evidence=evidence)
         if kernel is not None:
             culprit = self._within(of_kernel(kernel, nodes[kernel], evidence))
         return self._search(culprit, True, "elimination")
@@ -130,9 +127,9 @@ class _Deadly:
         found = find_below(culprit, log, self._passes)
         return found or with_excerpt(kernel, log)
 
-    def _decomposition(self, every: Veto) -> Culprit | None:
+    def _decomposition(self) -> Culprit | None:
         """Return the decomposition of the stage `dispatch` that forgets what eager asserts."""
-        passes = self._log_here(every).passes()
+        passes = self._log_here(NO_KERNELS).passes()
         records = {str(each.id): each for each in passes if each.id.stage == "dispatch"}
         name = guilty_kernel(self._passes_whole, list(records))
         return of_pass(records[name]) if name is not None else None
@@ -152,7 +149,7 @@ class _Deadly:
     def _named(self, number: int) -> Culprit | None:
         """Return the rewrite of a number; None where one rewrite less is deadly in another way."""
         without = Veto(fuel=number - 1)
-        seen = self._answers[without].signature
+        seen = self._questions.answer(without).signature
         if seen is not None and seen.is_deadly:
             return None
         for record in self._log_here(without).passes():
@@ -163,20 +160,7 @@ class _Deadly:
 
     def _log_here(self, veto: Veto) -> CompileLog:
         """Compile in this process, without what kills it; eager is not run if that does."""
-        self._compiles += 1
+        self._questions.compiles += 1
         recorder = Recorder(veto)
-        judge(self._case, observer=recorder, eager_raised=self._eager_raised)
+        judge(self._questions.case, observer=recorder, eager_raised=self._eager_raised)
         return recorder.log
-
-    def _ask(self, veto: Veto, what: str) -> Verdict:
-        self._compiles += 1
-        answer = self._executor.ask(self._case, self._case.signature, veto)
-        self._answers[veto] = answer
-        self._say(f"{what}: {answer.verdict.value}")
-        return answer.verdict
-
-    def _fails(self, veto: Veto, what: str) -> bool:
-        return self._ask(veto, what) is Verdict.REPRODUCES
-
-    def _passes(self, veto: Veto, what: str) -> bool:
-        return self._ask(veto, what) is Verdict.PASSES

@@ -78,7 +78,15 @@ class Questions:
             answer = self.executor.ask(self.case, self.case.signature, veto)
             self.answers[veto] = (what, answer)
             self.say(f"{what}: {answer.verdict.value}")
-        return self.answers[veto][1].verdict
+        return self.answer(veto).verdict
+
+    def answer(self, veto: Veto) -> Judgement:
+        """Return what a compile that was asked for showed.
+
+        Raises:
+            KeyError: It was not asked for.
+        """
+        return self.answers[veto][1]
 
     def passes(self, veto: Veto, what: str) -> bool:
         """Whether it passes; of an exception: whether it is gone, whatever the program draws."""

@@ -16,13 +16,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from ctk.repro_templates.program_play import MORE
-from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.layers import ask, placed
 from ctk.toolkit.end_to_end.question import Compared, ProgramQuestion
 from ctk.toolkit.importers.base import CALLS
-from ctk.toolkit.reduce_program.player import TIMEOUT_SECONDS, Player
-from ctk.toolkit.reduce_program.protocol import Plan, Played
+from ctk.toolkit.reduce_program.player import TIMEOUT_SECONDS, Player, judgement_of
+from ctk.toolkit.reduce_program.protocol import Plan
 from ctk.toolkit.usercode.program import Program, entries_named
 
 
@@ -48,7 +47,7 @@ def ask_apart(
         def play(target: str, config: Mapping[str, object]) -> Compared:
             seen = player.played(text, replace(plan, target=target, config=config))
             call = seen.differences[0].call if seen.differences else 0
-            return Compared(_judgement_of(seen), call, has_compiled=False)  # nobody says it
+            return Compared(judgement_of(seen), call, has_compiled=False)  # nobody says it
 
         found = play(plan.target, plan.config)
         whole = EndToEnd(found.judgement, found.call, program=program.name, target=question.target)
@@ -82,12 +81,3 @@ def plan_of(question: ProgramQuestion, call: int = 0) -> Plan:
         backward=question.backward,
         strides=question.strides,
     )
-
-
-def _judgement_of(seen: Played) -> Judgement:
-    if seen.unanswered:
-        return Judgement(Verdict.FLAKY if seen.is_flaky else Verdict.INVALID, None, seen.unanswered)
-    if not seen.differences:
-        return Judgement(Verdict.PASSES, detail="the calls of the program give what eager gives")
-    first = seen.differences[0].signature
-    return Judgement(Verdict.REPRODUCES, first, first.message)

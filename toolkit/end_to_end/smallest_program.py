@@ -3,8 +3,8 @@
     OUT/program.py   the smallest program that still fails in the same way, for the same cause
     OUT/repro.py     the same as a script that needs torch and the target only, verified
 
-The layer decides with what it is played: Dynamo is asked with the backend `eager`, which compiles
-nothing, AOT dispatch with `aot_eager`, anything else with the target.
+It is played with the least of a compiler that shows the failure (`EndToEnd.backend`): Dynamo with
+the backend `eager`, which compiles nothing, AOT dispatch with `aot_eager`, else with the target.
 
 What it does not do: decide whether a program fails, or in which layer (layers.py).
 """
@@ -21,9 +21,6 @@ from ctk.toolkit.reduce_program.protocol import Plan
 from ctk.toolkit.reduce_program.repro import PROGRAM, ProgramFailure, write_program_repro
 from ctk.toolkit.reduce_program.search import Limits, SmallProgram, reduce_program
 from ctk.toolkit.repro.run import ReproRun
-
-BACKENDS = {"dynamo": "eager", "dispatch": "aot_eager"}
-"""What shows a layer with the least of a compiler."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +127,4 @@ def _with_line(
 
 def played_plan(plan: Plan, answer: EndToEnd) -> Plan:
     """Return how a program is played to see a failure of its layer."""
-    backend = answer.backend or BACKENDS.get(answer.layer or "")
-    if not backend:
-        return plan
-    return replace(plan, target=backend, config={})
+    return replace(plan, target=answer.backend, config={}) if answer.backend else plan

@@ -133,19 +133,24 @@ class Player(Closing):
             self._folder = None
 
 
-def judgement_of(seen: Played, expected: Signature) -> Judgement:
-    """Return the judgement about a program that was played, when a failure is looked for.
+def judgement_of(seen: Played, expected: Signature | None = None) -> Judgement:
+    """Return the judgement about a program that was played.
 
-    The first difference counts, and those of the same call: a wrong value in a call is often seen
-    in Python state as well.
+    The first difference counts; when a failure is looked for, those of the same call do: a wrong
+    value in a call is often seen in Python state as well.
+
+    Args:
+        seen: What was played.
+        expected: The failure that is looked for; None: any.
     """
     if seen.unanswered:
         return Judgement(Verdict.FLAKY if seen.is_flaky else Verdict.INVALID, None, seen.unanswered)
     if not seen.differences:
-        return Judgement(Verdict.PASSES)
+        return Judgement(Verdict.PASSES, detail="the calls of the program give what eager gives")
     first = seen.differences[0]
     for each in seen.differences:
-        if each.call == first.call and expected.matches(each.signature):
+        is_wanted = expected is None or expected.matches(each.signature)
+        if each.call == first.call and is_wanted:
             return Judgement(Verdict.REPRODUCES, each.signature, each.detail)
     return Judgement(Verdict.DIFFERENT, first.signature, first.detail)
 

@@ -20,7 +20,7 @@ from tests.helpers.project import ROOT
 BUGS = sorted((ROOT / "tests" / "dynamo_bugs").glob("*.py"))
 QUICK = ("class_forward_changed", "np_fix", "nested_fn_attr")
 EAGER = Plan(target="eager")
-WRONG = EndToEnd(Judgement(Verdict.REPRODUCES), layer="dynamo")
+WRONG = EndToEnd(Judgement(Verdict.REPRODUCES), layer="dynamo", backend="eager")
 
 
 def rows():
