@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from threading import Thread
 from typing import Any, cast
 
 from torch.fx import GraphModule
@@ -239,6 +240,23 @@ def preload_compiler(*, inductor: bool) -> None:
         names += ["torch._inductor.compile_fx", "torch._inductor.codegen.cpp"]
     for name in names:
         importlib.import_module(name)
+
+
+def compiler_threads() -> frozenset[Thread]:
+    """Return the threads that Inductor keeps for compiles; without one, each waits for work.
+
+    Source: `torch._inductor.async_compile.AsyncCompile.pool`, made by the first compile with
+    several threads, of which a forked process has none. Seen in torch 2.11 and 2.13.
+    """
+    module: Any = sys.modules.get("torch._inductor.async_compile")
+    if module is None or not module.AsyncCompile.pool.cache_info().currsize:
+        return frozenset()
+    return frozenset(module.AsyncCompile.pool()._threads)
+
+
+def compile_without_threads() -> None:
+    """Let Inductor compile in the calling thread from now on, as a forked process has to."""
+    _inductor("config").compile_threads = 1
 
 
 def torch_bisector() -> Callable[[Callable[[], bool]], Any]:

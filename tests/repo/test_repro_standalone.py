@@ -96,6 +96,7 @@ def relu_case(mode: str, signature: Signature) -> Case:
 
 
 @pytest.mark.usefixtures("without_pythonpath")
+@pytest.mark.slow
 def test_inductor_repro_needs_torch_only(folder: Path, bare_python: Path) -> None:
     case = relu_case("accuracy", Signature("accuracy", output="out0"))
     path = write_repro(case, folder)

@@ -137,9 +137,9 @@ RECORDS: dict[str, str] = {
 @pytest.mark.parametrize("name", RECORDS)
 def test_a_hostile_diagnosis_is_refused(name: str, tmp_path: Path) -> None:
     (tmp_path / "diagnosis.json").write_text(RECORDS[name])
-    started = time.process_time()
+    started = time.thread_time()
     said = ctk("show", tmp_path)
-    assert time.process_time() - started < SECONDS
+    assert time.thread_time() - started < SECONDS
     assert said.code == 2 and "diagnosis.json" in said.out + said.err
     assert "Traceback" not in said.out + said.err and "bug" not in said.err
 
@@ -170,9 +170,9 @@ LINES: dict[str, bytes] = {
 def test_hostile_events_are_passed_over(name: str, tmp_path: Path) -> None:
     craft = Craft.new(tmp_path)
     (craft.folder / "events.jsonl").write_bytes(LINES[name] + EVENTS)
-    started = time.process_time()
+    started = time.thread_time()
     said = ctk("show", craft.folder)
-    assert time.process_time() - started < 2 * SECONDS
+    assert time.thread_time() - started < 2 * SECONDS
     assert said.code == 0 and "joint/fold" in said.out, said.err
     assert "Traceback" not in said.out + said.err
 

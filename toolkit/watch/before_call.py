@@ -23,6 +23,7 @@ from typing import Any, Self
 
 import torch
 
+from ctk.compiler.torch_compat import inductor
 from ctk.repro_templates.program_sides import in_own_process
 from ctk.repro_templates.program_values import read_values, write_values
 from ctk.toolkit.processes.closing import Closing
@@ -41,7 +42,8 @@ def why_not() -> str:
         return "this system cannot copy a process"
     if torch.cuda.is_initialized():
         return "a process that uses CUDA cannot be copied"
-    if threading.active_count() > 1:
+    others = {*threading.enumerate()} - {threading.current_thread()}
+    if others - inductor.compiler_threads():
         return "a process with several threads cannot be copied"
     return ""
 
@@ -106,7 +108,8 @@ class Keeper(Closing):
 def _attend(play: Play, folder: Path, questions: int, answers: int) -> None:
     """Be the keeper: answer until there are no more questions."""
     _cut_off({questions, answers})
-    torch.set_num_threads(1)  # the threads of the pool are not copied
+    torch.set_num_threads(1)  # threads are not copied
+    inductor.compile_without_threads()
     keeper = os.getpid()
 
     def played(way: str) -> Mapping[str, object]:

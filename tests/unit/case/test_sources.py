@@ -94,6 +94,7 @@ def test_a_moved_case_fails_without_the_files_it_was_made_of(
     assert judge(again).verdict is Verdict.REPRODUCES
 
 
+@pytest.mark.slow
 def test_a_moved_case_fails_in_a_child_process_and_in_a_fresh_one(
     there: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,6 +1,6 @@
 """kill -9 at random moments: nothing that was announced is lost, and nothing of ours stays behind.
 
-One kill per command in the quick suite, twenty per command (a hundred) in the slow one. The delays
+One kill of two commands in the quick suite, twenty per command (a hundred) in the slow one. The delays
 come from a seed that a failure prints. Every fifth killed run is resumed and comes to its end.
 """
 
@@ -91,7 +91,13 @@ class Killer:
                 assert not broken_files(out), f"seed {seed}, resumed after kill {number}: {killed}"
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(each, marks=() if each in ("run", "bisect-pass") else pytest.mark.slow)
+        for each in COMMANDS
+    ],
+)
 def test_a_kill(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Killer(command, tmp_path).kill(1, SEED, monkeypatch)
 

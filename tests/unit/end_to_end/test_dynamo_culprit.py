@@ -71,6 +71,7 @@ def test_a_process_that_ended_has_a_cause_though_nobody_knows_in_which_call():
 
 
 @pytest.mark.clean_process
+@pytest.mark.slow
 def test_the_smallest_program_its_line_and_its_repro(tmp_path):
     path = tmp_path / "numbers.py"
     path.write_text(HIDDEN)

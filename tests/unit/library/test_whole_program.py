@@ -66,6 +66,7 @@ def test_diagnose_names_the_line_and_writes_a_repro(tmp_path: Path) -> None:
 
 
 @pytest.mark.clean_process
+@pytest.mark.slow
 def test_bisect_pass_names_a_missing_guard_and_makes_nothing_smaller(tmp_path: Path) -> None:
     path = write(tmp_path, "shadowed.py", SHADOWED)
     done = command("bisect-pass", path, "--out", tmp_path / "out", "--json")

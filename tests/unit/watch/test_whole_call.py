@@ -6,8 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch._inductor.async_compile import AsyncCompile
 
 from ctk.compiler.errors import MiscompileError
+from ctk.compiler.torch_compat import inductor
 from ctk.toolkit.watch.before_call import Keeper
 from ctk.toolkit.watch.hooks import debug_compile, install
 
@@ -42,7 +44,7 @@ def test_a_wrong_capture_is_a_failure(tmp_path):
         torch.compile(truncated, backend="eager")(torch.tensor([1.0, 2.0, 3.0]))
     (failure,) = hooks.session.failures
     assert failure.summary.startswith("accuracy at call1.out0")
-    assert "layer dynamo (capture), test_whole_call.py:15" in failure.summary
+    assert "layer dynamo (capture), test_whole_call.py:17" in failure.summary
     assert '"layer": "dynamo"' in failure.folder.read_text()
 
 
@@ -137,6 +139,16 @@ def test_what_cannot_be_compared_is_told(tmp_path):
         other.join()
     assert hooks.session.failures == []
     assert hooks.session.uncompared == ["a process with several threads cannot be copied"]
+
+
+def test_threads_that_inductor_keeps_for_compiles_are_in_nobodys_way(tmp_path):
+    with torch._inductor.config.patch(compile_threads=2):
+        AsyncCompile.submit(lambda: None).result()
+        assert inductor.compiler_threads()
+        with watching(tmp_path) as hooks:
+            torch.compile(truncated, backend="eager")(torch.tensor([1.0, 2.0, 3.0]))
+        assert len(hooks.session.failures) == 1
+        assert torch._inductor.config.compile_threads == 2
 
 
 def test_debug_compile_compares_calls_too(tmp_path: Path):
