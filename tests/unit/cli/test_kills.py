@@ -1,6 +1,6 @@
 """kill -9 at random moments: nothing that was announced is lost, and nothing of ours stays behind.
 
-One kill of two commands in the quick suite, twenty per command (a hundred) in the slow one. The delays
+One kill of two commands in the quick suite, twenty of each (a hundred) in the slow one. The delays
 come from a seed that a failure prints. Every fifth killed run is resumed and comes to its end.
 """
 
