@@ -46,6 +46,7 @@ class Decompositions:
     is_elsewhere: Callable[[], bool] = lambda: False
     kept: set[Operator] = field(default_factory=set[Operator])
     _graph: GraphModule | None = None
+    _last: str = ""
     _allowed: dict[str, bool] = field(default_factory=dict[str, bool])
     _ids: dict[str, PassId] = field(default_factory=dict[str, PassId])
     _nodes: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
@@ -120,10 +121,13 @@ class Decompositions:
 
     def allow(self, operator: Operator) -> bool:
         name = str(operator)
-        if name not in self._allowed:
+        if name not in self._ids:
             self._ids[name] = self.numbering.pass_id("dispatch", f"decompose.{name}")
             self._nodes[name], self._made[name] = [], []
-            self._allowed[name] = self.numbering.allow_pass(self._ids[name])
+        if name != self._last:  # asked again, so that the last one asked about is at work
+            self._last = name
+            is_allowed = self.numbering.allow_pass(self._ids[name])
+            self._allowed.setdefault(name, is_allowed)
         if not self._allowed[name]:
             self.kept.add(operator)
         return self._allowed[name]
