@@ -273,7 +273,8 @@ class Observer(Protocol):
     def allow_pass(self, pass_id: PassId) -> bool:
         """Return whether a pass may run. Asked once per run of a pass, right before it.
 
-        A pass that `Config.disable` names is not asked about.
+        A pass that `Config.disable` names is not asked about. A decomposition is asked about
+        whenever it begins after another one; the first answer counts.
         """
         ...
 

@@ -145,7 +145,7 @@ def test_a_program_that_hangs_is_ended_though_nobody_set_a_limit(tmp_path: Path)
     said = ctk(*words, "--out", str(tmp_path / "out"), silent_seconds=20)
     assert "the compiled program did nothing for" in said.err
     assert said.code == 1, said.out + said.err
-    assert said.data["culprit"]["where"] == "joint/hang"
+    assert said.data["culprit"]["pass"] == "hang"
     assert said.data["confirmed"]
 
 
@@ -158,7 +158,7 @@ def test_a_program_that_fills_the_memory_is_ended_though_nobody_set_a_limit(tmp_
     assert "the compiled program holds more than 1.5G" in said.err
     assert said.err.count("goes on with --isolate --resume") == 1
     assert said.code == 1, said.out + said.err
-    assert said.data["culprit"]["where"] == "joint/grow"
+    assert said.data["culprit"]["pass"] == "grow"
     assert said.data["confirmed"]
 
 

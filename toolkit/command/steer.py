@@ -83,7 +83,8 @@ class Steered(Recorder):
         self._graph, self._book = graph, folder
 
     def allow_pass(self, pass_id: PassId) -> bool:
-        self._note("pass", str(pass_id))
+        if pass_id.stage != "lowered":  # a whole backend, whose parts are asked about
+            self._note("pass", str(pass_id))
         return super().allow_pass(pass_id)
 
     def allow_rewrite(self, rewrite_id: RewriteId) -> bool:

@@ -93,7 +93,7 @@ class Recorder:
 
     def allow_pass(self, pass_id: PassId) -> bool:
         self._start(str(pass_id))
-        return str(pass_id) not in self.veto.passes
+        return str(pass_id) not in self.veto.passes | self.veto.kernels
 
     def allow_rewrite(self, rewrite_id: RewriteId) -> bool:
         if self.veto.fuel is not None and rewrite_id.number > self.veto.fuel:

@@ -141,11 +141,17 @@ def _observed(
     call: Callable[[], Any],
     observer: Observer,
 ) -> Compiled:
-    """Tell the graphs that AOTAutograd shows; a backend that shows none is one kernel."""
+    """Tell the graphs that AOTAutograd shows; a backend that shows none is one kernel.
+
+    Nobody knows which it is before it is called, and it may never return: it is asked about as a
+    pass of the same name first.
+    """
     captured, kernel = copy_graph_module(gm), KernelId(name, "captured")
     observer.on_stage(StageRecord("captured", captured, tuple(example_inputs)))
     events = AotEvents(name, observer)
     started = time.perf_counter()
+    if not observer.allow_pass(PassId("lowered", f"{name}:captured")):
+        return _vetoed(observer, kernel, captured, started)
     try:
         with _aot_watched(events):
             compiled = call()
@@ -153,14 +159,14 @@ def _observed(
         if events.is_aot:
             report(observer, ErrorRecord(error, "captured", graph=captured), where=DISPATCH)
             raise
-        if not _allowed(observer, kernel, captured, started):
-            return captured
+        if not observer.allow_kernel(kernel):
+            return _vetoed(observer, kernel, captured, started)
         report(observer, ErrorRecord(error, "captured", kernel=kernel, graph=captured))
         raise
     if events.is_aot and events.has_graphs:
         return cast("Compiled", compiled)
-    if not _allowed(observer, kernel, captured, started):
-        return captured
+    if not observer.allow_kernel(kernel):
+        return _vetoed(observer, kernel, captured, started)
     seconds = time.perf_counter() - started
     observer.on_kernel(KernelRecord(kernel, captured, seconds=seconds))
     made = CompiledGraph(observer, "captured", captured, (kernel,))
@@ -168,13 +174,13 @@ def _observed(
     return lambda *args: run(list(args))
 
 
-def _allowed(observer: Observer, kernel: KernelId, captured: GraphModule, started: float) -> bool:
-    """Return whether the backend as a whole may be used; report its veto."""
-    if observer.allow_kernel(kernel):
-        return True
+def _vetoed(
+    observer: Observer, kernel: KernelId, captured: GraphModule, started: float
+) -> GraphModule:
+    """Return the captured graph, which runs in eager, and tell that the backend was left out."""
     seconds = time.perf_counter() - started
     observer.on_kernel(KernelRecord(kernel, captured, vetoed=True, seconds=seconds))
-    return False
+    return captured
 
 
 @contextmanager
