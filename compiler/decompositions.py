@@ -64,7 +64,7 @@ class Decompositions:
         if self._graph is not None:
             yield
             return
-        self._graph = copy_graph_module(graph, lazy=True)
+        self._graph, self._last = copy_graph_module(graph, lazy=True), ""
         try:
             with decompositions.decompositions_watched(self):
                 yield

@@ -182,6 +182,10 @@ def _structure(expected: Sequence[str], seen: Sequence[str]) -> Mismatch:
     return Mismatch(first, "structure", "; ".join(parts) or "results in another order")
 
 
+SHOWN = (bool, int, float, complex, str, bytes, range, slice, torch.dtype, torch.device)
+"""What is shown by its value in a message."""
+
+
 def _kinds_differ(name: str, eager: object, compiled: object) -> Mismatch:
     return Mismatch(name, "structure", f"{_kind(compiled)}, eager gives {_kind(eager)}")
 
@@ -189,7 +193,10 @@ def _kinds_differ(name: str, eager: object, compiled: object) -> Mismatch:
 def _kind(value: object) -> str:
     if isinstance(value, Tensor):
         return f"a {value.layout} tensor on {value.device}".replace("torch.", "")
-    return "None" if value is None else f"a Python {type(value).__name__}"
+    if value is None:
+        return "None"
+    shown = repr(value) if isinstance(value, SHOWN) else ""
+    return f"a Python {type(value).__name__} {shown[:60]}".rstrip()
 
 
 def _short(dtype: torch.dtype) -> str:

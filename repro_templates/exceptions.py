@@ -160,3 +160,11 @@ def _words(message: str) -> set[str]:
 def _topics(error: Raised) -> set[str]:
     text = f"{error.name} {error.message}".lower()
     return {topic for topic, words in TOPICS.items() if re.search(words, text)}
+
+
+def is_of_a_leaf(error: BaseException | None) -> bool:
+    """Return whether torch forbids a leaf to be changed in place.
+
+    Inputs of a graph by itself are leaves; what the program has computed is none.
+    """
+    return isinstance(error, RuntimeError) and "leaf Variable that requires grad" in str(error)

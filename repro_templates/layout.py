@@ -20,7 +20,7 @@ from typing import TypeGuard
 import torch
 from torch import Tensor
 
-from ctk.compiler.fx.clone import extent
+from ctk.compiler.fx.clone import extent, is_freed
 from ctk.repro_templates.errors import Mismatch
 
 LAYOUT = ("stride", "alias", "requires-grad")
@@ -148,11 +148,12 @@ def _grad_mismatches(layouts: tuple[Layout, Layout], known: Collection[str]) -> 
 
 
 def has_memory(value: object) -> TypeGuard[Tensor]:
-    """Return whether a value is a plain tensor with elements in memory."""
+    """Return whether a value is a plain tensor with elements in memory, which is still there."""
     is_plain = isinstance(value, Tensor) and type(value) in (Tensor, torch.nn.Parameter)
     if not is_plain or not isinstance(value, Tensor):
         return False
-    return value.layout is torch.strided and value.numel() > 0 and value.device.type != "meta"
+    is_dense = value.layout is torch.strided and value.numel() > 0 and value.device.type != "meta"
+    return is_dense and not is_freed(value)
 
 
 def share(a: object, b: object) -> bool:

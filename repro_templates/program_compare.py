@@ -34,6 +34,12 @@ FAR = 0.25
 
 TINY = 1e-6
 
+NOISE = 4.0
+"""How many times further from eager than its neighbours a compiled value may be.
+
+Both are draws of rounding, and with two neighbours a third draw is further away one time in three.
+"""
+
 NOISY = 10.0
 """How many times further than from itself eager may be from a float64 play of the same program."""
 
@@ -130,10 +136,10 @@ class EagerPlays:
         """
         try:
             return [self._play(replace(self.how, nudged=each)) for each in (1, -1)]
-        except PrecisionRefused:
+        except Exception:  # the program itself runs, so only the change can be the reason
             return []
 
-    def is_noise(self, index: int, name: str, other: object, times: float = 1.0) -> bool:
+    def is_noise(self, index: int, name: str, other: object, times: float = NOISE) -> bool:
         """Return whether rounding explains how far a value of eager is from another one.
 
         A mean of numbers that cancel is nothing but rounding, and so is a step of Adam for a bias
@@ -320,9 +326,14 @@ def _is_far(value: object, exact: object) -> bool:
 
 
 def _distance(value: object, other: object) -> float:
-    """Return the norm of the difference of two tensors; infinity for what is not alike."""
+    """Return the norm of the difference of two tensors; infinity for what is not alike.
+
+    Of integers it is the number of elements that differ: large ones have no float64 form.
+    """
     if not (isinstance(value, Tensor) and isinstance(other, Tensor)) or value.shape != other.shape:
         return math.inf
+    if not any(each.is_floating_point() or each.is_complex() for each in (value, other)):
+        return float((value != other).sum())
     wide = torch.complex128 if value.is_complex() or other.is_complex() else torch.float64
     return float((value.detach().to(wide) - other.detach().to(wide)).norm())
 

@@ -17,11 +17,13 @@ whoever plays builds the program anew, or does it in a process of its own.
 """
 
 import contextlib
+import importlib
 import math
 import random
 import sys
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -30,7 +32,7 @@ from torch import Tensor
 from ctk.compiler.errors import CtkError
 from ctk.compiler.fx.clone import clone_value
 from ctk.repro_templates.exceptions import Raised, raised
-from ctk.repro_templates.float64 import InFloat64, wider
+from ctk.repro_templates.float64 import InFloat64
 from ctk.repro_templates.layout import layout_of
 from ctk.repro_templates.program_arguments import (
     Arguments,
@@ -39,6 +41,7 @@ from ctk.repro_templates.program_arguments import (
     resized,
     revalued,
 )
+from ctk.repro_templates.program_data import changed_data, neighbours, widened_data, widened_dtype
 from ctk.repro_templates.program_nested import as_value, form_of, leaves_of
 from ctk.repro_templates.program_state import ambient_state, is_in_memory, state_of, tensors_of
 from ctk.repro_templates.random_draws import Tape, recording, replaying
@@ -76,7 +79,6 @@ class Playable:
         again: Makes those of the last call once more.
         between: Done to the model before the last call; None: nothing.
         says_calls: Whether the program itself says what its calls are.
-        spared: Ids of tensors that are not the play's own to change.
     """
 
     model: Callable[..., object]
@@ -84,7 +86,6 @@ class Playable:
     again: Callable[[], Arguments]
     between: Callable[..., object] | None = None
     says_calls: bool = False
-    spared: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,14 +145,24 @@ def play(program: Playable, how: How, compiled: Compile | None = None) -> list[P
     """Make all calls of a program; it is changed by them.
 
     Args:
-        program: Private to this play.
+        program: Private to this play, but for what cannot be copied.
         how: See `How`.
         compiled: Compiles the model; None plays it in eager.
+
+    Raises:
+        PrecisionRefused: A float64 play is wanted, and the program has no such form.
     """
+    roots = [program.model, *map(arguments_named, program.calls)]
     if how.in_float64:
-        widen(program)
+        with changed_data(roots, widened_data):
+            return _calls_made(program, how, compiled)
     if how.nudged:
-        nudge(program, how.nudged * math.inf)
+        with changed_data(roots, partial(neighbours, towards=how.nudged * math.inf)):
+            return _calls_made(program, how, compiled)
+    return _calls_made(program, how, compiled)
+
+
+def _calls_made(program: Playable, how: How, compiled: Compile | None) -> list[Played]:
     calls = calls_played(program, how)
     last = max(how.calls, len(program.calls)) - 1
     call = compiled(program.model) if compiled else program.model
@@ -232,7 +243,7 @@ def what_is_left(
     given: Arguments,
     before: Sequence[Tensor],
     result: object,
-    error: BaseException | None,
+    error: BaseException | None = None,
     earlier: dict[str, Tensor] | None = None,
 ) -> Played:
     """Read what a call gave, and all that the program keeps.
@@ -293,7 +304,7 @@ def propagate(result: object) -> None:
 @contextlib.contextmanager
 def seeded(seed: int = SEED) -> Generator[None, None, None]:
     """Seed torch, Python and numpy inside the `with` block; put their generators back after it."""
-    numpy = sys.modules.get("numpy.random")
+    numpy = _numpys_generator()
     kept, numpys = random.getstate(), numpy.get_state() if numpy else None
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     try:
@@ -309,6 +320,11 @@ def seeded(seed: int = SEED) -> Generator[None, None, None]:
             numpy.set_state(numpys)
 
 
+def _numpys_generator() -> Any:
+    """Return `numpy.random`, which numpy imports when it is first asked for; None without numpy."""
+    return importlib.import_module("numpy.random") if "numpy" in sys.modules else None
+
+
 @contextlib.contextmanager
 def around_call(how: How, number: int, tape: Tape | None) -> Generator[None, None, None]:
     """Record the random numbers of a call, or run it in float64 with those of another."""
@@ -320,52 +336,6 @@ def around_call(how: How, number: int, tape: Tape | None) -> Generator[None, Non
         if number < len(how.tapes):
             stack.enter_context(replaying(how.tapes[number]))
         yield
-
-
-@contextlib.contextmanager
-def widened_dtype(*, is_wide: bool) -> Generator[None, None, None]:
-    """Make new floats float64 in the body, if that is wanted."""
-    kept = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64 if is_wide else kept)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(kept)
-
-
-def widen(program: Playable) -> None:
-    """Give every tensor of a private program the float64 form of its dtype.
-
-    Raises:
-        PrecisionRefused: One means its rounding (float8), and has no such form.
-    """
-    with torch.no_grad():
-        for tensor in private_tensors(program):
-            to = wider(tensor.dtype)
-            if to is not tensor.dtype:
-                tensor.data = tensor.data.to(to)
-
-
-def nudge(program: Playable, towards: float) -> None:
-    """Give every float of a private program its neighbour in its own dtype.
-
-    What a program gives then is as good a result as its own: they differ by its rounding.
-
-    Args:
-        program: Changed.
-        towards: Infinity, or minus infinity.
-    """
-    with torch.no_grad():
-        for tensor in private_tensors(program):
-            if tensor.dtype in (torch.float32, torch.float64):
-                tensor.data = torch.nextafter(tensor.data, torch.full_like(tensor, towards))
-
-
-def private_tensors(program: Playable) -> list[Tensor]:
-    """Return the tensors of a program that are its own to change."""
-    arguments = [arguments_named(each) for each in program.calls]
-    found = tensors_of(program.model, *arguments).values()
-    return [tensor for tensor in found if id(tensor) not in program.spared]
 
 
 def playable_of(names: Mapping[str, Any]) -> Playable:

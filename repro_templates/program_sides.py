@@ -98,7 +98,7 @@ def in_own_process(
             finally:
                 os._exit(status)
         code = status_of(pid, timeout_seconds, holds_too_much)
-        if code == 0:
+        if code == 0 and path.is_file():
             return read_values(path)
     if isinstance(code, str):
         return {"died": code}

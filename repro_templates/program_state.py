@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from ctk.compiler.fx.clone import clone_value
+from ctk.compiler.fx.clone import clone_value, is_freed
 from ctk.repro_templates.foreign import is_foreign
 from ctk.repro_templates.layout import has_memory
 from ctk.repro_templates.program_nested import (
@@ -51,6 +51,9 @@ def state_of(*roots: object) -> dict[str, object]:
         name, value = leaf.path, as_value(leaf.value)
         if not isinstance(value, Tensor):
             found[f"state.{name}"] = value
+            continue
+        if is_freed(value):  # as FSDP leaves what it has put elsewhere
+            found[f"state.{name}"] = f"a tensor {tuple(value.shape)} without its memory"
             continue
         found[f"held.{name}"] = clone_value(value)
         if type(value) is not Tensor:

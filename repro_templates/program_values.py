@@ -22,6 +22,9 @@ from ctk.repro_templates.plain_parts import plain_parts
 from ctk.repro_templates.program_play import Played
 from ctk.repro_templates.running import Run
 
+LONGEST_BITS = 10_000
+"""Of an int that is written in decimal: Python refuses to read longer ones."""
+
 
 def packed(calls: Sequence[Played]) -> tuple[object, ...]:
     """Return what calls gave as nested tuples of numbers, texts and tensors."""
@@ -86,12 +89,14 @@ def entry_of(value: object, memory: list[bytes]) -> dict[str, Any]:
     """Return the JSON form of a value; what a tensor holds is added to `memory`."""
     if isinstance(value, torch.Tensor):
         return tensor_entry(value, memory)
+    if isinstance(value, int) and abs(value).bit_length() > LONGEST_BITS:
+        return {"value": f"int {value:#x}"}
     if value is None or isinstance(value, (bool, int, str)):
         return {"value": value}
     if isinstance(value, float):
-        return {"float": repr(value)}
+        return {"float": float.__repr__(value)}  # numpy's floats have one of their own
     if isinstance(value, complex):
-        return {"complex": [repr(value.real), repr(value.imag)]}
+        return {"complex": [float.__repr__(each) for each in (value.real, value.imag)]}
     if isinstance(value, (list, tuple)):
         items = cast("Sequence[object]", value)
         return {"items": [entry_of(each, memory) for each in items]}

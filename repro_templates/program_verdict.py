@@ -30,6 +30,7 @@ from ctk.repro_templates.program_sides import (
     write_outcome,
 )
 from ctk.repro_templates.program_values import packed, read_values, write_values
+from ctk.repro_templates.verdict import held_nbytes
 
 SIDE = "--side"
 
@@ -45,6 +46,7 @@ class ProgramRepro:
         expected: The failure that the script was written for: kind, exception.
         strides: Whether strides of results count.
         timeout_seconds: Longest that one side may take.
+        memory_nbytes: What one side may hold; None: any.
     """
 
     program: Mapping[str, Any]
@@ -53,6 +55,7 @@ class ProgramRepro:
     expected: Mapping[str, Any]
     strides: bool = False
     timeout_seconds: float = 120.0
+    memory_nbytes: int | None = None
 
 
 def main_of_program(repro: ProgramRepro) -> int:
@@ -102,7 +105,7 @@ def side_of(repro: ProgramRepro, is_compiled: bool, how: How) -> Values:
     sys.stdout.flush()
     if not torch.cuda.is_initialized():
         work = partial(played_side, repro, is_compiled, how)
-        return in_own_process(work, repro.timeout_seconds)
+        return in_own_process(work, repro.timeout_seconds, partial(holds_too_much, repro))
     with tempfile.TemporaryDirectory() as folder:
         question, answer = Path(folder) / "question", Path(folder) / "answer"
         plain = json.dumps(asdict(replace(how, tapes=())))
@@ -118,6 +121,11 @@ def side_of(repro: ProgramRepro, is_compiled: bool, how: How) -> Values:
             return read_values(answer)
     code = done.returncode
     return {"died": f"signal {-code}" if code < 0 else f"exit with status {code}"}
+
+
+def holds_too_much(repro: ProgramRepro, pid: int) -> bool:
+    """Return whether the process of a side holds more memory than it may."""
+    return repro.memory_nbytes is not None and held_nbytes(pid) > repro.memory_nbytes
 
 
 def played_side(repro: ProgramRepro, is_compiled: bool, how: How) -> Values:

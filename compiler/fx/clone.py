@@ -41,6 +41,18 @@ def clone_value(value: object) -> object:
     return memory.as_strided(value.size(), value.stride())
 
 
+def is_freed(tensor: Tensor) -> bool:
+    """Return whether a tensor's memory was given back (`resize_(0)`): reading it would crash."""
+    if tensor.layout != torch.strided or tensor.is_nested or tensor.is_meta:
+        return False
+    if type(tensor) not in (Tensor, Parameter):
+        return False  # a subclass may have none of its own
+    if not tensor.numel():
+        return False
+    end = tensor.storage_offset() + extent(tensor.size(), tensor.stride())
+    return tensor.untyped_storage().nbytes() < end * tensor.element_size()
+
+
 def clone_values(values: Sequence[object]) -> tuple[object, ...]:
     """Return `clone_value` of each."""
     return tuple(clone_value(value) for value in values)

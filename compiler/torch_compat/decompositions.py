@@ -97,6 +97,7 @@ class _Hooks:
     def __init__(self, watcher: Watcher, thread: int) -> None:
         self._watcher, self._thread = watcher, thread
         self._kept: list[str] = []
+        self._running: list[OpOverload] = []
 
     def table(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap `maybe_handle_decomp(mode, operator, args, kwargs)`."""
@@ -188,11 +189,16 @@ class _Hooks:
         call: Callable[[], Any],
         tracer: Any,
     ) -> Any:
+        self._running.append(operator)
         try:
             result = call()
         except Exception as error:
             self._watcher.failed(str(operator), error)
             raise
+        finally:
+            self._running.pop()
+            if self._running:  # the one that called it goes on
+                self._watcher.allow(self._running[-1])
         if result is not NotImplemented:
             values = _values(operator, args, kwargs, result, tracer)
             self._watcher.applied(operator, _captured_node(), values)

@@ -197,15 +197,17 @@ def graph_breaks() -> tuple[str, ...]:
     return tuple(str(reason).splitlines()[0] for reason in utils.counters["graph_break"])
 
 
-def wrap_compiled_calls(wrap: Callable[[Any, Any, object], Any]) -> Callable[[], None]:
+def wrap_compiled_calls(
+    wrap: Callable[[Any, Any, object, bool | None], Any],
+) -> Callable[[], None]:
     """Pass each compiled function through `wrap` when it is made; return the undo function.
 
     A compiled module, and `Module.compile`, call such a function, so they are covered. Seen in
     torch 2.11 and 2.13: `torch._dynamo.eval_frame.OptimizeContext.__call__`.
 
     Args:
-        wrap: Takes the compiled function, what was compiled, and the backend that the program
-            named; returns what the program gets.
+        wrap: Takes the compiled function, what was compiled, the backend that the program named,
+            and its `dynamic`; returns what the program gets.
     """
     module: Any = importlib.import_module("torch._dynamo.eval_frame")
     context: Any = module.OptimizeContext
@@ -218,7 +220,7 @@ def wrap_compiled_calls(wrap: Callable[[Any, Any, object], Any]) -> Callable[[],
         backend = getattr(self, "callback", None)
         while (inner := getattr(backend, "_torchdynamo_orig_backend", None)) is not None:
             backend = inner
-        wrapped = wrap(made, module.innermost_fn(fn), backend)
+        wrapped = wrap(made, module.innermost_fn(fn), backend, getattr(self, "_dynamic", None))
         if wrapped is not made and hasattr(made, "_torchdynamo_wrapper_id"):
             wrapped._torchdynamo_wrapper_id = id(wrapped)
         return wrapped

@@ -25,7 +25,7 @@ from ctk.compiler.fx.walk import input_names
 from ctk.compiler.observe import KernelId, Stage, first_line
 from ctk.repro_templates.compare import compare_values
 from ctk.repro_templates.errors import Mismatch, identical
-from ctk.repro_templates.exceptions import alike, raised
+from ctk.repro_templates.exceptions import alike, is_of_a_leaf, raised
 from ctk.repro_templates.tolerance import TABLE
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.meaning import (
@@ -358,7 +358,7 @@ class _Unknown(Exception):
 
 def _lost_error(before: Exception, after: Exception | None) -> Mismatch | None:
     """Return the mismatch of a step after which the program's exception is no more."""
-    if after is not None:
+    if after is not None or is_of_a_leaf(before):
         return None
     detail = f"{raised(before)}; nothing is raised after this step"
     return Mismatch(raising_node(before) or "", "missing-error", detail)

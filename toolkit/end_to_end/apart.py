@@ -13,6 +13,7 @@ about there.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib.util import decode_source
 from pathlib import Path
 
 from ctk.repro_templates.program_play import MORE
@@ -58,7 +59,8 @@ def ask_apart(
 
 def text_of(program: Program) -> str:
     """Return a program's file as it is played: with `model()` and `inputs()`."""
-    text, appended = Path(program.path).read_text(encoding="utf-8"), entries_named(program.spec)
+    text = decode_source(Path(program.path).read_bytes())
+    appended = entries_named(program.spec)
     return f"{text}\n\n\n{appended}" if appended else text
 
 
@@ -73,7 +75,7 @@ def plan_of(question: ProgramQuestion, call: int = 0) -> Plan:
     says_calls = bool(program.warmups) or program.between is not None
     is_known = call > 0 and not says_calls
     return Plan(
-        question.target,
+        found_anywhere(question.target),
         question.config,
         dynamic=True if question.dynamic else None,
         calls=min(call, calls) if is_known else calls,
@@ -81,3 +83,9 @@ def plan_of(question: ProgramQuestion, call: int = 0) -> Plan:
         backward=question.backward,
         strides=question.strides,
     )
+
+
+def found_anywhere(target: str) -> str:
+    """Return a target whose file, if it is one of a file, is found from any folder."""
+    place, _, name = target.rpartition(":")
+    return f"{Path(place).resolve()}:{name}" if place.endswith(".py") else target

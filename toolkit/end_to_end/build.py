@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ctk.compiler.errors import CtkError
-from ctk.compiler.fx.clone import clone_inputs
+from ctk.compiler.fx.clone import clone_inputs, is_freed
 from ctk.repro_templates.compare import runs_identical
 from ctk.repro_templates.program_arguments import Arguments, arguments_named
 from ctk.repro_templates.program_play import Playable
@@ -53,7 +53,7 @@ class Builds:
         return state_kept([each for p in (fresh, self._program) for each in (p.model, p.between)])
 
     def playable(self, fresh: Program) -> Playable:
-        """Return a private program as it is played; the user's own tensors are spared."""
+        """Return a program as it is played."""
         calls = calls_of(fresh)
         return Playable(
             fresh.model,
@@ -61,7 +61,6 @@ class Builds:
             lambda: arguments_copied(calls[-1]),
             fresh.between,
             bool(fresh.warmups) or fresh.between is not None,
-            frozenset() if self._reloads else frozenset(map(id, _tensors(self._program))),
         )
 
     def _gives_the_same(self) -> bool:
@@ -109,17 +108,12 @@ def arguments_copied(arguments: Arguments) -> Arguments:
 
 def _clones(*roots: object) -> dict[int, object]:
     """Return clones of all tensors that are held, by the id of the original, for a `deepcopy`."""
-    tensors = list(tensors_of(*roots).values())
+    tensors = [each for each in tensors_of(*roots).values() if not is_freed(each)]
     clones = clone_inputs(tensors)
     for tensor, clone in zip(tensors, clones, strict=True):
         if isinstance(clone, Tensor) and tensor.is_leaf and tensor.grad is not None:
             clone.grad = tensor.grad.detach().clone()
     return {id(tensor): clone for tensor, clone in zip(tensors, clones, strict=True)}
-
-
-def _tensors(program: Program) -> list[Tensor]:
-    calls = [arguments_named(each) for each in calls_of(program)]
-    return list(tensors_of(program.model, *calls).values())
 
 
 def _state(program: Program) -> dict[str, object]:

@@ -21,6 +21,7 @@ from ctk.toolkit.reduce_program.protocol import Plan
 from ctk.toolkit.reduce_program.repro import PROGRAM, ProgramFailure, write_program_repro
 from ctk.toolkit.reduce_program.search import Limits, SmallProgram, reduce_program
 from ctk.toolkit.repro.run import ReproRun
+from ctk.toolkit.repro.script import limits_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,9 @@ def explain_program(
         say("look for the line")
         answer = _with_line(asked.path, answer, player, small, plan)
     place = f"{answer.where}, {answer.line}" if answer.line else answer.where
-    failure = ProgramFailure(small.text, asked.path, plan, expected, place)
+    limits = limits_of(expected, asked.timeout_seconds, asked.memory_nbytes)
+    limits = replace(limits, seconds=max(limits.seconds, asked.timeout_seconds))
+    failure = ProgramFailure(small.text, asked.path, plan, expected, place, limits)
     say("run the repro in a clean process")
     script, run = write_program_repro(failure, folder)
     return Explained(answer, small, script, run)

@@ -22,7 +22,7 @@ from functools import partial
 from ctk.compiler.errors import CaseError, CtkError, LostAccelerator
 from ctk.compiler.observe import Observer, first_line
 from ctk.repro_templates.errors import Mismatch
-from ctk.repro_templates.exceptions import Raised, alike, raised
+from ctk.repro_templates.exceptions import Raised, alike, is_of_a_leaf, raised
 from ctk.repro_templates.judging import Finding, judge_runs
 from ctk.repro_templates.layout import counted
 from ctk.repro_templates.running import Run
@@ -68,6 +68,8 @@ def judge(
     tell_alive()
     if isinstance(eager.error, CtkError):
         return Judgement(Verdict.INVALID, detail=f"eager raises {said(eager.error)}")
+    if is_of_a_leaf(eager.error):
+        return Judgement(Verdict.INVALID, detail=LEAF)
     if eager.error is not None and eager_raised is None and has_lost_cuda():
         raise LostAccelerator(f"{raised(eager.error).message}\n{NEXT_ISOLATE}")
     try:
@@ -92,6 +94,11 @@ def judge(
 
 NEXT_ISOLATE = "next: --isolate asks in child processes: eager and compiled in one each"
 
+
+LEAF = (
+    "an input that requires a gradient is changed in place: the program has computed it, and a"
+    " graph by itself begins with it"
+)
 
 LOST_NAME = "AcceleratorError"
 _ALIKE = "eager and compiled raise"

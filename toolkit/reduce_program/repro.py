@@ -8,8 +8,7 @@ import ast
 import datetime
 import json
 import textwrap
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ctk.compiler.references import files_of
@@ -17,9 +16,10 @@ from ctk.repro_templates.program_play import How
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.formats.files import make_folder, write_text
 from ctk.toolkit.reduce_program.protocol import Plan
+from ctk.toolkit.reduce_program.renaming import bindings_of, clashing, renamed
 from ctk.toolkit.repro.carry import carry
 from ctk.toolkit.repro.run import REPRO, ReproRun, run_repro
-from ctk.toolkit.repro.script import FREEZES, Versions, current_versions, shorten_paths
+from ctk.toolkit.repro.script import FREEZES, Limits, Versions, current_versions, shorten_paths
 from ctk.toolkit.targets import traits_of
 
 PROGRAM = "program.py"
@@ -34,6 +34,7 @@ _CACHES = (
     'os.environ.setdefault("TORCHINDUCTOR_AUTOGRAD_CACHE", "0")',
 )
 _SEEDED = ("import random", "import torch", "random.seed(0)", "torch.manual_seed(0)")
+_SEEDED_NUMPY = ("import numpy.random", "numpy.random.seed(0)")
 _BESIDE = ("import sys", "sys.path.append(os.path.dirname(os.path.abspath(__file__)))")
 
 
@@ -47,6 +48,7 @@ class ProgramFailure:
         plan: How it is compiled and played.
         signature: The failure.
         blame: Who is to blame, in one line for the header; empty when it is not known.
+        limits: Of each side.
     """
 
     text: str
@@ -54,6 +56,7 @@ class ProgramFailure:
     plan: Plan
     signature: Signature
     blame: str = ""
+    limits: Limits = field(default_factory=Limits)
 
 
 def write_program_repro(
@@ -73,7 +76,7 @@ def write_program_repro(
     for file in files_of(failure.path)[1:]:
         place = folder / file.relative_to(failure.path.resolve().parent)
         make_folder(place.parent)
-        write_text(place, file.read_text())
+        place.write_bytes(file.read_bytes())
     write_text(folder / PROGRAM, failure.text)
     path = folder / REPRO
     write_text(path, render_program(failure, "not run"))
@@ -101,13 +104,16 @@ def render_program(
     carried = carry(ending, _CARRIED, [(backend.__module__, backend.__name__)])
     tree = ast.parse(failure.text)
     ours = "\n".join((*carried.imports, carried.source, ending))
-    clashing = _clashing(bindings_of(tree), bindings_of(ast.parse(ours)))
-    program = ast.unparse(_renamed(tree, clashing)) if clashing else failure.text.strip()
+    names = clashing(bindings_of(tree), bindings_of(ast.parse(ours)))
+    program = ast.unparse(renamed(tree, names)) if names else failure.text.strip()
     future, body = _split_future(program)
+    files = files_of(failure.path)
+    has_numpy = any(b"numpy" in file.read_bytes() for file in files)
+    numpys = _SEEDED_NUMPY if has_numpy or "numpy" in failure.text else ()
     parts = [
         _header(failure, clean_run, versions or current_versions()),
         *([future] if future else []),
-        "\n".join((*_CACHES, *(_BESIDE if files_of(failure.path)[1:] else ()), *_SEEDED)),
+        "\n".join((*_CACHES, *(_BESIDE if files[1:] else ()), *_SEEDED, *numpys)),
         body,
         f"\n{_LINE}",
         "\n".join((*carried.imports, *FREEZES[:freezes])),
@@ -145,6 +151,9 @@ def _ending(failure: ProgramFailure) -> str:
         "fresh": plan.fresh,
     }
     given = [f"{name}={value}" for name, value in how.items() if value != getattr(How(), name)]
+    more: dict[str, object] = {"strides": plan.strides, "timeout_seconds": failure.limits.seconds}
+    if failure.limits.nbytes is not None:
+        more["memory_nbytes"] = failure.limits.nbytes
     expected = {"kind": failure.signature.kind, "exception": failure.signature.exception}
     return "\n".join(
         (
@@ -166,62 +175,11 @@ def _ending(failure: ProgramFailure) -> str:
             "    sys.path.append(str(HERE))",
             f"    how = How({', '.join(given)})",
             f"    expected = {expected!r}",
-            f"    repro = ProgramRepro(globals(), compiled, how, expected, strides={plan.strides})",
+            f"    more = {more!r}",
+            "    repro = ProgramRepro(globals(), compiled, how, expected, **more)",
             "    sys.exit(main_of_program(repro))",
         )
     )
-
-
-def bindings_of(tree: ast.Module) -> dict[str, str]:
-    """Return the names that the top of a file binds, with what imports bind them to.
-
-    >>> bindings_of(ast.parse("import torch.nn as nn; from math import sin; x = 1"))
-    {'nn': 'torch.nn', 'sin': 'math.sin', 'x': ''}
-    """
-    found = dict[str, str]()
-    for node in tree.body:
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            found[node.name] = ""
-        elif isinstance(node, ast.Import):
-            for alias in node.names:
-                name = alias.name if alias.asname else alias.name.partition(".")[0]
-                found[alias.asname or name] = name
-        elif isinstance(node, ast.ImportFrom):
-            places = {a.asname or a.name: f"{node.module}.{a.name}" for a in node.names}
-            found.update(places)
-        else:
-            stores = (each for each in ast.walk(node) if isinstance(each, ast.Name))
-            found.update((each.id, "") for each in stores if isinstance(each.ctx, ast.Store))
-    return found
-
-
-def _clashing(theirs: Mapping[str, str], ours: Mapping[str, str]) -> set[str]:
-    """Return the names of a program that the code below it binds to something else."""
-    entries = ("model", "inputs", "warmups", "between")
-    both = theirs.keys() & ours.keys() - set(entries)
-    return {name for name in both if not theirs[name] or theirs[name] != ours[name]}
-
-
-def _renamed(tree: ast.Module, names: set[str]) -> ast.Module:
-    """Return a program whose names are none of the carried code's: `leaves` becomes `leaves_`."""
-
-    def other(name: str) -> str:
-        return f"{name}_" if name in names else name
-
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            node.id = other(node.id)
-        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            node.name = other(node.name)
-        elif isinstance(node, (ast.arg, ast.keyword)) and node.arg:
-            node.arg = other(node.arg)
-        elif isinstance(node, ast.alias) and (node.asname or node.name) in names:
-            node.asname = other(node.asname or node.name)
-        elif isinstance(node, (ast.Global, ast.Nonlocal)):
-            node.names = [other(name) for name in node.names]
-        elif isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)) and node.name:
-            node.name = other(node.name)
-    return tree
 
 
 def _split_future(program: str) -> tuple[str, str]:

@@ -70,15 +70,16 @@ def _answered_in_child(question: PlayQuestion) -> bytes:
             os.close(reading)
             lead_group(warm)
             with os.fdopen(writing, "wb") as pipe:
-                pipe.write(_answer(question))
+                pipe.write(_answer(question) + b"\n")
         finally:
             os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        answer = pipe.read()
+        answer = pipe.readline()  # its end may never come: what a program leaves holds it open
     end_group(pid)
     reap_orphans()
-    return answer or _encoded(Played(unanswered="the process that compared both sides was ended"))
+    ended = Played(unanswered="the process that compared both sides was ended")
+    return answer.strip() or _encoded(ended)
 
 
 def _answer(question: PlayQuestion) -> bytes:

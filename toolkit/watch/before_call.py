@@ -9,6 +9,7 @@ the copies do reaches the program nowhere: they have one thread, and nowhere to 
 does not do: processes with other threads or with CUDA in use cannot be forked (`why_not`).
 """
 
+import contextlib
 import os
 import signal
 import stat
@@ -75,6 +76,7 @@ class Keeper(Closing):
         if pid == 0:
             try:
                 die_with(parent)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # it waits for what it starts
                 os.close(question_in)
                 os.close(answer_out)
                 _attend(play, Path(folder.name), question_out, answer_in)
@@ -100,8 +102,10 @@ class Keeper(Closing):
         """End the keeper and what it has started."""
         os.close(self._questions)
         os.close(self._answers)
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
+        # It may have ended; and where SIGCHLD is ignored, the system has waited for it.
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
         self.folder.cleanup()
 
 

@@ -18,13 +18,13 @@ What it does not do: calls in processes that cannot be copied, with several thre
 calls inside of such a call. The program's call is made already, so nothing can fall back.
 """
 
-import functools
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import partial, wraps
 from typing import Any
 
 import torch
@@ -34,7 +34,7 @@ from ctk.compiler.torch_compat import dynamo
 from ctk.compiler.torch_compat.stance import eager_stance
 from ctk.repro_templates.loading import CannotTell
 from ctk.repro_templates.program_arguments import Arguments
-from ctk.repro_templates.program_compare import Difference, EagerPlays, compare_plays
+from ctk.repro_templates.program_compare import Comparison, Difference, EagerPlays, compare_plays
 from ctk.repro_templates.program_play import How, Played, one_call, what_is_left
 from ctk.repro_templates.program_sides import Died, played_by
 from ctk.repro_templates.program_state import tensors_of
@@ -56,6 +56,12 @@ NO_GRAPH_SHOWS = ("alias", "requires-grad", "state", "structure", "missing-error
 MOST_NBYTES = 1 << 29
 """With more parameters and buffers than this a call is not compared: they are written to disk."""
 
+_SAID = {
+    "passes": "the call gives what eager gives",
+    "fails": "the call gives something else",
+    "flaky": "the call could not be compared",
+}
+
 _IN_CALL: ContextVar[bool] = ContextVar("ctk_in_a_compared_call", default=False)
 _IN_COPY: ContextVar[bool] = ContextVar("ctk_in_a_copy_of_the_process", default=False)
 
@@ -74,6 +80,7 @@ class WatchedCalls:
         target: Name of what compiles it.
         function: What was compiled.
         compiled: Its compiled form.
+        dynamic: As `torch.compile` was told.
         made: How many calls were made so far.
     """
 
@@ -81,6 +88,7 @@ class WatchedCalls:
     target: str
     function: Callable[..., Any]
     compiled: Callable[..., Any]
+    dynamic: bool | None = None
     made: int = 0
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
@@ -90,7 +98,7 @@ class WatchedCalls:
         if is_over or _IN_CALL.get() or torch.compiler.is_compiling():
             return self.compiled(*args, **kwargs)
         self.made += 1
-        if why := why_not() or _too_large(_root(self.function)):
+        if why := self._why_not():
             self.session.add_uncompared(why)
             return self.compiled(*args, **kwargs)
         token = _IN_CALL.set(True)
@@ -99,9 +107,15 @@ class WatchedCalls:
         finally:
             _IN_CALL.reset(token)
 
+    def _why_not(self) -> str:
+        """Return why a call cannot be compared; empty if it can."""
+        found = ["its state cannot be read"]
+        guarded(lambda: found.append(why_not() or _too_large(_root(self.function))), "a look at it")
+        return found[-1]
+
     def _checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         keepers: list[Keeper] = []
-        play = functools.partial(self._played, args, kwargs)
+        play, model = partial(self._played, args, kwargs), _root(self.function)
         what = f"call {self.made} of {self}"
         guarded(lambda: keepers.append(Keeper.start(play)), f"copying the process before {what}")
         if not keepers:
@@ -112,35 +126,34 @@ class WatchedCalls:
                 result = self.compiled(*args, **kwargs)
             except Exception as error:
                 if len(self.session.failures) == before:  # else a graph has shown it
-                    self._judge(keeper, self._left(args, kwargs, drawn, error=error))
+                    given = Arguments(args, kwargs)
+                    self._judge(keeper, partial(what_is_left, model, given, drawn, None, error))
                 raise
             if len(self.session.failures) == before:
-                self._judge(keeper, self._left(args, kwargs, drawn, result=result))
+                given = Arguments(args, kwargs)
+                self._judge(keeper, partial(what_is_left, model, given, drawn, result))
         return result
 
-    def _left(
-        self,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        drawn: Sequence[torch.Tensor],
-        *,
-        result: object = None,
-        error: Exception | None = None,
-    ) -> Played:
-        """Return what the program's own call gave."""
-        return what_is_left(_root(self.function), Arguments(args, kwargs), drawn, result, error)
+    def _judge(self, keeper: Keeper, real: Callable[[], Played]) -> None:
+        """Compare what the program's call gave with the copies' calls, and tell what differs.
 
-    def _judge(self, keeper: Keeper, real: Played) -> None:
-        """Compare what the program's call gave with the copies' calls, and tell what differs."""
-        found: list[EndToEnd] = []
-        what = f"comparing call {self.made} of {self} with eager"
-        guarded(lambda: found.extend(self._judged(keeper, real)), what)
-        for answer in found:
-            self._tell(answer, in_error=real.error is not None)
+        Args:
+            keeper: Makes the call in other ways.
+            real: Reads what the program's own call has left.
+        """
+        found: list[tuple[EndToEnd, bool]] = []
+
+        def compare() -> None:
+            left = real()
+            found.extend((each, left.error is not None) for each in self._judged(keeper, left))
+
+        guarded(compare, f"comparing call {self.made} of {self} with eager")
+        for answer, in_error in found:
+            self._tell(answer, in_error=in_error)
 
     def _judged(self, keeper: Keeper, real: Played) -> list[EndToEnd]:
         try:
-            eager = EagerPlays(functools.partial(_in_eager, keeper), How())
+            eager = EagerPlays(partial(_in_eager, keeper), How())
         except (Died, CannotTell) as end:
             why = f"the copy of the process that made it in eager ended ({end})"
             self.session.add_uncompared(why)
@@ -151,19 +164,17 @@ class WatchedCalls:
     def _placed(
         self, keeper: Keeper, eager: EagerPlays, apart: Sequence[Difference]
     ) -> list[EndToEnd]:
-        dynamo_alone = _names(eager, keeper, "dynamo")
-        both = [each for each in apart if each.name in dynamo_alone]
+        alone = _compared(eager, keeper, "dynamo")
+        names = {each.name for each in alone.differences}
+        both = [each for each in apart if each.name in names]
         if both:
             said = "with Dynamo's backend `eager` the call gives the same wrong result"
             return [self._answer(both[0], "dynamo", "capture", said)]
-        if self.made > 1:
-            anew = _names(eager, keeper, "fresh")
-            stale = [each for each in apart if each.name not in anew]
-            if stale:
-                said = f"compiled anew before call {self.made}, it gives what eager gives"
-                return [self._answer(stale[0], "dynamo", "guards", said, confirmed=True)]
+        if self.made > 1 and _compared(eager, keeper, "fresh").answer == "passes":
+            said = f"compiled anew before call {self.made}, it gives what eager gives"
+            return [self._answer(apart[0], "dynamo", "guards", said, confirmed=True)]
         only = [each for each in apart if each.kind in NO_GRAPH_SHOWS]
-        said = "with Dynamo's backend `eager` the call gives what eager gives"
+        said = f"with Dynamo's backend `eager` {_SAID[alone.answer]}"
         return [self._answer(only[0], "runtime", "", said)] if only else []
 
     def _answer(
@@ -215,7 +226,7 @@ class WatchedCalls:
             torch.compiler.reset()
             call = self.compiled
         if way == "dynamo":
-            call = torch.compile(self.function, backend="eager")
+            call = torch.compile(self.function, backend="eager", dynamic=self.dynamic)
         with around:
             return {
                 "calls": packed([one_call(call, _root(self.function), Arguments(args, kwargs))])
@@ -244,13 +255,13 @@ def _in_eager(keeper: Keeper, how: How) -> Sequence[Played]:
     return played_by(lambda *_: keeper.asked("eager"), False, how)
 
 
-def _names(eager: EagerPlays, keeper: Keeper, way: str) -> set[str]:
-    """Return the results that differ from eager when the call is made in another way."""
+def _compared(eager: EagerPlays, keeper: Keeper, way: str) -> Comparison:
+    """Return how the call differs from eager when it is made in another way; flaky: unknown."""
     try:
         played = played_by(lambda *_: keeper.asked(way), True, eager.how)
-    except (Died, CannotTell):
-        return set()
-    return {each.name for each in compare_plays(eager, played, strides=False).differences}
+    except (Died, CannotTell) as end:
+        return Comparison("flaky", detail=str(end))
+    return compare_plays(eager, played, strides=False)
 
 
 def _root(function: Callable[..., Any]) -> object:
@@ -274,14 +285,14 @@ def watch_calls(session_of: Callable[[object], Session | None]) -> Callable[[], 
         session_of: Returns the session that watches a backend; None for one that is not watched.
     """
 
-    def wrapped(compiled: Any, function: Any, backend: object) -> Any:
+    def wrapped(compiled: Any, function: Any, backend: object, dynamic: bool | None) -> Any:
         session = session_of(backend)
         if session is None or in_copy():
             return compiled
         name = str(getattr(backend, "compiler_name", "?"))
-        calls = WatchedCalls(session, name, function, compiled)
+        calls = WatchedCalls(session, name, function, compiled, dynamic)
 
-        @functools.wraps(compiled)
+        @wraps(compiled)
         def ctk_watched_call(*args: Any, **kwargs: Any) -> Any:
             return calls.call(*args, **kwargs)
 

@@ -1,18 +1,21 @@
 """Playing a program: what counts as a difference between eager and compiled."""
 
+import os
 import textwrap
 from types import ModuleType
 
+import numpy as np
 import pytest
 import torch
 
 from ctk.compiler.errors import ConfigError
 from ctk.repro_templates.exceptions import Raised
 from ctk.repro_templates.loading import CannotTell
+from ctk.repro_templates.program_arguments import Arguments
 from ctk.repro_templates.program_compare import EagerPlays, compare_plays
-from ctk.repro_templates.program_play import How, play, playable_of
+from ctk.repro_templates.program_play import How, Playable, play, playable_of
 from ctk.repro_templates.program_sides import Died, compare_sides, in_own_process, played_by
-from ctk.repro_templates.program_values import packed
+from ctk.repro_templates.program_values import packed, read_values, write_values
 
 
 def names_of(text):
@@ -62,6 +65,58 @@ def test_numbers_that_torch_does_not_compare_are_compared():
     assert compared(text, lambda f: lambda x: f(x).conj().resolve_conj()) == [
         ("accuracy", "call1.out0")
     ]
+
+
+def test_numbers_of_numpy_and_huge_ones_in_a_models_state_are_kept(tmp_path):
+    values = {"a": np.float64(2.5), "b": np.complex128(1 - 2j), "c": 10**20_000, "d": True}
+    write_values(values, tmp_path / "values")
+    assert read_values(tmp_path / "values") == {**values, "c": f"int {10**20_000:#x}"}
+
+
+SPARSE = """
+    import torch
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("table", torch.eye(2).to_sparse())
+            self.freed = torch.ones(8)
+            self.freed.untyped_storage().resize_(0)
+        def forward(self, x):
+            return torch.sparse.mm(self.table, x) * 2
+    def model():
+        return Net()
+    def inputs():
+        return torch.ones(2, 2)
+"""
+
+
+def test_what_has_no_neighbours_and_no_memory_keeps_nothing_from_being_compared():
+    assert compared(SPARSE, lambda f: f) == []
+    assert compared(SPARSE, lambda f: lambda x: f(x) + 1) == [("accuracy", "call1.out0")]
+
+
+def test_large_integers_are_compared_to_the_last_bit():
+    text = PLAIN.replace("x * 2", "x * 2**60 + 3").replace("torch.arange(4.0)", "torch.arange(4)")
+    assert compared(text, lambda f: f, more=("sizes", "values")) == []
+    assert compared(text, lambda f: lambda x: f(x) + 1) == [("accuracy", "call1.out0")]
+
+
+def test_a_side_that_ends_its_process_well_has_ended_all_the_same():
+    assert in_own_process(lambda: os._exit(0), 60.0) == {"died": "exit with status 0"}
+
+
+def test_weights_of_a_closure_are_in_float64_in_a_reference_and_themselves_after_it():
+    layer = torch.nn.Linear(4, 4)
+    before = layer.weight.data_ptr()
+
+    def run(x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return layer(x).float()
+
+    given = Arguments((torch.randn(2, 4),))
+    (found,) = play(Playable(run, [given], lambda: given), How(in_float64=True))
+    assert found.error is None and found.run.values["out0"].dtype == torch.float64
+    assert layer.weight.dtype == torch.float32 and layer.weight.data_ptr() == before
 
 
 def test_a_value_a_dtype_and_a_shape_are_told_apart():

@@ -1,6 +1,8 @@
 """Calls compared end to end: what Dynamo does wrong is seen though each graph is right."""
 
+import signal
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +46,7 @@ def test_a_wrong_capture_is_a_failure(tmp_path):
         torch.compile(truncated, backend="eager")(torch.tensor([1.0, 2.0, 3.0]))
     (failure,) = hooks.session.failures
     assert failure.summary.startswith("accuracy at call1.out0")
-    assert "layer dynamo (capture), test_whole_call.py:17" in failure.summary
+    assert "layer dynamo (capture), test_whole_call.py:19" in failure.summary
     assert '"layer": "dynamo"' in failure.folder.read_text()
 
 
@@ -116,6 +118,52 @@ def test_a_call_inside_of_a_compared_call_is_not_compared_once_more(tmp_path, mo
         outer = torch.compile(lambda x: apart(x) * 2, backend="eager")
         assert torch.equal(outer(torch.ones(2)), torch.full((2,), 4.0))
     assert len(copies) == 1 and hooks.session.failures == []
+
+
+def test_a_copy_that_ends_proves_nothing(tmp_path, monkeypatch):
+    asked = Keeper.asked
+
+    def died(keeper, way):
+        return {"died": "timeout not done"} if way == "fresh" else asked(keeper, way)
+
+    monkeypatch.setattr(Keeper, "asked", died)
+    model, x = Wrapped(), torch.ones(2, 4)
+    with watching(tmp_path, calls=2) as hooks:
+        compiled = torch.compile(model, backend="eager")
+        compiled(x)
+        object.__setattr__(model, "sub", torch.nn.Linear(4, 4))
+        compiled(x)
+    assert hooks.session.failures == []
+
+
+def test_a_program_that_waits_for_no_children_is_compared_too(tmp_path):
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        with watching(tmp_path) as hooks:
+            torch.compile(Wrapped(), backend="eager")(torch.ones(2, 4))
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert hooks.session.failures == [] and hooks.session.uncompared == []
+
+
+class Unreadable(Mapping):
+    def __getitem__(self, key):
+        raise OSError(key)
+
+    def __iter__(self):
+        return iter("a")
+
+    def __len__(self):
+        return 1
+
+
+def test_state_that_cannot_be_read_is_not_the_programs_trouble(tmp_path):
+    model = Wrapped()
+    model.table = Unreadable()
+    with watching(tmp_path) as hooks:
+        torch.compile(model, backend="eager")(torch.ones(2, 4))
+    assert hooks.session.failures == []
+    assert hooks.session.uncompared == ["its state cannot be read"]
 
 
 def test_an_exception_of_the_program_is_its_own(tmp_path):
