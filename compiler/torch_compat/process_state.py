@@ -41,6 +41,14 @@ _SWITCHES = (
     (torch._C._get_overrideable_sdp_enabled, torch._C._set_sdp_use_overrideable),
 )
 
+_KEYS = (
+    torch._C.DispatchKey.Python,
+    torch._C.DispatchKey.PythonTLSSnapshot,
+    torch._C.DispatchKey.PythonDispatcher,
+)
+"""What a region of inference mode that ends too late puts back as it was within a trace: torch 2.11
+answers every operator with an internal error from then on."""
+
 
 @contextlib.contextmanager
 def process_state_kept() -> Generator[None]:
@@ -55,6 +63,7 @@ def process_state_kept() -> Generator[None]:
     switches = [(get(), put) for get, put in _SWITCHES]
     hooks = torch._C._autograd._saved_tensors_hooks_is_enabled()
     inference = torch.is_inference_mode_enabled()
+    keys = [(key, torch._C._dispatch_tls_is_dispatch_key_included(key)) for key in _KEYS]
     try:
         yield
         if torch._C._functorch.get_dynamic_layer_stack_depth() > levels:
@@ -70,6 +79,8 @@ def process_state_kept() -> Generator[None]:
             put(before)
         if hooks and not torch._C._autograd._saved_tensors_hooks_is_enabled():
             torch._C._autograd._saved_tensors_hooks_enable()
+        for key, is_included in keys:
+            torch._C._dispatch_tls_set_dispatch_key_included(key, is_included)
 
 
 def _leave_dual_level() -> None:

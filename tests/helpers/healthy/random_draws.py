@@ -40,7 +40,9 @@ def attention_with_dropout() -> Call:
 PROGRAMS = (
     Healthy("dropout_training", dropout_training, backward=True),
     Healthy("noise", noise),
-    Healthy("permutation", permutation, bugs=(("inductor", "cuda"),)),  # pytorch issue 188223
+    Healthy(
+        "permutation", permutation, bugs=(("inductor", "cpu"), ("inductor", "cuda"))
+    ),  # pytorch issue 188223
     Healthy("bernoulli_mask", bernoulli_mask),
     Healthy("sampled_tokens", sampled_tokens),
     Healthy("attention_with_dropout", attention_with_dropout, backward=True),
