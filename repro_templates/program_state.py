@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from ctk.compiler.fx.clone import clone_value, is_freed
-from ctk.repro_templates.foreign import is_foreign
+from ctk.repro_templates.foreign import is_foreign, is_users
 from ctk.repro_templates.layout import has_memory
 from ctk.repro_templates.program_nested import (
     Leaf,
@@ -143,16 +143,20 @@ def _function_items(function: FunctionType) -> Iterator[tuple[str, object]]:
             yield f".{name}", cell.cell_contents
         except ValueError:  # a name that is not bound yet
             yield f".{name}", "unbound"
-    for name in sorted(names_of(function.__code__)):
-        if name in function.__globals__:
-            yield f".{name}", _global(function.__globals__[name])
+    used = names_of(function.__code__)
+    for name in sorted(used & function.__globals__.keys()):
+        value = function.__globals__[name]
+        yield f".{name}", _global(value)
+        if isinstance(value, ModuleType) and is_users(value):
+            theirs = vars(value)
+            yield from ((f".{name}.{n}", _global(theirs[n])) for n in sorted(used & theirs.keys()))
     yield ".defaults", function.__defaults__ or ()
     own = {name: value for name, value in vars(function).items() if not _is_compilers(name)}
     yield from ((f".{name}", value) for name, value in own.items())
 
 
 def _global(value: object) -> object:
-    """Return what a global name means; a module of torch or Python holds nothing of the user's."""
+    """Return what a global name means, for a module its name."""
     return f"module {value.__name__}" if isinstance(value, ModuleType) else value
 
 

@@ -95,6 +95,37 @@ def test_what_has_no_neighbours_and_no_memory_keeps_nothing_from_being_compared(
     assert compared(SPARSE, lambda f: lambda x: f(x) + 1) == [("accuracy", "call1.out0")]
 
 
+HELPED = """
+    import torch
+    import helper
+    def model():
+        def f(x):
+            helper.NUMBER += 1
+            return x + 1
+        return f
+    def inputs():
+        return torch.ones(2)
+"""
+
+
+def test_state_in_a_module_of_the_user_is_compared(tmp_path, monkeypatch):
+    (tmp_path / "helper.py").write_text("NUMBER = 0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def side(is_compiled, how):
+        def work():
+            program = playable_of(names_of(HELPED))
+            return {"calls": packed(play(program, how, off if is_compiled else None))}
+
+        return in_own_process(work, 60.0)
+
+    def off(f):
+        return lambda x: x + 1
+
+    found = compare_sides(side, How(), strides=False)
+    assert [each.name for each in found.differences] == ["call1.state.helper.NUMBER"]
+
+
 def test_large_integers_are_compared_to_the_last_bit():
     text = PLAIN.replace("x * 2", "x * 2**60 + 3").replace("torch.arange(4.0)", "torch.arange(4)")
     assert compared(text, lambda f: f, more=("sizes", "values")) == []
