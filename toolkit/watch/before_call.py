@@ -29,6 +29,7 @@ from ctk.repro_templates.program_sides import in_own_process
 from ctk.repro_templates.program_values import read_values, write_values
 from ctk.toolkit.processes.closing import Closing
 from ctk.toolkit.processes.groups import die_with
+from ctk.toolkit.processes.scratch import scratch_root
 
 Play = Callable[[str], Mapping[str, object]]
 """Makes the call in the way that is named, and returns what it gave, by name."""
@@ -66,7 +67,7 @@ class Keeper(Closing):
     @classmethod
     def start(cls, play: Play) -> Self:
         """Copy this process."""
-        folder = tempfile.TemporaryDirectory(prefix="ctk-call-")
+        folder = tempfile.TemporaryDirectory(prefix="call-", dir=scratch_root())
         question_out, question_in = os.pipe()
         answer_out, answer_in = os.pipe()
         parent = os.getpid()
@@ -114,6 +115,7 @@ def _attend(play: Play, folder: Path, questions: int, answers: int) -> None:
     _cut_off({questions, answers})
     torch.set_num_threads(1)  # threads are not copied
     inductor.compile_without_threads()
+    tempfile.tempdir = str(folder)  # nothing stays behind if this is killed
     keeper = os.getpid()
 
     def played(way: str) -> Mapping[str, object]:
