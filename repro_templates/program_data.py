@@ -29,10 +29,14 @@ def changed_data(
         change: Returns the data of a tensor while the body runs.
     """
     tensors = tensors_of(*roots).values()
-    kept = [(each, each.data) for each in tensors if not (each.is_inference() or is_freed(each))]
+    kept: list[tuple[Tensor, Tensor]] = []
     try:
-        for tensor, data in kept:
+        for tensor in tensors:
+            if tensor.is_inference() or is_freed(tensor):
+                continue
+            data = tensor.data
             if (changed := change(data)) is not data:
+                kept.append((tensor, data))
                 tensor.data = changed
         yield
     finally:

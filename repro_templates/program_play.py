@@ -152,14 +152,13 @@ def play(program: Playable, how: How, compiled: Compile | None = None) -> list[P
     Raises:
         PrecisionRefused: A float64 play is wanted, and the program has no such form.
     """
-    roots = [program.model, *map(arguments_named, program.calls)]
-    if how.in_float64:
-        with changed_data(roots, widened_data):
-            return _calls_made(program, how, compiled)
+    change = widened_data if how.in_float64 else None
     if how.nudged:
-        with changed_data(roots, partial(neighbours, towards=how.nudged * math.inf)):
-            return _calls_made(program, how, compiled)
-    return _calls_made(program, how, compiled)
+        change = partial(neighbours, towards=how.nudged * math.inf)
+    if change is None:
+        return _calls_made(program, how, compiled)
+    with changed_data([program.model, *map(arguments_named, program.calls)], change):
+        return _calls_made(program, how, compiled)
 
 
 def _calls_made(program: Playable, how: How, compiled: Compile | None) -> list[Played]:
