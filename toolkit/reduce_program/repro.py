@@ -19,7 +19,14 @@ from ctk.toolkit.reduce_program.protocol import Plan
 from ctk.toolkit.reduce_program.renaming import bindings_of, clashing, renamed
 from ctk.toolkit.repro.carry import carry
 from ctk.toolkit.repro.run import REPRO, ReproRun, run_repro
-from ctk.toolkit.repro.script import FREEZES, Limits, Versions, current_versions, shorten_paths
+from ctk.toolkit.repro.script import (
+    FREEZING,
+    FREEZING_IMPORT,
+    Limits,
+    Versions,
+    current_versions,
+    shorten_paths,
+)
 from ctk.toolkit.targets import traits_of
 
 PROGRAM = "program.py"
@@ -99,8 +106,9 @@ def render_program(
         versions: Those of this process when None.
     """
     ending = _ending(failure)
-    freezes = traits_of(failure.plan.target).freezes(failure.plan.config)
-    backend = traits_of(failure.plan.target).repro_backend
+    traits = traits_of(failure.plan.target)
+    freezing = [FREEZING_IMPORT] if traits.freezes(failure.plan.config) else []
+    backend = traits.repro_backend
     carried = carry(ending, _CARRIED, [(backend.__module__, backend.__name__)])
     tree = ast.parse(failure.text)
     ours = "\n".join((*carried.imports, carried.source, ending))
@@ -116,7 +124,7 @@ def render_program(
         "\n".join((*_CACHES, *(_BESIDE if files[1:] else ()), *_SEEDED, *numpys)),
         body,
         f"\n{_LINE}",
-        "\n".join((*carried.imports, *FREEZES[:freezes])),
+        "\n".join((*carried.imports, *freezing)),
         f"\n{carried.source}",
         f"\n{ending}",
     ]
@@ -151,9 +159,9 @@ def _ending(failure: ProgramFailure) -> str:
         "fresh": plan.fresh,
     }
     given = [f"{name}={value}" for name, value in how.items() if value != getattr(How(), name)]
-    more: dict[str, object] = {"strides": plan.strides, "timeout_seconds": failure.limits.seconds}
+    judged: dict[str, object] = {"strides": plan.strides, "timeout_seconds": failure.limits.seconds}
     if failure.limits.nbytes is not None:
-        more["memory_nbytes"] = failure.limits.nbytes
+        judged["memory_nbytes"] = failure.limits.nbytes
     expected = {"kind": failure.signature.kind, "exception": failure.signature.exception}
     return "\n".join(
         (
@@ -165,7 +173,7 @@ def _ending(failure: ProgramFailure) -> str:
             "def compiled(model: Any) -> Any:",
             '    """Compile the model with the target."""',
             "    torch.compiler.reset()",
-            *(FREEZES[1:] if traits.freezes(plan.config) else ()),
+            *(FREEZING if traits.freezes(plan.config) else ()),
             f"    keywords = compile_keywords(globals()){dynamic}",
             f"    backend = {traits.repro_backend.__name__}(TARGET, HERE)",
             "    return torch.compile(model, backend=backend, options=OPTIONS or None, **keywords)",
@@ -175,8 +183,8 @@ def _ending(failure: ProgramFailure) -> str:
             "    sys.path.append(str(HERE))",
             f"    how = How({', '.join(given)})",
             f"    expected = {expected!r}",
-            f"    more = {more!r}",
-            "    repro = ProgramRepro(globals(), compiled, how, expected, **more)",
+            f"    judged = {judged!r}",
+            "    repro = ProgramRepro(globals(), compiled, how, expected, **judged)",
             "    sys.exit(main_of_program(repro))",
         )
     )

@@ -57,12 +57,12 @@ _NAMES_DTYPES = re.compile(
 _PLAIN_IMPORTS = frozenset({"import math", "import operator"})
 """Functions of other modules may name dtypes unseen."""
 _LINE = f"# {'-' * 98}\n# From here on: how the program is run and judged, the toolkit's own code."
-FREEZES = (
-    "import torch._inductor.config",
+FREEZING_IMPORT = "import torch._inductor.config"
+FREEZING = (
     "    # Dynamo asks the setting of the process: the options do not reach it.",
     "    torch._inductor.config.freezing = True",
 )
-"""The import, and what a function that compiles says, where a target freezes parameters."""
+"""What a function that compiles says, where a target freezes parameters."""
 
 _CACHES = (
     "# A cached graph would hide the passes that are under test.",
@@ -168,7 +168,7 @@ def render_script(
     ending = _ending(case, module.arguments, used)
     backend = traits.repro_backend
     carried = carry(f"{own}\n{ending}", CARRIED, [(backend.__module__, backend.__name__)])
-    imports = (*module.imports, *FREEZES[:freezes])
+    imports = (*module.imports, *([FREEZING_IMPORT] if freezes else []))
     beginning = _beginning(carried.imports, imports, own, versions)
     docstring = _docstring(case, plan, traits, culprit_pass, clean_run, versions)
     parts = (f"{docstring}\n\n{beginning}\n\n{own}", _LINE, carried.source, ending)
@@ -236,7 +236,7 @@ def _compiled(
         lines.append(f'    sys.path.append(str(HERE / "{FOLDER}"))')
     lines.append("    torch.compiler.reset()")
     if freezes:
-        lines.extend(FREEZES[1:])
+        lines.extend(FREEZING)
     lines.append(f"    options = {options}")
     lines.append(f"    backend = {traits.repro_backend.__name__}(TARGET, HERE)")
     if module.handed is not None:
