@@ -274,7 +274,8 @@ class Observer(Protocol):
         """Return whether a pass may run. Asked once per run of a pass, right before it.
 
         A pass that `Config.disable` names is not asked about. A decomposition is asked about
-        whenever it begins after another one; the first answer counts.
+        whenever it begins after another one; the first answer counts. A Dynamo backend as a whole
+        is asked about, too (`lowered/NAME:captured`): it may never return.
         """
         ...
 

@@ -37,12 +37,12 @@ def attention_with_dropout() -> Call:
     return run, (torch.randn(2, 5, 4, requires_grad=True), torch.randn(2, 5, 4))
 
 
+ISSUE_188223 = (("inductor", "cpu"), ("inductor", "cuda"))
+
 PROGRAMS = (
     Healthy("dropout_training", dropout_training, backward=True),
     Healthy("noise", noise),
-    Healthy(
-        "permutation", permutation, bugs=(("inductor", "cpu"), ("inductor", "cuda"))
-    ),  # pytorch issue 188223
+    Healthy("permutation", permutation, bugs=ISSUE_188223),
     Healthy("bernoulli_mask", bernoulli_mask),
     Healthy("sampled_tokens", sampled_tokens),
     Healthy("attention_with_dropout", attention_with_dropout, backward=True),
