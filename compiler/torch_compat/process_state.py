@@ -8,9 +8,9 @@ Dynamo writes `vmap`, `jvp` and their siblings as calls that enter and leave, in
 
 From then on every operator of the process would meet that level ("Batching rule not implemented
 for aten::equal"). Put back: levels of functorch, the level of forward-mode differentiation, whether
-it is on, whether hooks on saved tensors are allowed, the kernels of attention, dispatch keys of Python,
-inference mode (when the body raises). What it does not do: grad mode, autocast, determinism and the default dtype; those
-are the modes of a case.
+it is on, whether hooks on saved tensors are allowed, the kernels of attention, dispatch keys
+of Python, inference mode (when the body raises). What it does not do: grad mode, autocast,
+determinism and the default dtype; those are the modes of a case.
 """
 
 # What pyright says of private names is what this package is for.
