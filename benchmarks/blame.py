@@ -9,7 +9,7 @@ a machine that does other things too changes them little.
 CompilerBisector gets a test function that plays the program as ctk does, and counts as right when
 it names the stage of the culprit (`STAGES`): it names neither lowering nor decomposition.
 
-    python -m benchmarks.blame [NAME ...] [--diagnose]
+    python -m benchmarks.blame [NAME ...] [--diagnose] [--device cuda]
 """
 
 import argparse
@@ -66,6 +66,15 @@ def bug_of(path: Path) -> Bug:
     return Bug(path, culprit.group(1) if culprit else "", backward)
 
 
+def moved(path: Path, device: str, folder: Path) -> Path:
+    """Return a copy of a program that makes its tensors on a device, as users' programs do."""
+    text = path.read_text(encoding="utf-8")
+    copy = folder / path.name
+    default = f'\ntorch.set_default_device("{device}")\n'
+    copy.write_text(text.replace("\nimport torch\n", f"\nimport torch\n{default}", 1))
+    return copy
+
+
 @dataclass(frozen=True, slots=True)
 class Told:
     """What a tool said of a bug."""
@@ -85,7 +94,7 @@ def told_by_ctk(bug: Bug, command: str) -> Told:
     if not bug.culprit:
         return Told(said["exit_code"] == 0, said["answer"], said.get("compiles", 0), seconds)
     culprit: dict[str, Any] = said.get("culprit") or {}
-    named = f"{culprit.get('stage', '')}/{culprit.get('pass', '')}" if culprit else "nothing"
+    named = f"{culprit.get('stage', '')}/{culprit.get('pass', '')}" if culprit else said["answer"]
     is_right = bool(re.search(bug.culprit, named)) and bool(said.get("confirmed"))
     if command == "diagnose":
         is_right = is_right and (said.get("repro") or {}).get("clean_run") == "reproduced"
@@ -220,7 +229,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="bugs; all if none is named")
     parser.add_argument("--diagnose", action="store_true", help="reduce and emit a repro, too")
+    parser.add_argument("--device", default="cpu", help="where the programs make their tensors")
     parser.add_argument("--child", metavar="FILE")
+    parser.add_argument("--plain", metavar="FILE")
     parser.add_argument("--compile", metavar="FILE")
     options = parser.parse_args()
     if options.compile:
@@ -228,6 +239,10 @@ def main() -> None:
 
         outcome(bug_of(Path(options.compile)), torch, is_compiled=True)
         return
+    if options.plain:
+        import torch
+
+        raise SystemExit(not played_alike(bug_of(Path(options.plain)), torch))
     if options.child:
         warnings.simplefilter("ignore")
         print(json.dumps(bisected_by_torch(options.child)))
@@ -235,7 +250,9 @@ def main() -> None:
     import torch
 
     print(f"torch {torch.__version__}, {platform.machine()}, {os.cpu_count()} cores")
-    asked = [bug for bug in map(bug_of, FILES) if not options.names or is_named(bug, options.names)]
+    named = [path for path in FILES if is_named(path, options.names)]
+    folder = Path(tempfile.mkdtemp())
+    asked = [bug_of(moved(path, options.device, folder)) for path in named]
     print(f"one cold compile of {asked[0].name}: {cold_seconds(asked[0]):.1f} s", flush=True)
     told: dict[str, list[Told]] = {}
     for bug in asked:
@@ -253,9 +270,9 @@ def main() -> None:
         print(f"{name:<12} {line}")
 
 
-def is_named(bug: Bug, names: list[str]) -> bool:
-    """Return whether a bug is among those asked for."""
-    return any(name in bug.name for name in names)
+def is_named(path: Path, names: list[str]) -> bool:
+    """Return whether a program is among those asked for."""
+    return not names or any(name in path.stem for name in names)
 
 
 def answers_about(bug: Bug, *, with_diagnose: bool) -> Iterator[tuple[str, Told]]:

@@ -10,12 +10,14 @@ import torch
 def randn(size: Sequence[int], *, seed: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     """Return normal values that depend on the seed only."""
     generator = torch.Generator("cpu").manual_seed(seed)
-    return torch.randn(tuple(size), generator=generator, dtype=torch.float32).to(dtype)
+    values = torch.randn(tuple(size), generator=generator, dtype=torch.float32, device="cpu")
+    return values.to(dtype)
 
 
 def strided(values: torch.Tensor, stride: Sequence[int]) -> torch.Tensor:
     """Return the same values with other strides."""
-    return torch.empty_strided(values.size(), stride, dtype=values.dtype).copy_(values)
+    empty = torch.empty_strided(values.size(), stride, dtype=values.dtype, device=values.device)
+    return empty.copy_(values)
 
 
 def inference(build: Callable[[], torch.Tensor]) -> torch.Tensor:

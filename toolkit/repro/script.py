@@ -38,7 +38,7 @@ TIMEOUT_SECONDS = 120.0
 START_SECONDS = 30.0
 """What a script may take besides the compile: it starts Python, torch and the target."""
 
-_HOLDING = ("values", "loading", "verdict", "running", "random_draws", "float64")
+_HOLDING = ("values", "loading", "verdict", "running", "settings", "random_draws", "float64")
 CARRIED = (
     *(f"ctk.repro_templates.{name}" for name in _HOLDING),
     "ctk.compiler.torch_compat.handing",

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.fx import GraphModule
 
+from ctk.repro_templates.values import randn, strided
 from ctk.toolkit.case.case import Autocast, Case, Modes
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.repro.run import write_repro
@@ -23,6 +24,7 @@ from tests.helpers.repros import ACCURACY, captured, fails_and_heals, make_case,
         Modes(deterministic=True),
         Modes(default_dtype="float64"),
         Modes(seed=7),
+        Modes(settings={"float32_matmul_precision": "high"}),
     ],
     ids=str,
 )
@@ -35,6 +37,19 @@ def test_modes_are_put_back(modes: Modes, backends: Path, folder: Path) -> None:
         program, torch.tensor([[0.5, 2.0]]), weight, target=f"{backends}:wrong", modes=modes
     )
     fails_and_heals(case, folder, backends)
+
+
+def test_inputs_are_built_where_they_were_whatever_the_default_device(
+    backends: Path, folder: Path
+) -> None:
+    """A GPU as the default device of a whole process, as far as a machine without one can tell."""
+    inputs = torch.tensor([[0.5, 2.0]]), torch.nn.Parameter(torch.ones(2, 2))
+    modes = Modes(default_device="meta")
+    case = make_case(lambda x, w: (x @ w,), *inputs, target=f"{backends}:wrong", modes=modes)
+    assert "def default_device(" in fails_and_heals(case, folder, backends)
+    with torch.device("meta"):
+        assert randn((2,), seed=1).device.type == "cpu"
+        assert strided(randn((2, 3), seed=1), (1, 2)).device.type == "cpu"
 
 
 def test_modes_are_those_of_the_case(backends: Path, folder: Path) -> None:

@@ -1,0 +1,56 @@
+"""Bugs of Inductor on a GPU: its planted bug in Triton, and the real ones moved there."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from benchmarks.blame import FILES, bug_of, moved, told_by_ctk
+from ctk.toolkit.diagnose import diagnose
+from tests.helpers.project import ROOT
+from tests.planted.test_planted import called
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning"),
+]
+
+BUG = "triton.inject_relu_bug_TESTING_ONLY"
+
+
+@pytest.mark.parametrize("mode", ["compile_error", "runtime_error", "accuracy"])
+def test_the_bug_planted_in_triton_is_reduced_to_relu(mode: str, tmp_path: Path) -> None:
+    program = moved(ROOT / "examples" / "inductor_bug.py", "cuda", tmp_path)
+    found = diagnose(program, target="inductor", config={BUG: mode}, out=tmp_path / "out")
+    assert found.search.culprit is not None and found.reduction is not None
+    assert found.search.culprit.where == "lowered/lower.aten.relu.default"
+    assert found.search.confirmed
+    assert called(found.reduction.best) == ["relu"]
+    assert found.repro_run is not None and found.repro_run.says == "reproduced"
+
+
+@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+def test_a_real_bug_is_diagnosed_where_it_fails(path: Path, tmp_path: Path) -> None:
+    bug = bug_of(moved(path, "cuda", tmp_path))
+    told = told_by_ctk(bug, "diagnose")
+    print(bug.name, told)
+    if fails_without_us(bug.path):
+        assert told.is_right, told
+    else:
+        assert told.named.startswith("no failure"), told
+
+
+def fails_without_us(path: Path) -> bool:
+    """Return whether plain torch.compile differs from eager, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.blame", "--plain", str(path)],
+        capture_output=True,
+        cwd=ROOT,
+        env=os.environ,
+        check=False,
+    )
+    return done.returncode != 0
