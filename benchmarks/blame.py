@@ -95,10 +95,11 @@ def told_by_ctk(bug: Bug, command: str) -> Told:
         return Told(said["exit_code"] == 0, said["answer"], said.get("compiles", 0), seconds)
     culprit: dict[str, Any] = said.get("culprit") or {}
     named = f"{culprit.get('stage', '')}/{culprit.get('pass', '')}" if culprit else said["answer"]
-    is_right = bool(re.search(bug.culprit, named)) and bool(said.get("confirmed"))
-    if command == "diagnose":
-        is_right = is_right and (said.get("repro") or {}).get("clean_run") == "reproduced"
-    return Told(is_right, named, said.get("compiles", 0), seconds)
+    clean_run = (said.get("repro") or {}).get("clean_run")
+    lacks = [] if said.get("confirmed") else ["not confirmed"]
+    lacks += [f"repro: {clean_run}"] * (command == "diagnose" and clean_run != "reproduced")
+    is_right = bool(re.search(bug.culprit, named)) and not lacks
+    return Told(is_right, ", ".join([named, *lacks]), said.get("compiles", 0), seconds)
 
 
 def told_by_torch(bug: Bug) -> Told:

@@ -41,6 +41,13 @@ _SWITCHES = (
     (torch._C._get_overrideable_sdp_enabled, torch._C._set_sdp_use_overrideable),
 )
 
+_LEAVING = {
+    torch._C._functorch.TransformType.Vmap: torch._C._functorch._vmap_decrement_nesting,
+    torch._C._functorch.TransformType.Grad: torch._C._functorch._grad_decrement_nesting,
+    torch._C._functorch.TransformType.Jvp: torch._C._functorch._jvp_decrement_nesting,
+    torch._C._functorch.TransformType.Functionalize: torch._C._functorch._func_decrement_nesting,
+}
+
 _KEYS = (
     torch._C.DispatchKey.Python,
     torch._C.DispatchKey.PythonTLSSnapshot,
@@ -69,7 +76,7 @@ def process_state_kept() -> Generator[None]:
         if torch._C._functorch.get_dynamic_layer_stack_depth() > levels:
             raise RuntimeError("a transform of functorch was entered, and not left")
     except BaseException as error:
-        torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth(levels)
+        _leave_levels(levels)
         _leave_dual_level()
         if torch.is_inference_mode_enabled() != inference:
             _leave_inference_mode(error)
@@ -81,6 +88,16 @@ def process_state_kept() -> Generator[None]:
             torch._C._autograd._saved_tensors_hooks_enable()
         for key, is_included in keys:
             torch._C._dispatch_tls_set_dispatch_key_included(key, is_included)
+
+
+def _leave_levels(depth: int) -> None:
+    """Leave levels of functorch until `depth` are left, the innermost first.
+
+    torch has one function for this, `pop_dynamic_layer_stack_and_undo_to_depth`; that of 2.11 takes
+    two levels off the stack for each that it undoes, and fails.
+    """
+    while torch._C._functorch.get_dynamic_layer_stack_depth() > depth:
+        _LEAVING[torch._C._functorch.peek_interpreter_stack().key()]()
 
 
 def _leave_dual_level() -> None:

@@ -25,7 +25,8 @@ BUG = "triton.inject_relu_bug_TESTING_ONLY"
 @pytest.mark.parametrize("mode", ["compile_error", "runtime_error", "accuracy"])
 def test_the_bug_planted_in_triton_is_reduced_to_relu(mode: str, tmp_path: Path) -> None:
     program = moved(ROOT / "examples" / "inductor_bug.py", "cuda", tmp_path)
-    found = diagnose(program, target="inductor", config={BUG: mode}, out=tmp_path / "out")
+    out = tmp_path / "out"
+    found = diagnose(program, target="inductor", config={BUG: mode}, out=out, isolate=True)
     assert found.search.culprit is not None and found.reduction is not None
     assert found.search.culprit.where == "lowered/lower.aten.relu.default"
     assert found.search.confirmed
