@@ -328,12 +328,12 @@ def _is_far(value: object, exact: object) -> bool:
 def _distance(value: object, other: object) -> float:
     """Return the norm of the difference of two tensors; infinity for what is not alike.
 
-    Of integers it is the number of elements that differ: large ones have no float64 form.
+    Integers are subtracted as such: large ones have no float64 form, and their difference has.
     """
     if not (isinstance(value, Tensor) and isinstance(other, Tensor)) or value.shape != other.shape:
         return math.inf
     if not any(each.is_floating_point() or each.is_complex() for each in (value, other)):
-        return float((value != other).sum())
+        return float((value.to(torch.int64) - other.to(torch.int64)).double().norm())
     wide = torch.complex128 if value.is_complex() or other.is_complex() else torch.float64
     return float((value.detach().to(wide) - other.detach().to(wide)).norm())
 

@@ -31,6 +31,7 @@ from torch import Tensor
 
 from ctk.compiler.errors import CtkError
 from ctk.compiler.fx.clone import clone_value
+from ctk.compiler.torch_compat.process_state import outside_function_modes
 from ctk.repro_templates.exceptions import Raised, raised
 from ctk.repro_templates.float64 import InFloat64
 from ctk.repro_templates.layout import layout_of
@@ -48,6 +49,7 @@ from ctk.repro_templates.random_draws import Tape, recording, replaying
 from ctk.repro_templates.running import (
     Run,
     generator_states,
+    generators_kept,
     same_states,
     seed_generators,
     tangent,
@@ -296,7 +298,8 @@ def propagate(result: object) -> None:
     tensors = [leaf.value for leaf in leaves_of(result) if isinstance(leaf.value, Tensor)]
     wanted = [tensor for tensor in tensors if tensor.requires_grad]
     if wanted:
-        tangents = [tangent(index, each.detach()) for index, each in enumerate(wanted)]
+        with outside_function_modes():  # the same numbers in a float64 play, too
+            tangents = [tangent(index, each.detach()) for index, each in enumerate(wanted)]
         torch.autograd.backward(wanted, tangents)
 
 
@@ -305,9 +308,8 @@ def seeded(seed: int = SEED) -> Generator[None, None, None]:
     """Seed torch, Python and numpy inside the `with` block; put their generators back after it."""
     numpy = _numpys_generator()
     kept, numpys = random.getstate(), numpy.get_state() if numpy else None
-    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     try:
-        with torch.random.fork_rng(devices=devices):
+        with generators_kept():
             torch.manual_seed(seed)
             random.seed(seed)
             if numpy:

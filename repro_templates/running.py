@@ -165,7 +165,7 @@ def under(modes: Modes, states: Sequence[State]) -> Generator[None, None, None]:
         stack.enter_context(torch.set_grad_enabled(modes["grad"] and not modes["inference"]))
         stack.enter_context(_default_dtype(getattr(torch, modes["default_dtype"])))
         stack.enter_context(entered(states, modes))
-        stack.enter_context(_generators_kept())
+        stack.enter_context(generators_kept())
         seed_generators(modes["seed"])
         yield
 
@@ -219,7 +219,7 @@ def device_types() -> list[str]:
 
 
 @contextlib.contextmanager
-def _generators_kept() -> Generator[None, None, None]:
+def generators_kept() -> Generator[None, None, None]:
     """Put the default generators back afterwards."""
     cpu, gpus = torch.get_rng_state(), _cuda_devices()
     states = [torch.cuda.get_rng_state(gpu) for gpu in gpus]

@@ -147,6 +147,14 @@ def outside_transforms() -> contextlib.AbstractContextManager[object]:
     return temporarily_clear_interpreter_stack()
 
 
+def outside_function_modes() -> contextlib.AbstractContextManager[object]:
+    """Call operators as they are for a `with` block, whatever modes of torch functions are on.
+
+    Seen in torch 2.11 and 2.13.
+    """
+    return torch._C.DisableTorchFunction()
+
+
 def is_in_transform(value: torch.Tensor) -> bool:
     """Return whether a tensor belongs to a level of functorch: outside of it, it means nothing.
 

@@ -150,6 +150,28 @@ def test_weights_of_a_closure_are_in_float64_in_a_reference_and_themselves_after
     assert layer.weight.dtype == torch.float32 and layer.weight.data_ptr() == before
 
 
+def test_gradients_of_a_float64_play_are_those_of_the_same_program():
+    def played(*, in_float64):
+        torch.manual_seed(0)
+        layers = torch.nn.Linear(8, 8), torch.nn.LayerNorm(8), torch.nn.Linear(8, 4)
+        model = torch.nn.Sequential(*layers)
+
+        def run(x):
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                return model(x).float()
+
+        given = Arguments((torch.randn(3, 8),))
+        how = How(backward=True, in_float64=in_float64)
+        return play(Playable(run, [given], lambda: given), how)
+
+    (found,), (exact,) = played(in_float64=False), played(in_float64=True)
+    names = [name for name in found.run.values if "grad." in name]
+    assert len(names) == 6
+    for name in names:
+        ours, reference = found.run.values[name], exact.run.values[name]
+        assert torch.allclose(ours, reference.float(), atol=0.1, rtol=0.05), name
+
+
 def test_a_value_a_dtype_and_a_shape_are_told_apart():
     assert compared(PLAIN, lambda f: lambda x: f(x) + 1) == [("accuracy", "call1.out0")]
     assert compared(PLAIN, lambda f: lambda x: f(x).double()) == [("dtype", "call1.out0")]
