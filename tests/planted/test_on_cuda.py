@@ -1,6 +1,7 @@
 """Bugs of Inductor on a GPU: its planted bug in Triton, and the real ones moved there."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +19,9 @@ pytestmark = [
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
     pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning"),
 ]
+
+OTHERS = {"b105_alone": "^dynamo/exceptions$"}
+"""What else a program shows on a GPU: here `x.numpy()` raises in eager, and not in Dynamo."""
 
 BUG = "triton.inject_relu_bug_TESTING_ONLY"
 
@@ -38,11 +42,10 @@ def test_the_bug_planted_in_triton_is_reduced_to_relu(mode: str, tmp_path: Path)
 def test_a_real_bug_is_diagnosed_where_it_fails(path: Path, tmp_path: Path) -> None:
     bug = bug_of(moved(path, "cuda", tmp_path))
     told = told_by_ctk(bug, "diagnose")
-    print(bug.name, told)
-    if fails_without_us(bug.path):
-        assert told.is_right, told
+    if "no failure" in told.named:
+        assert not fails_without_us(bug.path), told
     else:
-        assert told.named.startswith("no failure"), told
+        assert told.is_right or re.search(OTHERS.get(bug.name, "$^"), told.named), told
 
 
 def fails_without_us(path: Path) -> bool:
