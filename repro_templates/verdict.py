@@ -33,7 +33,8 @@ DEADLY = ("signal", "exit", "timeout", "memory")
 CHILD = "--child"
 POLL_SECONDS = 0.1
 CAME_TO_ITS_END = 86
-"""Exit code of a child whose compiled program has left it alive."""
+RAISED = 87
+"""Exit codes of a child whose compiled program has left it alive."""
 
 Failure = tuple[str, str, str]
 """Kind, name of the result or exception, and detail."""
@@ -55,6 +56,8 @@ class Program:
         shares_memory: Whether inputs share memory, which float64 copies would not.
         draws: `same_draws`; None: the program draws no random numbers.
         crash: Runs the compiled program elsewhere first, and returns its failure if it crashes.
+        survives: Returns whether the compiled program raises nothing elsewhere: eager breaks the
+            GPU for this process.
     """
 
     module: Callable[[], torch.nn.Module]
@@ -68,14 +71,17 @@ class Program:
     shares_memory: bool = False
     draws: Callable[..., AbstractContextManager[None]] | None = None
     crash: Callable[[], Failure | None] | None = None
+    survives: Callable[[], bool] | None = None
 
 
 def main(program: Program) -> int:
     """Print the verdict; return the exit code."""
     torch.set_default_dtype(getattr(torch, program.modes["default_dtype"]))
     if CHILD in sys.argv:
-        with contextlib.suppress(Exception):  # what it raises is seen without a child
+        try:
             run(program, program.compiled())
+        except Exception:  # what it raises is seen without a child
+            return RAISED
         return CAME_TO_ITS_END
     try:
         with contextlib.redirect_stdout(sys.stderr):
@@ -141,6 +147,9 @@ def run_or_error(program: Program) -> tuple[Run | None, Raised]:
 
 def find_other_outcome(program: Program, wanted: Raised) -> Failure | None:
     """Return the failure of a program that raises in eager: nothing raised, or something else."""
+    if program.survives:  # eager has broken the GPU for this process
+        is_missing = program.survives()
+        return ("missing-error", wanted.name, missing(wanted)) if is_missing else None
     try:
         run(program, program.compiled())
     except KeyboardInterrupt:
@@ -154,7 +163,12 @@ def find_other_outcome(program: Program, wanted: Raised) -> Failure | None:
     again, second = run_or_error(program)
     if again is not None or not alike(wanted, second):
         raise CannotTell(f"flaky: eager raises {wanted}, but not always")
-    return "missing-error", wanted.name, f"{wanted.message}; only eager raises it"
+    return "missing-error", wanted.name, missing(wanted)
+
+
+def missing(wanted: Raised) -> str:
+    """Say what only eager raises."""
+    return f"{wanted.message}; only eager raises it"
 
 
 def run(
@@ -240,6 +254,20 @@ def said(error: BaseException) -> str:
 
 def crash_of_child(timeout_seconds: float, memory_nbytes: int | None = None) -> Failure | None:
     """Run the compiled program in a child process; return its failure when it dies or hangs."""
+    ended = end_of_child(timeout_seconds, memory_nbytes)
+    return None if isinstance(ended, int) else ended
+
+
+def survives_in_child(timeout_seconds: float, memory_nbytes: int | None = None) -> bool:
+    """Return whether the compiled program raises nothing in a child process."""
+    ended = end_of_child(timeout_seconds, memory_nbytes)
+    if ended not in (CAME_TO_ITS_END, RAISED):
+        raise CannotTell(f"the compiled program does not end well in a child process: {ended}")
+    return ended == CAME_TO_ITS_END
+
+
+def end_of_child(timeout_seconds: float, memory_nbytes: int | None) -> Failure | int:
+    """Run the compiled program in a child process; return its exit code if that says how it ran."""
     child = subprocess.Popen([sys.executable, __file__, CHILD], stdout=sys.stderr)
     deadline = time.monotonic() + timeout_seconds
     try:
@@ -255,9 +283,9 @@ def crash_of_child(timeout_seconds: float, memory_nbytes: int | None = None) -> 
         child.wait()
     if code < 0:
         return "signal", str(-code), "the compiled program was killed"
-    if code != CAME_TO_ITS_END:
+    if code not in (CAME_TO_ITS_END, RAISED):
         return "exit", f"with status {code}", "the compiled program ended the process"
-    return None
+    return code
 
 
 def held_nbytes(pid: int) -> int:

@@ -42,7 +42,9 @@ def test_the_bug_planted_in_triton_is_reduced_to_relu(mode: str, tmp_path: Path)
 def test_a_real_bug_is_diagnosed_where_it_fails(path: Path, tmp_path: Path) -> None:
     bug = bug_of(moved(path, "cuda", tmp_path))
     told = told_by_ctk(bug, "diagnose")
-    if "no failure" in told.named:
+    if not bug.culprit:  # plain torch may differ from eager here: it is closer to float64
+        assert told.is_right, told
+    elif "no failure" in told.named:
         assert not fails_without_us(bug.path), told
     else:
         assert told.is_right or re.search(OTHERS.get(bug.name, "$^"), told.named), told

@@ -52,10 +52,18 @@ class Scene:
 
     @property
     def lowerings(self) -> dict[str, str]:
-        """The lowerings under suspicion: operator to pass; views, which compute nothing, last."""
+        """The lowerings under suspicion: operator to pass.
+
+        Constants last: one that falls back hides its value from whoever cannot take it. Views,
+        which compute nothing, after them, but for a compile that failed.
+        """
         known = {str(p.id) for p in self.passes if not p.vetoed}
         found: dict[str, str] = {}
-        for node in self.nodes if self.failed else sorted(self.nodes, key=is_view):
+
+        def late(node: Node) -> tuple[bool, bool]:
+            return not self.failed and is_view(node), not node.all_input_nodes
+
+        for node in sorted(self.nodes, key=late):
             operator = str(node.target)
             named = (p for p in known if operator_of(p) == operator)
             found.update((operator, each) for each in named)

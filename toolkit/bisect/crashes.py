@@ -30,6 +30,7 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder, Veto
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.run.execute import run_compiled
 
 MAX_REWRITES = 1 << 20
 
@@ -117,11 +118,14 @@ class _Deadly:
     def _within(self, culprit: Culprit) -> Culprit:
         """Return the lowering, fusion or option that makes a kernel deadly; else the kernel.
 
-        What the kernel is made of is read off a compile in this process that leaves it out.
+        What the kernel is made of is read off a compile in this process: one that leaves it out, or
+        one whose result is not called, where nothing but the call breaks a GPU.
         """
         if not culprit.is_kernel:
             return culprit
-        log = self._log_here(culprit.veto)
+        seen = self._first.signature
+        is_called = seen is None or seen.kind != "runtime-error"
+        log = self._log_here(culprit.veto) if is_called else self._log_uncalled()
         nodes = {str(kernel.id): kernel.nodes for kernel in log.kernels()}
         kernel = replace(culprit, nodes=nodes.get(min(culprit.veto.kernels), ()))
         found = find_below(culprit, log, self._passes)
@@ -157,6 +161,13 @@ class _Deadly:
                 if rewrite.id.number == number:
                     return of_rewrite(rewrite, len(record.rewrites), str(self._first.signature))
         return None
+
+    def _log_uncalled(self) -> CompileLog:
+        """Compile in this process, and call nothing."""
+        self._questions.compiles += 1
+        recorder = Recorder(Veto())
+        run_compiled(self._questions.case, observer=recorder, is_called=False)
+        return recorder.log
 
     def _log_here(self, veto: Veto) -> CompileLog:
         """Compile in this process, without what kills it; eager is not run if that does."""

@@ -62,6 +62,11 @@ class Signature:
         return self.ends_process or self.exception == "AcceleratorError"
 
     @property
+    def breaks_eager(self) -> bool:
+        """Whether eager itself breaks CUDA for its process: nobody may run it and go on."""
+        return self.kind == "missing-error" and self.is_deadly
+
+    @property
     def ends_process(self) -> bool:
         """Whether it ends or stops the process that shows it."""
         return self.kind in ("signal", "exit", "timeout", "memory")

@@ -4,11 +4,13 @@ The reducer needs two things that no other run gives: what kind of value each no
 keeping the values), and the value of some nodes *at the moment before another node runs*, because
 an in-place op in between changes it. A program whose exception is its outcome goes on behind the
 raising node with zeros of the form that fake tensors tell: there too a candidate must know what it
-cuts. It does not judge: the oracle compares, in its own runs.
+cuts. Where that exception breaks a GPU for its process, the nodes are run on the CPU instead, with
+copies: this process must be able to go on. It does not judge: the oracle compares, in its own runs.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -18,6 +20,7 @@ from torch.fx.node import map_aggregate
 from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.fx.effects import mutated_arguments
 from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.graphs import tree_leaves, tree_map
 from ctk.compiler.torch_compat.process_state import (
     is_in_transform,
     outside_transforms,
@@ -107,15 +110,41 @@ def _ignore(node: Node, env: Mapping[Node, object]) -> None:
     """Do nothing at a node."""
 
 
-def _run_node(interpreter: Interpreter, node: Node) -> object:
+def _run_node(interpreter: Interpreter, node: Node, *, on_cpu: bool) -> object:
     try:
-        return interpreter.run_node(node)
+        return _run_on_cpu(interpreter, node) if on_cpu else interpreter.run_node(node)
     except Exception:
         try:
             return _stand_in(interpreter, node)
         except Exception:  # fake tensors do not know either
             pass
         raise
+
+
+def _run_on_cpu(interpreter: Interpreter, node: Node) -> object:
+    """Run a node with copies of its operands on the CPU; return its value where theirs were."""
+    if node.op not in ("call_function", "call_method"):
+        return interpreter.run_node(node)
+    given: Any = interpreter.fetch_args_kwargs_from_env(node)
+    operands = [each for each in tree_leaves(given) if isinstance(each, torch.Tensor)]
+    args, kwargs = tree_map(_to_cpu, given)
+    value = getattr(interpreter, node.op)(node.target, args, kwargs)
+    copies = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
+    for operand, copy in zip(operands, copies, strict=True):
+        if copy is not operand and mutated_arguments(node):
+            operand.detach().copy_(copy.detach())
+    gpu = next((each.device for each in operands if each.device.type != "cpu"), None)
+    return value if gpu is None else tree_map(partial(_moved, device=gpu), value)
+
+
+def _to_cpu(value: object) -> object:
+    if isinstance(value, torch.device):
+        return torch.device("cpu")
+    return _moved(value, device=torch.device("cpu"))
+
+
+def _moved(value: object, *, device: torch.device) -> object:
+    return value.to(device) if isinstance(value, torch.Tensor) else value
 
 
 def _stand_in(interpreter: Interpreter, node: Node) -> object:
@@ -149,12 +178,13 @@ def _walk(
     graph, inputs = case.graph, case.inputs
     if any(node.op == "call_module" or mutated_arguments(node) for node in graph.graph.nodes):
         graph, inputs = private_copy(graph, inputs)
+    on_cpu = case.signature is not None and case.signature.breaks_eager
     interpreter = Interpreter(graph)
     interpreter.args_iter = iter(inputs)
     with applied(case.modes), process_state_kept():
         for node in graph.graph.nodes:
             before(node, interpreter.env)
-            interpreter.env[node] = _run_node(interpreter, node)
+            interpreter.env[node] = _run_node(interpreter, node, on_cpu=on_cpu)
             after(node, interpreter.env)
             for unused in interpreter.user_to_last_uses.get(node, ()):
                 del interpreter.env[unused]

@@ -30,6 +30,7 @@ from ctk.toolkit.repro.inputs import inputs_body, named_inputs, plan_marks
 from ctk.toolkit.repro.module import ModuleText, module_text
 from ctk.toolkit.repro.tensor_source import Sources, scalar_source
 from ctk.toolkit.run.execute import run_eager
+from ctk.toolkit.run.outcome import Outcome
 from ctk.toolkit.targets import traits_of
 from ctk.toolkit.targets.base import Traits
 
@@ -255,8 +256,8 @@ def _used(case: Case, module: ModuleText, limits: Limits, *, shares_memory: bool
     """Return the arguments of `Program` that bring in code which few programs need."""
     names_dtypes = _NAMES_DTYPES.search(module.classes) or set(module.imports) - _PLAIN_IMPORTS
     ends_process = case.signature is not None and case.signature.ends_process
-    eager = run_eager(case)
-    is_random = eager.drew_random or eager.run is None
+    breaks_eager = case.signature is not None and case.signature.breaks_eager
+    is_random = not breaks_eager and _draws(run_eager(case))
     has_autocast = case.modes.autocast or "autocast" in module.classes
     states = ["default_device"] * bool(case.modes.default_device)
     states += ["settings"] * bool(case.modes.settings)
@@ -267,8 +268,14 @@ def _used(case: Case, module: ModuleText, limits: Limits, *, shares_memory: bool
         "shares_memory=True,": shares_memory,
         "draws=same_draws,": is_random,
         f"crash=lambda: crash_of_child({limits.seconds:g}, {limits.nbytes}),": ends_process,
+        f"survives=lambda: survives_in_child({limits.seconds:g}, {limits.nbytes}),": breaks_eager,
     }
     return [text for text, is_used in arguments.items() if is_used]
+
+
+def _draws(eager: Outcome) -> bool:
+    """Return whether a program draws random numbers, as far as its eager run tells."""
+    return eager.drew_random or eager.run is None
 
 
 def _ending(case: Case, arguments: Sequence[str], used: Sequence[str]) -> str:

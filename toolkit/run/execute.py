@@ -135,7 +135,11 @@ def run_private(
 
 
 def run_compiled(
-    case: Case, *, observer: Observer | None = None, target: Target | None = None
+    case: Case,
+    *,
+    observer: Observer | None = None,
+    target: Target | None = None,
+    is_called: bool = True,
 ) -> Outcome:
     """Compile a case with its target and call the result once.
 
@@ -147,6 +151,7 @@ def run_compiled(
         observer: Handed to the target. The graphs that it is told of hold what they held before the
             call: they can be run again.
         target: The target itself; None: the one that `case.target` names.
+        is_called: False: it is compiled only, and the outcome has no run.
 
     Raises:
         TargetError: The target is unknown or cannot be imported.
@@ -181,6 +186,8 @@ def run_compiled(
                     ) from error
                 return Outcome(None, error, "compile")
         rewind()
+        if not is_called:
+            return Outcome(None)
         try:
             with process_state_kept():
                 return Outcome(called(call, owned, state, STATES, held=held))

@@ -86,7 +86,9 @@ def test_modes_and_deadly_failures_bring_what_they_need() -> None:
     assert "def deterministic(" in script_of(strict)
     deadly = dataclasses.replace(case, signature=Signature("signal", signal=11))
     assert "def crash_of_child(" in script_of(deadly)
-    for name in ("autocast", "deterministic", "crash_of_child"):
+    breaking = Signature("missing-error", exception="AcceleratorError")
+    assert "def survives_in_child(" in script_of(dataclasses.replace(case, signature=breaking))
+    for name in ("autocast", "deterministic", "crash_of_child", "survives_in_child"):
         assert f"def {name}(" not in plain
 
 

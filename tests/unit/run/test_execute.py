@@ -220,3 +220,10 @@ def test_a_symbolic_case_compiles_with_aot_autograd(use_target):
     use_target(lambda gm, example_inputs: aot_eager(gm, list(example_inputs)))
     case = dataclasses.replace(symbolic_case(), modes=Modes(grad=False))
     assert torch.equal(values(run_compiled(case))["out0"], values(run_eager(case))["out0"])
+
+
+def test_a_case_that_is_only_compiled_has_no_run_and_is_not_called(use_target):
+    called = []
+    use_target(lambda gm, example_inputs: lambda *values: called.append(values))
+    outcome = run_compiled(Case(trace(lambda x: x + 1), (torch.zeros(2),)), is_called=False)
+    assert outcome.run is None and outcome.error is None and not called
