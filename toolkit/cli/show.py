@@ -1,4 +1,4 @@
-"""`ctk show`: what is in a case or a diagnosis; `--pass N` shows what one pass changed."""
+"""`ctk show`: what is in a case or a diagnosis, what one pass changed, and what is slow."""
 
 import json
 from collections.abc import Mapping
@@ -18,6 +18,7 @@ from ctk.toolkit.cli.shell import Command
 
 if TYPE_CHECKING:
     from ctk.toolkit.case.roles import Role
+    from ctk.toolkit.time_case import StepTime, Times
     from ctk.toolkit.trust.demands import Demand
     from ctk.toolkit.watch.dump import DumpedKernel, DumpedPass
 
@@ -44,8 +45,29 @@ def show(
             show_default=False,
         ),
     ] = None,
+    times: Annotated[
+        bool,
+        typer.Option(
+            "--times",
+            help="Compile it, and show the seconds and rewrites of each stage and pass.",
+        ),
+    ] = False,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            help="With --times: compile with this target instead of the case's own.",
+            show_default=False,
+        ),
+    ] = None,
+    trust: Annotated[
+        bool,
+        typer.Option("--trust", help="With --times: run the code that the case brings along."),
+    ] = False,
 ) -> Answer:
-    """Show a case, a pass of it, or a diagnosis."""
+    """Show a case, a pass of it, a diagnosis, or a compile's times."""
+    if times:
+        return show_times(case, target, trust=trust)
     if (case / DIAGNOSIS).is_file():
         return show_diagnosis(case)
     if not case.is_dir():
@@ -153,6 +175,43 @@ def kernels_table(kernels: "list[DumpedKernel]") -> Table:
         nodes, source = ", ".join(each.nodes) or "all", f"kernels/{each.file}" if each.file else ""
         rows.add_row(each.kernel, "yes" if each.vetoed else "", nodes, str(each.seconds), source)
     return rows
+
+
+def show_times(subject: Path, target: str | None, *, trust: bool) -> Answer:
+    """Return the answer for `--times`: one compile of each graph, and where its time went."""
+    from dataclasses import asdict
+
+    from ctk.toolkit.oracle.several import opened
+    from ctk.toolkit.time_case import time_case
+
+    with opened(str(subject), None, {"target": target, "trust": trust}) as it:
+        found = [time_case(case) for case in it.cases]
+    rows, whole = [times_table(each) for each in found], sum(each.seconds for each in found)
+    by = ", ".join(dict.fromkeys(each.target for each in found))
+    failed = [f"{each.case} raises {each.error}" for each in found if each.error]
+    data = {"graphs": [asdict(each) | {"rest": each.rest} for each in found]}
+    headline = f"{len(found)} graph(s) compiled with {by} in {whole:.2f} s"
+    return Answer(ExitCode.NO_FAILURE, headline, data, (*rows, *failed))
+
+
+def times_table(times: "Times") -> Table:
+    """Return one row per stage, and below it one per step, the slowest first."""
+    rows = table("stage", "step", "runs", "rewrites", "ms", "share")
+    for stage in times.stages:
+        rows.add_row(*time_cells(stage, times.seconds))
+        inside = [step for step in times.steps if step.stage == stage.stage and step.seconds]
+        for step in sorted(inside, key=lambda each: -each.seconds):
+            rows.add_row("", *time_cells(step, times.seconds)[1:])
+    rest = f"{times.rest * 1000:.1f}", f"{times.rest / max(times.seconds, 1e-9):.0%}"
+    rows.add_row("the rest", "tracing, wrappers, what no step tells", "", "", *rest)
+    return rows
+
+
+def time_cells(step: "StepTime", whole: float) -> tuple[str, ...]:
+    """Return the cells of a step; of a whole compile of so many seconds."""
+    share = f"{step.seconds / max(whole, 1e-9):.0%}"
+    numbers = str(step.runs), str(step.rewrites), f"{step.seconds * 1000:.1f}", share
+    return step.stage, step.name, *numbers
 
 
 def show_pass(folder: Path, number: int) -> Answer:

@@ -134,6 +134,19 @@ def run_private(
     return Outcome(run, dtype=dtype)
 
 
+def _refuse_control_flow(case: Case, error: BaseException) -> None:
+    """Raise where a compiler asks Dynamo to trace again, which is not there.
+
+    Raises:
+        CaseError: It does.
+    """
+    if isinstance(error, dynamo.control_flow()):
+        raise CaseError(
+            f"{case.name} cannot be compiled without Dynamo, which would trace again "
+            f"({type(error).__name__}: {first_line(error)}); capture it once more"
+        ) from error
+
+
 def run_compiled(
     case: Case,
     *,
@@ -179,11 +192,7 @@ def run_compiled(
             except BaseException as error:  # also sys.exit: it is the compiler's, not ours
                 if isinstance(error, KeyboardInterrupt) or is_observers(error):
                     raise
-                if isinstance(error, dynamo.control_flow()):
-                    raise CaseError(
-                        f"{case.name} cannot be compiled without Dynamo, which would trace again "
-                        f"({type(error).__name__}: {first_line(error)}); capture it once more"
-                    ) from error
+                _refuse_control_flow(case, error)
                 return Outcome(None, error, "compile")
         rewind()
         if not is_called:

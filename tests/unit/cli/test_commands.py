@@ -229,3 +229,19 @@ def test_interrupted_minify_keeps_the_best_so_far(tmp_path: Path) -> None:
     command = f"ctk minify {program} --target {backend}:compile --out {tmp_path / 'small'} --resume"
     assert f"to go on: {command}" in out
     assert ctk("show", tmp_path / "small" / "case").code == 0
+
+
+class TestTimes:
+    def test_stages_and_passes_of_a_program(self, good: Path) -> None:
+        said = ctk("show", good, "--times", "--json")
+        assert said.code == 0, said.out + said.err
+        (graph,) = said.data["graphs"]
+        stages = [step["stage"] for step in graph["steps"]]
+        assert graph["target"] == "ctk" and {"joint", "forward", "lowered"} <= set(stages)
+        assert 0 < sum(step["seconds"] for step in graph["steps"]) <= graph["seconds"]
+
+    def test_another_target_and_a_missing_case(self, good: Path, tmp_path: Path) -> None:
+        said = ctk("show", good, "--times", "--target", "aot_eager")
+        assert said.code == 0 and "compiled with aot_eager" in said.first
+        said = ctk("show", tmp_path / "none.py", "--times")
+        assert said.code == 2 and "none.py" in said.err

@@ -1,0 +1,118 @@
+"""What is slow in a compile: seconds and rewrites of each stage and pass, of any target.
+
+One observed compile is looked at, and what its passes and kernels tell of themselves is added up.
+What no pass told (tracing, wrappers, a compiler that announces little) is the rest. What it does
+not do: repeat itself. A first compile is what users wait for; of noisy machines trust the shares.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from torch.fx import GraphModule
+
+from ctk.compiler.observe import Observer
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.compile_log.recorder import CompileLog, Recorder
+from ctk.toolkit.run.execute import run_compiled
+from ctk.toolkit.targets import resolve_target
+from ctk.toolkit.targets.base import Compiled
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """What one pass, or the code generation of a stage, has taken.
+
+    Attributes:
+        stage: Where.
+        name: The pass, over all its runs in that stage; or the code generator.
+        runs: How often it ran.
+        rewrites: How many it made.
+        seconds: All runs together.
+    """
+
+    stage: str
+    name: str
+    runs: int
+    rewrites: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Where the time of a compile went.
+
+    Attributes:
+        case: Which graph.
+        target: What compiled it.
+        seconds: The compile, from the captured graph to a callable; with gradients, the backward
+            graph too.
+        steps: In the order in which they first ran.
+        error: What the compile or the call raised; empty if nothing.
+    """
+
+    case: str
+    target: str
+    seconds: float
+    steps: tuple[StepTime, ...]
+    error: str = ""
+
+    @property
+    def rest(self) -> float:
+        """Seconds that no step has told."""
+        return max(0.0, self.seconds - sum(step.seconds for step in self.steps))
+
+    @property
+    def stages(self) -> tuple[StepTime, ...]:
+        """The sums of each stage."""
+        found = dict.fromkeys(step.stage for step in self.steps)
+        return tuple(
+            _sum(stage, "", [step for step in self.steps if step.stage == stage]) for stage in found
+        )
+
+
+def time_case(case: Case) -> Times:
+    """Compile a case once under an observer, call it, and say what took how long."""
+    target, recorder, seconds = resolve_target(case.target), Recorder(), 0.0
+
+    def compile_timed(
+        gm: GraphModule,
+        example_inputs: Sequence[object],
+        *,
+        config: Mapping[str, object],
+        observer: Observer | None,
+    ) -> Compiled:
+        nonlocal seconds
+        started = time.perf_counter()
+        try:
+            return target.compile(gm, example_inputs, config=config, observer=observer)
+        finally:
+            seconds = time.perf_counter() - started
+
+    timed = replace(target, compile=compile_timed)
+    outcome = run_compiled(case, observer=recorder, target=timed)
+    steps = step_times(recorder.log)
+    late = sum(step.seconds for step in steps if step.stage == "backward")
+    error = f"{type(outcome.error).__name__}: {outcome.error}" if outcome.error else ""
+    return Times(case.name, case.target, max(seconds, late), steps, error.partition("\n")[0])
+
+
+def step_times(log: CompileLog) -> tuple[StepTime, ...]:
+    """Return the time of each pass and code generator that a log tells of."""
+    single = [
+        StepTime(p.id.stage, p.id.name, 1, sum(not r.vetoed for r in p.rewrites), p.seconds)
+        for p in log.passes()
+        if not p.vetoed and p.seconds
+    ]
+    wholes = [kernel for kernel in log.kernels() if not kernel.nodes and not kernel.vetoed]
+    single += [StepTime("lowered", str(k.id).partition("/")[2], 1, 0, k.seconds) for k in wholes]
+    keys = dict.fromkeys((step.stage, step.name) for step in single)
+    return tuple(
+        _sum(stage, name, [s for s in single if (s.stage, s.name) == (stage, name)])
+        for stage, name in keys
+    )
+
+
+def _sum(stage: str, name: str, steps: Sequence[StepTime]) -> StepTime:
+    runs, rewrites = sum(s.runs for s in steps), sum(s.rewrites for s in steps)
+    return StepTime(stage, name, runs, rewrites, sum(s.seconds for s in steps))
