@@ -5,6 +5,9 @@ result of a factory with fixed arguments (`full`, `arange`, `scalar_tensor`...).
 pure, not random, one tensor result of at most `max_nbytes` or no larger than its operands.
 Factories alone stay: they are cheaper than a stored tensor. Exact: the same operator runs on the
 same device.
+
+Source: constant folding as in any compiler; Inductor's `constant_fold_uniform_value` folds uniform
+values in graphs that are not frozen, this one what is small.
 """
 
 from dataclasses import dataclass

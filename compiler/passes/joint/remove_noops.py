@@ -5,6 +5,8 @@ Rules, where the operand has the result's type and strides:
     2. copies: `clone|_to_copy|mul 1|div 1|sub 0|pow 1(x) -> x`.
 Preconditions: a copy goes only where nobody can tell it from its operand: it does not leave the
 graph, and nothing writes to the operand. `x + 0` stays: it turns -0.0 into 0.0. Exact.
+
+Source: Inductor's `remove_noop_ops`; this one keeps strides, aliases and signs of zero.
 """
 
 from collections.abc import Mapping

@@ -5,6 +5,8 @@ Rules:
     view(view(x, s), r) -> view(x, r)         neg(neg(x)) -> x
 Preconditions: `x` is a tensor. `neg` makes a new tensor, which must not be told from `x`: it stays
 in the graph, has the strides of `x`, and nothing writes to `x`.
+
+Source: XLA's algebraic simplifier (reshape of reshape, transpose of transpose).
 """
 
 from typing import cast

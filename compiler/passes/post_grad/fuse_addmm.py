@@ -3,6 +3,8 @@
 Rule: `add(mm(a, b), c) -> addmm(c, a, b)`, in either order of the operands of `add`. Preconditions:
 `c` is a row or has the product's shape, its dtype and device; the product has no other user; the
 sum has its layout. Reassociates: the bias is added inside the product's accumulation.
+
+Source: Inductor's `mm` plus `add` pattern; this one keeps the layout of the sum.
 """
 
 import torch

@@ -2,6 +2,8 @@
 
 Rules: `dropout(x, p, training=False) -> x`, `dropout(x, 0.0) -> x`. Preconditions: not in place.
 Exact: eager returns its input then.
+
+Source: Inductor's `remove_identity` does it for modules; this one for calls.
 """
 
 import torch

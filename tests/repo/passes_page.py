@@ -1,0 +1,95 @@
+"""Write `docs/passes.md` from the tables of passes: `python -m tests.repo.passes_page`.
+
+What a pass says of itself (its module's docstring: rules, preconditions, source) is the page.
+"""
+
+import dataclasses
+import inspect
+import sys
+from collections.abc import Iterator
+
+from ctk.compiler.observe import Stage
+from ctk.compiler.passes import PASSES, freezing, joint, post_grad, pre_grad
+from ctk.compiler.rewriting.base import Pass
+from tests.helpers.project import ROOT
+
+PAGE = ROOT / "docs" / "passes.md"
+
+HEAD = """# Passes
+
+Generated from the tables by `python -m tests.repo.passes_page`: do not edit. The passes of each
+stage in the order in which they run and are bisected. `exact` passes keep every bit; `reassociates`
+may round otherwise, within the tolerance that `ctk check` allows such a pass. Set an option with
+`--config NAME.OPTION=VALUE`, leave a pass out with `--config disable=["NAME"]` or
+`CTK_DISABLE=NAME`. `ctk show CASE --times` says what each one does in a compile.
+"""
+
+STAGES: dict[Stage, object] = {
+    "pre_grad": pre_grad,
+    "joint": joint,
+    "forward": post_grad,
+    "frozen": freezing,
+}
+"""One stage for each table; `backward` runs the table of `forward`."""
+
+
+def page() -> str:
+    """Return the text of the page."""
+    return "\n".join([HEAD, *overview(), "", *(line for name in STAGES for line in section(name))])
+
+
+def overview() -> Iterator[str]:
+    """Yield one row per pass of each stage."""
+    yield "| stage | pass | numerics | options | what it does |"
+    yield "|---|---|---|---|---|"
+    for stage in STAGES:
+        name = "forward, backward" if stage == "forward" else stage
+        for step in PASSES[stage]:
+            options = ", ".join(f"`{each}`" for each in options_of(step))
+            first = document_of(step).partition("\n")[0]
+            yield f"| {name} | `{step.name}` | {step.numerics} | {options} | {first} |"
+
+
+def section(stage: Stage) -> Iterator[str]:
+    """Yield what the passes say that run in a stage and in none before it."""
+    before = list(STAGES)[: list(STAGES).index(stage)]
+    told = {type(step) for each in before for step in PASSES[each]}
+    purpose = inspect.getdoc(STAGES[stage])
+    yield f"## {stage}"
+    yield f"{purpose}"
+    yield ""
+    for step in dict.fromkeys(PASSES[stage]):
+        if type(step) in told:
+            continue
+        yield f"### {step.name}"
+        yield "```text"
+        yield document_of(step)
+        yield "```"
+        for name, default, meaning in described(step):
+            yield f"- `{step.name}.{name}` (default {default}): {meaning}"
+        yield ""
+
+
+def options_of(step: Pass) -> list[str]:
+    """Return the names of a pass's options."""
+    return [field.name for field in dataclasses.fields(step)]
+
+
+def described(step: Pass) -> Iterator[tuple[str, object, str]]:
+    """Yield each option of a pass with its default and what its class says of it."""
+    text = " ".join((inspect.getdoc(type(step)) or "").split())
+    names = options_of(step)
+    for name in names:
+        said = text.partition(f" {name}: ")[2]
+        for other in names:
+            said = said.partition(f" {other}: ")[0]
+        yield name, getattr(step, name), said
+
+
+def document_of(step: Pass) -> str:
+    """Return what the module of a pass says."""
+    return inspect.getdoc(sys.modules[type(step).__module__]) or ""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
