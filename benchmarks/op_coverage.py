@@ -1,0 +1,186 @@
+"""Torch's databases of operators and modules through the `ctk` backend, next to `aot_eager`.
+
+Every sample of every operator (`op_db`) and module (`module_db`, in training and evaluation), on
+the CPU: the compiled call must give what eager gives, or raise what eager raises; forward, and
+backward where it has one. Compared as programs are (`repro_templates/program_compare.py`). A sample that
+`aot_eager` gets wrong, too, is torch's own. Prints a table per code generator, and every sample
+that `aot_eager` gets right and ctk does not.
+
+    python -m benchmarks.op_coverage [--ops WORD,WORD] [--samples N] [--dtype float64] [--modules]
+        [--skip N] [--limit N]
+
+Needs `expecttest` (torch's databases import it).
+"""
+
+import argparse
+import contextlib
+import os
+import platform
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import torch
+
+from ctk.compiler.observe import first_line
+from ctk.repro_templates.program_arguments import Arguments
+from ctk.repro_templates.program_compare import EagerPlays, compare_plays
+from ctk.repro_templates.program_play import How, Playable, play
+from ctk.toolkit.formats.scalars import dtype_from_name
+from tests.helpers.torch_samples import flat_call
+
+Make = Callable[[], Playable]
+COMPILERS: dict[str, dict[str, Any]] = {
+    "aot_eager": {"backend": "aot_eager"},
+    "ctk, eager": {"backend": "ctk", "options": {"codegen": "eager"}},
+    "ctk, torchscript": {"backend": "ctk", "options": {"codegen": "torchscript"}},
+}
+PEER = "aot_eager"
+
+
+@dataclass(slots=True)
+class Told:
+    """What was seen of one compiler."""
+
+    counts: Counter[str] = field(default_factory=Counter[str])
+    worse: list[str] = field(default_factory=list[str])
+    seconds: float = 0.0
+
+
+def operators(words: Sequence[str], dtype: torch.dtype, count: int) -> Iterator[tuple[str, Make]]:
+    """Yield the samples of each operator that has the dtype."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    for info in op_db:
+        name = f"{info.name}.{info.variant_test_name}".rstrip(".")
+        if (words and not any(word in name for word in words)) or not info.supports_dtype(
+            dtype, "cpu"
+        ):
+            continue
+        wants = bool(info.supports_autograd and dtype in info.supported_backward_dtypes("cpu"))
+        with contextlib.suppress(RuntimeError, ModuleNotFoundError, AssertionError):
+            torch.manual_seed(0)
+            samples = info.sample_inputs("cpu", dtype, requires_grad=wants)
+            for number, sample in enumerate(islice(samples, count)):
+                yield f"{name}[{number}]", made(*flat_call(info.op, sample))
+
+
+def made(call: Callable[..., object], tensors: tuple[torch.Tensor, ...]) -> Make:
+    """Return what makes the program of a call, on copies of its tensors."""
+
+    def make() -> Playable:
+        def given() -> Arguments:
+            return Arguments(tuple(copied(each) for each in tensors))
+
+        return Playable(call, [given()], given, says_calls=True)
+
+    return make
+
+
+def copied(tensor: torch.Tensor) -> torch.Tensor:
+    """Return a leaf like a tensor, strides included."""
+    with torch.no_grad():
+        copy = tensor.detach().clone(memory_format=torch.preserve_format)
+    return copy.requires_grad_(tensor.requires_grad)
+
+
+def modules(words: Sequence[str], dtype: torch.dtype, count: int) -> Iterator[tuple[str, Make]]:
+    """Yield the samples of each module, in training and evaluation."""
+    from torch.testing._internal.common_modules import module_db
+
+    for info in module_db:
+        if (words and not any(word in info.name for word in words)) or dtype not in info.dtypes:
+            continue
+        for training in (True, False):
+            inputs = info.module_inputs_func(
+                info, device="cpu", dtype=dtype, requires_grad=True, training=training
+            )
+            for number, sample in enumerate(islice(inputs, count)):
+                mode = "train" if training else "eval"
+                make = made_module(info.module_cls, sample, dtype, training=training)
+                yield f"{info.name}.{mode}[{number}]", make
+
+
+def made_module(cls: type, sample: Any, dtype: torch.dtype, *, training: bool) -> Make:
+    """Return what makes the program of a module's sample."""
+    construct, forward = sample.constructor_input, sample.forward_input
+
+    def make() -> Playable:
+        torch.manual_seed(0)
+        model = cls(*construct.args, **construct.kwargs).to(dtype).train(training)
+
+        def given() -> Arguments:
+            copies = torch.utils._pytree.tree_map_only(torch.Tensor, copied, forward.args)
+            named = torch.utils._pytree.tree_map_only(torch.Tensor, copied, forward.kwargs)
+            return Arguments(copies, named)
+
+        return Playable(model, [given()], given, says_calls=True)
+
+    return make
+
+
+def answer(make: Make, keywords: dict[str, Any], *, backward: bool) -> str:
+    """Return whether a compiled sample is as eager: `passes`, `flaky`, or what is wrong."""
+    torch.compiler.reset()
+    how = How(backward=backward)
+    try:
+        eager = EagerPlays(lambda how: play(make(), how), how)
+        found = compare_plays(
+            eager, play(make(), eager.how, lambda model: torch.compile(model, **keywords))
+        )
+    except Exception as error:
+        return f"{type(error).__name__}: {first_line(error)}"
+    wrong = found.differences[0] if found.differences else None
+    said = f"{wrong.kind} at {wrong.name}: {first_line(wrong.detail)}" if wrong else found.answer
+    return said[:160]
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="torch's operators and modules through ctk")
+    parser.add_argument("--ops", default="", help="words in names, separated by commas")
+    parser.add_argument("--samples", type=int, default=1000, help="of each operator at most")
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--modules", action="store_true", help="modules instead of operators")
+    parser.add_argument("--skip", type=int, default=0)
+    parser.add_argument("--limit", type=int)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    words = [word for word in options.ops.split(",") if word]
+    print(f"torch {torch.__version__}, {platform.machine()}, {os.cpu_count()} cores")
+    dtype = dtype_from_name(options.dtype, "--dtype")
+    source = modules if options.modules else operators
+    chosen = islice(source(words, dtype, options.samples), options.skip, None)
+    told = {name: Told() for name in COMPILERS}
+    for name, make in islice(chosen, options.limit):
+        for backward in (False, True):
+            said = ask(make, told, backward=backward)
+            for compiler, words_ in said.items():
+                if words_ not in ("passes", "flaky") and said[PEER] == "passes":
+                    what = f"{name}{' backward' * backward}: {words_}"
+                    told[compiler].worse.append(what)
+                    print(f"  {compiler}: {what}", flush=True)
+    for compiler, each in told.items():
+        counts = ", ".join(f"{count} {what}" for what, count in each.counts.most_common())
+        worse = f"; {len(each.worse)} where {PEER} is right" if compiler != PEER else ""
+        print(f"{compiler:<17} {counts}{worse}; {each.seconds:.0f} s")
+
+
+def ask(make: Make, told: dict[str, Told], *, backward: bool) -> dict[str, str]:
+    """Ask every compiler about a sample; return what each says."""
+    found: dict[str, str] = {}
+    for compiler, keywords in COMPILERS.items():
+        started = time.perf_counter()
+        found[compiler] = answer(make, keywords, backward=backward)
+        told[compiler].seconds += time.perf_counter() - started
+        verdict = found[compiler] if found[compiler] in ("passes", "flaky") else "wrong"
+        told[compiler].counts[verdict] += 1
+    return found
+
+
+if __name__ == "__main__":
+    main()
