@@ -2,9 +2,9 @@
 
 Every sample of every operator (`op_db`) and module (`module_db`, in training and evaluation), on
 the CPU: the compiled call must give what eager gives, or raise what eager raises; forward, and
-backward where it has one. Compared as programs are (`repro_templates/program_compare.py`). A sample that
-`aot_eager` gets wrong, too, is torch's own. Prints a table per code generator, and every sample
-that `aot_eager` gets right and ctk does not.
+backward where it has one. Compared as programs are (`repro_templates/program_compare.py`). A
+sample that `aot_eager` gets wrong, too, is torch's own. Prints a table per code generator, and
+every sample that `aot_eager` gets right and ctk does not.
 
     python -m benchmarks.op_coverage [--ops WORD,WORD] [--samples N] [--dtype float64] [--modules]
         [--skip N] [--limit N]
