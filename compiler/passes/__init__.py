@@ -6,10 +6,12 @@ To add a pass: one file in the stage's folder with `PASS = ...`, and one line he
 from collections.abc import Mapping
 
 from ctk.compiler.observe import Stage
+from ctk.compiler.passes.freezing import fold_batch_norm
 from ctk.compiler.passes.joint import (
     eliminate_common_subexpressions,
     eliminate_dead_code,
     fold_constants,
+    fold_uniform_values,
     remove_noops,
     simplify_views,
 )
@@ -21,6 +23,7 @@ PRE_GRAD: tuple[Pass, ...] = (remove_inference_dropout.PASS,)
 
 JOINT: tuple[Pass, ...] = (
     remove_noops.PASS,
+    fold_uniform_values.PASS,
     fold_constants.PASS,
     eliminate_common_subexpressions.PASS,
     simplify_views.PASS,
@@ -35,6 +38,7 @@ POST_GRAD: tuple[Pass, ...] = (
 )
 
 FREEZING: tuple[Pass, ...] = (
+    fold_batch_norm.PASS,
     fold_constants.PASS,
     eliminate_common_subexpressions.PASS,
     eliminate_dead_code.PASS,

@@ -5,10 +5,12 @@ import torch
 from torch import nn
 
 from ctk.compiler.passes import PASSES
+from ctk.compiler.passes.freezing import fold_batch_norm
 from ctk.compiler.passes.joint import (
     eliminate_common_subexpressions,
     eliminate_dead_code,
     fold_constants,
+    fold_uniform_values,
     remove_noops,
     simplify_views,
 )
@@ -49,6 +51,27 @@ def linear(x, y, b):
     return torch.relu(b + torch.mm(x, y)) + 1
 
 
+W, SCALE = torch.randn(4, 4), torch.rand(4) + 1
+
+
+def batch_norm(x, scale=SCALE, eps=0.1):
+    return aten._native_batch_norm_legit_no_training(x, scale, None, scale, scale, 0.1, eps)[0]
+
+
+def normed(x, y, b):
+    image = aten.convolution(y, KERNEL, None, [1], [0], [1], True, [0], 2)
+    return batch_norm(torch.addmm(b, x, W)), batch_norm(torch.mm(x, W)), batch_norm(image)
+
+
+KERNEL, IMAGE = torch.randn(4, 2, 3), torch.randn(2, 4, 8)
+
+
+def uniforms(x):
+    two = torch.ones(4, 4) + torch.ones(2, 8).view(4, 4)
+    y = torch.where(two > 1, x.sin() * torch.ones_like(x), two)
+    return (y - torch.zeros(4, 4)).exp() * two, two
+
+
 class Dropout(nn.Module):
     def forward(self, x):
         idle = nn.functional.dropout(x, 0.5, training=False)
@@ -62,6 +85,8 @@ CASES = [
     (eliminate_dead_code.PASS, "joint", lambda: aten_graph(unused, X)),
     (simplify_views.PASS, "joint", lambda: aten_graph(views, X)),
     (fuse_addmm.PASS, "forward", lambda: aten_graph(linear, X, Y, B)),
+    (fold_uniform_values.PASS, "joint", lambda: aten_graph(uniforms, X)),
+    (fold_batch_norm.PASS, "frozen", lambda: aten_graph(normed, X, IMAGE, B)),
     (remove_inference_dropout.PASS, "pre_grad", lambda: torch.fx.symbolic_trace(Dropout())),
 ]
 
@@ -71,6 +96,7 @@ def test_pass_on_a_small_graph(step, stage, graph, golden):
     gm = graph()
     before = text_of(gm)
     record = run_pass(gm, step, stage=stage)
+    assert record.rewrites
     rules = "".join(f"# {rule}\n" for rule in rules_of(record))
     golden(f"passes/{step.name}.txt", f"# before\n{before}{rules}# after\n{text_of(gm)}")
 
@@ -184,3 +210,51 @@ def test_fuse_addmm_must_not_fire(function, inputs):
 )
 def test_simplify_views_must_not_fire(function):
     assert unchanged(function, simplify_views.PASS, X)
+
+
+def shared_product(x):
+    y = torch.mm(x, W)
+    return batch_norm(y) + y
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs"),
+    [
+        (lambda x, w: batch_norm(torch.mm(x, w)), (X, W)),  # the weight is no constant
+        (shared_product, (X,)),
+        (lambda x: batch_norm(torch.mm(x, W), eps=0.0), (X,)),  # a variance of 0: 0 * inf
+        (lambda x: batch_norm(torch.mm(x.half(), W.half())), (X,)),  # weights would be rounded
+        (lambda x, s: batch_norm(torch.mm(x, W), s), (X[:3], SCALE)),  # 12 results, 16 weights
+        (lambda x, b: batch_norm(torch.addmm(b, x, W)), (X, torch.randn(4, 1))),  # b is no row
+        (lambda x: batch_norm(torch.mm(x, W).t()), (X,)),  # channels are not what the weight makes
+    ],
+)
+def test_fold_batch_norm_must_not_fire(function, inputs):
+    assert unchanged(function, fold_batch_norm.PASS, *inputs, stage="frozen")
+
+
+def writes_to_ones(x):
+    ones = torch.ones(4, 4)
+    ones.add_(1)
+    return x.sin() * ones
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.sin() * torch.zeros_like(x) + 2,  # NaN * 0 is NaN
+        lambda x: (x.sin() + torch.zeros_like(x)) * 2,  # -0.0 + 0 is 0.0
+        lambda x: (x.sin() - torch.full((4, 4), -0.0)) * 2,  # and so is -0.0 - -0.0
+        lambda x: x * torch.ones_like(x),  # leaves the graph: x itself would
+        lambda x: (torch.ones(4, 4) * x.t()).sin(),  # the strides are those of the ones
+        lambda x: (x[0] * torch.ones(4, 4)).sin(),  # broadcasts
+        lambda x: (x.sin() * torch.ones(4, dtype=torch.float64)).sin(),  # promotes
+        lambda x: torch.zeros(4).neg() * x,  # -0.0
+        lambda x: torch.ones(1).expand(4) * x,  # a view without memory of its own
+        lambda x: torch.full((4,), 1e308, dtype=torch.float64) * 10 + x,  # infinite
+        lambda x: x * (torch.ones(4) / 3),  # a division may differ between devices
+        writes_to_ones,
+    ],
+)
+def test_fold_uniform_values_must_not_fire(function):
+    assert unchanged(function, fold_uniform_values.PASS, X)
