@@ -5,6 +5,7 @@ hides the change; a view hands it on. Whoever returns the value, writes to it, o
 notices. Nothing is changed, and a graph with symbolic sizes is not asked (that would add guards).
 """
 
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 import torch
@@ -12,32 +13,33 @@ from torch.fx import Node
 from torch.fx.node import map_arg
 
 from ctk.compiler.fx.properties import is_pure, is_view
-from ctk.compiler.fx.types import same_sizes, value_of
+from ctk.compiler.fx.types import same_sizes, tensor_of, value_of
 from ctk.compiler.torch_compat import fake
 
 
-def is_noticed(node: Node, strides: tuple[int, ...]) -> bool:
-    """Return whether the program changes, or may not run, if a node's value has these strides.
+def is_noticed(strides: Mapping[Node, Sequence[int]]) -> bool:
+    """Return whether the program changes, or may not run, if some values have other strides.
 
     Args:
-        node: A node with one tensor as its value.
-        strides: Those that it would have.
+        strides: What each node, with one tensor as its value, would have; in graph order.
     """
-    value = value_of(node)
-    mode = fake.mode_of([value])
-    if not isinstance(value, torch.Tensor) or mode is None or _is_symbolic(value):
-        return True
-    if same_sizes(value.stride(), strides):
-        return False
-    with fake.fake_compute(mode):
-        new = torch.empty_strided(value.shape, strides, dtype=value.dtype, device=value.device)
-    return _spreads(node, {node: new}, mode)
+    mode = fake.mode_of([value_of(node) for node in strides])
+    changed: dict[Node, object] = {}
+    for node, new in strides.items():
+        value = tensor_of(node)
+        if value is None or mode is None or _is_symbolic(value):
+            return True
+        with fake.fake_compute(mode):
+            changed[node] = torch.empty_strided(
+                value.shape, list(new), dtype=value.dtype, device=value.device
+            )
+    return _spreads(changed, mode)
 
 
-def _spreads(node: Node, changed: dict[Node, object], mode: object) -> bool:
+def _spreads(changed: dict[Node, object], mode: object) -> bool:
     """Follow a change through the users, in the order of the graph, until nobody differs."""
-    pending = set(node.users)
-    current = node.next
+    pending = {user for node in changed for user in node.users}
+    current = next(iter(changed))
     while pending:
         if current in pending:
             pending.remove(current)

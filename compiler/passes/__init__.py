@@ -15,7 +15,7 @@ from ctk.compiler.passes.joint import (
     remove_noops,
     simplify_views,
 )
-from ctk.compiler.passes.post_grad import fuse_addmm
+from ctk.compiler.passes.post_grad import fuse_addmm, move_constructors, simplify_split_cat
 from ctk.compiler.passes.pre_grad import remove_inference_dropout
 from ctk.compiler.rewriting.base import Pass
 
@@ -31,7 +31,9 @@ JOINT: tuple[Pass, ...] = (
 )
 
 POST_GRAD: tuple[Pass, ...] = (
+    move_constructors.PASS,
     remove_noops.PASS,
+    simplify_split_cat.PASS,
     fuse_addmm.PASS,
     eliminate_common_subexpressions.PASS,
     eliminate_dead_code.PASS,

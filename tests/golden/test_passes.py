@@ -14,7 +14,7 @@ from ctk.compiler.passes.joint import (
     remove_noops,
     simplify_views,
 )
-from ctk.compiler.passes.post_grad import fuse_addmm
+from ctk.compiler.passes.post_grad import fuse_addmm, move_constructors, simplify_split_cat
 from ctk.compiler.passes.pre_grad import remove_inference_dropout
 from tests.helpers.passes import aten_graph, rules_of, run_pass, text_of
 
@@ -72,6 +72,17 @@ def uniforms(x):
     return (y - torch.zeros(4, 4)).exp() * two, two
 
 
+def split_cat(x, y):
+    a, b, c = x.sin().split([1, 1, 2])
+    whole = torch.cat([torch.cat([a, b, c]).cos().split(4)[0], torch.cat([torch.cat([y, x]), y])])
+    return torch.cat([torch.cat([x]), y], 1)[:, 4:].exp(), whole
+
+
+def moved(x):
+    ones = torch.ones(4, 4)
+    return torch.arange(4).to("meta"), ones.to("meta"), ones.to("meta", torch.float64)
+
+
 class Dropout(nn.Module):
     def forward(self, x):
         idle = nn.functional.dropout(x, 0.5, training=False)
@@ -86,6 +97,8 @@ CASES = [
     (simplify_views.PASS, "joint", lambda: aten_graph(views, X)),
     (fuse_addmm.PASS, "forward", lambda: aten_graph(linear, X, Y, B)),
     (fold_uniform_values.PASS, "joint", lambda: aten_graph(uniforms, X)),
+    (simplify_split_cat.PASS, "forward", lambda: aten_graph(split_cat, X, Y)),
+    (move_constructors.PASS, "forward", lambda: aten_graph(moved, X)),
     (fold_batch_norm.PASS, "frozen", lambda: aten_graph(normed, X, IMAGE, B)),
     (remove_inference_dropout.PASS, "pre_grad", lambda: torch.fx.symbolic_trace(Dropout())),
 ]
@@ -258,3 +271,51 @@ def writes_to_ones(x):
 )
 def test_fold_uniform_values_must_not_fire(function):
     assert unchanged(function, fold_uniform_values.PASS, X)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: torch.cat(x.split(2)),  # leaves the graph: the caller may write to it
+        lambda x, y: torch.cat(x.split(2), 1).sin(),  # another dimension
+        lambda x, y: torch.cat(x.split(2)[::-1]).sin(),  # another order
+        lambda x, y: torch.cat(x.split(1)[:3]).sin(),  # not all
+        lambda x, y: torch.cat([x, y])[2:6].sin(),  # a bit of both
+        lambda x, y: torch.cat([x, y])[4:8:2].sin(),
+        lambda x, y: torch.cat([x, y])[:4],  # leaves the graph
+        lambda x, y: torch.cat([x, y], 1)[4:].sin(),
+        lambda x, y: torch.cat([torch.cat([x, y]), torch.cat([x, y])], 1),  # another dimension
+        lambda x, y: torch.cat([x.t(), y])[:4].view(16).sin(),  # x.t() has no such view
+        lambda x, y: torch.cat([x.t(), y])[:4].sin(),  # sin(x.t()) has other strides, and leaves
+        lambda x, y: torch.cat([x, y.double()])[:4].sin(),  # promotes
+    ],
+)
+def test_simplify_split_cat_must_not_fire(function):
+    assert unchanged(function, simplify_split_cat.PASS, X, Y, stage="forward")
+
+
+def test_simplify_split_cat_keeps_an_inner_cat_with_other_users():
+    def program(x, y):
+        inner = torch.cat([x, y])
+        return torch.cat([inner, x]), inner
+
+    assert unchanged(program, simplify_split_cat.PASS, X, Y, stage="forward")
+
+
+def used_here_too(x):
+    ones = torch.ones(4, 4)
+    return ones.to("meta"), x * ones
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.arange(0.5, 4).to("meta"),  # may be rounded differently there
+        lambda x: torch.rand(4).to("meta"),  # random
+        lambda x: torch.ones(4).to(torch.float64) * x,  # stays here
+        lambda x: x.new_ones(4).to("meta"),  # is where x is
+        used_here_too,
+    ],
+)
+def test_move_constructors_must_not_fire(function):
+    assert unchanged(function, move_constructors.PASS, X, stage="forward")

@@ -73,6 +73,22 @@ def uniform(x: Tensor, n: int) -> Tensor:
     return ((y - torch.full(x.shape, value)) * torch.full(x.shape, value) + two).sin()
 
 
+def pieces(x: Tensor, n: int) -> Tensor:
+    """Parts of `x`, put together: in order, and (an odd `n`) not."""
+    a, *more = x.sin().split(1)
+    if n % 2:
+        return torch.cat([*more, a, x[:1]])[: x.shape[0]].cos()
+    whole = torch.cat([a, *more]).cos()
+    return torch.cat([torch.cat([whole, a]), x])[: x.shape[0]] * torch.cat([x.split(9)[0], a])[:-1]
+
+
+def elsewhere(x: Tensor, n: int) -> Tensor:
+    """Constructors that are copied to another device; nobody uses the copies."""
+    zeros = torch.zeros(3)
+    zeros.to("meta"), torch.arange(n).to("meta"), torch.arange(0.5, 2).to("meta")
+    return x * (zeros if n % 2 else torch.full((3,), float(n)).to("meta").to(torch.int64).dim())
+
+
 def rows_plus(x: Tensor, n: int) -> Tensor:
     return (ROW * n).expand(3, 3) + x
 
@@ -133,6 +149,8 @@ OTHERS = {
 }
 SHAPES = {  # of more than one operator, as passes look for them: twice in each
     "uniform": Op(uniform),
+    "elsewhere": Op(elsewhere, fits=lambda s: broadcast(s, (3,))),
+    "pieces": Op(pieces, fits=lambda s: len(s) > 0 and s[0] > 0),
     "batch norm": Op(normed, fits=lambda s: len(s) == 2 and s[1] == 3),
 }
 OPS = {**UNARY, **VIEWS, **OTHERS, **SHAPES}

@@ -157,7 +157,7 @@ def test_the_programs_make_each_pass_work(name: str):
     hypothesis.find(
         programs(),
         lambda program: len(rewritten(program.graph(), name)[1].rewrites) >= 2,
-        settings=settings(SETTINGS, phases=[hypothesis.Phase.generate]),
+        settings=settings(SETTINGS, phases=[hypothesis.Phase.generate], max_examples=500),
         random=random.Random(0),
     )
 

@@ -119,14 +119,16 @@ class _Graph:
 def _fold_convolution(rewriter: Rewriter, match: Match) -> Node:
     graph, weight = _Graph(rewriter, match), match.node("w")
     scale, bias = graph.scale_and_bias()
-    for target, args in along_outputs(match, weight):
+    for target, args in along_outputs(weight, match.bound["transposed"], match.bound["groups"]):
         scale = graph.call(target, scale, *args)
     folded = graph.call(aten.mul.Tensor, weight, scale)
     settings = [match.bound[name] for name in _SETTINGS]
     return graph.call(aten.convolution.default, match.node("x"), folded, bias, *settings)
 
 
-def along_outputs(match: Match, weight: Node) -> list[tuple[object, tuple[object, ...]]]:
+def along_outputs(
+    weight: Node, transposed: object, groups: object
+) -> list[tuple[object, tuple[object, ...]]]:
     """Return the views that bring one number per output channel to the shape of a weight.
 
     A weight is [outputs, inputs / groups, ...], of a transposed convolution
@@ -134,9 +136,8 @@ def along_outputs(match: Match, weight: Node) -> list[tuple[object, tuple[object
     """
     shape = tensor_of(weight).shape  # type: ignore[union-attr]  # the guard has looked
     ones = [1] * (len(shape) - 2)
-    if match.bound["transposed"] is not True:
+    if transposed is not True:
         return [(aten.view.default, ([shape[0], 1, *ones],))]
-    groups = match.bound["groups"]
     if groups == 1:
         return [(aten.view.default, ([1, shape[1], *ones],))]
     inputs = shape[0] // groups  # type: ignore[operator]  # an int of the schema
