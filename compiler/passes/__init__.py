@@ -6,7 +6,7 @@ To add a pass: one file in the stage's folder with `PASS = ...`, and one line he
 from collections.abc import Mapping
 
 from ctk.compiler.observe import Stage
-from ctk.compiler.passes.freezing import fold_batch_norm
+from ctk.compiler.passes.freezing import concat_linear, fold_batch_norm, fold_binary
 from ctk.compiler.passes.joint import (
     eliminate_common_subexpressions,
     eliminate_dead_code,
@@ -41,6 +41,8 @@ POST_GRAD: tuple[Pass, ...] = (
 
 FREEZING: tuple[Pass, ...] = (
     fold_batch_norm.PASS,
+    fold_binary.PASS,
+    concat_linear.PASS,
     fold_constants.PASS,
     eliminate_common_subexpressions.PASS,
     eliminate_dead_code.PASS,

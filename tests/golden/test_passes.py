@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from ctk.compiler.passes import PASSES
-from ctk.compiler.passes.freezing import fold_batch_norm
+from ctk.compiler.passes.freezing import concat_linear, fold_batch_norm, fold_binary
 from ctk.compiler.passes.joint import (
     eliminate_common_subexpressions,
     eliminate_dead_code,
@@ -83,6 +83,18 @@ def moved(x):
     return torch.arange(4).to("meta"), ones.to("meta"), ones.to("meta", torch.float64)
 
 
+def binary(x, y):
+    image = aten.convolution(y, KERNEL, None, [1], [0], [1], True, [0], 2)
+    product = torch.mm(x, W) / 2 + 1
+    return (image * SCALE[:, None] - 1).exp(), 3 * torch.addmm(SCALE, x, W) + SCALE, product
+
+
+def parallel(x):
+    rows = torch.addmm(SCALE, x, W), torch.addmm(SCALE, x, W.t()), torch.addmm(B, x, W.neg())
+    q, k = torch.mm(x, W), torch.mm(x, W[:, :2])
+    return rows[0].relu() + rows[1].view(2, 2, 4).sin().view(4, 4) * rows[2], torch.mm(q, k)
+
+
 class Dropout(nn.Module):
     def forward(self, x):
         idle = nn.functional.dropout(x, 0.5, training=False)
@@ -99,6 +111,8 @@ CASES = [
     (fold_uniform_values.PASS, "joint", lambda: aten_graph(uniforms, X)),
     (simplify_split_cat.PASS, "forward", lambda: aten_graph(split_cat, X, Y)),
     (move_constructors.PASS, "forward", lambda: aten_graph(moved, X)),
+    (fold_binary.PASS, "frozen", lambda: aten_graph(binary, X, IMAGE)),
+    (concat_linear.PASS, "frozen", lambda: aten_graph(parallel, X)),
     (fold_batch_norm.PASS, "frozen", lambda: aten_graph(normed, X, IMAGE, B)),
     (remove_inference_dropout.PASS, "pre_grad", lambda: torch.fx.symbolic_trace(Dropout())),
 ]
@@ -319,3 +333,49 @@ def used_here_too(x):
 )
 def test_move_constructors_must_not_fire(function):
     assert unchanged(function, move_constructors.PASS, X, stage="forward")
+
+
+def shared_binary(x):
+    y = torch.mm(x, W)
+    return y * 2 + y
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs"),
+    [
+        (lambda x, w: torch.mm(x, w) * 2, (X, W)),  # the weight is no constant
+        (lambda x, b: torch.addmm(b, x, W) * 2, (X, B)),  # nor is the bias
+        (lambda x, c: torch.mm(x, W) * c, (X, SCALE)),
+        (shared_binary, (X,)),
+        (lambda x: torch.mm(x, W) * 0, (X,)),
+        (lambda x: torch.mm(x, W) / 0.0, (X,)),
+        (lambda x: torch.mm(x, W) * 2.0**30, (X,)),  # weights might overflow
+        (lambda x: torch.addmm(SCALE, x, W) - float("inf"), (X,)),
+        (lambda x: torch.mm(x, W) * SCALE[:, None], (X,)),  # along the rows
+        (lambda x: torch.mm(x, W) * SCALE.double(), (X,)),  # promotes
+        (lambda x: torch.mm(x.half(), W.half()) * 3, (X,)),  # weights would be rounded
+        (lambda x: torch.mm(x, W) * SCALE.view(1, 1, 4), (X,)),  # a dimension more
+        (lambda x: 1 / torch.mm(x, W), (X,)),
+        (lambda x: torch.add(torch.addmm(SCALE, x, W), SCALE, alpha=2), (X,)),
+        (lambda x: W * torch.mm(x, W), (X,)),  # a number for each element
+    ],
+)
+def test_fold_binary_must_not_fire(function, inputs):
+    assert unchanged(function, fold_binary.PASS, *inputs, stage="frozen")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (torch.mm(x, W), torch.mm(x, W.t()).sin()),  # the caller sees one
+        lambda x: (torch.mm(x, W).view(16).sin(), torch.mm(x, W.t()).sin()),  # no such view then
+        lambda x: torch.mm(x, W) + torch.mm(x.sin(), W),  # not the same operand
+        lambda x: torch.mm(x, W) + torch.mm(x, x),  # no constant
+        lambda x: torch.mm(x, W) + torch.addmm(SCALE, x, W),  # of two kinds
+        lambda x: torch.mm(x, W).sin(),  # one alone
+        lambda x: torch.addmm(W, x, W) + torch.addmm(W, x, W.t()),  # biases that are no rows
+        lambda x: (torch.mm(x, W)[:1].detach(), torch.mm(x, W.t()).sin()),  # a view of it leaves
+    ],
+)
+def test_concat_linear_must_not_fire(function):
+    assert unchanged(function, concat_linear.PASS, X, stage="frozen")

@@ -89,6 +89,15 @@ def elsewhere(x: Tensor, n: int) -> Tensor:
     return x * (zeros if n % 2 else torch.full((3,), float(n)).to("meta").to(torch.int64).dim())
 
 
+def layers(x: Tensor, n: int) -> Tensor:
+    """Products with constant weights, side by side, and numbers behind them (0 does not fold)."""
+    y = x.tanh()
+    first, second = torch.mm(y, SQUARE), torch.mm(y, SQUARE.t() * 2)
+    more = torch.addmm(HALF, y, SQUARE) * (n / 2) + ROW, 2 - torch.addmm(HALF, y, SQUARE) / 2
+    third = torch.mm((first + second).tanh(), SQUARE) * HALF
+    return third + (more[0] - more[1]).tanh() if n else first.t().reshape(second.shape) + second
+
+
 def rows_plus(x: Tensor, n: int) -> Tensor:
     return (ROW * n).expand(3, 3) + x
 
@@ -149,6 +158,7 @@ OTHERS = {
 }
 SHAPES = {  # of more than one operator, as passes look for them: twice in each
     "uniform": Op(uniform),
+    "layers": Op(layers, fits=lambda s: len(s) == 2 and s[1] == 3),
     "elsewhere": Op(elsewhere, fits=lambda s: broadcast(s, (3,))),
     "pieces": Op(pieces, fits=lambda s: len(s) > 0 and s[0] > 0),
     "batch norm": Op(normed, fits=lambda s: len(s) == 2 and s[1] == 3),

@@ -200,3 +200,40 @@ class Positions(Encoder):
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_move_constructors_in_an_encoder(dynamic):
     assert fired(Positions(), TOKENS, step="move_constructors", dynamic=dynamic) == 2
+
+
+class Scaled(ResNet):
+    """A network that scales and shifts what its layers give."""
+
+    def forward(self, x):
+        y = (self.stem[0](x) * 2 - 1).relu()
+        z = self.blocks[2].first(y) / 3 + 0.5
+        return self.head[0](z.mean((2, 3))) * 0.5, self.up[0](z).sub(1.5)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_fold_binary_in_a_network(layout, dynamic):
+    model = Scaled().to(memory_format=layout)
+    x = torch.randn(2, 3, 12, 12).contiguous(memory_format=layout)
+    assert fired(model, x, step="fold_binary", dynamic=dynamic, freezing=True) == 6
+    assert fired(model, x, step="fold_binary", dynamic=dynamic) == 0
+
+
+class Parallel(nn.Module):
+    """An MLP with gates: linears side by side."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.gate, self.up = (nn.Linear(8, 16, bias=False) for _ in range(2))
+        self.down = nn.Linear(16, 8)
+
+    def forward(self, x):
+        return self.down(nn.functional.silu(self.gate(x)) * self.up(x))
+
+
+@pytest.mark.parametrize("model", [Parallel(), Encoder()], ids=["mlp", "encoder"])
+def test_concat_linear_in_models(model):
+    assert fired(model, TOKENS, step="concat_linear", freezing=True) == 1
+    assert fired(model, TOKENS, step="concat_linear", train=True, freezing=True) == 0
