@@ -93,3 +93,29 @@ def mutated_bases(graph: Graph) -> set[Node]:
     """Return the nodes whose storage some node of the graph writes to."""
     writers = (node for node in graph.nodes if is_mutating(node))
     return {base_of(written) for node in writers for written in mutated_arguments(node)}
+
+
+def is_constant(value: object) -> bool:
+    """Return whether a value is known at compile time: an attribute, or a pure call on some."""
+    queue, seen = [value], set[Node]()
+    while queue:
+        node = queue.pop()
+        if not isinstance(node, Node):
+            return False
+        if node in seen or node.op == "get_attr":
+            continue
+        if node.op != "call_function" or not is_pure(node) or not node.all_input_nodes:
+            return False
+        seen.add(node)
+        queue += node.all_input_nodes
+    return True
+
+
+def is_written_between(first: Node, last: Node) -> bool:
+    """Return whether some node writes between two: what `first` reads may not be read at `last`."""
+    node = first
+    while node is not last:
+        if is_mutating(node) or node.op == "root":  # past the end: they are not in order
+            return True
+        node = node.next
+    return False

@@ -6,14 +6,16 @@ To add a pass: one file in the stage's folder with `PASS = ...`, and one line he
 from collections.abc import Mapping
 
 from ctk.compiler.observe import Stage
+from ctk.compiler.passes.freezing import concat_linear, fold_batch_norm, fold_binary
 from ctk.compiler.passes.joint import (
     eliminate_common_subexpressions,
     eliminate_dead_code,
     fold_constants,
+    fold_uniform_values,
     remove_noops,
     simplify_views,
 )
-from ctk.compiler.passes.post_grad import fuse_addmm
+from ctk.compiler.passes.post_grad import fuse_addmm, move_constructors, simplify_split_cat
 from ctk.compiler.passes.pre_grad import remove_inference_dropout
 from ctk.compiler.rewriting.base import Pass
 
@@ -21,6 +23,7 @@ PRE_GRAD: tuple[Pass, ...] = (remove_inference_dropout.PASS,)
 
 JOINT: tuple[Pass, ...] = (
     remove_noops.PASS,
+    fold_uniform_values.PASS,
     fold_constants.PASS,
     eliminate_common_subexpressions.PASS,
     simplify_views.PASS,
@@ -28,13 +31,18 @@ JOINT: tuple[Pass, ...] = (
 )
 
 POST_GRAD: tuple[Pass, ...] = (
+    move_constructors.PASS,
     remove_noops.PASS,
+    simplify_split_cat.PASS,
     fuse_addmm.PASS,
     eliminate_common_subexpressions.PASS,
     eliminate_dead_code.PASS,
 )
 
 FREEZING: tuple[Pass, ...] = (
+    fold_batch_norm.PASS,
+    fold_binary.PASS,
+    concat_linear.PASS,
     fold_constants.PASS,
     eliminate_common_subexpressions.PASS,
     eliminate_dead_code.PASS,

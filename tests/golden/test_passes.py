@@ -5,14 +5,16 @@ import torch
 from torch import nn
 
 from ctk.compiler.passes import PASSES
+from ctk.compiler.passes.freezing import concat_linear, fold_batch_norm, fold_binary
 from ctk.compiler.passes.joint import (
     eliminate_common_subexpressions,
     eliminate_dead_code,
     fold_constants,
+    fold_uniform_values,
     remove_noops,
     simplify_views,
 )
-from ctk.compiler.passes.post_grad import fuse_addmm
+from ctk.compiler.passes.post_grad import fuse_addmm, move_constructors, simplify_split_cat
 from ctk.compiler.passes.pre_grad import remove_inference_dropout
 from tests.helpers.passes import aten_graph, rules_of, run_pass, text_of
 
@@ -49,6 +51,50 @@ def linear(x, y, b):
     return torch.relu(b + torch.mm(x, y)) + 1
 
 
+W, SCALE = torch.randn(4, 4), torch.rand(4) + 1
+
+
+def batch_norm(x, scale=SCALE, eps=0.1):
+    return aten._native_batch_norm_legit_no_training(x, scale, None, scale, scale, 0.1, eps)[0]
+
+
+def normed(x, y, b):
+    image = aten.convolution(y, KERNEL, None, [1], [0], [1], True, [0], 2)
+    return batch_norm(torch.addmm(b, x, W)), batch_norm(torch.mm(x, W)), batch_norm(image)
+
+
+KERNEL, IMAGE = torch.randn(4, 2, 3), torch.randn(2, 4, 8)
+
+
+def uniforms(x):
+    two = torch.ones(4, 4) + torch.ones(2, 8).view(4, 4)
+    y = torch.where(two > 1, x.sin() * torch.ones_like(x), two)
+    return (y - torch.zeros(4, 4)).exp() * two, two
+
+
+def split_cat(x, y):
+    a, b, c = x.sin().split([1, 1, 2])
+    whole = torch.cat([torch.cat([a, b, c]).cos().split(4)[0], torch.cat([torch.cat([y, x]), y])])
+    return torch.cat([torch.cat([x]), y], 1)[:, 4:].exp(), whole
+
+
+def moved(x):
+    ones = torch.ones(4, 4)
+    return torch.arange(4).to("meta"), ones.to("meta"), ones.to("meta", torch.float64)
+
+
+def binary(x, y):
+    image = aten.convolution(y, KERNEL, None, [1], [0], [1], True, [0], 2)
+    product = torch.mm(x, W) / 2 + 1
+    return (image * SCALE[:, None] - 1).exp(), 3 * torch.addmm(SCALE, x, W) + SCALE, product
+
+
+def parallel(x):
+    rows = torch.addmm(SCALE, x, W), torch.addmm(SCALE, x, W.t()), torch.addmm(B, x, W.neg())
+    q, k = torch.mm(x, W), torch.mm(x, W[:, :2])
+    return rows[0].relu() + rows[1].view(2, 2, 4).sin().view(4, 4) * rows[2], torch.mm(q, k)
+
+
 class Dropout(nn.Module):
     def forward(self, x):
         idle = nn.functional.dropout(x, 0.5, training=False)
@@ -62,6 +108,12 @@ CASES = [
     (eliminate_dead_code.PASS, "joint", lambda: aten_graph(unused, X)),
     (simplify_views.PASS, "joint", lambda: aten_graph(views, X)),
     (fuse_addmm.PASS, "forward", lambda: aten_graph(linear, X, Y, B)),
+    (fold_uniform_values.PASS, "joint", lambda: aten_graph(uniforms, X)),
+    (simplify_split_cat.PASS, "forward", lambda: aten_graph(split_cat, X, Y)),
+    (move_constructors.PASS, "forward", lambda: aten_graph(moved, X)),
+    (fold_binary.PASS, "frozen", lambda: aten_graph(binary, X, IMAGE)),
+    (concat_linear.PASS, "frozen", lambda: aten_graph(parallel, X)),
+    (fold_batch_norm.PASS, "frozen", lambda: aten_graph(normed, X, IMAGE, B)),
     (remove_inference_dropout.PASS, "pre_grad", lambda: torch.fx.symbolic_trace(Dropout())),
 ]
 
@@ -71,6 +123,7 @@ def test_pass_on_a_small_graph(step, stage, graph, golden):
     gm = graph()
     before = text_of(gm)
     record = run_pass(gm, step, stage=stage)
+    assert record.rewrites
     rules = "".join(f"# {rule}\n" for rule in rules_of(record))
     golden(f"passes/{step.name}.txt", f"# before\n{before}{rules}# after\n{text_of(gm)}")
 
@@ -184,3 +237,145 @@ def test_fuse_addmm_must_not_fire(function, inputs):
 )
 def test_simplify_views_must_not_fire(function):
     assert unchanged(function, simplify_views.PASS, X)
+
+
+def shared_product(x):
+    y = torch.mm(x, W)
+    return batch_norm(y) + y
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs"),
+    [
+        (lambda x, w: batch_norm(torch.mm(x, w)), (X, W)),  # the weight is no constant
+        (shared_product, (X,)),
+        (lambda x: batch_norm(torch.mm(x, W), eps=0.0), (X,)),  # a variance of 0: 0 * inf
+        (lambda x: batch_norm(torch.mm(x.half(), W.half())), (X,)),  # weights would be rounded
+        (lambda x, s: batch_norm(torch.mm(x, W), s), (X[:3], SCALE)),  # 12 results, 16 weights
+        (lambda x, b: batch_norm(torch.addmm(b, x, W)), (X, torch.randn(4, 1))),  # b is no row
+        (lambda x: batch_norm(torch.mm(x, W).t()), (X,)),  # channels are not what the weight makes
+    ],
+)
+def test_fold_batch_norm_must_not_fire(function, inputs):
+    assert unchanged(function, fold_batch_norm.PASS, *inputs, stage="frozen")
+
+
+def writes_to_ones(x):
+    ones = torch.ones(4, 4)
+    ones.add_(1)
+    return x.sin() * ones
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.sin() * torch.zeros_like(x) + 2,  # NaN * 0 is NaN
+        lambda x: (x.sin() + torch.zeros_like(x)) * 2,  # -0.0 + 0 is 0.0
+        lambda x: (x.sin() - torch.full((4, 4), -0.0)) * 2,  # and so is -0.0 - -0.0
+        lambda x: x * torch.ones_like(x),  # leaves the graph: x itself would
+        lambda x: (torch.ones(4, 4) * x.t()).sin(),  # the strides are those of the ones
+        lambda x: (x[0] * torch.ones(4, 4)).sin(),  # broadcasts
+        lambda x: (x.sin() * torch.ones(4, dtype=torch.float64)).sin(),  # promotes
+        lambda x: torch.zeros(4).neg() * x,  # -0.0
+        lambda x: torch.ones(1).expand(4) * x,  # a view without memory of its own
+        lambda x: torch.full((4,), 1e308, dtype=torch.float64) * 10 + x,  # infinite
+        lambda x: x * (torch.ones(4) / 3),  # a division may differ between devices
+        writes_to_ones,
+    ],
+)
+def test_fold_uniform_values_must_not_fire(function):
+    assert unchanged(function, fold_uniform_values.PASS, X)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, y: torch.cat(x.split(2)),  # leaves the graph: the caller may write to it
+        lambda x, y: torch.cat(x.split(2), 1).sin(),  # another dimension
+        lambda x, y: torch.cat(x.split(2)[::-1]).sin(),  # another order
+        lambda x, y: torch.cat(x.split(1)[:3]).sin(),  # not all
+        lambda x, y: torch.cat([x, y])[2:6].sin(),  # a bit of both
+        lambda x, y: torch.cat([x, y])[4:8:2].sin(),
+        lambda x, y: torch.cat([x, y])[:4],  # leaves the graph
+        lambda x, y: torch.cat([x, y], 1)[4:].sin(),
+        lambda x, y: torch.cat([torch.cat([x, y]), torch.cat([x, y])], 1),  # another dimension
+        lambda x, y: torch.cat([x.t(), y])[:4].view(16).sin(),  # x.t() has no such view
+        lambda x, y: torch.cat([x.t(), y])[:4].sin(),  # sin(x.t()) has other strides, and leaves
+        lambda x, y: torch.cat([x, y.double()])[:4].sin(),  # promotes
+    ],
+)
+def test_simplify_split_cat_must_not_fire(function):
+    assert unchanged(function, simplify_split_cat.PASS, X, Y, stage="forward")
+
+
+def test_simplify_split_cat_keeps_an_inner_cat_with_other_users():
+    def program(x, y):
+        inner = torch.cat([x, y])
+        return torch.cat([inner, x]), inner
+
+    assert unchanged(program, simplify_split_cat.PASS, X, Y, stage="forward")
+
+
+def used_here_too(x):
+    ones = torch.ones(4, 4)
+    return ones.to("meta"), x * ones
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.arange(0.5, 4).to("meta"),  # may be rounded differently there
+        lambda x: torch.rand(4).to("meta"),  # random
+        lambda x: torch.ones(4).to(torch.float64) * x,  # stays here
+        lambda x: x.new_ones(4).to("meta"),  # is where x is
+        used_here_too,
+    ],
+)
+def test_move_constructors_must_not_fire(function):
+    assert unchanged(function, move_constructors.PASS, X, stage="forward")
+
+
+def shared_binary(x):
+    y = torch.mm(x, W)
+    return y * 2 + y
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs"),
+    [
+        (lambda x, w: torch.mm(x, w) * 2, (X, W)),  # the weight is no constant
+        (lambda x, b: torch.addmm(b, x, W) * 2, (X, B)),  # nor is the bias
+        (lambda x, c: torch.mm(x, W) * c, (X, SCALE)),
+        (shared_binary, (X,)),
+        (lambda x: torch.mm(x, W) * 0, (X,)),
+        (lambda x: torch.mm(x, W) / 0.0, (X,)),
+        (lambda x: torch.mm(x, W) * 2.0**30, (X,)),  # weights might overflow
+        (lambda x: torch.addmm(SCALE, x, W) - float("inf"), (X,)),
+        (lambda x: torch.mm(x, W) * SCALE[:, None], (X,)),  # along the rows
+        (lambda x: torch.mm(x, W) * SCALE.double(), (X,)),  # promotes
+        (lambda x: torch.mm(x.half(), W.half()) * 3, (X,)),  # weights would be rounded
+        (lambda x: torch.mm(x, W) * SCALE.view(1, 1, 4), (X,)),  # a dimension more
+        (lambda x: 1 / torch.mm(x, W), (X,)),
+        (lambda x: torch.add(torch.addmm(SCALE, x, W), SCALE, alpha=2), (X,)),
+        (lambda x: W * torch.mm(x, W), (X,)),  # a number for each element
+    ],
+)
+def test_fold_binary_must_not_fire(function, inputs):
+    assert unchanged(function, fold_binary.PASS, *inputs, stage="frozen")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: (torch.mm(x, W), torch.mm(x, W.t()).sin()),  # the caller sees one
+        lambda x: (torch.mm(x, W).view(16).sin(), torch.mm(x, W.t()).sin()),  # no such view then
+        lambda x: torch.mm(x, W) + torch.mm(x.sin(), W),  # not the same operand
+        lambda x: torch.mm(x, W) + torch.mm(x, x),  # no constant
+        lambda x: torch.mm(x, W) + torch.addmm(SCALE, x, W),  # of two kinds
+        lambda x: torch.mm(x, W).sin(),  # one alone
+        lambda x: torch.addmm(W, x, W) + torch.addmm(W, x, W.t()),  # biases that are no rows
+        lambda x: (torch.mm(x, W)[:1].detach(), torch.mm(x, W.t()).sin()),  # a view of it leaves
+    ],
+)
+def test_concat_linear_must_not_fire(function):
+    assert unchanged(function, concat_linear.PASS, X, stage="frozen")

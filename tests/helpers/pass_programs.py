@@ -17,6 +17,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 aten = torch.ops.aten
 ROW = torch.tensor([[0.5, -1.0, 2.0]])
 SQUARE = (torch.arange(9.0) - 4).view(3, 3).t()
+HALF = torch.full((3,), 0.5)
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,47 @@ def are_linear(x: Sequence[int], y: Sequence[int], bias: Sequence[int]) -> bool:
 
 def product(x: Tensor, y: Tensor) -> Tensor:
     return torch.mm(x.tanh(), y.tanh())  # bounded, so that sums stay well conditioned
+
+
+def normed(x: Tensor, n: int) -> Tensor:
+    """Batch norms of two products: with a constant weight, or (an odd `n`) without."""
+    weight = SQUARE + x.amax() if n % 2 else SQUARE
+    norm = aten._native_batch_norm_legit_no_training.default
+    first = norm(torch.mm(x.tanh(), weight), HALF, None, HALF, HALF, 0.1, 0.5)[0]
+    return norm(torch.addmm(HALF, first.tanh(), weight), None, HALF, HALF, HALF, 0.1, 0.5)[0]
+
+
+def uniform(x: Tensor, n: int) -> Tensor:
+    """Operations on uniforms, and of `x` with them: 0, 1 (that change nothing), -0.0 and others."""
+    value = (0.0, 1.0, -0.0, 0.5)[n]
+    two = torch.full_like(x, value) + torch.zeros_like(x).reshape(x.shape)
+    y = torch.where(two.neg() < 2, x.sin() * torch.ones_like(x), two)
+    return ((y - torch.full(x.shape, value)) * torch.full(x.shape, value) + two).sin()
+
+
+def pieces(x: Tensor, n: int) -> Tensor:
+    """Parts of `x`, put together: in order, and (an odd `n`) not."""
+    a, *more = x.sin().split(1)
+    if n % 2:
+        return torch.cat([*more, a, x[:1]])[: x.shape[0]].cos()
+    whole = torch.cat([a, *more]).cos()
+    return torch.cat([torch.cat([whole, a]), x])[: x.shape[0]] * torch.cat([x.split(9)[0], a])[:-1]
+
+
+def elsewhere(x: Tensor, n: int) -> Tensor:
+    """Constructors that are copied to another device; nobody uses the copies."""
+    zeros = torch.zeros(3)
+    zeros.to("meta"), torch.arange(n).to("meta"), torch.arange(0.5, 2).to("meta")
+    return x * (zeros if n % 2 else torch.full((3,), float(n)).to("meta").to(torch.int64).dim())
+
+
+def layers(x: Tensor, n: int) -> Tensor:
+    """Products with constant weights, side by side, and numbers behind them (0 does not fold)."""
+    y = x.tanh()
+    first, second = torch.mm(y, SQUARE), torch.mm(y, SQUARE.t() * 2)
+    more = torch.addmm(HALF, y, SQUARE) * (n / 2) + ROW, 2 - torch.addmm(HALF, y, SQUARE) / 2
+    third = torch.mm((first + second).tanh(), SQUARE) * HALF
+    return third + (more[0] - more[1]).tanh() if n else first.t().reshape(second.shape) + second
 
 
 def rows_plus(x: Tensor, n: int) -> Tensor:
@@ -114,7 +156,14 @@ OTHERS = {
     "rows + x": Op(rows_plus, fits=lambda s: broadcast(s, (3, 3))),
     "square": Op(lambda _x, _n: SQUARE),
 }
-OPS = {**UNARY, **VIEWS, **OTHERS}
+SHAPES = {  # of more than one operator, as passes look for them: twice in each
+    "uniform": Op(uniform),
+    "layers": Op(layers, fits=lambda s: len(s) == 2 and s[1] == 3),
+    "elsewhere": Op(elsewhere, fits=lambda s: broadcast(s, (3,))),
+    "pieces": Op(pieces, fits=lambda s: len(s) > 0 and s[0] > 0),
+    "batch norm": Op(normed, fits=lambda s: len(s) == 2 and s[1] == 3),
+}
+OPS = {**UNARY, **VIEWS, **OTHERS, **SHAPES}
 AGAIN = "again"
 
 Step = tuple[str, tuple[int, int, int], int]
@@ -193,7 +242,8 @@ def fitting(op: Op, pool: Sequence[Tensor], back: Sequence[int]) -> Sequence[Ten
 def programs(draw: st.DrawFn) -> Program:
     """Draw a program of up to 10 steps, 1 to 3 outputs, and up to 2 inputs that it writes to."""
     back = st.sampled_from((0, 0, 0, 1, 1, 2, 3, 5))  # mostly chains, so that little is dead
-    names = st.one_of(*(st.sampled_from(list(ops)) for ops in (UNARY, VIEWS, OTHERS, {AGAIN: 0})))
+    kinds = (UNARY, VIEWS, OTHERS, SHAPES, {AGAIN: 0})
+    names = st.one_of(*(st.sampled_from(list(ops)) for ops in kinds))
     step = st.tuples(names, st.tuples(back, back, back), st.integers(0, 3))
     return Program(
         steps=tuple(draw(st.lists(step, min_size=1, max_size=10))),

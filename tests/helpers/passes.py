@@ -12,8 +12,10 @@ from ctk.toolkit.compile_log.recorder import Recorder
 
 
 def aten_graph(function, *inputs, tracing_mode="fake"):
-    """Return the ATen graph of a function with fake values on its nodes."""
-    return make_fx(function, tracing_mode=tracing_mode)(*inputs)
+    """Return the ATen graph of a function with fake values on its nodes; tensors that it names are
+    constants."""
+    trace = make_fx(function, tracing_mode=tracing_mode, _allow_non_fake_inputs=True)
+    return trace(*inputs)
 
 
 def run_pass(gm: fx.GraphModule, step: Pass, *, stage="joint", config=None, observer=None):

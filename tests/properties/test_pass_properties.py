@@ -108,8 +108,11 @@ def test_a_pass_keeps_values_strides_and_sharing(program: Program):
     before = ran(gm, program)
     for name, (_, step) in ATEN_PASSES.items():
         note(name)
-        after, _ = rewritten(gm, name)
-        assert_same(before, ran(after, program), step.numerics)
+        after, record = rewritten(gm, name)
+        if record.changed:
+            assert_same(before, ran(after, program), step.numerics)
+        else:
+            assert text_of(after) == text_of(gm)
 
 
 @given(program=programs())
@@ -118,7 +121,9 @@ def test_a_second_run_of_a_pass_is_idle(program: Program):
     gm = program.graph()
     for name in ATEN_PASSES:
         note(name)
-        after, _ = rewritten(gm, name)
+        after, first = rewritten(gm, name)
+        if not first.changed:  # then the second would be the same as the first
+            continue
         again, record = rewritten(after, name)
         assert [rewrite.id.rule for rewrite in record.rewrites] == []
         assert text_of(again) == text_of(after)
@@ -157,7 +162,7 @@ def test_the_programs_make_each_pass_work(name: str):
     hypothesis.find(
         programs(),
         lambda program: len(rewritten(program.graph(), name)[1].rewrites) >= 2,
-        settings=settings(SETTINGS, phases=[hypothesis.Phase.generate]),
+        settings=settings(SETTINGS, phases=[hypothesis.Phase.generate], max_examples=500),
         random=random.Random(0),
     )
 

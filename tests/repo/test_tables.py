@@ -29,6 +29,7 @@ FOLDERS = (
     Folder("compiler/passes/pre_grad", "PASS", "ctk.compiler.passes", "PASSES"),
     Folder("compiler/passes/joint", "PASS", "ctk.compiler.passes", "PASSES"),
     Folder("compiler/passes/post_grad", "PASS", "ctk.compiler.passes", "PASSES"),
+    Folder("compiler/passes/freezing", "PASS", "ctk.compiler.passes", "PASSES"),
     Folder("compiler/codegen", "CODEGEN", "ctk.compiler.codegen", "CODEGENS"),
     Folder("toolkit/reduce/steps", "STEP", "ctk.toolkit.reduce.steps", "STEPS"),
     Folder("toolkit/targets", "TARGET", "ctk.toolkit.targets", "TARGETS"),

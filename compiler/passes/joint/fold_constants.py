@@ -11,19 +11,15 @@ values in graphs that are not frozen, this one what is small.
 """
 
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch.fx import Graph, Node
-from torch.fx.node import map_arg
 
-from ctk.compiler.fx.clone import clone_value
-from ctk.compiler.fx.properties import escapes, is_pure
+from ctk.compiler.fx.constants import Constants
+from ctk.compiler.fx.properties import escapes
 from ctk.compiler.fx.types import tensor_of
-from ctk.compiler.fx.walk import fetch
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
-from ctk.compiler.torch_compat import fake, operators
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +39,13 @@ class FoldConstants(Pass):
             raise ValueError("max_nbytes is a number of bytes from 0")
 
     def run(self, rewriter: Rewriter) -> None:
-        constants = _Constants(rewriter)
+        constants = Constants(rewriter.module)
         for node in rewriter.nodes():
-            if constants.is_foldable(node, self.max_nbytes):
+            if _is_foldable(node, constants, self.max_nbytes):
                 _fold(rewriter, node, constants)
 
 
-def _fold(rewriter: Rewriter, node: Node, constants: "_Constants") -> None:
+def _fold(rewriter: Rewriter, node: Node, constants: Constants) -> None:
     def edit(graph: Graph) -> None:
         name = _free_name(rewriter.module)
         rewriter.module.register_buffer(name, constants.value(node), persistent=False)
@@ -62,54 +58,13 @@ def _fold(rewriter: Rewriter, node: Node, constants: "_Constants") -> None:
     rewriter.rewrite(f"{node.target}(constants) -> constant", [node], edit)
 
 
-class _Constants:
-    """Which nodes of a graph are constant, and their values (computed on demand, each once)."""
-
-    def __init__(self, rewriter: Rewriter) -> None:
-        self._module = rewriter.module
-        self._values: dict[Node, torch.Tensor] = {}
-        self._known: dict[Node, bool] = {}
-        for node in rewriter.graph.nodes:
-            self._known[node] = self._is_constant(node)
-
-    def _is_constant(self, node: Node) -> bool:
-        if node.op == "get_attr":
-            return isinstance(self._attribute(node), torch.Tensor)
-        if (
-            node.op != "call_function"
-            or operators.declared_by(node.target) is None
-            or not is_pure(node)
-        ):
-            return False
-        tensor = tensor_of(node)
-        if tensor is None or any(fake.is_symbolic(size) for size in tensor.shape):
-            return False
-        return all(self._known.get(operand, False) for operand in node.all_input_nodes)
-
-    def is_foldable(self, node: Node, max_nbytes: int) -> bool:
-        """A constant with operands, of bearable size, that is no output: callers write to those."""
-        tensor = tensor_of(node)
-        if not self._known.get(node, False) or tensor is None or not node.all_input_nodes:
-            return False
-        before = sum(t.nbytes for n in node.all_input_nodes if (t := tensor_of(n)) is not None)
-        return tensor.nbytes <= max(max_nbytes, before) and not escapes(node)
-
-    def value(self, node: Node) -> torch.Tensor:
-        if node not in self._values:
-            with fake.real_compute():
-                self._values[node] = self._compute(node)
-        return self._values[node]
-
-    def _compute(self, node: Node) -> torch.Tensor:
-        if node.op == "get_attr":
-            return self._attribute(node)  # type: ignore[return-value]  # _is_constant has checked
-        args = map_arg(node.args, self.value)
-        kwargs = map_arg(node.kwargs, self.value)
-        result = node.target(*args, **kwargs)  # type: ignore[operator]  # an overload
-        return cast("torch.Tensor", clone_value(result))  # with its strides, which users rely on
-
-    def _attribute(self, node: Node) -> object:
-        return fetch(self._module, node.target)
+def _is_foldable(node: Node, constants: Constants, max_nbytes: int) -> bool:
+    """A constant with operands, of bearable size, that is no output: callers write to those."""
+    tensor = tensor_of(node)
+    if not constants.is_known(node) or tensor is None or not node.all_input_nodes:
+        return False
+    before = sum(t.nbytes for n in node.all_input_nodes if (t := tensor_of(n)) is not None)
+    return tensor.nbytes <= max(max_nbytes, before) and not escapes(node)
 
 
 def _free_name(module: torch.nn.Module) -> str:

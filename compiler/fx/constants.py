@@ -1,0 +1,58 @@
+"""Values of a graph that are known before it runs: attributes, and what is computed from them."""
+
+from typing import cast
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
+
+from ctk.compiler.fx.clone import clone_value
+from ctk.compiler.fx.properties import is_pure
+from ctk.compiler.fx.types import tensor_of
+from ctk.compiler.fx.walk import fetch
+from ctk.compiler.torch_compat import fake, operators
+
+
+class Constants:
+    """Which nodes of a graph are constant, and their values (computed on demand, each once)."""
+
+    def __init__(self, module: GraphModule) -> None:
+        self._module = module
+        self._values: dict[Node, torch.Tensor] = {}
+        self._known: dict[Node, bool] = {}
+        for node in module.graph.nodes:
+            self._known[node] = self._is_constant(node)
+
+    def _is_constant(self, node: Node) -> bool:
+        if node.op == "get_attr":
+            return isinstance(self._attribute(node), torch.Tensor)
+        if (
+            node.op != "call_function"
+            or operators.declared_by(node.target) is None
+            or not is_pure(node)
+        ):
+            return False
+        tensor = tensor_of(node)
+        if tensor is None or any(fake.is_symbolic(size) for size in tensor.shape):
+            return False
+        return all(self._known.get(operand, False) for operand in node.all_input_nodes)
+
+    def is_known(self, node: Node) -> bool:
+        return self._known.get(node, False)
+
+    def value(self, node: Node) -> torch.Tensor:
+        if node not in self._values:
+            with fake.real_compute():
+                self._values[node] = self._compute(node)
+        return self._values[node]
+
+    def _compute(self, node: Node) -> torch.Tensor:
+        if node.op == "get_attr":
+            return self._attribute(node)  # type: ignore[return-value]  # _is_constant has checked
+        args = map_arg(node.args, self.value)
+        kwargs = map_arg(node.kwargs, self.value)
+        result = node.target(*args, **kwargs)  # type: ignore[operator]  # an overload
+        return cast("torch.Tensor", clone_value(result))  # with its strides, which users rely on
+
+    def _attribute(self, node: Node) -> object:
+        return fetch(self._module, node.target)

@@ -1,0 +1,82 @@
+"""Would anybody notice if a node had other strides? Asked before a pass changes a layout.
+
+The users are run again on fake tensors: one that makes a new tensor with the strides that it had
+hides the change; a view hands it on. Whoever returns the value, writes to it, or cannot take it
+notices. Nothing is changed, and a graph with symbolic sizes is not asked (that would add guards).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+import torch
+from torch.fx import Node
+from torch.fx.node import map_arg
+
+from ctk.compiler.fx.properties import is_pure, is_view
+from ctk.compiler.fx.types import same_sizes, tensor_of, value_of
+from ctk.compiler.torch_compat import fake
+
+
+def is_noticed(strides: Mapping[Node, Sequence[int]]) -> bool:
+    """Return whether the program changes, or may not run, if some values have other strides.
+
+    Args:
+        strides: What each node, with one tensor as its value, would have; in graph order.
+    """
+    mode = fake.mode_of([value_of(node) for node in strides])
+    changed: dict[Node, object] = {}
+    for node, new in strides.items():
+        value = tensor_of(node)
+        if value is None or mode is None or _is_symbolic(value):
+            return True
+        with fake.fake_compute(mode):
+            changed[node] = torch.empty_strided(
+                value.shape, list(new), dtype=value.dtype, device=value.device
+            )
+    return _spreads(changed, mode)
+
+
+def _spreads(changed: dict[Node, object], mode: object) -> bool:
+    """Follow a change through the users, in the order of the graph, until nobody differs."""
+    pending = {user for node in changed for user in node.users}
+    current = next(iter(changed))
+    while pending:
+        if current in pending:
+            pending.remove(current)
+            new = _again(current, changed, mode)
+            if new is None:
+                return True
+            if is_view(current) or not _same_layout(value_of(current), new):
+                changed[current] = new
+                pending.update(current.users)
+        current = current.next
+    return False
+
+
+def _again(node: Node, changed: dict[Node, object], mode: object) -> object | None:
+    """Return a user's value on the changed operands; None where it notices."""
+    if node.op != "call_function" or not is_pure(node):
+        return None
+
+    def operand(each: Node) -> object:
+        return changed.get(each, value_of(each))
+
+    args, kwargs = map_arg(node.args, operand), map_arg(node.kwargs, operand)  # type: ignore[arg-type]
+    try:
+        with fake.fake_compute(mode):
+            return node.target(*args, **kwargs)  # type: ignore[operator]  # an operator
+    except Exception:  # a view that these strides do not allow, or no rule for fake tensors
+        return None
+
+
+def _same_layout(old: object, new: object) -> bool:
+    if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor):
+        return same_sizes(old.shape, new.shape) and same_sizes(old.stride(), new.stride())
+    if isinstance(old, (list, tuple)) and isinstance(new, (list, tuple)):
+        pairs = zip(cast("tuple[object]", old), cast("tuple[object]", new), strict=True)
+        return all(_same_layout(a, b) for a, b in pairs)
+    return type(old) is type(new)
+
+
+def _is_symbolic(value: torch.Tensor) -> bool:
+    return any(map(fake.is_symbolic, (*value.shape, *value.stride())))

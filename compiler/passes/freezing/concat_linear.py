@@ -1,0 +1,113 @@
+"""Make one product of those that share an operand and have constant weights.
+
+Rule: `mm(x, w1)`, `mm(x, w2)` -> the parts of `mm(x, cat([w1, w2], 1))`; the same with `addmm` and
+rows as biases. Two or more, in the order of the graph.
+Preconditions: nothing is written between them; weights and biases are constants of one dtype; no
+result leaves the graph or is written to (the parts are views of one tensor, whose rows are longer),
+and nobody notices its strides: asked on fake tensors, so not where sizes are symbolic.
+Reassociates: kernels may sum in another order for another width.
+
+Source: `torch/_inductor/fx_passes/freezing_patterns.py` (`concat_linear`). That one matches fixed
+numbers of linears by patterns, without a look at strides.
+"""
+
+import operator
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch.fx import Graph, Node
+from torch.fx.node import Argument, map_arg
+
+from ctk.compiler.fx.properties import escapes, is_constant, is_written_between
+from ctk.compiler.fx.restride import is_noticed
+from ctk.compiler.fx.types import tensor_of
+from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.rewriter import Rewriter
+
+aten = torch.ops.aten
+
+
+class ConcatLinear(Pass):
+    """Make one product of those that share an operand and have constant weights."""
+
+    name = "concat_linear"
+    numerics = "reassociates"
+
+    def run(self, rewriter: Rewriter) -> None:
+        for group in _groups(list(rewriter.nodes())):
+            _concat(rewriter, group)
+
+
+def _groups(nodes: Sequence[Node]) -> Iterator[list[Node]]:
+    """Yield products that may become one, in the order of the graph."""
+    found: dict[object, list[Node]] = {}
+    for node in nodes:
+        key = _key(node)
+        if key is not None:
+            found.setdefault(key, []).append(node)
+    for alike in found.values():
+        width = sum(map(_width, alike))
+        group = [node for node in alike if not _is_told_apart([node], width)]
+        if len(group) > 1 and not _is_told_apart(group, sum(map(_width, group))):
+            yield group
+
+
+def _key(node: Node) -> object | None:
+    """Return what products must share to become one; None for what is no such product."""
+    if node.target not in (aten.mm.default, aten.addmm.default) or node.kwargs:
+        return None
+    *bias, x, weight = node.args
+    result, row = tensor_of(node), tensor_of(bias[0]) if bias else None
+    if result is None or not all(map(is_constant, (*bias, weight))) or is_constant(x):
+        return None
+    if bias and (row is None or row.dim() != 1 or row.shape[0] != result.shape[1]):
+        return None
+    return node.target, x, result.dtype
+
+
+def _is_told_apart(group: Sequence[Node], width: int) -> bool:
+    """Return whether somebody notices that results are views of one with rows of a width."""
+    if is_written_between(group[0], group[-1]) or any(map(escapes, group)):
+        return True
+    return is_noticed(dict.fromkeys(group, (width, 1)))
+
+
+def _width(node: Node) -> int:
+    result = tensor_of(node)
+    return 0 if result is None else result.shape[1]
+
+
+def _concat(rewriter: Rewriter, group: Sequence[Node]) -> None:
+    first = group[0]
+
+    def hoisted(node: Node) -> Node:
+        """A constant, computed in front of the first product."""
+        if node.op == "get_attr":
+            with rewriter.graph.inserting_before(first):
+                copied = rewriter.graph.get_attr(str(node.target))
+            copied.meta.update(node.meta)
+            return copied
+        args, kwargs = map_arg(node.args, hoisted), map_arg(node.kwargs, hoisted)  # type: ignore[arg-type]
+        return rewriter.insert(node.target, args, kwargs, before=first)  # type: ignore[arg-type]
+
+    def joined(at: int, axis: int) -> Node:
+        parts: Argument = [hoisted(node.args[at]) for node in group]  # type: ignore[arg-type]
+        return rewriter.insert(aten.cat.default, (parts, axis), before=first)
+
+    def edit(graph: Graph) -> None:
+        *bias, x, _ = first.args
+        operands = (*([joined(0, 0)] if bias else []), x, joined(-1, 1))
+        whole = rewriter.insert(first.target, operands, before=first)  # type: ignore[arg-type]
+        widths = [_width(node) for node in group]
+        sizes = (whole, list(widths), 1)
+        parts = rewriter.insert(aten.split_with_sizes.default, sizes, before=first)
+        for index, node in enumerate(group):
+            part = rewriter.insert(operator.getitem, (parts, index), before=first)
+            node.replace_all_uses_with(part)
+        for node in group:
+            graph.erase_node(node)
+
+    rewriter.rewrite(f"{len(group)} {first.target}(x, w) -> split({first.target})", group, edit)
+
+
+PASS = ConcatLinear()

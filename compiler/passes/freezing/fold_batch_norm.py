@@ -1,0 +1,189 @@
+"""Fold a batch norm that uses its running statistics into the convolution or product before it.
+
+Rules, with `s = gamma / sqrt(var + eps)`, one number per output channel:
+    batch_norm(convolution(x, w, b)) -> convolution(x, w * s, (b - mean) * s + beta)
+    batch_norm(addmm(b, x, w)) -> addmm((b - mean) * s + beta, x, w * s)
+    batch_norm(mm(x, w)) -> addmm(beta - mean * s, x, w * s)
+Convolutions of any dimension, grouped, transposed; `b`, `gamma` and `beta` may be missing.
+Preconditions: `w` is a constant; nobody else uses the product; all dtypes are the same, float32 or
+float64 (in 16 bits the rounded weights would lose more than the rounded result did); `eps` is
+positive; the result keeps its strides. Reassociates.
+
+The stage is `frozen`: there no gradient can be wanted, and weights are constants, so `w * s` is
+computed once if the statistics are constants too. Buffers are inputs, though (a program may change
+them between calls), and then `w * s` is computed in each call: only where the weight has fewer
+elements than the result, which is read and written once less for it.
+
+Source: `torch/_inductor/fx_passes/efficient_conv_bn_eval.py` and `torch.nn.utils.fusion`. Those
+rewrite modules of the captured graph; this one rewrites ATen after freezing, so that linear layers
+and functional batch norms are met too.
+"""
+
+import math
+import operator
+
+import torch
+from torch.fx import Node
+
+from ctk.compiler.fx.properties import is_constant, is_written_between
+from ctk.compiler.fx.types import same_sizes, tensor_of, type_text
+from ctk.compiler.patterns.matcher import Match, Op, Rule, RuleTable, Var, apply_rules
+from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.rewriter import Rewriter
+from ctk.compiler.torch_compat import fake
+
+aten = torch.ops.aten
+_STATISTICS = ("gamma", "beta", "mean", "var")
+_SETTINGS = ("stride", "padding", "dilation", "transposed", "output_padding", "groups")
+
+
+def _normed(product: Op) -> Op:
+    operands = (product, *map(Var, (*_STATISTICS, "momentum", "eps")))
+    return Op(
+        operator.getitem, (Op(aten._native_batch_norm_legit_no_training.default, operands), 0)
+    )
+
+
+def _may_fold(match: Match) -> str | None:
+    norm, product, *_ = match.inner
+    weight, result = match.node("w"), tensor_of(match.root)
+    if len(product.users) != 1:
+        return f"the product {product} has other users"
+    if any(user.users for user in norm.users if user is not match.root):
+        return f"the statistics of {norm} are used"
+    if not is_constant(weight):
+        return f"the weight {weight} is no constant"
+    if is_written_between(product, match.root):
+        return f"something is written between {product} and {match.root}"
+    operands = [match.bound.get(name) for name in ("x", "w", "b", *_STATISTICS)]
+    types = [tensor_of(each) for each in operands if each is not None]
+    if result is None or result.dtype not in (torch.float32, torch.float64):
+        return f"{match.root} is neither float32 nor float64"
+    if any(each is None or each.dtype != result.dtype for each in types):
+        return "the operands have different dtypes"
+    bias = tensor_of(match.bound.get("b"))
+    if bias is not None and bias.dim() != 1:
+        return f"the bias {type_text(bias)} is no row"
+    eps = match.bound["eps"]
+    if not isinstance(eps, float) or eps <= 0:
+        return f"eps is {eps}: a variance of 0 would give an infinite weight"
+    return _keeps_layout(match, result) or _costs_more(match, weight, result)
+
+
+def _keeps_layout(match: Match, result: torch.Tensor) -> str | None:
+    product = tensor_of(match.inner[1])
+    if product is None or not same_sizes(product.stride(), result.stride()):
+        return f"{match.root} has other strides than {match.inner[1]}"
+    return None
+
+
+def _costs_more(match: Match, weight: Node, result: torch.Tensor) -> str | None:
+    """Where the statistics are inputs, the weight is scaled in each call; a symbol counts as 1."""
+    given = [match.bound[name] for name in _STATISTICS]
+    if all(is_constant(each) for each in given if each is not None):
+        return None
+    tensor = tensor_of(weight)
+    count = math.prod(size for size in result.shape if not fake.is_symbolic(size))
+    if tensor is None or tensor.numel() > count:
+        return f"scaling {weight} in each call costs more than the batch norm"
+    return None
+
+
+class _Graph:
+    """Arithmetic in front of a node."""
+
+    def __init__(self, rewriter: Rewriter, match: Match) -> None:
+        self._rewriter, self._match = rewriter, match
+
+    def call(self, target: object, *args: object) -> Node:
+        return self._rewriter.insert(target, args, before=self._match.root)  # type: ignore[arg-type]
+
+    def scale_and_bias(self) -> tuple[Node, Node]:
+        """Return `s`, and `(b - mean) * s + beta`."""
+        bound = self._match.bound
+        scale = self.call(
+            aten.rsqrt.default, self.call(aten.add.Tensor, bound["var"], bound["eps"])
+        )
+        if bound["gamma"] is not None:
+            scale = self.call(aten.mul.Tensor, scale, bound["gamma"])
+        if bound.get("b") is None:
+            bias = self.call(aten.neg.default, bound["mean"])
+        else:
+            bias = self.call(aten.sub.Tensor, bound["b"], bound["mean"])
+        bias = self.call(aten.mul.Tensor, bias, scale)
+        if bound["beta"] is not None:
+            bias = self.call(aten.add.Tensor, bias, bound["beta"])
+        return scale, bias
+
+
+def _fold_convolution(rewriter: Rewriter, match: Match) -> Node:
+    graph, weight = _Graph(rewriter, match), match.node("w")
+    scale, bias = graph.scale_and_bias()
+    for target, args in along_outputs(weight, match.bound["transposed"], match.bound["groups"]):
+        scale = graph.call(target, scale, *args)
+    folded = graph.call(aten.mul.Tensor, weight, scale)
+    settings = [match.bound[name] for name in _SETTINGS]
+    return graph.call(aten.convolution.default, match.node("x"), folded, bias, *settings)
+
+
+def along_outputs(
+    weight: Node, transposed: object, groups: object
+) -> list[tuple[object, tuple[object, ...]]]:
+    """Return the views that bring one number per output channel to the shape of a weight.
+
+    A weight is [outputs, inputs / groups, ...], of a transposed convolution
+    [inputs, outputs / groups, ...], where each group of inputs has outputs of its own.
+    """
+    shape = tensor_of(weight).shape  # type: ignore[union-attr]  # the guard has looked
+    ones = [1] * (len(shape) - 2)
+    if transposed is not True:
+        return [(aten.view.default, ([shape[0], 1, *ones],))]
+    if groups == 1:
+        return [(aten.view.default, ([1, shape[1], *ones],))]
+    inputs = shape[0] // groups  # type: ignore[operator]  # an int of the schema
+    return [
+        (aten.view.default, ([groups, 1, shape[1]],)),
+        (aten.expand.default, ([groups, inputs, shape[1]],)),
+        (aten.reshape.default, ([shape[0], shape[1], *ones],)),
+    ]
+
+
+def _fold_product(rewriter: Rewriter, match: Match) -> Node:
+    graph = _Graph(rewriter, match)
+    scale, bias = graph.scale_and_bias()
+    folded = graph.call(aten.mul.Tensor, match.node("w"), scale)
+    return graph.call(aten.addmm.default, bias, match.node("x"), folded)
+
+
+_X, _W, _B = Var("x"), Var("w"), Var("b")
+_CONVOLUTION = Op(aten.convolution.default, (_X, _W, _B, *map(Var, _SETTINGS)))
+RULES = RuleTable(
+    Rule(
+        "batch_norm(convolution) -> convolution",
+        _normed(_CONVOLUTION),
+        _fold_convolution,
+        _may_fold,
+    ),
+    Rule(
+        "batch_norm(addmm) -> addmm",
+        _normed(Op(aten.addmm.default, (_B, _X, _W))),
+        _fold_product,
+        _may_fold,
+    ),
+    Rule(
+        "batch_norm(mm) -> addmm", _normed(Op(aten.mm.default, (_X, _W))), _fold_product, _may_fold
+    ),
+)
+
+
+class FoldBatchNorm(Pass):
+    """Fold a batch norm that uses its running statistics into what is before it."""
+
+    name = "fold_batch_norm"
+    numerics = "reassociates"
+
+    def run(self, rewriter: Rewriter) -> None:
+        apply_rules(rewriter, RULES)
+
+
+PASS = FoldBatchNorm()

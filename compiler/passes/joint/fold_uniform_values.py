@@ -1,0 +1,209 @@
+"""Compute with tensors whose elements are all the same, without the tensors.
+
+`full`, `zeros`, `ones` and their `_like` and `new_` forms are uniform, and so are views of them and
+`add`, `sub`, `mul`, `neg`, comparisons and `where` of uniforms. Rules:
+    1. op(uniforms...) -> full(sizes, value)      computed on one element, with the same dtypes
+    2. mul(x, 1) -> x     div(x, 1) -> x     sub(x, 0) -> x     add(x, 0) -> x (integers)
+    3. where(True, a, b) -> a     where(False, a, b) -> b
+Preconditions: 1. the value is finite and not -0.0 (code generators print it), the result is dense,
+a view is not the caller's, and nobody writes to a uniform. 2. and 3. `x` has the type and
+strides of the result, and nobody can tell it from `x`. `x * 0` stays (NaN), and so does `x + 0` of
+floats (-0.0). Exact.
+
+Source: `torch/_inductor/fx_passes/joint_graph.py` (`UniformValueConstantFolder`). That one keeps
+integers and sizes too and folds any operator; this one computes only what is the same to the last
+bit on every device.
+"""
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch.fx import Graph, Node
+from torch.fx.node import Argument, map_arg
+
+from ctk.compiler.fx.properties import base_of, escapes, is_view, mutated_bases
+from ctk.compiler.fx.types import same_sizes, same_type, tensor_of
+from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.rewriter import Rewriter
+from ctk.compiler.torch_compat import fake
+
+aten = torch.ops.aten
+_FILLS: Mapping[object, float | int | None] = {  # None: the value is the second argument
+    aten.full.default: None,
+    aten.full_like.default: None,
+    aten.new_full.default: None,
+    aten.zeros.default: 0,
+    aten.zeros_like.default: 0,
+    aten.new_zeros.default: 0,
+    aten.ones.default: 1,
+    aten.ones_like.default: 1,
+    aten.new_ones.default: 1,
+}
+_VIEWS = frozenset(
+    {
+        aten.view.default,
+        aten._unsafe_view.default,
+        aten.reshape.default,
+        aten.expand.default,
+        aten.permute.default,
+        aten.t.default,
+        aten.transpose.int,
+        aten.unsqueeze.default,
+        aten.squeeze.dim,
+        aten.select.int,
+        aten.slice.Tensor,
+    }
+)
+_POINTWISE = frozenset(
+    {
+        aten.neg.default,
+        aten.where.self,
+        *(
+            getattr(op, kind)
+            for op in (aten.add, aten.sub, aten.mul)
+            for kind in ("Tensor", "Scalar")
+        ),
+        *(
+            getattr(op, kind)
+            for op in (aten.eq, aten.ne, aten.lt, aten.le, aten.gt, aten.ge)
+            for kind in ("Tensor", "Scalar")
+        ),
+    }
+)
+_NEUTRAL: Mapping[object, int] = {aten.mul.Tensor: 1, aten.div.Tensor: 1, aten.sub.Tensor: 0}
+
+
+class FoldUniformValues(Pass):
+    """Compute with tensors whose elements are all the same, without the tensors."""
+
+    name = "fold_uniform_values"
+
+    def run(self, rewriter: Rewriter) -> None:
+        written = mutated_bases(rewriter.graph)
+        known: dict[Node, torch.Tensor] = {}
+        for node in rewriter.nodes():
+            value = None if base_of(node) in written else _value(node, known)
+            if value is not None:
+                known[node] = value
+            if value is not None and node.target not in _FILLS and _may_fill(node, value):
+                _fill(rewriter, node, value, known)
+            elif value is None:
+                source = _same_as(node, known)
+                if source is not None and not _is_told_apart(node, source, written):
+                    rewriter.replace(node, source, rule=f"{node.target}(x, uniform) -> x")
+
+
+def _value(node: Node, known: Mapping[Node, torch.Tensor]) -> torch.Tensor | None:
+    """Return a uniform as one element with its dtype and number of dimensions, else None."""
+    tensor = tensor_of(node)
+    if node.op != "call_function" or tensor is None or tensor.dtype.is_complex:
+        return None
+    if node.target in _FILLS:
+        return _filled(node, tensor)
+    if not node.all_input_nodes or not all(each in known for each in node.all_input_nodes):
+        return None
+    with fake.real_compute():
+        if node.target in _VIEWS:
+            return known[node.all_input_nodes[0]].reshape([1] * tensor.dim())
+        if node.target not in _POINTWISE:
+            return None
+        args, kwargs = (map_arg(each, known.__getitem__) for each in (node.args, node.kwargs))  # type: ignore[arg-type]
+        found = node.target(*args, **kwargs)  # type: ignore[operator]  # an operator
+    return found if found.dtype == tensor.dtype and found.dim() == tensor.dim() else None
+
+
+def _filled(node: Node, tensor: torch.Tensor) -> torch.Tensor | None:
+    value = _FILLS[node.target]
+    given = value if value is not None else (node.args[1:] or (node.kwargs.get("fill_value"),))[-1]
+    if node.target is aten.new_full.default and len(node.args) > 2:
+        given = node.args[2]
+    if not isinstance(given, (bool, int, float)):
+        return None
+    with fake.real_compute():
+        return torch.full([1] * tensor.dim(), given, dtype=tensor.dtype)
+
+
+def _may_fill(node: Node, value: torch.Tensor) -> bool:
+    tensor = tensor_of(node)
+    if tensor is None or tensor.layout is not torch.strided or not node.users:
+        return False
+    if is_view(node) and (escapes(node) or len(node.all_input_nodes[0].users) > 1):
+        return False
+    if any(map(fake.is_symbolic, tensor.shape)) or not same_sizes(tensor.stride(), _dense(tensor)):
+        return False
+    number = _number(value)
+    return math.isfinite(number) and not _is_negative_zero(number)
+
+
+def _number(value: torch.Tensor) -> float:
+    with fake.real_compute():
+        return value.item()
+
+
+def _dense(tensor: torch.Tensor) -> list[int]:
+    sizes = [max(size, 1) for size in tensor.shape]
+    return [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+
+
+def _is_negative_zero(number: float) -> bool:
+    return number == 0 and math.copysign(1, number) < 0
+
+
+def _fill(
+    rewriter: Rewriter, node: Node, value: torch.Tensor, known: dict[Node, torch.Tensor]
+) -> None:
+    tensor = tensor_of(node)
+    assert tensor is not None  # _may_fill has looked
+
+    def edit(graph: Graph) -> None:
+        options: dict[str, Argument] = {"dtype": tensor.dtype, "device": tensor.device}
+        args = (list(tensor.shape), _number(value))
+        new = rewriter.insert(aten.full.default, args, options, before=node)
+        known[new] = value
+        node.replace_all_uses_with(new)
+        graph.erase_node(node)
+
+    rewriter.rewrite(f"{node.target}(uniforms) -> full", [node], edit)
+
+
+def _same_as(node: Node, known: Mapping[Node, torch.Tensor]) -> Node | None:
+    """Return the operand whose values a node has, by rules 2 and 3."""
+    operands = [each for each in node.args if isinstance(each, Node)]
+    if node.op != "call_function" or node.kwargs or len(operands) != len(node.args):
+        return None
+    numbers = [_number(known[each]) if each in known else None for each in operands]
+    if node.target is aten.where.self and numbers[0] is not None:
+        return operands[1] if numbers[0] else operands[2]
+    if len(operands) != 2:
+        return None
+    found = (
+        (kept, number)
+        for kept, number, is_right in (
+            (operands[0], numbers[1], True),
+            (operands[1], numbers[0], False),
+        )
+        if is_right or node.target in (aten.mul.Tensor, aten.add.Tensor)
+    )
+    return next((kept for kept, number in found if _is_neutral(node, number)), None)
+
+
+def _is_neutral(node: Node, number: float | None) -> bool:
+    tensor = tensor_of(node)
+    if number is None or tensor is None or _is_negative_zero(number):
+        return False
+    if node.target is aten.add.Tensor:
+        return number == 0 and not tensor.is_floating_point() and not tensor.is_complex()
+    return _NEUTRAL.get(node.target) == number
+
+
+def _is_told_apart(node: Node, source: Node, written: set[Node]) -> bool:
+    """Return whether a new tensor cannot be the old one: see `remove_noops`."""
+    mine, others = tensor_of(node), tensor_of(source)
+    if mine is None or others is None or not same_type(mine, others):
+        return True
+    is_shared = escapes(node) or base_of(source) in written
+    return is_shared or not same_sizes(mine.stride(), others.stride())
+
+
+PASS = FoldUniformValues()

@@ -1,0 +1,72 @@
+"""Make constants on the device where they are used.
+
+Rule: `_to_copy(full(..., device=cpu), device=d)`, for all users of the constructor and one `d`
+-> the same with `full(..., device=d)`; the copies stay, and `remove_noops` drops what it can.
+Preconditions: `full`, `zeros`, `ones`, `eye`, `scalar_tensor`, and `arange` of integers (that of
+floats may be rounded differently elsewhere), not pinned; every user copies it to `d`. Exact.
+
+Source: `torch/_inductor/fx_passes/post_grad.py` (`ConstructorMoverPass`). That one also moves
+chains of operators behind a constructor; here only what is the same on every device.
+"""
+
+import torch
+from torch.fx import Graph, Node
+
+from ctk.compiler.fx.types import tensor_of
+from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.rewriter import Rewriter
+
+aten = torch.ops.aten
+_RANGES = (aten.arange.default, aten.arange.start, aten.arange.start_step)
+_CONSTRUCTORS = frozenset(
+    {
+        aten.full.default,
+        aten.zeros.default,
+        aten.ones.default,
+        aten.eye.default,
+        aten.eye.m,
+        aten.scalar_tensor.default,
+        *_RANGES,
+    }
+)
+_COPIES = (aten._to_copy.default, torch.ops.prims.device_put.default)
+
+
+class MoveConstructors(Pass):
+    """Make constants on the device where they are used."""
+
+    name = "move_constructors"
+
+    def run(self, rewriter: Rewriter) -> None:
+        for node in rewriter.nodes():
+            device = _destination(node)
+            if device is not None:
+                _move(rewriter, node, device)
+
+
+def _destination(node: Node) -> torch.device | None:
+    """Return where a constructor is copied to, if that is one place, and it may be made there."""
+    tensor = tensor_of(node)
+    if node.target not in _CONSTRUCTORS or tensor is None or node.kwargs.get("pin_memory"):
+        return None
+    if node.target in _RANGES and tensor.is_floating_point():
+        return None
+    if tensor.device.type != "cpu" or any(user.target not in _COPIES for user in node.users):
+        return None
+    copies = [tensor_of(user) for user in node.users]
+    devices = {copy.device if copy is not None else None for copy in copies}
+    (device,) = devices if len(devices) == 1 else (None,)
+    return device if device != tensor.device else None
+
+
+def _move(rewriter: Rewriter, node: Node, device: torch.device) -> None:
+    def edit(graph: Graph) -> None:
+        options = {**node.kwargs, "device": device}
+        moved = rewriter.insert(node.target, node.args, options, before=node)  # type: ignore[arg-type]
+        node.replace_all_uses_with(moved)
+        graph.erase_node(node)
+
+    rewriter.rewrite(f"{node.target} on cpu -> on {device.type}", [node], edit)
+
+
+PASS = MoveConstructors()
