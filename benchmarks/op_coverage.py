@@ -31,7 +31,7 @@ from ctk.repro_templates.program_arguments import Arguments
 from ctk.repro_templates.program_compare import EagerPlays, compare_plays
 from ctk.repro_templates.program_play import How, Playable, play
 from ctk.toolkit.formats.scalars import dtype_from_name
-from tests.helpers.torch_samples import flat_call
+from tests.helpers.torch_samples import flat_call, map_tensors, module_infos, operator_infos
 
 Make = Callable[[], Playable]
 COMPILERS: dict[str, dict[str, Any]] = {
@@ -53,9 +53,7 @@ class Told:
 
 def operators(words: Sequence[str], dtype: torch.dtype, count: int) -> Iterator[tuple[str, Make]]:
     """Yield the samples of each operator that has the dtype."""
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    for info in op_db:
+    for info in operator_infos():
         name = f"{info.name}.{info.variant_test_name}".rstrip(".")
         if (words and not any(word in name for word in words)) or not info.supports_dtype(
             dtype, "cpu"
@@ -90,9 +88,7 @@ def copied(tensor: torch.Tensor) -> torch.Tensor:
 
 def modules(words: Sequence[str], dtype: torch.dtype, count: int) -> Iterator[tuple[str, Make]]:
     """Yield the samples of each module, in training and evaluation."""
-    from torch.testing._internal.common_modules import module_db
-
-    for info in module_db:
+    for info in module_infos():
         if (words and not any(word in info.name for word in words)) or dtype not in info.dtypes:
             continue
         for training in (True, False):
@@ -114,9 +110,7 @@ def made_module(cls: type, sample: Any, dtype: torch.dtype, *, training: bool) -
         model = cls(*construct.args, **construct.kwargs).to(dtype).train(training)
 
         def given() -> Arguments:
-            copies = torch.utils._pytree.tree_map_only(torch.Tensor, copied, forward.args)
-            named = torch.utils._pytree.tree_map_only(torch.Tensor, copied, forward.kwargs)
-            return Arguments(copies, named)
+            return Arguments(map_tensors(copied, forward.args), map_tensors(copied, forward.kwargs))
 
         return Playable(model, [given()], given, says_calls=True)
 

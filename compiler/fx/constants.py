@@ -7,7 +7,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
 from ctk.compiler.fx.clone import clone_value
-from ctk.compiler.fx.properties import is_pure
+from ctk.compiler.fx.properties import base_of, is_pure, mutated_bases
 from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.fx.walk import fetch
 from ctk.compiler.torch_compat import fake, operators
@@ -20,22 +20,35 @@ class Constants:
         self._module = module
         self._values: dict[Node, torch.Tensor] = {}
         self._known: dict[Node, bool] = {}
+        self._written = mutated_bases(module.graph)
+        self._storages = {
+            value.untyped_storage().data_ptr()
+            for node in self._written
+            if node.op == "get_attr" and isinstance(value := self._attribute(node), torch.Tensor)
+        }
         for node in module.graph.nodes:
             self._known[node] = self._is_constant(node)
 
     def _is_constant(self, node: Node) -> bool:
         if node.op == "get_attr":
-            return isinstance(self._attribute(node), torch.Tensor)
+            return self._is_kept(self._attribute(node))
         if (
             node.op != "call_function"
             or operators.declared_by(node.target) is None
             or not is_pure(node)
+            or base_of(node) in self._written
         ):
             return False
         tensor = tensor_of(node)
         if tensor is None or any(fake.is_symbolic(size) for size in tensor.shape):
             return False
         return all(self._known.get(operand, False) for operand in node.all_input_nodes)
+
+    def _is_kept(self, value: object) -> bool:
+        """Return whether an attribute is a tensor that no node of the graph writes to."""
+        if not isinstance(value, torch.Tensor):
+            return False
+        return not self._storages or value.untyped_storage().data_ptr() not in self._storages
 
     def is_known(self, node: Node) -> bool:
         return self._known.get(node, False)

@@ -34,6 +34,25 @@ def calls(words: Sequence[str], dtype: torch.dtype) -> Iterator[tuple[str, Call]
                 yield name, flat_call(info.op, first_sample(info, wanted))
 
 
+def operator_infos() -> Sequence[Any]:
+    """Return torch's database of operators."""
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return op_db
+
+
+def module_infos() -> Sequence[Any]:
+    """Return torch's database of modules."""
+    from torch.testing._internal.common_modules import module_db
+
+    return module_db
+
+
+def map_tensors(change: Callable[[torch.Tensor], torch.Tensor], tree: Any) -> Any:
+    """Return nested values with each tensor changed."""
+    return pytree.tree_map_only(torch.Tensor, change, tree)
+
+
 def first_sample(info: Any, dtype: torch.dtype) -> Any:
     """Return the first sample of an operator that holds a tensor."""
     torch.manual_seed(0)

@@ -87,17 +87,17 @@ def _concat(rewriter: Rewriter, group: Sequence[Node]) -> None:
                 copied = rewriter.graph.get_attr(str(node.target))
             copied.meta.update(node.meta)
             return copied
-        args, kwargs = map_arg(node.args, hoisted), map_arg(node.kwargs, hoisted)  # type: ignore[arg-type]
-        return rewriter.insert(node.target, args, kwargs, before=first)  # type: ignore[arg-type]
+        args, kwargs = map_arg(node.args, hoisted), map_arg(node.kwargs, hoisted)  # type: ignore[arg-type]  # map_arg takes any value
+        return rewriter.insert(node.target, args, kwargs, before=first)  # type: ignore[arg-type]  # as FX types arguments
 
     def joined(at: int, axis: int) -> Node:
-        parts: Argument = [hoisted(node.args[at]) for node in group]  # type: ignore[arg-type]
+        parts: Argument = [hoisted(node.args[at]) for node in group]  # type: ignore[arg-type]  # as FX types arguments
         return rewriter.insert(aten.cat.default, (parts, axis), before=first)
 
     def edit(graph: Graph) -> None:
         *bias, x, _ = first.args
         operands = (*([joined(0, 0)] if bias else []), x, joined(-1, 1))
-        whole = rewriter.insert(first.target, operands, before=first)  # type: ignore[arg-type]
+        whole = rewriter.insert(first.target, operands, before=first)  # type: ignore[arg-type]  # as FX types arguments
         widths = [_width(node) for node in group]
         sizes = (whole, list(widths), 1)
         parts = rewriter.insert(aten.split_with_sizes.default, sizes, before=first)

@@ -96,7 +96,7 @@ class _Graph:
         self._rewriter, self._match = rewriter, match
 
     def call(self, target: object, *args: object) -> Node:
-        return self._rewriter.insert(target, args, before=self._match.root)  # type: ignore[arg-type]
+        return self._rewriter.insert(target, args, before=self._match.root)  # type: ignore[arg-type]  # as FX types arguments
 
     def scale_and_bias(self) -> tuple[Node, Node]:
         """Return `s`, and `(b - mean) * s + beta`."""

@@ -122,7 +122,7 @@ def _is_per_channel(value: torch.Tensor, result: torch.Tensor) -> bool:
 
 def _fold(rewriter: Rewriter, node: Node, layer: _Layer, operand: object) -> None:
     def call(target: object, *args: object) -> Node:
-        return rewriter.insert(target, args, before=node)  # type: ignore[arg-type]
+        return rewriter.insert(target, args, before=node)  # type: ignore[arg-type]  # as FX types arguments
 
     def flat() -> object:
         """The operand as a row, or a number."""

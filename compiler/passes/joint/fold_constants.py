@@ -2,9 +2,9 @@
 
 Rule: `op(constants...) -> constant`, a constant being a tensor attribute of the graph, or the
 result of a factory with fixed arguments (`full`, `arange`, `scalar_tensor`...). Preconditions:
-pure, not random, one tensor result of at most `max_nbytes` or no larger than its operands.
-Factories alone stay: they are cheaper than a stored tensor. Exact: the same operator runs on the
-same device.
+pure, not random, nothing writes to it or to a constant that it reads, one tensor result of at most
+`max_nbytes` or no larger than its operands. Factories alone stay: they are cheaper than a stored
+tensor. Exact: the same operator runs on the same device.
 
 Source: constant folding as in any compiler; Inductor's `constant_fold_uniform_value` folds uniform
 values in graphs that are not frozen, this one what is small.

@@ -108,7 +108,7 @@ def _value(node: Node, known: Mapping[Node, torch.Tensor]) -> torch.Tensor | Non
             return known[node.all_input_nodes[0]].reshape([1] * tensor.dim())
         if node.target not in _POINTWISE:
             return None
-        args, kwargs = (map_arg(each, known.__getitem__) for each in (node.args, node.kwargs))  # type: ignore[arg-type]
+        args, kwargs = (map_arg(each, known.__getitem__) for each in (node.args, node.kwargs))  # type: ignore[arg-type]  # map_arg takes any value
         found = node.target(*args, **kwargs)  # type: ignore[operator]  # an operator
     return found if found.dtype == tensor.dtype and found.dim() == tensor.dim() else None
 

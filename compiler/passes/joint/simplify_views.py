@@ -4,7 +4,8 @@ Rules:
     t(t(x)) -> x                              transpose(transpose(x, a, b), a, b) -> x
     view(view(x, s), r) -> view(x, r)         neg(neg(x)) -> x
 Preconditions: `x` is a tensor. `neg` makes a new tensor, which must not be told from `x`: it stays
-in the graph, has the strides of `x`, and nothing writes to `x`.
+in the graph, has the strides of `x`, nothing writes to `x` or to the `neg` in between, and it is
+not complex (torch's vectorized `neg` loses the sign of a zero there).
 
 Source: XLA's algebraic simplifier (reshape of reshape, transpose of transpose).
 """
@@ -48,10 +49,14 @@ def _may_share(match: Match) -> str | None:
     mine, others = tensor_of(root), tensor_of(source)
     if mine is None or others is None:
         return f"the type of {root} or {source} is unknown"
+    if mine.is_complex():
+        return f"{root} is complex: vectorized, neg is 0 - x there, which makes 0.0 of -0.0"
     if not same_sizes(mine.stride(), others.stride()):
         return f"{root} has the strides {tuple(mine.stride())}, {source} {tuple(others.stride())}"
-    if base_of(source) in mutated_bases(root.graph):
-        return f"something writes to {base_of(source)}, which {source} shares memory with"
+    written = mutated_bases(root.graph)
+    for node in (source, *match.inner):
+        if base_of(node) in written:
+            return f"something writes to {base_of(node)}, which {node} shares memory with"
     return None
 
 

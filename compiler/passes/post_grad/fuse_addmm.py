@@ -2,7 +2,8 @@
 
 Rule: `add(mm(a, b), c) -> addmm(c, a, b)`, in either order of the operands of `add`. Preconditions:
 `c` is a row or has the product's shape, its dtype and device; the product has no other user; the
-sum has its layout. Reassociates: the bias is added inside the product's accumulation.
+sum has its layout; nothing writes to `a` or `b` before the sum. Reassociates: the bias is added
+inside the product's accumulation.
 
 Source: Inductor's `mm` plus `add` pattern; this one keeps the layout of the sum.
 """
@@ -10,6 +11,8 @@ Source: Inductor's `mm` plus `add` pattern; this one keeps the layout of the sum
 import torch
 from torch.fx import Node
 
+from ctk.compiler.fx.effects import mutated_arguments
+from ctk.compiler.fx.properties import base_of, is_mutating
 from ctk.compiler.fx.types import same_sizes, tensor_of, type_text
 from ctk.compiler.patterns.matcher import Match, Op, Rule, RuleTable, Var, apply_rules
 from ctk.compiler.rewriting.base import Pass
@@ -41,6 +44,17 @@ def _is_bias(match: Match) -> str | None:
     same_shape = same_sizes(result.shape, product.shape)
     if not same_shape or not same_sizes(result.stride(), product.stride()):
         return f"the sum {type_text(result)} has another layout than {type_text(product)}"
+    return _writer_between(match)
+
+
+def _writer_between(match: Match) -> str | None:
+    """Return why the product cannot be computed where the sum is: its operands are others there."""
+    read = {base_of(match.node("a")), base_of(match.node("b"))}
+    node = match.inner[0].next
+    while node is not match.root:
+        if is_mutating(node) and any(base_of(each) in read for each in mutated_arguments(node)):
+            return f"{node} writes to an operand of {match.inner[0]} before {match.root}"
+        node = node.next
     return None
 
 

@@ -62,7 +62,7 @@ def _destination(node: Node) -> torch.device | None:
 def _move(rewriter: Rewriter, node: Node, device: torch.device) -> None:
     def edit(graph: Graph) -> None:
         options = {**node.kwargs, "device": device}
-        moved = rewriter.insert(node.target, node.args, options, before=node)  # type: ignore[arg-type]
+        moved = rewriter.insert(node.target, node.args, options, before=node)  # type: ignore[arg-type]  # as FX types arguments
         node.replace_all_uses_with(moved)
         graph.erase_node(node)
 
