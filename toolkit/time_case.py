@@ -45,8 +45,8 @@ class Times:
     Attributes:
         case: Which graph.
         target: What compiled it.
-        seconds: The compile, from the captured graph to a callable; with gradients, the backward
-            graph too.
+        seconds: The compile, from the captured graph to a callable, and the steps that were told
+            later: torch may ask for the backward graph at the first backward pass.
         steps: In the order in which they first ran.
         error: What the compile or the call raised; empty if nothing.
     """
@@ -73,7 +73,7 @@ class Times:
 
 def time_case(case: Case) -> Times:
     """Compile a case once under an observer, call it, and say what took how long."""
-    target, recorder, seconds = resolve_target(case.target), Recorder(), 0.0
+    target, recorder, seconds, told = resolve_target(case.target), Recorder(), 0.0, 0
 
     def compile_timed(
         gm: GraphModule,
@@ -82,19 +82,25 @@ def time_case(case: Case) -> Times:
         config: Mapping[str, object],
         observer: Observer | None,
     ) -> Compiled:
-        nonlocal seconds
+        nonlocal seconds, told
         started = time.perf_counter()
         try:
             return target.compile(gm, example_inputs, config=config, observer=observer)
         finally:
-            seconds = time.perf_counter() - started
+            seconds, told = time.perf_counter() - started, len(recorder.log.events)
 
     timed = replace(target, compile=compile_timed)
     outcome = run_compiled(case, observer=recorder, target=timed)
     steps = step_times(recorder.log)
-    late = sum(step.seconds for step in steps if step.stage == "backward")
+    later = step_times(CompileLog(recorder.log.events[told:]))
     error = f"{type(outcome.error).__name__}: {outcome.error}" if outcome.error else ""
-    return Times(case.name, case.target, max(seconds, late), steps, error.partition("\n")[0])
+    return Times(
+        case.name,
+        case.target,
+        seconds + sum(s.seconds for s in later),
+        steps,
+        error.partition("\n")[0],
+    )
 
 
 def step_times(log: CompileLog) -> tuple[StepTime, ...]:

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.syntax import Syntax
 from rich.table import Table
 
-from ctk.compiler.errors import CaseError
+from ctk.compiler.errors import CaseError, ConfigError
 from ctk.toolkit.cli.answer import Answer, ExitCode, table
 from ctk.toolkit.cli.completion import complete_case
 from ctk.toolkit.cli.shell import Command
@@ -66,8 +66,9 @@ def show(
     ] = False,
 ) -> Answer:
     """Show a case, a pass of it, a diagnosis, or a compile's times."""
-    if times:
+    if times and pass_number is None:
         return show_times(case, target, trust=trust)
+    refuse_alone(pass_number, times=times, target=target, trust=trust)
     if (case / DIAGNOSIS).is_file():
         return show_diagnosis(case)
     if not case.is_dir():
@@ -75,6 +76,15 @@ def show(
     if pass_number is not None:
         return show_pass(case, pass_number)
     return show_case(case)
+
+
+def refuse_alone(pass_number: int | None, *, times: bool, target: str | None, trust: bool) -> None:
+    """Raise for options that would do nothing: they say how a case is compiled."""
+    if times and pass_number is not None:
+        raise ConfigError("--times and --pass are two questions: ask one of them")
+    given = ["--target"] * (target is not None) + ["--trust"] * trust
+    if given:
+        raise ConfigError(f"{given[0]} needs --times: without it, nothing is compiled")
 
 
 def show_case(folder: Path) -> Answer:
@@ -191,7 +201,9 @@ def show_times(subject: Path, target: str | None, *, trust: bool) -> Answer:
     failed = [f"{each.case} raises {each.error}" for each in found if each.error]
     data = {"graphs": [asdict(each) | {"rest": each.rest} for each in found]}
     headline = f"{len(found)} graph(s) compiled with {by} in {whole:.2f} s"
-    return Answer(ExitCode.NO_FAILURE, headline, data, (*rows, *failed))
+    if failed:
+        return Answer(ExitCode.CANNOT_TELL, f"cannot tell: {failed[0]}", data, tuple(rows))
+    return Answer(ExitCode.NO_FAILURE, headline, data, tuple(rows))
 
 
 def times_table(times: "Times") -> Table:

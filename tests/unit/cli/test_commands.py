@@ -245,3 +245,14 @@ class TestTimes:
         assert said.code == 0 and "compiled with aot_eager" in said.first
         said = ctk("show", tmp_path / "none.py", "--times")
         assert said.code == 2 and "none.py" in said.err
+
+    def test_options_that_would_do_nothing_are_refused(self, case: Path) -> None:
+        for option in (("--trust",), ("--target", "inductor"), ("--times", "--pass", "1")):
+            said = ctk("show", case, *option)
+            assert said.code == 2 and "--times" in said.err, option
+
+    def test_a_compile_that_raises_is_no_answer(self, good: Path, tmp_path: Path) -> None:
+        raising = "def compile(gm, inputs):\n    raise ValueError('no')\n"
+        target = f"{write(tmp_path, 'raising.py', raising)}:compile"
+        said = ctk("show", good, "--times", "--target", target)
+        assert said.code == 125 and "ValueError: no" in said.first
