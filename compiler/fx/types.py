@@ -44,6 +44,14 @@ def same_sizes(a: Iterable[object], b: Iterable[object]) -> bool:
     return [str(size) for size in a] == [str(size) for size in b]
 
 
+def same_layout(a: object, b: object) -> bool:
+    """Return whether two values are known to be tensors of the same type and strides."""
+    mine, others = tensor_of(a), tensor_of(b)
+    if mine is None or others is None or not same_type(mine, others):
+        return False
+    return same_sizes(mine.stride(), others.stride())
+
+
 def number_type(value: object) -> type | None:
     """Return `bool`, `int` or `float` for a number or a symbolic one, else None."""
     return next((found for found, kinds in _NUMBERS if isinstance(value, kinds)), None)

@@ -23,7 +23,7 @@ from torch.fx import Graph, Node
 from torch.fx.node import Argument, map_arg
 
 from ctk.compiler.fx.properties import base_of, escapes, is_view, mutated_bases
-from ctk.compiler.fx.types import same_sizes, same_type, tensor_of
+from ctk.compiler.fx.types import same_layout, same_sizes, tensor_of
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat import fake
@@ -199,11 +199,8 @@ def _is_neutral(node: Node, number: float | None) -> bool:
 
 def _is_told_apart(node: Node, source: Node, written: set[Node]) -> bool:
     """Return whether a new tensor cannot be the old one: see `remove_noops`."""
-    mine, others = tensor_of(node), tensor_of(source)
-    if mine is None or others is None or not same_type(mine, others):
-        return True
     is_shared = escapes(node) or base_of(source) in written
-    return is_shared or not same_sizes(mine.stride(), others.stride())
+    return is_shared or not same_layout(node, source)
 
 
 PASS = FoldUniformValues()

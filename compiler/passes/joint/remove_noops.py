@@ -15,7 +15,7 @@ import torch
 from torch.fx import Node
 
 from ctk.compiler.fx.properties import base_of, escapes, mutated_bases
-from ctk.compiler.fx.types import same_sizes, same_type, tensor_of
+from ctk.compiler.fx.types import same_layout
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 
@@ -56,7 +56,7 @@ class RemoveNoops(Pass):
         mutated = mutated_bases(rewriter.graph)
         for node in rewriter.nodes():
             source = node.args[0] if node.op == "call_function" and node.args else None
-            if not isinstance(source, Node) or not _is_noop(node) or not _same_layout(node, source):
+            if not isinstance(source, Node) or not _is_noop(node) or not same_layout(node, source):
                 continue
             if node.target not in _VIEWS and (escapes(node) or base_of(source) in mutated):
                 continue
@@ -84,13 +84,6 @@ def _is_whole(node: Node) -> bool:
     """A slice of equal size is the whole, whatever its bounds, unless it steps."""
     step = node.args[4] if len(node.args) > 4 else 1
     return isinstance(step, int) and step == 1
-
-
-def _same_layout(node: Node, source: Node) -> bool:
-    mine, others = tensor_of(node), tensor_of(source)
-    if mine is None or others is None or not same_type(mine, others):
-        return False
-    return same_sizes(mine.stride(), others.stride())
 
 
 PASS = RemoveNoops()

@@ -24,7 +24,7 @@ from torch.fx import Graph, Node
 
 from ctk.compiler.fx.properties import base_of, escapes, mutated_bases
 from ctk.compiler.fx.restride import is_noticed
-from ctk.compiler.fx.types import same_sizes, same_type, tensor_of, value_of
+from ctk.compiler.fx.types import same_layout, same_type, tensor_of, value_of
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat import fake
@@ -49,7 +49,7 @@ class SimplifySplitCat(Pass):
         written = mutated_bases(rewriter.graph)
         for node in rewriter.nodes():
             only = _only_part(node)
-            if only is not None and _has_layout(node, only):
+            if only is not None and same_layout(node, only):
                 rewriter.replace(node, only, rule="the only part of split(x) -> x")
                 continue
             rule, source = _found(node)
@@ -184,13 +184,6 @@ def _flatten(rewriter: Rewriter, node: Node, inner: Node) -> None:
     rewriter.rewrite("cat([cat([a, b]), c]) -> cat([a, b, c])", [node, inner], edit)
 
 
-def _has_layout(node: Node, source: Node) -> bool:
-    mine, others = tensor_of(node), tensor_of(source)
-    if mine is None or others is None or not same_type(mine, others):
-        return False
-    return same_sizes(mine.stride(), others.stride())
-
-
 def _may_replace(node: Node, source: Node, written: set[Node]) -> bool:
     """Return whether nobody can tell the operand of a concatenation from its result."""
     mine, others = tensor_of(node), tensor_of(source)
@@ -198,7 +191,7 @@ def _may_replace(node: Node, source: Node, written: set[Node]) -> bool:
         return False
     if escapes(node) or base_of(source) in written:
         return False
-    return _has_layout(node, source) or not is_noticed({node: others.stride()})
+    return same_layout(node, source) or not is_noticed({node: others.stride()})
 
 
 PASS = SimplifySplitCat()
