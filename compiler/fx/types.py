@@ -4,7 +4,8 @@ The one reader of a node's recorded value and the one printer of a type: `float3
 nothing and adds no guard: a symbol is compared and printed by its expression.
 """
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch.fx import Node
@@ -50,6 +51,12 @@ def same_layout(a: object, b: object) -> bool:
     if mine is None or others is None or not same_type(mine, others):
         return False
     return same_sizes(mine.stride(), others.stride())
+
+
+def dense_strides(sizes: Sequence[int]) -> list[int]:
+    """Return the strides, in elements, of a tensor without gaps, its last dimension innermost."""
+    lengths = [max(size, 1) for size in sizes]
+    return [math.prod(lengths[axis + 1 :]) for axis in range(len(lengths))]
 
 
 def number_type(value: object) -> type | None:

@@ -130,9 +130,10 @@ def _run_on_cpu(interpreter: Interpreter, node: Node) -> object:
     args, kwargs = tree_map(_to_cpu, given)
     value = getattr(interpreter, node.op)(node.target, args, kwargs)
     copies = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
-    for operand, copy in zip(operands, copies, strict=True):
-        if copy is not operand and mutated_arguments(node):
-            operand.detach().copy_(copy.detach())
+    if mutated_arguments(node):
+        for operand, copy in zip(operands, copies, strict=True):
+            if copy is not operand:
+                operand.detach().copy_(copy.detach())
     gpu = next((each.device for each in operands if each.device.type != "cpu"), None)
     return value if gpu is None else tree_map(partial(_moved, device=gpu), value)
 

@@ -23,7 +23,7 @@ from torch.fx import Graph, Node
 from torch.fx.node import Argument, map_arg
 
 from ctk.compiler.fx.properties import base_of, escapes, is_view, mutated_bases
-from ctk.compiler.fx.types import same_layout, same_sizes, tensor_of
+from ctk.compiler.fx.types import dense_strides, same_layout, same_sizes, tensor_of
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat import fake
@@ -130,7 +130,9 @@ def _may_fill(node: Node, value: torch.Tensor) -> bool:
         return False
     if is_view(node) and (escapes(node) or len(node.all_input_nodes[0].users) > 1):
         return False
-    if any(map(fake.is_symbolic, tensor.shape)) or not same_sizes(tensor.stride(), _dense(tensor)):
+    if any(map(fake.is_symbolic, tensor.shape)) or not same_sizes(
+        tensor.stride(), dense_strides(tensor.shape)
+    ):
         return False
     number = _number(value)
     return math.isfinite(number) and not _is_negative_zero(number)
@@ -139,11 +141,6 @@ def _may_fill(node: Node, value: torch.Tensor) -> bool:
 def _number(value: torch.Tensor) -> float:
     with fake.real_compute():
         return value.item()
-
-
-def _dense(tensor: torch.Tensor) -> list[int]:
-    sizes = [max(size, 1) for size in tensor.shape]
-    return [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
 
 
 def _is_negative_zero(number: float) -> bool:

@@ -15,7 +15,6 @@ Source: `torch/_inductor/fx_passes/split_cat.py`. That one rewrites torch-level 
 and unbind; this one sees ATen, where a few rules are left, and checks strides and sharing.
 """
 
-import math
 import operator
 from typing import cast
 
@@ -24,7 +23,7 @@ from torch.fx import Graph, Node
 
 from ctk.compiler.fx.properties import base_of, escapes, mutated_bases
 from ctk.compiler.fx.restride import is_noticed
-from ctk.compiler.fx.types import same_layout, same_type, tensor_of, value_of
+from ctk.compiler.fx.types import dense_strides, same_layout, same_type, tensor_of, value_of
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat import fake
@@ -170,8 +169,7 @@ def _is_dense(node: Node) -> bool:
     tensor = tensor_of(node)
     if tensor is None or any(map(fake.is_symbolic, tensor.shape)):
         return False
-    sizes = [max(size, 1) for size in tensor.shape]
-    return list(tensor.stride()) == [math.prod(sizes[at + 1 :]) for at in range(len(sizes))]
+    return list(tensor.stride()) == dense_strides(tensor.shape)
 
 
 def _flatten(rewriter: Rewriter, node: Node, inner: Node) -> None:
