@@ -226,7 +226,7 @@ def flat(value: Any) -> list[Any]:
 
 
 def main() -> None:
-    """Ask both tools about each bug and print the table."""
+    """Read the command line, and do what it asks for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="bugs; all if none is named")
     parser.add_argument("--diagnose", action="store_true", help="reduce and emit a repro, too")
@@ -248,12 +248,21 @@ def main() -> None:
         warnings.simplefilter("ignore")
         print(json.dumps(bisected_by_torch(options.child)))
         return
+    with tempfile.TemporaryDirectory() as folder:
+        compare(options, Path(folder))
+
+
+def compare(options: argparse.Namespace, folder: Path) -> None:
+    """Ask both tools about each bug; programs that are moved to another device go to a folder."""
     import torch
 
     print(f"torch {torch.__version__}, {platform.machine()}, {os.cpu_count()} cores")
     named = [path for path in FILES if is_named(path, options.names)]
-    folder = Path(tempfile.mkdtemp())
-    asked = [bug_of(moved(path, options.device, folder)) for path in named]
+    if not named:
+        raise SystemExit(f"no such bug; the bugs are {', '.join(path.stem for path in FILES)}")
+    if options.device != "cpu":
+        named = [moved(path, options.device, folder) for path in named]
+    asked = [bug_of(path) for path in named]
     print(f"one cold compile of {asked[0].name}: {cold_seconds(asked[0]):.1f} s", flush=True)
     told: dict[str, list[Told]] = {}
     for bug in asked:

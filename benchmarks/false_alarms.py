@@ -23,7 +23,7 @@ from tests.helpers.healthy import HEALTHY
 from tests.helpers.healthy.base import Healthy
 
 
-def options(program: Healthy, target: str, device: str) -> AskOptions:
+def keywords(program: Healthy, target: str, device: str) -> AskOptions:
     """Return how a program is asked about.
 
     On a GPU, Inductor pads the rows of a product where its own timings say that it pays: strides of
@@ -41,7 +41,7 @@ def options(program: Healthy, target: str, device: str) -> AskOptions:
 def checked(program: Healthy, target: str, device: str) -> tuple[bool, str]:
     """Return whether `check` sees no failure, and what it says."""
     function, inputs = program.build(device)
-    report = ctk.check(function, inputs, **options(program, target, device))
+    report = ctk.check(function, inputs, **keywords(program, target, device))
     hidden = f" (hidden: {len(report.hidden)})" if report.ok and report.hidden else ""
     return report.ok, f"{report}{hidden}"
 
@@ -54,7 +54,7 @@ def diagnosed(program: Healthy, target: str, device: str) -> tuple[bool, str]:
             function,
             inputs,
             out=Path(folder) / "out",
-            **options(program, target, device),
+            **keywords(program, target, device),
         )
     return found.judgement.verdict is ctk.Verdict.PASSES, str(found.judgement)
 
