@@ -29,6 +29,7 @@ from typing import Any
 
 import torch
 
+from ctk.compiler.backend import ctk
 from ctk.compiler.observe import first_line
 from ctk.repro_templates.program_arguments import Arguments
 from ctk.repro_templates.program_compare import EagerPlays, compare_plays
@@ -39,8 +40,8 @@ from tests.helpers.torch_samples import flat_call, map_tensors, module_infos, op
 Make = Callable[[], Playable]
 COMPILERS: dict[str, dict[str, Any]] = {
     "aot_eager": {"backend": "aot_eager"},
-    "ctk, eager": {"backend": "ctk", "options": {"codegen": "eager"}},
-    "ctk, torchscript": {"backend": "ctk", "options": {"codegen": "torchscript"}},
+    "ctk, eager": {"backend": ctk, "options": {"codegen": "eager"}},
+    "ctk, torchscript": {"backend": ctk, "options": {"codegen": "torchscript"}},
 }
 PEER = "aot_eager"
 UNDETERMINED = (
@@ -139,8 +140,8 @@ def answer(make: Make, keywords: dict[str, Any], *, backward: bool) -> str:
     except Exception as error:
         return f"{type(error).__name__}: {first_line(error)}"
     wrong = found.differences[0] if found.differences else None
-    said = f"{wrong.kind} at {wrong.name}: {first_line(wrong.detail)}" if wrong else found.answer
-    return said[:160]
+    said = f"{wrong.kind} at {wrong.name}: {wrong.detail}" if wrong else found.answer
+    return " ".join(said.split())[:160]
 
 
 def main() -> None:
