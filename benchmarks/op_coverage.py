@@ -7,7 +7,7 @@ sample that `aot_eager` gets wrong, too, is torch's own. Prints a table per code
 every sample that `aot_eager` gets right and ctk does not.
 
     python -m benchmarks.op_coverage [--ops WORD,WORD] [--samples N] [--dtype float64] [--modules]
-        [--limit N] [--jobs N]
+        [--limit N] [--jobs N] [--config NAME=VALUE]...
 
 Operators whose results eager does not determine (`empty`) are left out. Needs `expecttest`
 (torch's databases import it).
@@ -20,7 +20,7 @@ import platform
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
@@ -30,10 +30,12 @@ from typing import Any
 import torch
 
 from ctk.compiler.backend import ctk
+from ctk.compiler.config import patch
 from ctk.compiler.observe import first_line
 from ctk.repro_templates.program_arguments import Arguments
 from ctk.repro_templates.program_compare import EagerPlays, compare_plays
 from ctk.repro_templates.program_play import How, Playable, play
+from ctk.toolkit.cli.options import parse_config
 from ctk.toolkit.formats.scalars import dtype_from_name
 from tests.helpers.torch_samples import flat_call, map_tensors, module_infos, operator_infos
 
@@ -152,6 +154,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--modules", action="store_true", help="modules instead of operators")
     parser.add_argument("--limit", type=int, help="of all samples at most")
+    parser.add_argument("--config", action="append", help="an option of ctk, as in `ctk check`")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     options = parser.parse_args()
     print(f"torch {torch.__version__}, {platform.machine()}, {os.cpu_count()} cores")
@@ -177,7 +180,14 @@ def part(options: argparse.Namespace, index: int) -> dict[str, Told]:
     source = modules if options.modules else operators
     chosen = islice(source(words, dtype, options.samples), options.limit)
     told = {name: Told() for name in COMPILERS}
-    for name, make in islice(chosen, index, None, options.jobs):
+    with patch(parse_config(options.config)):
+        ask_all(islice(chosen, index, None, options.jobs), told)
+    return told
+
+
+def ask_all(chosen: Iterable[tuple[str, Make]], told: dict[str, Told]) -> None:
+    """Ask about samples; print each that is worse than with the peer."""
+    for name, make in chosen:
         for backward in (False, True):
             said = ask(make, told, backward=backward)
             for compiler, words_ in said.items():
@@ -185,7 +195,6 @@ def part(options: argparse.Namespace, index: int) -> dict[str, Told]:
                     what = f"{name}{' backward' * backward}: {words_}"
                     told[compiler].worse.append(what)
                     print(f"  {compiler}: {what}", flush=True)
-    return told
 
 
 def ask(make: Make, told: dict[str, Told], *, backward: bool) -> dict[str, str]:

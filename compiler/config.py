@@ -37,6 +37,9 @@ class Config:
         passes: Options of passes by name, ours and the user's: `{"fold_constants": {"max_nbytes":
             1024}}`, and for one stage `{"frozen/fold_constants": {...}}`. In a patch also by dotted
             keys: `{"fold_constants.max_nbytes": 1024}`. Checked when a compile starts.
+        decompositions: Operators that dispatch takes apart: names of tables (`core_aten`,
+            `inductor`) and of operators (`aten.gelu`, `-aten.gelu` keeps it whole); later ones
+            win. Checked when a compile starts.
         custom_passes: The user's own passes per slot: a `Pass`, a function of a `Rewriter`,
             `GraphModule` or `Graph`, `"module:function"`, `"path/to/file.py:function"`, or the name
             of an entry point of the group `ctk.passes`.
@@ -54,6 +57,7 @@ class Config:
     passes: Mapping[str, Mapping[str, object]] = field(
         default_factory=dict[str, Mapping[str, object]]
     )
+    decompositions: tuple[str, ...] = ()
     custom_passes: Mapping[PassSlot, tuple[CustomPass, ...]] = field(
         default_factory=dict[PassSlot, tuple[CustomPass, ...]]
     )
@@ -209,6 +213,7 @@ _CHECKS: Mapping[str, Callable[[str, object], object]] = {
     "codegen": _string,
     "fallback": _strings,
     "passes": _pass_options,
+    "decompositions": _strings,
     "custom_passes": _custom_passes,
     "disable": _strings,
     "fuel": _fuel,

@@ -13,6 +13,7 @@ from typing import cast
 import torch
 from torch.fx import GraphModule
 
+from ctk.compiler.decomposition_table import Decomposition, Operator
 from ctk.compiler.decompositions import Decompositions, is_wanted
 from ctk.compiler.fake_kernels import FakeKernels
 from ctk.compiler.rewriting.numbering import Numbering
@@ -46,6 +47,7 @@ def dispatch(
     example_inputs: Sequence[object],
     stages: Stages,
     numbering: Numbering | None = None,
+    decompositions: Mapping[Operator, Decomposition] | None = None,
 ) -> Callable[..., Sequence[object]]:
     """Trace `gm` for the current grad mode and compile what comes out.
 
@@ -54,6 +56,7 @@ def dispatch(
         example_inputs: One per placeholder: real or fake tensors, ints or symbolic ints.
         stages: What to do with the graphs.
         numbering: That of the compile; None if nobody watches what is decomposed.
+        decompositions: What takes operators apart, besides what AOTAutograd does by itself.
 
     Returns:
         A callable that takes the graph's inputs and returns its outputs; input mutation, aliasing
@@ -71,13 +74,13 @@ def dispatch(
 
     with contextlib.ExitStack() as watch:
         if numbering is not None and is_wanted(numbering):
-            decompositions = Decompositions(numbering)
-            if not decompositions.may_functionalize():
+            watcher = Decompositions(numbering)
+            if not watcher.may_functionalize():
                 return cast("Callable[..., Sequence[object]]", gm)
             watch.enter_context(inductor.compile_lock())
-            watch.enter_context(decompositions.watched(gm))
+            watch.enter_context(watcher.watched(gm))
             watch.enter_context(FakeKernels(numbering).hooked())
-            stages = _telling(stages, decompositions)
+            stages = _telling(stages, watcher)
         run = aot.trace(
             gm,
             example_inputs,
@@ -85,20 +88,21 @@ def dispatch(
             backward=torch.compiler.disable(backward, reason="ctk compiles the backward graph"),
             inference=stages.inference,
             partition=partition,
+            decompositions=decompositions or {},
         )
     disabled = torch.compiler.disable(run, reason="ctk has compiled this graph")
     return cast("Callable[..., Sequence[object]]", disabled)
 
 
-def _telling(stages: Stages, decompositions: Decompositions) -> Stages:
+def _telling(stages: Stages, watcher: Decompositions) -> Stages:
     """Return the stages; the first that gets a traced graph tells what was decomposed."""
 
     def joint(graph: GraphModule, inputs: Sequence[object]) -> None:
-        decompositions.told()
+        watcher.told()
         stages.joint(graph, inputs)
 
     def inference(graph: GraphModule, inputs: Sequence[object]) -> Boxed:
-        decompositions.told()
+        watcher.told()
         return stages.inference(graph, inputs)
 
     return replace(stages, joint=joint, inference=inference)

@@ -16,6 +16,7 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from ctk.compiler.codegen.select import generate, generators
 from ctk.compiler.config import Config, resolve
+from ctk.compiler.decomposition_table import decomposition_table
 from ctk.compiler.dispatch import Stages, dispatch
 from ctk.compiler.errors import UnsupportedPlatform
 from ctk.compiler.freezing import freeze_parameters, without_frozen
@@ -64,6 +65,7 @@ def compile_fx(
     require_supported_platform()
     options = resolve(config)
     generators(options)  # a name that is not in the table is no failure to fall back from
+    decomposition_table(options.decompositions)  # the same
     passes = select_passes(PASSES, options)
     observer = marking(observer)
     numbering = Numbering(observer, options)
@@ -128,7 +130,8 @@ class Compile:
     def dispatch(self) -> Callable[..., object]:
         """Trace to functional ATen graphs: calls `joint` ... `backward`, or `inference`."""
         stages = Stages(self.joint, self.forward, self.backward, self.inference, self.partition)
-        run = dispatch(self.graph, self.inputs, stages, self.numbering)
+        table = decomposition_table(self.config.decompositions)
+        run = dispatch(self.graph, self.inputs, stages, self.numbering, table)
         restore = self._restore
         return run if restore is None else lambda *args: restore(run(*args))
 

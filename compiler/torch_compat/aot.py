@@ -38,8 +38,12 @@ def trace(
     backward: Callable[..., Any],
     inference: Callable[..., Any],
     partition: Callable[..., Any],
+    decompositions: Mapping[Any, Callable[..., Any]],
 ) -> Callable[..., Any]:
-    """Trace a captured graph to functional ATen graphs with AOTAutograd, for these compilers."""
+    """Trace a captured graph to functional ATen graphs with AOTAutograd, for these compilers.
+
+    An empty table of decompositions is the same as none.
+    """
     from torch._functorch.aot_autograd import aot_module_simplified
 
     return aot_module_simplified(
@@ -49,6 +53,7 @@ def trace(
         bw_compiler=backward,
         inference_compiler=inference,
         partition_fn=partition,
+        decompositions=dict(decompositions),
         keep_inference_input_mutations=True,
     )
 

@@ -7,6 +7,8 @@ torch replaces an operator by simpler ones in three places, and each is wrapped 
    where autograd did not take them apart already.
 3. The Python dispatcher: what `torch._decomp` registers with `py_impl` for autograd.
 
+The tables that can be chosen for a trace are here, too.
+
 Not seen: what C++ takes apart before Python is asked (`linear` -> `t`, `addmm`).
 """
 
@@ -14,7 +16,7 @@ Not seen: what C++ takes apart before Python is asked (`linear` -> `t`, `addmm`)
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any, Protocol, cast
@@ -59,6 +61,31 @@ class Watcher(Protocol):
     def failed(self, operator: str, error: Exception) -> None:
         """See that a decomposition raised; torch may catch it."""
         ...
+
+
+Table = Mapping[Callable[..., Any], Callable[..., Any]]
+"""Decompositions by operator."""
+
+
+def core_aten() -> Table:
+    """Return what takes operators apart to the core ATen ones. Seen in torch 2.11 and 2.13."""
+    from torch._decomp import core_aten_decompositions
+
+    return dict(core_aten_decompositions().items())
+
+
+def inductor() -> Table:
+    """Return Inductor's table. Seen in torch 2.11 and 2.13."""
+    from torch._inductor.decomposition import select_decomp_table
+
+    return dict(select_decomp_table().items())
+
+
+def every() -> Table:
+    """Return what torch can take apart when it traces ATen. Seen in torch 2.11 and 2.13."""
+    from torch._decomp import global_decomposition_table
+
+    return {**core_aten(), **global_decomposition_table["post_autograd"]}
 
 
 @contextmanager

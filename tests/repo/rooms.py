@@ -60,6 +60,7 @@ ROOMS = (
         "compiler/passes",
         "The passes of each stage, in the order in which they run and are bisected.",
     ),
+    Room("compiler/decomposition_table.py", "Which operators dispatch takes apart, and why."),
     Room(
         "compiler/decompositions.py",
         "Decompositions as passes of the stage `dispatch`: named, and left out.",

@@ -25,13 +25,15 @@ def _compile(
 
 
 def _check_config(config: Mapping[str, object]) -> None:
-    """Raise `ConfigError` for an option that nobody takes, or an unknown generator or pass."""
+    """Raise `ConfigError` for an option that nobody takes, or names what is unknown."""
     from ctk.compiler.codegen.select import generators
+    from ctk.compiler.decomposition_table import decomposition_table
     from ctk.compiler.passes import PASSES
     from ctk.compiler.rewriting.stage_passes import select_passes
 
     options = resolve(config)
     generators(options)
+    decomposition_table(options.decompositions)
     select_passes(PASSES, options)
 
 

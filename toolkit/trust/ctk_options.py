@@ -59,7 +59,7 @@ def _are_generators(value: object) -> bool:
     )
 
 
-def _are_passes(value: object) -> bool:
+def _are_names(value: object) -> bool:
     names = [value] if isinstance(value, str) else value
     return (
         isinstance(names, list | tuple)
@@ -89,8 +89,9 @@ _CHECKS: Mapping[str, Callable[[object], bool]] = {
     "codegen": _one_of(GENERATORS),
     "fallback": _are_generators,
     "passes": _are_pass_options,
+    "decompositions": _are_names,
     "custom_passes": _is_empty,
-    "disable": _are_passes,
+    "disable": _are_names,
     "fuel": lambda value: value is None or (isinstance(value, int) and is_number(value, 0, MOST)),
     "on_failure": _one_of(get_args(OnFailure)),
     "verify": lambda value: isinstance(value, bool),
