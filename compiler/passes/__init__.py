@@ -3,6 +3,7 @@
 To add a pass: one file in the stage's folder with `PASS = ...`, and one line here.
 """
 
+import sys
 from collections.abc import Mapping
 
 from ctk.compiler.observe import Stage
@@ -17,6 +18,7 @@ from ctk.compiler.passes.joint import (
 )
 from ctk.compiler.passes.post_grad import fuse_addmm, move_constructors, simplify_split_cat
 from ctk.compiler.passes.pre_grad import remove_inference_dropout
+from ctk.compiler.patterns.matcher import RuleTable
 from ctk.compiler.rewriting.base import Pass
 
 PRE_GRAD: tuple[Pass, ...] = (remove_inference_dropout.PASS,)
@@ -55,3 +57,15 @@ PASSES: Mapping[Stage, tuple[Pass, ...]] = {
     "backward": POST_GRAD,
     "frozen": FREEZING,
 }
+
+
+def rule_tables() -> Mapping[str, RuleTable]:
+    """Return the rules of the passes that are made of rules, by the name of the pass.
+
+    They are what the module of a pass calls `RULES`.
+    """
+    passes = dict.fromkeys(each for stage in PASSES.values() for each in stage)
+    tables = {
+        each.name: getattr(sys.modules[type(each).__module__], "RULES", None) for each in passes
+    }
+    return {name: table for name, table in tables.items() if isinstance(table, RuleTable)}

@@ -1,7 +1,7 @@
-"""Match expression patterns in a graph and rewrite each match through the pass's rewriter.
+"""Rules as data: match expression patterns in a graph and rewrite each match through the rewriter.
 
-A pattern is an expression of `Op`s over `Var`s, read from its root backwards along operands. A rule
-adds a guard that looks at the types, and a replacement:
+A pattern is an expression of `Op`s over `Var`s (`expression.py`), read from its root backwards
+along operands (`solve.py`). A rule adds a guard that looks at the types, and a replacement:
 
     Rule(
         "t(t(x)) -> x",
@@ -9,96 +9,47 @@ adds a guard that looks at the types, and a replacement:
         lambda rewriter, match: match.node("x"),
     )
 
-Operators in `COMMUTATIVE` match with their operands in either order. Rules are found by the
-operator of their root. Does not search for the best cover: the first rule in table order whose
-guard holds wins, at each node in graph order. `explain` says why a rule does not fire at a node.
+Rules are found by the operator of their root. Does not search for the best cover: the first rule in
+table order whose guard holds wins, at each node in graph order. `explain` says why a rule does not
+fire at a node, `why_not` why it fires nowhere in a graph. Rules that are traced from two functions
+are made by `replacement.py`.
 """
 
-import itertools
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-import torch
 from torch.fx import Graph, Node
 
+from ctk.compiler.fx.effects import mutated_arguments
+from ctk.compiler.fx.properties import base_of, is_mutating, is_view
+from ctk.compiler.patterns.anchor import Chain, chain_of, has_chain
+from ctk.compiler.patterns.expression import Match, Mismatch, Op, Pattern, Var, ops_of, roots_of
+from ctk.compiler.patterns.solve import calls, find, matches
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat import graphs
 
+__all__ = [
+    "AnyRule",
+    "Guard",
+    "HandlerRule",
+    "Match",
+    "Mismatch",
+    "Op",
+    "Rule",
+    "RuleTable",
+    "Var",
+    "apply_rules",
+    "explain",
+    "find",
+    "holds",
+    "why_not",
+]
+
 log = logging.getLogger("ctk.patterns")
-aten = torch.ops.aten
-
-COMMUTATIVE: frozenset[object] = frozenset(
-    {aten.add.Tensor, aten.mul.Tensor, aten.maximum.default, aten.minimum.default}
-)
-"""Operators whose two operands may be swapped without changing a bit of the values.
-
-The strides of the result may change: they follow the first operand.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class Var:
-    """Matches anything; the same name must match the same thing everywhere in the pattern."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Op:
-    """Matches a call of `target` with exactly these positional arguments and no keywords."""
-
-    target: object
-    args: tuple["Op | Var | object", ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Match:
-    """Where a pattern was found.
-
-    Attributes:
-        root: The node whose value the pattern describes.
-        inner: The other nodes that the pattern covers.
-        bound: What each variable stands for: nodes, or constants.
-    """
-
-    root: Node
-    inner: tuple[Node, ...]
-    bound: Mapping[str, object]
-
-    def node(self, name: str) -> Node:
-        """Return the node that a variable stands for; guards have made sure that it is one."""
-        value = self.bound[name]
-        assert isinstance(value, Node)
-        return value
-
-
-@dataclass(frozen=True, slots=True)
-class Mismatch:
-    """A part of a pattern that does not match, and what stands there in the graph instead.
-
-    `depth` is how many nodes matched before.
-    """
-
-    part: object
-    value: object
-    depth: int
-
-    def __str__(self) -> str:
-        if isinstance(self.part, Op) and isinstance(self.value, Node):
-            if self.value.target is self.part.target:
-                return (
-                    f"{self.value} is a {self.part.target} with other arguments: "
-                    f"{self.value.args} {self.value.kwargs or ''}".rstrip()
-                )
-            return f"{self.value} is a {self.value.target}, not a {self.part.target}"
-        expected = (
-            f"what {self.part.name!r} stands for" if isinstance(self.part, Var) else self.part
-        )
-        return f"an operand is {self.value}, not {expected}"
-
 
 Guard = Callable[[Match], str | None]
+Results = Node | Sequence[Node]
 
 
 def holds(match: Match) -> None:
@@ -111,75 +62,80 @@ class Rule:
 
     Attributes:
         name: For reports: `t(t(x)) -> x`.
-        pattern: The expression that is replaced.
-        replacement: Returns the node that replaces the root: one of the match, or one that it has
-            put in with `rewriter.insert(..., before=match.root)`.
+        pattern: The expression that is replaced; a tuple of them where it has several results.
+        replacement: Returns the node that replaces the root (a node for each result, where there
+            are several): one of the match, or one that it has put in with `rewriter.insert`. What
+            it puts in writes to nothing: a `HandlerRule` may.
         guard: Returns None where the rule may fire, else why it must not: `the product has other
             users`.
+        keeps_inner: The guard alone decides. Otherwise the rule does not fire where something else
+            needs an inner node, unless that is a view of an operand, nor where something between
+            the nodes of the match writes to what they read.
     """
 
     name: str
-    pattern: Op
-    replacement: Callable[[Rewriter, Match], Node]
+    pattern: Pattern
+    replacement: Callable[[Rewriter, Match], Results]
     guard: Guard = holds
+    keeps_inner: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerRule:
+    """A pattern, and a handler that gets each match and rewrites itself through the rewriter.
+
+    Attributes:
+        name: For reports.
+        pattern: As in a `Rule`.
+        handler: Calls `rewriter.rewrite` as often as it likes, or `replace_by_example` once.
+        guard: As in a `Rule`.
+        keeps_inner: As in a `Rule`.
+    """
+
+    name: str
+    pattern: Pattern
+    handler: Callable[[Rewriter, Match], object]
+    guard: Guard = holds
+    keeps_inner: bool = True
+
+
+AnyRule = Rule | HandlerRule
 
 
 class RuleTable:
-    """Rules in the order in which they are tried, found by the operator of their root."""
+    """Rules in the order in which they are tried.
 
-    def __init__(self, *rules: Rule) -> None:
-        self.rules = rules
-        self._by_root: dict[object, list[tuple[Rule, Op]]] = {}
+    They are found by the operators of their root and of its chain of first operands, so that rules
+    that cannot match cost nothing: of thirty forms of attention none is tried at a view of a sum.
+    """
+
+    def __init__(self, *rules: AnyRule) -> None:
+        self._rules: list[AnyRule] = []
+        self._by_root: dict[object, dict[Chain, list[int]]] = {}
         for rule in rules:
-            for pattern in orders(rule.pattern):
-                self._by_root.setdefault(pattern.target, []).append((rule, pattern))
+            self.add(rule)
 
-    def at(self, node: Node) -> Sequence[tuple[Rule, Op]]:
-        """Return the rules that may match a node as their root, with the pattern to match."""
-        return self._by_root.get(node.target, ()) if node.op == "call_function" else ()
+    @property
+    def rules(self) -> tuple[AnyRule, ...]:
+        return tuple(self._rules)
 
+    def add(self, rule: AnyRule) -> None:
+        """Put a rule behind the others."""
+        chain = chain_of(roots_of(rule.pattern)[0])
+        for target in chain[0]:
+            same = self._by_root.setdefault(target, {}).setdefault(chain, [])
+            same.append(len(self._rules))
+        self._rules.append(rule)
 
-def orders(pattern: Op) -> list[Op]:
-    """Return a pattern with the operands of its commutative operators in each order."""
-    parts = [orders(arg) if isinstance(arg, Op) else [arg] for arg in pattern.args]
-    found: dict[Op, None] = {}
-    for args in itertools.product(*parts):
-        found[Op(pattern.target, args)] = None
-        if pattern.target in COMMUTATIVE and len(args) == 2:
-            found[Op(pattern.target, args[::-1])] = None
-    return list(found)
-
-
-def find(pattern: Op, node: Node) -> Match | Mismatch:
-    """Return the match of `pattern` with its root at `node`, or what does not match."""
-    bound: dict[str, object] = {}
-    covered: list[Node] = []
-    mismatch = _mismatch(pattern, node, bound, covered)
-    if mismatch is not None:
-        return mismatch
-    return Match(node, tuple(n for n in covered if n is not node), bound)
-
-
-def _mismatch(
-    pattern: object, value: object, bound: dict[str, object], covered: list[Node]
-) -> Mismatch | None:
-    """Return the first part of a pattern that does not match; collect variables and nodes."""
-    if not isinstance(pattern, Op):
-        wanted = bound.setdefault(pattern.name, value) if isinstance(pattern, Var) else pattern
-        is_same = wanted is value or (type(wanted) is type(value) and wanted == value)
-        return None if is_same else Mismatch(pattern, value, len(covered))
-    if (
-        not isinstance(value, Node)
-        or value.op != "call_function"
-        or value.target is not pattern.target
-        or value.kwargs
-        or len(value.args) != len(pattern.args)
-    ):
-        return Mismatch(pattern, value, len(covered))
-    covered.append(value)
-    pairs = zip(pattern.args, value.args, strict=True)
-    mismatches = (_mismatch(part, argument, bound, covered) for part, argument in pairs)
-    return next((each for each in mismatches if each is not None), None)
+    def at(self, node: Node) -> Sequence[AnyRule]:
+        """Return the rules that may match a node as their root."""
+        chains = self._by_root.get(node.target) if node.op == "call_function" else None
+        if chains is None:
+            return ()
+        found = [
+            index for chain, same in chains.items() if has_chain(node, chain) for index in same
+        ]
+        return [self._rules[index] for index in sorted(found)]
 
 
 def apply_rules(rewriter: Rewriter, table: RuleTable) -> None:
@@ -188,49 +144,135 @@ def apply_rules(rewriter: Rewriter, table: RuleTable) -> None:
     A node whose rewrite is vetoed is left alone: another rule there, or the same in another order
     of its operands, would undo the veto and change the numbers of all rewrites behind it.
     """
+    writers: list[Node] | None = None
     for node in rewriter.nodes():
         for rule, match in _matches(table, node):
-            reason = rule.guard(match)
+            writers = writers_of(node.graph) if writers is None else writers
+            reason = refusal(rule, match, writers)
             if reason is None:
-                _rewrite(rewriter, rule, match)
+                _fire(rewriter, rule, match)
+                writers = None if isinstance(rule, HandlerRule) else writers
                 break
             log.debug("%s does not fire at %s: %s", rule.name, node, reason)
 
 
-def _matches(table: RuleTable, node: Node) -> Iterator[tuple[Rule, Match]]:
+def _matches(table: RuleTable, node: Node) -> Iterator[tuple[AnyRule, Match]]:
     """Yield the rules that match at a node, as long as it is there."""
-    for rule, pattern in table.at(node):
-        match = None if graphs.is_erased(node) else find(pattern, node)
-        if isinstance(match, Match):
-            yield rule, match
+    for rule in table.at(node):
+        if not graphs.is_erased(node):
+            yield from ((rule, match) for match in matches(rule.pattern, node))
 
 
-def _rewrite(rewriter: Rewriter, rule: Rule, match: Match) -> None:
+def refusal(rule: AnyRule, match: Match, writers: Sequence[Node]) -> str | None:
+    """Return why a rule must not fire at a match; None if it may.
+
+    Args:
+        rule: The rule.
+        match: Of its pattern.
+        writers: The nodes of the graph that write to operands.
+    """
+    if rule.keeps_inner:
+        return rule.guard(match)
+    return _needed_outside(match) or _written_between(match, writers) or rule.guard(match)
+
+
+def writers_of(graph: Graph) -> list[Node]:
+    """Return the nodes of a graph that write to operands."""
+    return [node for node in graph.nodes if is_mutating(node)]
+
+
+def _written_between(match: Match, writers: Sequence[Node]) -> str | None:
+    """Return which writer between the nodes of a match writes to what they read.
+
+    The replacement of `y = sin(x); x.add_(1); z = neg(y)` would read `x` behind the write.
+    """
+    covered = set(match.covered)
+    first, last = min(covered), max(covered)
+    between = [node for node in writers if node not in covered and first < node < last]
+    read = {base_of(each) for node in covered for each in (node, *node.all_input_nodes)}
+    for node in between:
+        if not read.isdisjoint(map(base_of, mutated_arguments(node))):
+            return f"{node} writes, between {first} and {last}, to what they read"
+    return None
+
+
+def _needed_outside(match: Match) -> str | None:
+    """Return which computed inner value something else needs; a view of an operand may stay."""
+    covered, computed = set(match.covered), set(match.outputs)
+    for node in sorted(match.inner):
+        if is_view(node) and computed.isdisjoint(node.all_input_nodes):
+            continue
+        computed.add(node)
+        outside = next((user for user in node.users if user not in covered), None)
+        if outside is not None:
+            return f"{outside}, outside the match, needs {node}"
+    return None
+
+
+def _fire(rewriter: Rewriter, rule: AnyRule, match: Match) -> None:
+    if isinstance(rule, HandlerRule):
+        rule.handler(rewriter, match)
+    else:
+        replace_match(rewriter, rule.name, match, lambda: rule.replacement(rewriter, match))
+
+
+def replace_match(
+    rewriter: Rewriter, name: str, match: Match, replacement: Callable[[], Results]
+) -> bool:
+    """Make one rewrite of a match: its results become those of `replacement`, called inside it."""
+
     def edit(graph: Graph) -> None:
-        match.root.replace_all_uses_with(rule.replacement(rewriter, match))
-        for node in (match.root, *match.inner):
-            if not node.users and not graphs.is_erased(node):
+        made = replacement()
+        results = [made] if isinstance(made, Node) else made
+        for old, new in zip(match.outputs, results, strict=True):
+            old.replace_all_uses_with(new, delete_user_cb=lambda user, new=new: user is not new)
+        for node in sorted(match.covered, reverse=True):
+            if not node.users:
                 graph.erase_node(node)
 
-    rewriter.rewrite(rule.name, [match.root, *match.inner], edit)
+    return rewriter.rewrite(name, match.covered, edit)
 
 
-def explain(rule: Rule, node: Node) -> str | None:
+def explain(rule: AnyRule, node: Node) -> str | None:
     """Say why a rule does not fire at a node.
 
     Returns:
         None if it fires; else the reason of its guard, or, where the pattern does not match, what
         stands in the graph for the part of the pattern that got furthest.
     """
+    missed: list[Mismatch] = []
     reasons: list[str] = []
-    mismatches: list[Mismatch] = []
-    for pattern in orders(rule.pattern):
-        match = find(pattern, node)
-        if isinstance(match, Mismatch):
-            mismatches.append(match)
-            continue
-        reason = rule.guard(match)
+    for match in matches(rule.pattern, node, missed):
+        reason = refusal(rule, match, writers_of(node.graph))
         if reason is None:
             return None
         reasons.append(reason)
-    return reasons[0] if reasons else str(max(mismatches, key=lambda each: each.depth))
+    return reasons[0] if reasons else str(max(missed, key=lambda each: each.depth))
+
+
+def why_not(rule: AnyRule, graph: Graph) -> str | None:
+    """Say why a rule fires nowhere in a graph.
+
+    Returns:
+        None if it fires somewhere; else the reason of its guard at the first node where the pattern
+        matches, or the best partial match with what stands there instead.
+    """
+    root = roots_of(rule.pattern)[0]
+    writers = writers_of(graph)
+    refused: list[str] = []
+    best: tuple[Mismatch, Node] | None = None
+    for node in (each for each in graph.nodes if calls(root, each)):
+        missed: list[Mismatch] = []
+        for match in matches(rule.pattern, node, missed):
+            reason = refusal(rule, match, writers)
+            if reason is None:
+                return None
+            refused.append(f"at {node}: {reason}")
+        for each in missed:
+            best = (each, node) if best is None or each.depth > best[0].depth else best
+    if refused:
+        return refused[0]
+    if best is None:
+        return f"no node calls {root.target}"
+    count = sum(1 for _ in ops_of(*roots_of(rule.pattern)))
+    return f"at {best[1]}: {best[0].depth} of {count} nodes match, then {best[0]}"

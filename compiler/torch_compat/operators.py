@@ -6,10 +6,10 @@
 import contextlib
 import importlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -308,3 +308,62 @@ def declared_by(target: object) -> Declared | None:
     views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
     random = torch.Tag.nondeterministic_seeded in target.tags
     return Declared(schema.is_mutable, random, views, len(schema.returns))
+
+
+def full_arguments(
+    target: object, args: Sequence[object], kwargs: Mapping[str, object]
+) -> tuple[object, ...] | None:
+    """Return all arguments of a call in the order of the schema, those left out with defaults.
+
+    Arguments of what has no schema stand as they are, those by name as pairs behind the others.
+
+    Returns:
+        None where the schema does not take these arguments.
+    """
+    if not isinstance(target, torch._ops.OpOverload):
+        return (*args, *sorted(kwargs.items()))
+    schema = _schema(target)
+    if len(args) == len(schema) and not kwargs:
+        return tuple(args)
+    rest = schema[len(args) :]
+    if len(args) > len(schema) or not kwargs.keys() <= {name for name, _ in rest}:
+        return None
+    filled = [kwargs.get(name, default) for name, default in rest]
+    return None if any(each is _MISSING for each in filled) else (*args, *filled)
+
+
+_MISSING = object()
+
+
+@cache
+def _schema(target: Any) -> tuple[tuple[str, object], ...]:
+    """Return the name and the default of each argument of an operator."""
+    arguments = target._schema.arguments
+    return tuple(
+        (a.name, a.default_value if a.has_default_value() else _MISSING) for a in arguments
+    )
+
+
+ArgumentKind = Literal["size", "dim", "other"]
+
+
+@cache
+def argument_kinds(target: object) -> tuple[ArgumentKind, ...]:
+    """Return what each argument of an operator is, in the order of the schema.
+
+    Sizes, strides and indices are declared `SymInt`, dimensions are plain ints called `dim`.
+
+    Seen in torch 2.11 and 2.13: the kind of `Argument.real_type` tells `SymInt` from `int`.
+    """
+    if not isinstance(target, torch._ops.OpOverload):
+        return ()
+    return tuple(_kind(argument) for argument in target._schema.arguments)
+
+
+def _kind(argument: Any) -> ArgumentKind:
+    element = argument.real_type
+    while hasattr(element, "getElementType"):
+        element = element.getElementType()
+    if element.kind() == "SymIntType":
+        return "size"
+    return "dim" if argument.name.rstrip("s01") == "dim" else "other"

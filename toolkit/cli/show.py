@@ -1,4 +1,4 @@
-"""`ctk show`: what is in a case or a diagnosis, what one pass changed, and what is slow."""
+"""`ctk show`: a case or a diagnosis, what a pass changed, what is slow, why a rule did not fire."""
 
 import json
 from collections.abc import Mapping
@@ -23,6 +23,22 @@ if TYPE_CHECKING:
     from ctk.toolkit.watch.dump import DumpedKernel, DumpedPass
 
 DIAGNOSIS = "diagnosis.json"
+
+WhyNotOption = Annotated[
+    str | None,
+    typer.Option(
+        "--why-not",
+        metavar="RULE",
+        help="Compile the case with ctk and say why a rule of a pass did not fire.",
+        show_default=False,
+    ),
+]
+TrustOption = Annotated[
+    bool,
+    typer.Option(
+        "--trust", help="With --times, --why-not: run the code that the case brings along."
+    ),
+]
 
 
 def show(
@@ -60,15 +76,15 @@ def show(
             show_default=False,
         ),
     ] = None,
-    trust: Annotated[
-        bool,
-        typer.Option("--trust", help="With --times: run the code that the case brings along."),
-    ] = False,
+    why_not: WhyNotOption = None,
+    trust: TrustOption = False,
 ) -> Answer:
     """Show a case, a pass of it, a diagnosis, or a compile's times."""
-    if times and pass_number is None:
+    refuse_alone({"--times": times, "--why-not": why_not is not None}, pass_number, target, trust)
+    if times:
         return show_times(case, target, trust=trust)
-    refuse_alone(pass_number, times=times, target=target, trust=trust)
+    if why_not is not None:
+        return show_why_not(case, why_not, trust=trust)
     if (case / DIAGNOSIS).is_file():
         return show_diagnosis(case)
     if not case.is_dir():
@@ -78,13 +94,25 @@ def show(
     return show_case(case)
 
 
-def refuse_alone(pass_number: int | None, *, times: bool, target: str | None, trust: bool) -> None:
-    """Raise for options that would do nothing: they say how a case is compiled."""
-    if times and pass_number is not None:
-        raise ConfigError("--times and --pass are two questions: ask one of them")
-    given = ["--target"] * (target is not None) + ["--trust"] * trust
-    if given:
-        raise ConfigError(f"{given[0]} needs --times: without it, nothing is compiled")
+def refuse_alone(
+    compiles: Mapping[str, bool], pass_number: int | None, target: str | None, trust: bool
+) -> None:
+    """Raise for two questions at once, and for options that would do nothing.
+
+    Args:
+        compiles: Whether each question that compiles the case is asked.
+        pass_number: The pass that is asked for, if any.
+        target: What to compile with, for `--times`.
+        trust: Whether code of the case may run, where it is compiled.
+    """
+    asked = [name for name, is_asked in compiles.items() if is_asked]
+    asked += ["--pass"] * (pass_number is not None)
+    if len(asked) > 1:
+        raise ConfigError(f"{asked[0]} and {asked[1]} are two questions: ask one of them")
+    if target is not None and "--times" not in asked:
+        raise ConfigError("--target needs --times: without it, nothing is compiled with it")
+    if trust and not any(compiles.values()):
+        raise ConfigError("--trust needs --times or --why-not: without them, nothing is compiled")
 
 
 def show_case(folder: Path) -> Answer:
@@ -238,6 +266,24 @@ def show_pass(folder: Path, number: int) -> Answer:
     diff = text_of(folder, path)
     data |= {"diff": diff, "path": str(path)}
     return Answer(ExitCode.NO_FAILURE, f"{head}: {path}", data, (highlighted(diff, "diff"),))
+
+
+def show_why_not(folder: Path, rule: str, *, trust: bool = False) -> Answer:
+    """Return the answer for `--why-not RULE`: what it did in each run of its pass."""
+    from ctk.toolkit.case.store import load_case
+    from ctk.toolkit.compile_log.recorder import Recorder
+    from ctk.toolkit.compile_log.why_not import why_nots
+    from ctk.toolkit.formats.schema import encode
+    from ctk.toolkit.importers.base import Request, overridden
+    from ctk.toolkit.run.execute import run_compiled
+
+    case = overridden(load_case(folder, trust=trust), Request(target="ctk"))
+    recorder = Recorder()
+    run_compiled(case, observer=recorder, is_called=False)
+    found = why_nots(recorder.log, rule)
+    headline = f"{rule}: fired {sum(each.fired for each in found)} time(s)"
+    data = {"rule": rule, "runs": [encode(each) for each in found]}
+    return Answer(ExitCode.NO_FAILURE, headline, data, tuple(map(str, found)))
 
 
 def show_diagnosis(folder: Path) -> Answer:

@@ -18,7 +18,8 @@ from torch.fx.node import Argument
 
 from ctk.compiler.fx.properties import base_of, escapes, mutated_bases
 from ctk.compiler.fx.types import same_sizes, tensor_of
-from ctk.compiler.patterns.matcher import Match, Op, Rule, RuleTable, Var, apply_rules
+from ctk.compiler.patterns.expression import Match, Op, Var
+from ctk.compiler.patterns.matcher import Rule, RuleTable, apply_rules
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 

@@ -1,0 +1,255 @@
+"""Find a pattern at a node: every way in which it matches, or the part that does not.
+
+Read from the root backwards along operands. A choice is made only where one is open: the two
+orders of swappable operands, unless the operators that stand there already decide (so a chain of
+sums is not tried in all its orders); and for a further result, which is found along users of what
+has matched, which user it is. A choice that fails later is taken back.
+
+    pattern (out, grad) over q, t       1. out at the node, backwards to q
+    out = relu(q)                       2. grad is open: it uses `out`, so the users of that node
+    grad = where(out, t)                   which are a `where` are tried
+
+Source: torch/_inductor/pattern_matcher.py, which keeps a class with its own `_match` per kind of
+pattern and tries no second order of operands. Here one loop works off a list of pairs (part of the
+pattern, value in the graph), and arguments are compared as the schema fills them.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+import torch
+from torch.fx import Node
+
+from ctk.compiler.fx.types import tensor_of, value_of
+from ctk.compiler.patterns.expression import (
+    Dim,
+    Match,
+    Mismatch,
+    Op,
+    Pattern,
+    Reshape,
+    Size,
+    Used,
+    Var,
+    ops_of,
+    roots_of,
+)
+from ctk.compiler.torch_compat import fake, operators
+
+CLONE = torch.ops.aten.clone.default
+UNSAFE_VIEW = torch.ops.aten._unsafe_view.default
+
+Goal = tuple[object, object]
+"""A part of a pattern, and the value in the graph that it must match."""
+
+
+@dataclass(slots=True)
+class _State:
+    """What has matched so far."""
+
+    bound: dict[str, object] = field(default_factory=dict[str, object])
+    nodes: dict[Op, Node] = field(default_factory=dict[Op, Node])
+    copies: list[Node] = field(default_factory=list[Node])
+
+    def copy(self) -> "_State":
+        return _State(dict(self.bound), dict(self.nodes), list(self.copies))
+
+    def mismatch(self, part: object, value: object) -> Mismatch:
+        return Mismatch(part, value, len(self.nodes))
+
+
+def find(pattern: Pattern, node: Node) -> Match | Mismatch:
+    """Return the first match of `pattern` with its root at `node`, or what does not match."""
+    missed: list[Mismatch] = []
+    match = next(matches(pattern, node, missed), None)
+    return match or max(missed, key=lambda each: each.depth)
+
+
+def matches(pattern: Pattern, node: Node, missed: list[Mismatch] | None = None) -> Iterator[Match]:
+    """Yield the matches of `pattern` with its first root at `node`.
+
+    Args:
+        pattern: What to look for.
+        node: Where.
+        missed: Gets the parts that did not match, one for each way that was tried.
+    """
+    roots = roots_of(pattern)
+    missed = [] if missed is None else missed
+    for state in _solve([(roots[0], node)], roots, _State(), missed):
+        outputs = tuple(state.nodes[root] for root in roots)
+        inner = [
+            each
+            for each in dict.fromkeys([*state.nodes.values(), *state.copies])
+            if each not in outputs
+        ]
+        yield Match(node, tuple(inner), state.bound, outputs)
+
+
+def _solve(
+    goals: list[Goal], roots: Sequence[Op], state: _State, missed: list[Mismatch]
+) -> Iterator[_State]:
+    """Yield the states in which all goals and roots match; `state` belongs to this call."""
+    while goals:
+        choices = _choices(*goals.pop(), state)
+        if isinstance(choices, Mismatch):
+            missed.append(choices)
+            return
+        if len(choices) > 1:
+            for choice in choices:
+                yield from _solve([*goals, *reversed(choice)], roots, state.copy(), missed)
+            return
+        goals.extend(reversed(choices[0]))
+    open_root = next((root for root in roots if root not in state.nodes), None)
+    if open_root is None:
+        yield state
+        return
+    part, operand = _next_above(open_root, state)
+    candidates = _users(operand, part) if operand is not None else []
+    for candidate in candidates:
+        yield from _solve([(part, candidate)], roots, state.copy(), missed)
+    if not candidates:
+        missed.append(state.mismatch(Used(part.target), operand or "what has matched"))
+
+
+def _next_above(root: Op, state: _State) -> tuple[Op, Node | None]:
+    """Return a part of `root` that is open, and of its operands that have matched that with the
+    fewest users."""
+    for part in ops_of(root):
+        known = [] if part in state.nodes else list(_known(part.operands, state))
+        if known:
+            return part, min(known, key=lambda node: len(node.users))
+    return root, None
+
+
+def _known(operands: Sequence[object], state: _State) -> Iterator[Node]:
+    for each in operands:
+        if isinstance(each, (list, tuple)):
+            yield from _known(cast("Sequence[object]", each), state)
+        found = state.nodes.get(each) if isinstance(each, Op) else None
+        found = state.bound.get(each.name) if isinstance(each, Var) else found
+        if isinstance(found, Node):
+            yield found
+
+
+def _users(operand: Node, part: Op) -> list[Node]:
+    """Return the users of a node that may match a part; those of its copies for a `Reshape`."""
+    users = list(operand.users)
+    if isinstance(part, Reshape):
+        users += [later for user in users if user.target is CLONE for later in user.users]
+    return [user for user in dict.fromkeys(users) if calls(part, user)]
+
+
+def _choices(part: object, value: object, state: _State) -> Sequence[list[Goal]] | Mismatch:
+    """Return what must match for `part` to match `value`: one list of goals for each choice."""
+    if isinstance(part, Op):
+        return _choices_of_call(part, value, state)
+    if isinstance(part, (list, tuple)):
+        return _choices_of_list(cast("Sequence[object]", part), value, state)
+    wanted = state.bound.setdefault(part.name, value) if isinstance(part, Var) else part
+    return [[]] if _is_same(wanted, value) else state.mismatch(part, value)
+
+
+def _is_same(wanted: object, value: object) -> bool:
+    """Compare a constant of a pattern with an argument: 1 is not 1.0, and 0.0 is not -0.0."""
+    if wanted is value:
+        return True
+    if isinstance(wanted, Size):
+        return wanted.text is None or wanted.text == size_text(value)
+    if isinstance(wanted, Dim):
+        return type(value) is int and value == wanted.index
+    if type(wanted) is not type(value):
+        return False
+    if isinstance(wanted, (float, complex)):
+        return repr(wanted) == repr(value)
+    return bool(wanted == value)
+
+
+def size_text(value: object) -> str | None:
+    """Return a size as text: `4`, `s0*2`; None for what is no size."""
+    known = value_of(value)
+    is_size = isinstance(known, int) or known is None or fake.is_symbolic(known)
+    return str(known) if is_size and not (known is None and isinstance(value, Node)) else None
+
+
+def _choices_of_list(
+    part: Sequence[object], value: object, state: _State
+) -> Sequence[list[Goal]] | Mismatch:
+    if not isinstance(value, (list, tuple)) or len(cast("Sequence[object]", value)) != len(part):
+        return state.mismatch(part, value)
+    return [list(zip(part, cast("Sequence[object]", value), strict=True))]
+
+
+def _choices_of_call(part: Op, value: object, state: _State) -> Sequence[list[Goal]] | Mismatch:
+    known = state.nodes.get(part)
+    if known is not None:
+        return [[]] if known is value else state.mismatch(part, value)
+    if not isinstance(value, Node) or not calls(part, value):
+        return state.mismatch(part, value)
+    if value.target is not part.target:  # a `Reshape`
+        return _choices_of_copy(part, value, state)
+    values = operators.full_arguments(value.target, value.args, value.kwargs)
+    if values is None or len(values) != len(part.operands):
+        return state.mismatch(part, value)
+    state.nodes[part] = value
+    if part.counts_dims:
+        pairs = zip(part.operands, values, strict=True)
+        values = tuple(_counted(*pair, value) for pair in pairs)
+    return _orders(part, values) or _first_mismatch(part, value, values, state)
+
+
+def calls(part: Op, node: Node) -> bool:
+    """Return whether a node calls the operator of a part of a pattern."""
+    if node.target is part.target:
+        return node.op == "call_function"
+    return node.target is UNSAFE_VIEW and isinstance(part, Reshape)
+
+
+def _choices_of_copy(part: Op, value: Node, state: _State) -> Sequence[list[Goal]]:
+    """Return what must match for a `Reshape` to match `_unsafe_view(clone(x))`."""
+    state.nodes[part] = value
+    source = value.args[0]
+    if isinstance(source, Node) and source.target is CLONE:
+        state.copies.append(source)
+        source = source.args[0]
+    return [[(part.operands[0], source), (part.operands[1], value.args[1])]]
+
+
+def _counted(part: object, value: object, call: Node) -> object:
+    """Return dimensions counted from the end where the pattern counts them so."""
+    if isinstance(part, Dim) and isinstance(value, int) and value >= 0:
+        tensor = tensor_of(call.all_input_nodes[0]) if call.all_input_nodes else None
+        return value if tensor is None else value - tensor.dim()
+    if isinstance(part, (list, tuple)) and isinstance(value, (list, tuple)):
+        parts, values = cast("Sequence[object]", part), cast("Sequence[object]", value)
+        if len(parts) == len(values):
+            return [_counted(*pair, call) for pair in zip(parts, values, strict=True)]
+    return value
+
+
+def _orders(part: Op, values: Sequence[object]) -> list[list[Goal]]:
+    """Return the goals of a call, in each order of its operands in which all of them may match."""
+    straight = list(zip(part.operands, values, strict=True))
+    orders = [straight]
+    i, j = part.swaps
+    if i != j and values[i] is not values[j] and part.operands[i] != part.operands[j]:
+        swapped = list(values)
+        swapped[i], swapped[j] = values[j], values[i]
+        orders.append(list(zip(part.operands, swapped, strict=True)))
+    return [each for each in orders if all(_may_match(*goal) for goal in each)]
+
+
+def _may_match(part: object, value: object) -> bool:
+    """Return False where the operator or the constant is another; operands are not looked at."""
+    if isinstance(part, Op):
+        return isinstance(value, Node) and calls(part, value)
+    return isinstance(part, (Var, list, tuple)) or _is_same(part, value)
+
+
+def _first_mismatch(part: Op, call: Node, values: Sequence[object], state: _State) -> Mismatch:
+    """Return the argument that differs; the call itself if the pattern does not name it."""
+    pairs = list(zip(part.operands, values, strict=True))
+    places = [place for place, pair in enumerate(pairs) if not _may_match(*pair)]
+    if places[-1] >= len(part.args):
+        return state.mismatch(part, call)
+    return state.mismatch(*pairs[places[0]])

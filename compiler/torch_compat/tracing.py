@@ -1,0 +1,138 @@
+"""Trace a function to an ATen graph: forward, or forward and backward.
+
+Each takes a function of tensors and its arguments, real or fake, and returns a graph whose first
+placeholders are the arguments. May be called while a compile is under way.
+"""
+
+# What pyright says of private names is what this package is for.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
+import contextlib
+import importlib
+import warnings
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, cast
+
+import torch
+from torch.fx import GraphModule
+
+Function = Callable[..., Any]
+
+
+def trace_forward(function: Function, args: Sequence[object]) -> GraphModule:
+    """Trace a function below autograd, without gradients.
+
+    Seen in torch 2.11 and 2.13: `torch._dispatch.python.enable_python_dispatcher`, which symbolic
+    sizes need.
+    """
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    python_dispatcher = importlib.import_module("torch._dispatch.python").enable_python_dispatcher
+    with _by_itself(), python_dispatcher(), torch.no_grad():
+        return make_fx(function, tracing_mode="real")(*args)
+
+
+@contextlib.contextmanager
+def _by_itself() -> Generator[None]:
+    """Trace apart from the compile that is under way, and from the autocast that it was made in.
+
+    Seen in torch 2.11 and 2.13: `torch._C._DisableAutocast`.
+    """
+    with torch._guards.tracing(None), torch._C._DisableAutocast():
+        yield
+
+
+def trace_jvp(function: Function, args: Sequence[object]) -> GraphModule:
+    """Trace a function of dual numbers, without gradients backwards.
+
+    The graph takes the arguments, then a tangent for each that requires a gradient. It returns the
+    results, then the tangent of each that has one.
+    """
+    from torch.autograd import forward_ad
+
+    varying = [each for each in args if isinstance(each, torch.Tensor) and each.requires_grad]
+    primals = [each.detach() if isinstance(each, torch.Tensor) else each for each in args]
+    places = [place for place, each in enumerate(args) if any(each is one for one in varying)]
+
+    def of_duals(*values: Any) -> list[object]:
+        duals, tangents = [*values[: len(args)]], values[len(args) :]
+        with forward_ad.dual_level():
+            for place, tangent in zip(places, tangents, strict=True):
+                duals[place] = forward_ad.make_dual(duals[place], tangent)
+            results = function(*duals)
+            parts = [
+                forward_ad.unpack_dual(each)
+                for each in (results if isinstance(results, (list, tuple)) else [results])
+            ]
+        found = [part.primal for part in parts]
+        return [*found, *(part.tangent for part in parts if part.tangent is not None)]
+
+    with warnings.catch_warnings():  # the first dual number of a process loads TorchScript
+        warnings.filterwarnings("ignore", r".*torch\.jit\.script", DeprecationWarning)
+        module = trace_forward(of_duals, [*primals, *(each.detach() for each in varying)])
+    return _without_aliases(module)
+
+
+def _without_aliases(module: GraphModule) -> GraphModule:
+    """Drop what packing dual numbers leaves behind: aliases, and questions that nobody asked."""
+    for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.alias.default):
+        node.replace_all_uses_with(cast("torch.fx.Node", node.args[0]))
+    module.graph.eliminate_dead_code()
+    module.recompile()
+    return module
+
+
+def ambient() -> tuple[bool, ...]:
+    """Return the settings of the process that a trace depends on: which attention is allowed."""
+    cuda = torch.backends.cuda
+    return (
+        cuda.flash_sdp_enabled(),
+        cuda.mem_efficient_sdp_enabled(),
+        cuda.math_sdp_enabled(),
+        cuda.cudnn_sdp_enabled(),
+        torch.are_deterministic_algorithms_enabled(),
+    )
+
+
+def trace_joint(function: Function, args: Sequence[object]) -> GraphModule:
+    """Trace a function and its backward pass with AOTAutograd: the graph takes tangents, too.
+
+    Its outputs are those of the function, then a gradient or None for each argument.
+
+    Raises:
+        ValueError: No result requires a gradient, so that there is no joint graph.
+    """
+    from functorch.compile import aot_function, make_boxed_func
+
+    partition = importlib.import_module("functorch.compile").default_partition
+    found: list[GraphModule] = []
+
+    def keep(joint: GraphModule, inputs: object, **options: Any) -> object:
+        found.append(GraphModule(joint, _copied(joint)))
+        return partition(joint, inputs, **options)
+
+    def compiled(gm: GraphModule, example_inputs: Sequence[Any]) -> object:
+        return make_boxed_func(cast("Callable[..., Any]", gm))
+
+    with _by_itself(), torch.enable_grad():
+        aot_function(function, compiled, partition_fn=keep, decompositions={})(*args)
+    if not found:
+        raise ValueError("no result requires a gradient: there is nothing to trace backwards")
+    return found[0]
+
+
+def _copied(joint: GraphModule) -> torch.fx.Graph:
+    """Return a copy of a graph, whose results are one flat list."""
+    graph = torch.fx.Graph()
+    result = graph.graph_copy(joint.graph, {})
+    graph.output(result)
+    return graph
+
+
+def fake_like(value: torch.Tensor, mode: Any, *, requires_grad: bool = False) -> torch.Tensor:
+    """Return a new fake tensor of the type and strides of `value`, which may be symbolic."""
+    with mode, torch.no_grad():
+        made = torch.empty_strided(
+            value.shape, value.stride(), dtype=value.dtype, device=value.device
+        )
+    return made.requires_grad_(requires_grad and made.is_floating_point())

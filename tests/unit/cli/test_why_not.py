@@ -1,0 +1,19 @@
+"""`ctk show --why-not`."""
+
+from pathlib import Path
+
+import torch
+
+from ctk import repro, save_case
+from tests.helpers.cli import ctk
+
+
+def test_show_says_why_a_rule_did_not_fire(tmp_path: Path) -> None:
+    (graph,) = repro(lambda x: x.t().exp().t(), torch.ones(2, 3)).graphs
+    folder = save_case(graph.case, tmp_path / "case")
+    said = ctk("show", folder, "--why-not", "t(t(x)) -> x")
+    assert said.code == 0
+    assert "at t: 1 of 2 nodes match, then arg0_1 is a placeholder, not a aten.t" in said.out
+    assert ctk("show", folder, "--why-not", "no such rule").code == 2
+    assert ctk("show", folder, "--why-not", "x", "--times").code == 2
+    assert ctk("show", folder, "--why-not", "x", "--target", "ctk").code == 2

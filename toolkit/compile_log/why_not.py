@@ -1,0 +1,56 @@
+"""Why a rule fired nowhere in a compile: asked on the graphs that its pass was given."""
+
+from dataclasses import dataclass
+
+from ctk.compiler.errors import ConfigError, nearest
+from ctk.compiler.passes import rule_tables
+from ctk.compiler.patterns.matcher import AnyRule, why_not
+from ctk.toolkit.compile_log.recorder import CompileLog
+
+
+@dataclass(frozen=True, slots=True)
+class WhyNot:
+    """What a rule did in one run of its pass.
+
+    Attributes:
+        step: The pass.
+        fired: How often it rewrote.
+        reason: Why it did nowhere; None if it did, or would now.
+    """
+
+    step: str
+    fired: int
+    reason: str | None
+
+    def __str__(self) -> str:
+        if self.fired:
+            return f"{self.step}: it fired, {self.fired} time(s)"
+        return f"{self.step}: {self.reason or 'it may fire, but was vetoed or came too late'}"
+
+
+def why_nots(log: CompileLog, name: str) -> list[WhyNot]:
+    """Return what a rule did in each run of its pass, in the order of the compile.
+
+    Raises:
+        ConfigError: No pass has such a rule.
+    """
+    owner, rule = _rule_named(name)
+    found: list[WhyNot] = []
+    for record in log.passes():
+        if record.id.name == owner:
+            fired = sum(each.id.rule == name and not each.vetoed for each in record.rewrites)
+            reason = None if fired else why_not(rule, record.before.graph)
+            found.append(WhyNot(str(record.id), fired, reason))
+    return found
+
+
+def _rule_named(name: str) -> tuple[str, AnyRule]:
+    """Return a rule and the name of its pass."""
+    known = {
+        rule.name: (owner, rule) for owner, table in rule_tables().items() for rule in table.rules
+    }
+    if name not in known:
+        raise ConfigError(
+            f"no rule is called {name!r}{nearest(name, known)}; known: {', '.join(known)}"
+        )
+    return known[name]
