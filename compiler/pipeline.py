@@ -25,12 +25,14 @@ from ctk.compiler.fx.outputs import flatten_outputs
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.observe import Observer, PassId, Stage, first_line, marking
+from ctk.compiler.partition import split
+from ctk.compiler.partition.options import PartitionOptions
 from ctk.compiler.passes import PASSES
 from ctk.compiler.resilience import DISPATCH, attempt, attempt_on_graph, placed
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.run_stage import enter_stage, run_stage
-from ctk.compiler.rewriting.stage_passes import Step, select_passes
-from ctk.compiler.torch_compat import aot, fake
+from ctk.compiler.rewriting.stage_passes import Step, partition_options, select_passes
+from ctk.compiler.torch_compat import fake
 from ctk.compiler.torch_compat.graphs import Boxed
 
 log = logging.getLogger("ctk.pipeline")
@@ -142,10 +144,11 @@ class Compile:
     def partition(
         self, joint: GraphModule, joint_inputs: object, options: Mapping[str, object]
     ) -> tuple[GraphModule, GraphModule]:
-        """Split the joint graph into forward and backward; vetoed, as AOTAutograd does it."""
+        """Split the joint graph into forward and backward; vetoed, where the program did."""
+        chosen = partition_options(self.config)
         if not self.numbering.allow_pass(PassId("joint", "partition")):
-            return aot.plain_partition(joint, joint_inputs, options)
-        return aot.min_cut_partition(joint, joint_inputs, options)
+            chosen = PartitionOptions(algorithm="default")
+        return split.partition(joint, joint_inputs, chosen, options)
 
     def forward(self, graph: GraphModule, inputs: Sequence[object]) -> Boxed:
         """The forward graph of training, or the graph of inference without freezing."""

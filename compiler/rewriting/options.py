@@ -11,6 +11,7 @@ from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from ctk.compiler.errors import ConfigError, nearest
+from ctk.compiler.partition.options import PartitionOptions
 from ctk.compiler.rewriting.base import Pass
 
 T = TypeVar("T")
@@ -52,7 +53,7 @@ def set_options(step: T, name: str, options: Mapping[str, object]) -> T:
 
 def option_types(step: object) -> dict[str, object]:
     """Return the types of a pass's options by their names; empty for a function."""
-    if not isinstance(step, Pass):
+    if not isinstance(step, (Pass, PartitionOptions)):
         return {}
     fields = dataclasses.fields(step)
     try:

@@ -5,17 +5,22 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from ctk.compiler.choices import PassSlot
 from ctk.compiler.config import Config
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.compiler.observe import Stage
+from ctk.compiler.partition.options import PartitionOptions
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.options import option_types, set_options
 from ctk.compiler.rewriting.user_passes import FunctionPass, resolve_pass
 
 log = logging.getLogger("ctk.pipeline")
 Step = Pass | FunctionPass
+AnyStep = TypeVar("AnyStep", Pass | FunctionPass, PartitionOptions)
+
+PARTITION = PartitionOptions()
 
 SLOTS: Mapping[Stage, tuple[PassSlot, ...]] = {
     "pre_grad": ("pre_grad",),
@@ -43,9 +48,13 @@ def select_passes(
     passes: dict[Stage, tuple[Step, ...]] = {
         stage: (*table, *_users(stage, config)) for stage, table in tables.items()
     }
-    everything = [(stage, step) for stage, steps in passes.items() for step in steps]
+    everything: list[tuple[Stage, Step | PartitionOptions]] = [
+        (stage, step) for stage, steps in passes.items() for step in steps
+    ]
+    everything.append(("joint", PARTITION))
     known = {name for stage, step in everything for name in _names(stage, step)}
     _require_known(config, known, [step for _, step in everything])
+    partition_options(config)
     _warn_of_unknown(config, known)
     return {
         stage: tuple(_with_options(stage, step, config) for step in steps)
@@ -53,24 +62,35 @@ def select_passes(
     }
 
 
+def partition_options(config: Config) -> PartitionOptions:
+    """Return the options of `joint/partition`, which is no pass: it makes two graphs of one.
+
+    Raises:
+        ConfigError: As `select_passes`.
+    """
+    return _with_options("joint", PARTITION, config)
+
+
 def _users(stage: Stage, config: Config) -> list[Step]:
     entries = [entry for slot in SLOTS[stage] for entry in config.custom_passes.get(slot, ())]
     return [resolve_pass(entry) for entry in entries]
 
 
-def _names(stage: str, step: Step) -> tuple[str, str]:
+def _names(stage: str, step: Step | PartitionOptions) -> tuple[str, str]:
     """Return how users name a pass: in every stage, or in one."""
     return step.name, f"{stage}/{step.name}"
 
 
-def _with_options(stage: Stage, step: Step, config: Config) -> Step:
+def _with_options(stage: Stage, step: AnyStep, config: Config) -> AnyStep:
     """Return a pass with its options; those for its stage win over those for every stage."""
     for name in _names(stage, step):
         step = set_options(step, name, config.passes.get(name, {}))
     return step
 
 
-def _require_known(config: Config, known: set[str], steps: Sequence[Step]) -> None:
+def _require_known(
+    config: Config, known: set[str], steps: Sequence[Step | PartitionOptions]
+) -> None:
     """Raise where an option is set of a pass that does not exist."""
     having = sorted({step.name for step in steps if option_types(step)})
     for name in config.passes:

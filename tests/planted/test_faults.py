@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from ctk.compiler.partition import split
 from ctk.compiler.torch_compat import aot
 from ctk.toolkit.bisect import Search, find_culprit
 from ctk.toolkit.case.case import Case
@@ -293,10 +294,10 @@ def test_a_kernel_that_raises_is_named_and_confirmed(monkeypatch: pytest.MonkeyP
 
 def test_a_wrong_partition_is_named_and_confirmed(monkeypatch: pytest.MonkeyPatch):
     """What is saved for backward is not what backward takes it for."""
-    right = aot.min_cut_partition
+    right = split.min_cut_rematerialization_partition
 
-    def wrong(joint, joint_inputs, options):
-        forward, backward = right(joint, joint_inputs, options)
+    def wrong(joint, joint_inputs, **options):
+        forward, backward = right(joint, joint_inputs, **options)
         for node in backward.graph.find_nodes(
             op="call_function", target=aten.gelu_backward.default
         ):
@@ -306,7 +307,7 @@ def test_a_wrong_partition_is_named_and_confirmed(monkeypatch: pytest.MonkeyPatc
         backward.recompile()
         return forward, backward
 
-    monkeypatch.setattr(aot, "min_cut_partition", wrong)
+    monkeypatch.setattr(split, "min_cut_rematerialization_partition", wrong)
     search = find_culprit(trained())
     assert is_exactly(search, "joint/partition")
 

@@ -52,6 +52,10 @@ ROOMS = (
     Room("compiler/environment.py", "The `CTK_*` variables, read in one place."),
     Room("compiler/config.py", "Every option of the pipeline, immutable."),
     Room(
+        "compiler/partition",
+        "A joint graph becomes forward and backward: what is saved, what is computed again.",
+    ),
+    Room(
         "compiler/rewriting",
         "The pass contract: Pass, Rewriter, numbering, fuel, running and verifying.",
     ),

@@ -1,0 +1,125 @@
+"""Which nodes may not be computed again in backward.
+
+Hard bans keep the program right and are never lifted: inputs, what is unrepeatable, what
+checkpointing wants saved. Soft bans keep it fast; each has an option, and a memory budget lifts
+them. What checkpointing wants computed again has no ban, and a view has no soft one.
+
+Source: torch/_functorch/partitioners.py, `solve_min_cut`. Differs: the first use that does not fuse
+is found for all nodes in one sweep from the end instead of by a search per node; what is
+unrepeatable in either graph is banned, not only what forward needs.
+"""
+
+import dataclasses
+
+from torch.fx import Node
+
+from ctk.compiler.partition.classify import NodeInfo
+from ctk.compiler.partition.costs import nbytes, total_nbytes
+from ctk.compiler.partition.operators import is_cheap, is_expensive, is_fusible, is_view
+from ctk.compiler.partition.options import PartitionOptions
+from ctk.compiler.partition.roles import is_getitem, is_unrepeatable
+from ctk.compiler.torch_compat.partition import is_symbolic
+
+LONG_CHAIN = 100
+"""Nodes of forward after which a chain of fusible operators is cut; the value of torch's."""
+
+REDUCTION = 4
+"""How many times smaller than its operands a result is for `ban_reduction`; as in torch's."""
+
+
+def hard_bans(info: NodeInfo) -> frozenset[Node]:
+    """Return what must never be computed again."""
+    unrepeatable = {node for node in info.nodes if is_unrepeatable(node)}
+    banned = unrepeatable | info.kept | set(info.forward_inputs)
+    return frozenset(banned - info.backward - info.recomputed)
+
+
+def soft_bans(info: NodeInfo, options: PartitionOptions) -> frozenset[Node]:
+    """Return what is better not computed again, as far as the options ask for it."""
+    if options.aggressive_recomputation:
+        options = without_layout_bans(options, allow_list=False)
+    found = {node for node in info.forward if _is_slow_again(node, info, options)}
+    if options.ban_used_far_apart:
+        found |= _used_far_apart(info)
+    if options.ban_long_fusible_chains:
+        found |= _ends_of_long_chains(info, found | hard_bans(info))
+    return frozenset(node for node in found if _may_ban(node, info))
+
+
+def without_layout_bans(options: PartitionOptions, *, allow_list: bool) -> PartitionOptions:
+    """Return options with the bans lifted that only guess how code is fused."""
+    return dataclasses.replace(
+        options,
+        ban_used_far_apart=False,
+        ban_long_fusible_chains=False,
+        ban_materialized_backward=False,
+        ban_not_in_allow_list=allow_list and options.ban_not_in_allow_list,
+        aggressive_recomputation=False,
+    )
+
+
+def _may_ban(node: Node, info: NodeInfo) -> bool:
+    free = is_view(node) or is_getitem(node) or is_symbolic(node) or node.op != "call_function"
+    return not free and node not in info.recomputed and node not in info.backward
+
+
+def _is_slow_again(node: Node, info: NodeInfo, options: PartitionOptions) -> bool:
+    if node.op != "call_function":
+        return False
+    if not is_cheap(node) if options.ban_not_in_allow_list else is_expensive(node):
+        return True
+    if options.ban_materialized_backward and _is_written_in_backward(node, info):
+        return True
+    return options.ban_reduction and nbytes(node) * REDUCTION < total_nbytes(node.all_input_nodes)
+
+
+def _is_written_in_backward(node: Node, info: NodeInfo) -> bool:
+    """Return whether a node, or a view of it, is returned or read from memory in backward."""
+    waiting = [] if is_view(node) else [node]
+    while waiting:
+        current = waiting.pop()
+        for user in current.users:
+            if user not in info.forward and not is_fusible(current, user):
+                return True
+            if is_view(user):
+                waiting.append(user)
+    return False
+
+
+def _used_far_apart(info: NodeInfo) -> set[Node]:
+    """Return fusible uses of a node that come after something that does not fuse with it.
+
+    With x -> relu, relu -> mm, x -> add: `add` comes after `mm`, so it is banned.
+    """
+    first = _first_unfusible(info)
+    found: set[Node] = set()
+    for node in info.nodes:
+        users = [user for user in node.users if user in info.forward]
+        if node not in info.forward or not users:
+            continue
+        end = min(first[user] for user in users)
+        found.update(u for u in users if info.order[u] > end and is_fusible(node, u))
+    return found
+
+
+def _first_unfusible(info: NodeInfo) -> dict[Node, int]:
+    """Return the place of the first node that each leads to, over fusible ones, and not fuses."""
+    first: dict[Node, int] = {}
+    for node in reversed(info.nodes):
+        users = [user for user in node.users if user in info.forward]
+        ends = (first[u] if is_fusible(node, u) else info.order[u] for u in users)
+        first[node] = min(ends, default=len(info.nodes))
+    return first
+
+
+def _ends_of_long_chains(info: NodeInfo, banned: set[Node]) -> set[Node]:
+    """Return a node after each `LONG_CHAIN` of a chain of fusible nodes that nothing else cuts."""
+    begins: dict[Node, int] = {}
+    found: set[Node] = set()
+    for place, node in enumerate(node for node in info.nodes if node in info.forward):
+        producers = [p for p in node.all_input_nodes if p in begins and is_fusible(p, node)]
+        chain = [begins[p] for p in producers if p not in found and p not in banned]
+        begins[node] = min(chain, default=place)
+        if place > begins[node] + LONG_CHAIN and not is_view(node):
+            found.add(node)
+    return found

@@ -1,0 +1,158 @@
+"""Sort the nodes of a joint graph: which side needs each, and which side it may run on.
+
+    sin = sin(primals_1); cos = cos(primals_1); mul = mul(tangents_1, cos); outputs: sin | mul
+    forward = {primals_1, sin}, backward = {tangents_1, mul}, unclaimed: cos
+
+Dead nodes belong to neither. What is unclaimed may run on either side.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from torch.fx import GraphModule, Node
+from torch.utils.checkpoint import CheckpointPolicy
+
+from ctk.compiler.fx.walk import output_leaves
+from ctk.compiler.partition.roles import (
+    is_backward_seed,
+    is_effect,
+    is_forward_seed,
+    is_primal,
+    is_tangent,
+    must_be_in_backward,
+    must_recompute,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """A joint graph, sorted.
+
+    Attributes:
+        joint: The graph.
+        nodes: The live nodes and all placeholders, in order, without the output.
+        order: The place of each in `nodes`.
+        forward_inputs: Primals, then forward seeds.
+        backward_inputs: Tangents, then backward seeds.
+        forward_outputs: What the forward graph returns to the program.
+        backward_outputs: What the backward graph returns: gradients; None where there is none.
+        static: Primals that stay where they are from call to call (parameters): free to save.
+        forward: What the forward outputs and the effects of forward need.
+        backward: What only backward can compute: whatever depends on a tangent, or is tagged so.
+        recomputed: What checkpointing wants computed again.
+        kept: What checkpointing wants saved.
+    """
+
+    joint: GraphModule
+    nodes: tuple[Node, ...]
+    order: Mapping[Node, int]
+    forward_inputs: tuple[Node, ...]
+    backward_inputs: tuple[Node, ...]
+    forward_outputs: tuple[object, ...]
+    backward_outputs: tuple[object, ...]
+    static: frozenset[Node]
+    forward: frozenset[Node]
+    backward: frozenset[Node]
+    recomputed: frozenset[Node]
+    kept: frozenset[Node]
+
+    @property
+    def demanded(self) -> list[Node]:
+        """What backward returns though forward could compute it: it must be there in backward."""
+        nodes = (out for out in self.backward_outputs if isinstance(out, Node))
+        return [node for node in dict.fromkeys(nodes) if node not in self.backward]
+
+
+def classify_nodes(
+    joint: GraphModule, num_fwd_outputs: int, static_indices: Sequence[int] = ()
+) -> NodeInfo:
+    """Sort the nodes of a joint graph.
+
+    Args:
+        joint: The graph; not changed.
+        num_fwd_outputs: How many of its outputs are the forward graph's; they come first.
+        static_indices: Which primals are static, by position.
+    """
+    outputs = output_leaves(joint)
+    nodes = [node for node in joint.graph.nodes if node.op != "output"]
+    backward = frozenset(_backward_only(nodes))
+    forward_outputs = tuple(_in_forward(out, backward) for out in outputs[:num_fwd_outputs])
+    effects = [node for node in nodes if is_effect(node)]
+    live = needed([*outputs, *forward_outputs, *effects])
+    nodes = [node for node in nodes if node in live or node.op == "placeholder"]
+    recomputed, kept = _checkpointed(nodes)
+    primals = _those(is_primal, nodes)
+    return NodeInfo(
+        joint,
+        tuple(nodes),
+        {node: place for place, node in enumerate(nodes)},
+        forward_inputs=(*primals, *_those(is_forward_seed, nodes)),
+        backward_inputs=(*_those(is_tangent, nodes), *_those(is_backward_seed, nodes)),
+        forward_outputs=forward_outputs,
+        backward_outputs=tuple(outputs[num_fwd_outputs:]),
+        static=frozenset(primals[i] for i in static_indices if i < len(primals)),
+        forward=needed([*forward_outputs, *(node for node in effects if node not in backward)]),
+        backward=backward.intersection(nodes),
+        recomputed=recomputed,
+        kept=kept,
+    )
+
+
+def needed(ends: Iterable[object], stop: Callable[[Node], bool] | None = None) -> frozenset[Node]:
+    """Return the nodes that these need, themselves included; the operands of `stop` are not."""
+    found: set[Node] = set()
+    waiting = [end for end in ends if isinstance(end, Node)]
+    while waiting:
+        node = waiting.pop()
+        if node in found:
+            continue
+        found.add(node)
+        if stop is None or not stop(node):
+            waiting.extend(node.all_input_nodes)
+    return frozenset(found)
+
+
+def _those(check: Callable[[Node], bool], nodes: Iterable[Node]) -> list[Node]:
+    return [node for node in nodes if check(node)]
+
+
+def _backward_only(nodes: Iterable[Node]) -> set[Node]:
+    """Return what depends on a tangent or must be in backward."""
+    found: set[Node] = set()
+    for node in nodes:
+        begins = is_tangent(node) or is_backward_seed(node) or must_be_in_backward(node)
+        if begins or not found.isdisjoint(node.all_input_nodes):
+            found.add(node)
+    return found
+
+
+def _in_forward(output: object, backward: frozenset[Node]) -> object:
+    """Return a forward output; of an input that backward alone writes to, the input."""
+    if not isinstance(output, Node) or output not in backward or not is_effect(output):
+        return output
+    return output.args[0]
+
+
+def _checkpointed(nodes: Iterable[Node]) -> tuple[frozenset[Node], frozenset[Node]]:
+    """Return what checkpointing wants computed again, and what it wants saved.
+
+    The last value of a checkpointed region is saved where the next region begins with it, and
+    where a hook of backward may need it: else one region would be computed again within another.
+    """
+    recomputed: set[Node] = set()
+    kept: set[Node] = set()
+    for node in nodes:
+        if node.meta.get("recompute") == CheckpointPolicy.MUST_SAVE:
+            kept.add(node)
+        elif must_recompute(node):
+            (kept if _ends_region(node) else recomputed).add(node)
+    return frozenset(recomputed), frozenset(kept)
+
+
+def _ends_region(node: Node) -> bool:
+    region = node.meta.get("ac_graph_id")
+    users = [user for user in node.users if must_recompute(user)]
+    if node.meta.get("has_backward_hook", False) and not users:
+        return True
+    others = [user.meta.get("ac_graph_id") for user in users]
+    return region is not None and any(other is not None and other > region for other in others)

@@ -1,0 +1,64 @@
+"""What a node costs: bytes to save it, and an estimate of the time to compute it again.
+
+Sizes that are symbols count with their hints; the time is in floating-point operations, of which
+moving one byte counts as `PER_BYTE`.
+
+Source: torch/_functorch/partitioners.py, `_size_of` and `estimate_runtime`. Differs: nothing is run
+to count its operations, and bytes count, so that of two cheap operators the smaller is cheaper.
+"""
+
+from collections.abc import Iterable
+
+import torch
+from torch.fx import Node
+
+from ctk.compiler.fx.types import value_of
+from ctk.compiler.torch_compat.graphs import tree_leaves, tree_map
+from ctk.compiler.torch_compat.partition import flops, hint
+
+UNKNOWN_SIZE = 4096
+"""What a size that nobody knows counts as; the value of torch's partitioner."""
+
+PER_BYTE = 10
+"""Operations that a processor can do while it moves one byte: about 10 on CPUs, more on GPUs. Only
+the order of what is computed again depends on it."""
+
+
+def nbytes(node: Node) -> int:
+    """Return the bytes of a node's value; of several results, of all. A symbolic number is one."""
+    values = tree_leaves(value_of(node))
+    return sum(_nbytes(value) for value in values)
+
+
+def total_nbytes(nodes: Iterable[Node]) -> int:
+    """Return the bytes of several nodes."""
+    return sum(map(nbytes, nodes))
+
+
+def _nbytes(value: object) -> int:
+    if isinstance(value, torch.Tensor):
+        count = 1
+        for size in value.shape:
+            count *= hint(size, UNKNOWN_SIZE)
+        return count * value.dtype.itemsize
+    return int(isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)))
+
+
+def run_time(node: Node) -> float:
+    """Return an estimate of the time that a node takes, in floating-point operations."""
+    moved = nbytes(node) + total_nbytes(node.all_input_nodes)
+    return _flops(node) + PER_BYTE * moved
+
+
+def _flops(node: Node) -> int:
+    arguments = tree_map(_shaped, (list(node.args), dict(node.kwargs)))
+    return flops(node, (tuple(arguments[0]), arguments[1]), _shaped(node))
+
+
+def _shaped(value: object) -> object:
+    """Return a tensor without data and without symbols for a node; anything else as it is."""
+    known = value_of(value) if isinstance(value, Node) else value
+    if isinstance(known, torch.Tensor):
+        shape = [hint(size, UNKNOWN_SIZE) for size in known.shape]
+        return torch.empty(shape, dtype=known.dtype, device="meta")
+    return hint(known, UNKNOWN_SIZE) if isinstance(known, torch.SymInt) else known

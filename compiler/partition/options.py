@@ -1,0 +1,53 @@
+"""Options of the partitioner: `Config(passes={"partition": {"memory_budget": 0.5}})`.
+
+They are checked like the options of passes, which is where users look for them; the partition is no
+pass, because it makes two graphs of one.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from ctk.compiler.errors import ConfigError
+
+Algorithm = Literal["min_cut", "default", "torch"]
+Solver = Literal["greedy", "dp", "exact"]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionOptions:
+    """How a joint graph is split.
+
+    Attributes:
+        algorithm: `min_cut`; `default`: save all that backward needs, compute nothing again; or
+            `torch`: torch's own min-cut partitioner, which reads torch's own options.
+        memory_budget: From 0 (save as little as possible) to 1 (save what is best for run time).
+            Between, the saved bytes are at most that part of the way from those of 0 to those of 1.
+        solver: How it is chosen what is computed again between 0 and 1 (`knapsack.py`).
+        ban_used_far_apart: Save what is used both right away and behind something that does not
+            fuse with it.
+        ban_long_fusible_chains: Save something in every chain of more than a hundred fusible
+            operators.
+        ban_materialized_backward: Save what backward would have to write to memory anyway.
+        ban_not_in_allow_list: Compute again only what is known to be cheap (`operators.py`).
+        ban_reduction: Save results that are less than a quarter of their operands.
+        aggressive_recomputation: Leave out all of these bans but `ban_reduction`.
+    """
+
+    name: ClassVar[str] = "partition"
+
+    algorithm: Algorithm = "min_cut"
+    memory_budget: float = 1.0
+    solver: Solver = "dp"
+    ban_used_far_apart: bool = True
+    ban_long_fusible_chains: bool = True
+    ban_materialized_backward: bool = True
+    ban_not_in_allow_list: bool = True
+    ban_reduction: bool = True
+    aggressive_recomputation: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.memory_budget <= 1:
+            raise ConfigError(
+                f"memory_budget={self.memory_budget!r} is not allowed; allowed: 0 (save as little "
+                "as possible) to 1 (save what is best for run time)"
+            )

@@ -1,0 +1,156 @@
+"""What a partitioner must know of joint graphs: symbols, effects, descriptions, settings."""
+
+# What pyright says of private names is what this package is for.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
+import contextlib
+import importlib
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from torch.fx import Graph, GraphModule, Node
+
+
+def is_symbolic(node: Node) -> bool:
+    """Return whether a node is a symbolic int, float or bool. Seen in torch 2.11 and 2.13."""
+    from torch.fx.experimental.proxy_tensor import is_sym_node
+
+    return bool(is_sym_node(node))
+
+
+def is_opaque(value: object) -> bool:
+    """Return whether a value is neither tensor nor number: a script object, a process group, ...
+
+    Seen in torch 2.11 and 2.13.
+    """
+    from torch._library.fake_class_registry import FakeScriptObject
+    from torch._library.opaque_object import is_opaque_value
+    from torch.fx.experimental._backward_state import BackwardState
+
+    kinds = (torch.ScriptObject, FakeScriptObject, BackwardState)
+    return isinstance(value, kinds) or bool(is_opaque_value(value))
+
+
+def is_higher_order(node: Node) -> bool:
+    """Return whether a node calls an operator that takes graphs (torch 2.11, 2.13)."""
+    return isinstance(node.target, torch._ops.HigherOrderOperator)
+
+
+def has_effect_token(node: Node) -> bool:
+    """Return whether a node is `with_effects(token, ...)`. Seen in torch 2.11 and 2.13."""
+    from torch._functorch._aot_autograd.utils import is_with_effects
+
+    return bool(is_with_effects(node))
+
+
+def is_mutating(node: Node) -> bool:
+    """Return whether an operator writes into its arguments, by its schema (torch 2.11, 2.13)."""
+    target = node.target
+    return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
+
+
+def packet(node: Node) -> object:
+    """Return the operator of a node without its overload, or the function that it calls."""
+    return getattr(node.target, "_overloadpacket", node.target)
+
+
+def hint(size: object, fallback: int) -> int:
+    """Return a concrete int for a symbolic size, without adding a guard.
+
+    torch 2.13 has `optimization_hint`, 2.11 `SymNode.hint` (None for a size nobody knows).
+    """
+    if not isinstance(size, torch.SymInt):
+        return int(cast("int", size))
+    shapes: Any = importlib.import_module("torch.fx.experimental.symbolic_shapes")
+    if hasattr(shapes, "optimization_hint"):
+        return int(shapes.optimization_hint(size, fallback=fallback))
+    known = size.node.hint
+    return fallback if known is None else int(known)
+
+
+def free_symbols(value: object) -> list[Any]:
+    """Return the symbols in the sizes of a value, by name. Seen in torch 2.11 and 2.13."""
+    from torch.fx.experimental.symbolic_shapes import free_symbols as symbols
+
+    return sorted(symbols(cast(Any, value)), key=lambda symbol: symbol.name)
+
+
+def symbol_of(node: Node) -> object | None:
+    """Return the symbol that a node binds, if it binds one. Seen in torch 2.11 and 2.13."""
+    from torch.fx.experimental.symbolic_shapes import is_symbol_binding_fx_node
+
+    return is_symbol_binding_fx_node(node)
+
+
+def symbol_bindings(graph: Graph) -> Mapping[Any, Node]:
+    """Return the node that binds each symbol of a graph. Seen in torch 2.11 and 2.13."""
+    from torch.fx.experimental.symbolic_shapes import find_symbol_binding_fx_nodes
+
+    return find_symbol_binding_fx_nodes(graph)
+
+
+def saved_descriptions(checked: int, unchecked: int, others: int) -> list[object]:
+    """Describe saved values for AOTAutograd's `desc`: tensors, unchecked tensors, symbolic ints.
+
+    Unchecked are those whose version autograd does not check. Seen in torch 2.11 and 2.13.
+    """
+    module: Any = importlib.import_module("torch._functorch._aot_autograd.descriptors")
+    plain, loose = module.SavedForBackwardsAOTOutput, module.SavedForBackwardsNoVcCheckAOTOutput
+    end = checked + unchecked
+    return [
+        loose(index) if checked <= index < end else plain(index) for index in range(end + others)
+    ]
+
+
+def flops(node: Node, arguments: tuple[Any, Mapping[str, Any]], result: object) -> int:
+    """Return the floating-point operations of a call by torch's table, 0 if it has no row.
+
+    Seen in torch 2.11 and 2.13: `torch.utils.flop_counter.flop_registry`.
+    """
+    from torch.utils.flop_counter import flop_registry
+
+    count: Any = flop_registry.get(cast(Any, packet(node)))
+    if count is None:
+        return 0
+    args, kwargs = arguments
+    return int(count(*args, **kwargs, out_val=result))
+
+
+def settings_of_torchs_partitioner() -> list[str]:
+    """Return the options of torch in force that only its own partitioner carries out.
+
+    Seen in torch 2.11 and 2.13.
+    """
+    functorch: Any = importlib.import_module("torch._functorch.config")
+    inductor: Any = importlib.import_module("torch._inductor.config")
+    found = [
+        name
+        for name in ("enable_activation_offloading", "_sync_decision_cross_ranks")
+        if getattr(functorch, name, False)
+    ]
+    name = "activation_quantization_aten_pass"
+    return found + ([name] if name in inductor.post_grad_fusion_options else [])
+
+
+def has_random_state_inputs(gm: GraphModule) -> bool:
+    """Return whether a sub-graph takes generator states that the partitioner must thread."""
+    return any(
+        "rng_state" in node.name
+        for graph in gm.modules()
+        if isinstance(graph, GraphModule)
+        for node in graph.graph.find_nodes(op="placeholder")
+    )
+
+
+@contextlib.contextmanager
+def torch_budget(budget: float) -> Generator[None]:
+    """Set the memory budget of torch's own partitioner, to compare with (torch 2.11, 2.13)."""
+    config: Any = importlib.import_module("torch._functorch.config")
+    with config.patch(activation_memory_budget=budget):
+        yield
+
+
+def saved_by(forward: GraphModule, num_fwd_outputs: int) -> Sequence[Node]:
+    """Return the nodes that a partitioned forward graph saves for backward."""
+    return cast("Any", forward.graph.output_node().args[0])[num_fwd_outputs:]

@@ -1,0 +1,203 @@
+"""Models whose joint graphs are hard to split, and those graphs as AOTAutograd traces them."""
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.fx import GraphModule
+from torch.utils.checkpoint import checkpoint
+
+from ctk.compiler.config import Config
+from ctk.compiler.dispatch import Stages, dispatch
+from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.passes import JOINT
+from ctk.compiler.rewriting.numbering import Numbering
+from ctk.compiler.rewriting.run_stage import run_stage
+from ctk.compiler.torch_compat import aot, graphs
+
+
+class Calls(nn.Module):
+    """A module that calls a function with itself; for what needs no class of its own."""
+
+    def __init__(self, call: Callable[..., object], **parts: nn.Module | Tensor) -> None:
+        super().__init__()
+        self.call = call
+        for name, part in parts.items():
+            if isinstance(part, Tensor) and not isinstance(part, nn.Parameter):
+                self.register_buffer(name, part)
+            else:
+                setattr(self, name, part)
+
+    def forward(self, *inputs: Tensor) -> object:
+        return self.call(self, *inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A model, its inputs, and whether its sizes are symbols."""
+
+    name: str
+    model: Callable[[], nn.Module]
+    inputs: Callable[[], tuple[Tensor, ...]]
+    dynamic: bool | None = None
+
+
+def _rows(*shape: int) -> Callable[[], tuple[Tensor, ...]]:
+    return lambda: (torch.randn(*(shape or (8, 16)), requires_grad=True),)
+
+
+def _mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4))
+
+
+def _dropout() -> nn.Module:
+    return nn.Sequential(nn.Linear(16, 32), nn.Dropout(0.5), nn.GELU(), nn.Linear(32, 4))
+
+
+def _convolutions() -> nn.Module:
+    first, second = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 4, 3)
+    return nn.Sequential(first, nn.BatchNorm2d(8), nn.ReLU(), second, nn.BatchNorm2d(4))
+
+
+def _plain_convolutions() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.SiLU(), nn.Conv2d(8, 4, 3), nn.GroupNorm(2, 4))
+
+
+def _encoder() -> nn.Module:
+    return nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+
+
+def _attend(self: nn.Module, x: Tensor) -> Tensor:
+    """Attention by hand, with a residual: many views, a softmax, several matrix products."""
+    for _ in range(2):
+        q, k, v = self.qkv(x).chunk(3, -1)
+        weights = ((q @ k.transpose(-1, -2)) / 4).softmax(-1)
+        x = x + F.silu(self.out(weights @ v)) * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1)
+    return x
+
+
+def _attention() -> nn.Module:
+    return Calls(_attend, qkv=nn.Linear(16, 48), out=nn.Linear(16, 16))
+
+
+def _overwrite(self: nn.Module, x: Tensor) -> Tensor:
+    """Use a buffer, then overwrite it: computed again from the buffer, `sin` would be another."""
+    result = (torch.sin(self.count) * x * self.weight).tanh()
+    self.count.add_(1)
+    return result
+
+
+def _overwriting() -> nn.Module:
+    return Calls(_overwrite, count=torch.ones(16), weight=nn.Parameter(torch.ones(16)))
+
+
+def _checkpoint(self: nn.Module, x: Tensor, drop: float) -> Tensor:
+    for _ in range(2):
+        x = checkpoint(lambda t: F.dropout(F.gelu(self.a(t)), drop), x, use_reentrant=False)
+    return x.sin()
+
+
+def _checkpointed() -> nn.Module:
+    return Calls(
+        lambda self, x: checkpoint(
+            lambda t: self.b(F.gelu(self.a(t))).tanh(), x, use_reentrant=False
+        ).sin(),
+        a=nn.Linear(16, 16),
+        b=nn.Linear(16, 16),
+    )
+
+
+def _checkpointed_dropout() -> nn.Module:
+    return Calls(lambda self, x: _checkpoint(self, x, 0.5), a=nn.Linear(16, 16))
+
+
+def _branch(_self: nn.Module, x: Tensor) -> Tensor:
+    return torch.cond(x.sum() > 0, lambda t: (t.sin() * 2,), lambda t: (t.cos(),), (x,))[0].exp()
+
+
+def _tie(self: nn.Module, x: Tensor) -> Tensor:
+    return F.gelu(x @ self.weight).tanh() @ self.weight.t()
+
+
+def _tied() -> nn.Module:
+    return Calls(_tie, weight=nn.Parameter(torch.randn(16, 16)))
+
+
+def _aliased() -> tuple[Tensor, ...]:
+    base = torch.randn(8, 16)
+    return base[:4].requires_grad_(), base[2:6]
+
+
+SAMPLES = (
+    Sample("mlp", _mlp, _rows()),
+    Sample("dropout", _dropout, _rows()),
+    Sample("batch_norm", _convolutions, _rows(2, 3, 8, 8)),
+    Sample("convolutions", _plain_convolutions, _rows(2, 3, 8, 8)),
+    Sample("encoder", _encoder, _rows(2, 5, 16)),
+    Sample("attention", _attention, _rows(2, 5, 16)),
+    Sample("dynamic", _attention, _rows(2, 5, 16), dynamic=True),
+    Sample(
+        "dynamic_sizes",
+        lambda: Calls(lambda _, x: (x.view(-1) * x.shape[0], x.shape[0] * x.sin().sum(0))),
+        _rows(),
+        dynamic=True,
+    ),
+    Sample("overwritten_buffer", _overwriting, _rows()),
+    Sample("aliased_inputs", lambda: Calls(lambda _, a, b: a.sin() * b.cos()), _aliased),
+    Sample("views_out", lambda: Calls(lambda _, x: ((x * 2).t(), (x * 2).view(-1))), _rows()),
+    Sample("tied", _tied, _rows()),
+    Sample("cond", lambda: Calls(_branch), _rows()),
+    Sample("checkpoint", _checkpointed, _rows()),
+    Sample("checkpoint_dropout", _checkpointed_dropout, _rows()),
+)
+
+BY_NAME = {sample.name: sample for sample in SAMPLES}
+
+
+@dataclass(frozen=True, slots=True)
+class Joint:
+    """A joint graph, and the keyword arguments with which AOTAutograd has it split."""
+
+    graph: GraphModule
+    given: Mapping[str, object]
+
+    def copy(self) -> GraphModule:
+        """Return a copy: torch's partitioner changes what it splits."""
+        return copy_graph_module(self.graph)
+
+
+def joint_of(model: nn.Module, inputs: Sequence[Tensor], *, dynamic: bool | None = None) -> Joint:
+    """Return the joint graph of a model, as it is after the passes of the joint stage."""
+    found: list[Joint] = []
+
+    def keep(joint: GraphModule, joint_inputs: object, options: Mapping[str, object]):
+        run_stage(
+            joint,
+            "joint",
+            JOINT,
+            Numbering(None, Config()),
+            inputs=graphs.tree_leaves(joint_inputs),
+        )
+        found.append(Joint(copy_graph_module(joint), dict(options)))
+        return aot.plain_partition(joint, joint_inputs, options)
+
+    def as_it_is(gm: GraphModule, _inputs: object):
+        return graphs.boxed(lambda args: gm(*args))
+
+    stages = Stages(lambda *_: None, as_it_is, as_it_is, as_it_is, keep)
+    torch.compiler.reset()
+    compiled = torch.compile(
+        model, backend=lambda gm, example: dispatch(gm, example, stages), dynamic=dynamic
+    )
+    compiled(*inputs)
+    return found[0]
+
+
+@functools.cache
+def joint_of_sample(name: str) -> Joint:
+    """Return the joint graph of a sample."""
+    sample = BY_NAME[name]
+    return joint_of(sample.model(), sample.inputs(), dynamic=sample.dynamic)
