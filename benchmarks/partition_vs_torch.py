@@ -25,8 +25,8 @@ from ctk.compiler.fx.walk import by_name, input_names
 from ctk.compiler.partition import split
 from ctk.compiler.partition.classify import classify_nodes
 from ctk.compiler.partition.costs import nbytes
-from ctk.compiler.partition.network import overwritten
 from ctk.compiler.partition.options import PartitionOptions
+from ctk.compiler.partition.overwritten import overwritten
 from ctk.compiler.partition.roles import is_random
 from ctk.compiler.torch_compat import aot
 from ctk.compiler.torch_compat.partition import saved_by, torch_budget

@@ -10,6 +10,8 @@ unrepeatable in either graph is banned, not only what forward needs.
 """
 
 import dataclasses
+import heapq
+from collections.abc import Collection
 
 from torch.fx import Node
 
@@ -17,7 +19,8 @@ from ctk.compiler.partition.classify import NodeInfo
 from ctk.compiler.partition.costs import nbytes, total_nbytes
 from ctk.compiler.partition.operators import is_cheap, is_expensive, is_fusible, is_view
 from ctk.compiler.partition.options import PartitionOptions
-from ctk.compiler.partition.roles import is_getitem, is_unrepeatable
+from ctk.compiler.partition.recipes import is_new_statistics, state_nbytes
+from ctk.compiler.partition.roles import is_getitem, is_random, is_unrepeatable
 from ctk.compiler.torch_compat.partition import is_symbolic
 
 LONG_CHAIN = 100
@@ -29,9 +32,15 @@ REDUCTION = 4
 
 def hard_bans(info: NodeInfo) -> frozenset[Node]:
     """Return what must never be computed again."""
-    unrepeatable = {node for node in info.nodes if is_unrepeatable(node)}
-    banned = unrepeatable | info.kept | set(info.forward_inputs)
+    bound = {node for node in info.nodes if _is_bound_to_forward(node, info)}
+    banned = bound | info.kept | set(info.forward_inputs)
     return frozenset(banned - info.backward - info.recomputed)
+
+
+def _is_bound_to_forward(node: Node, info: NodeInfo) -> bool:
+    if is_random(node):
+        return node not in info.forward or state_nbytes(node) is None
+    return is_unrepeatable(node) or is_new_statistics(node)
 
 
 def soft_bans(info: NodeInfo, options: PartitionOptions) -> frozenset[Node]:
@@ -66,11 +75,17 @@ def _may_ban(node: Node, info: NodeInfo) -> bool:
 def _is_slow_again(node: Node, info: NodeInfo, options: PartitionOptions) -> bool:
     if node.op != "call_function":
         return False
-    if not is_cheap(node) if options.ban_not_in_allow_list else is_expensive(node):
+    slow = not is_cheap(node) if options.ban_not_in_allow_list else is_expensive(node)
+    if slow or is_random(node):
         return True
     if options.ban_materialized_backward and _is_written_in_backward(node, info):
         return True
-    return options.ban_reduction and nbytes(node) * REDUCTION < total_nbytes(node.all_input_nodes)
+    return options.ban_reduction and _is_reduction(node)
+
+
+def _is_reduction(node: Node) -> bool:
+    read = [arg for arg in node.args if isinstance(arg, Node)]
+    return nbytes(node) * REDUCTION < total_nbytes(read)
 
 
 def _is_written_in_backward(node: Node, info: NodeInfo) -> bool:
@@ -112,14 +127,27 @@ def _first_unfusible(info: NodeInfo) -> dict[Node, int]:
     return first
 
 
-def _ends_of_long_chains(info: NodeInfo, banned: set[Node]) -> set[Node]:
-    """Return a node after each `LONG_CHAIN` of a chain of fusible nodes that nothing else cuts."""
-    begins: dict[Node, int] = {}
+def _ends_of_long_chains(info: NodeInfo, banned: Collection[Node]) -> set[Node]:
+    """Return where a region of fusible nodes narrows to one more than `LONG_CHAIN` from its start.
+
+    A region grows from a node to the users that fuse with it, in order, and over each node once.
+    """
+    order = {node: place for place, node in enumerate(n for n in info.nodes if n in info.forward)}
+    seen: set[Node] = set()
     found: set[Node] = set()
-    for place, node in enumerate(node for node in info.nodes if node in info.forward):
-        producers = [p for p in node.all_input_nodes if p in begins and is_fusible(p, node)]
-        chain = [begins[p] for p in producers if p not in found and p not in banned]
-        begins[node] = min(chain, default=place)
-        if place > begins[node] + LONG_CHAIN and not is_view(node):
-            found.add(node)
+    cut = set(banned)
+    for start, first in enumerate(order):
+        region = [(start, first)]
+        while region:
+            place, node = heapq.heappop(region)
+            if node in seen:
+                continue
+            seen.add(node)
+            if place > start + LONG_CHAIN and not region:
+                found.add(node)
+                cut.add(node)
+                break
+            for user in node.users:
+                if user in order and user not in cut and is_fusible(node, user):
+                    heapq.heappush(region, (order[user], user))
     return found

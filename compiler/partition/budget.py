@@ -1,69 +1,100 @@
 """Which values to save within a memory budget.
 
 `low` are the bytes of the smallest cut (hard bans only), `high` those of the one that is best for
-run time (all bans). A budget b allows low + b * (high - low) bytes. Taken is the first that fits:
-1. all bans; 2. without those that guess how code is fused; 3. without the allow-list, too;
-4. of what (3) bans, a knapsack picks what stays banned: what takes longest to compute again.
+run time (all bans). A budget b allows low + b * (high - low) bytes, and beyond the inputs of
+forward b times what the best cut saves beyond them. Taken is the first that fits both:
+1. all bans but those that guess how code is fused; 2. without the allow-list, too;
+3. of what (2) bans, a knapsack picks what stays banned: what takes longest to compute again;
+4. a knapsack of b * (high - low) bytes. It always fits: the smallest cut together with what is
+   picked is a cut, so the minimum is no more.
 
-(4) always fits: the smallest cut together with what is picked is a cut, so the minimum is no more.
-
-Source: torch/_functorch/partitioners.py, `choose_saved_values_set`. Differs: there `low` are the
-bytes of the inputs, and at budget 0 random operators are computed again, with other numbers.
+Source: torch/_functorch/partitioners.py, `choose_saved_values_set`, for (1) to (3). Differs: a cut
+has the least bytes under the same bans, (4) makes the budget a bound, and a budget of 0 is the
+smallest cut; there it is all inputs of forward, and random numbers are drawn anew.
 """
 
-from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
-from torch.fx import Node
+from torch.fx import Graph, Node
 
 from ctk.compiler.partition.bans import hard_bans, soft_bans, without_layout_bans
 from ctk.compiler.partition.classify import NodeInfo
-from ctk.compiler.partition.costs import run_time
+from ctk.compiler.partition.costs import run_time, total_nbytes
 from ctk.compiler.partition.knapsack import solve
-from ctk.compiler.partition.network import cut, saved_nbytes
-from ctk.compiler.partition.options import PartitionOptions
+from ctk.compiler.partition.network import Cut, cut
+from ctk.compiler.partition.options import PartitionOptions, require_budget
+
+DEFAULTS = PartitionOptions()
 
 
-def choose_saved_values_set(info: NodeInfo, options: PartitionOptions) -> list[Node]:
+def choose_saved_values_set(
+    joint_graph: Graph,
+    node_info: NodeInfo,
+    memory_budget: float = 1,
+    *,
+    options: PartitionOptions = DEFAULTS,
+) -> list[Node]:
     """Return the nodes whose values forward saves for backward, in order.
 
+    Args:
+        joint_graph: Taken because callers of torch's function give it; not read.
+        node_info: The joint graph, sorted.
+        memory_budget: From 0 to 1; that of the options is not read.
+        options: Bans and solver.
+
     Raises:
+        ConfigError: The budget is not from 0 to 1.
         CannotPartition: Backward needs what can neither be saved nor computed again.
     """
-    hard = hard_bans(info)
-    best = cut(info, hard | soft_bans(info, options)) if options.memory_budget > 0 else []
-    if options.memory_budget == 1:
-        return best
-    smallest = cut(info, hard)
-    if options.memory_budget == 0:
-        return smallest
-    low, high = saved_size(smallest, info), saved_size(best, info)
-    room = int(options.memory_budget * (high - low))
-    return _within(info, options, hard, low, room)
+    del joint_graph
+    require_budget(memory_budget)
+    hard = hard_bans(node_info)
+    if memory_budget == 0:
+        return cut(node_info, hard).values
+    best = cut(node_info, hard | soft_bans(node_info, options))
+    if memory_budget == 1:
+        return best.values
+    return _Budget(node_info, options, hard, memory_budget, best).choose().values
 
 
-def saved_size(saved: Iterable[Node], info: NodeInfo) -> int:
-    """Return the bytes of saved values, without those that are there anyway (parameters)."""
-    return sum(saved_nbytes(node, info) for node in saved)
+@dataclass(frozen=True, slots=True)
+class _Budget:
+    """A budget between 0 and 1 on one graph."""
 
+    info: NodeInfo
+    options: PartitionOptions
+    hard: frozenset[Node]
+    budget: float
+    best: Cut
 
-def _within(
-    info: NodeInfo, options: PartitionOptions, hard: frozenset[Node], low: int, room: int
-) -> list[Node]:
-    soft: frozenset[Node] = frozenset()
-    for allow_list in (True, False):
-        lifted = without_layout_bans(options, allow_list=allow_list)
-        soft = soft_bans(info, lifted)
-        saved = cut(info, hard | soft)
-        if saved_size(saved, info) <= low + room:
-            return saved
-    return cut(info, hard | _picked(info, soft - hard, options, room))
+    def choose(self) -> Cut:
+        """Return the first cut that fits."""
+        low = cut(self.info, self.hard).nbytes
+        room = int(self.budget * (self.best.nbytes - low))
+        beyond = self._beyond_inputs(self.best)
+        soft: frozenset[Node] = frozenset()
+        for allow_list in (True, False):
+            soft = soft_bans(self.info, without_layout_bans(self.options, allow_list=allow_list))
+            found = cut(self.info, self.hard | soft)
+            if found.nbytes <= low + room and self._fits(found, beyond):
+                return found
+        if beyond > 0:
+            found = self._with_picked(soft, int(self.budget * beyond))
+            if found.nbytes <= low + room:
+                return found
+        return self._with_picked(soft, room)
 
+    def _fits(self, found: Cut, beyond: int) -> bool:
+        return beyond <= 0 or self._beyond_inputs(found) < self.budget * beyond
 
-def _picked(
-    info: NodeInfo, soft: Collection[Node], options: PartitionOptions, room: int
-) -> frozenset[Node]:
-    """Return what must still not be computed again, within so many bytes."""
-    nodes = sorted(soft, key=info.order.__getitem__)
-    sizes = [saved_nbytes(node, info) for node in nodes]
-    picked = solve(options.solver, sizes, [run_time(node) for node in nodes], room)
-    return frozenset(nodes[index] for index in picked)
+    def _beyond_inputs(self, found: Cut) -> int:
+        """Return how many bytes more are saved than the inputs of forward have, parameters too."""
+        return total_nbytes(found.values) - total_nbytes(self.info.forward_inputs)
+
+    def _with_picked(self, soft: frozenset[Node], room: int) -> Cut:
+        """Return the cut where what is worth it within so many bytes is not computed again."""
+        nodes = sorted(soft - self.hard, key=self.info.order.__getitem__)
+        nodes.sort(key=lambda node: -total_nbytes([node]))
+        sizes = [total_nbytes([node]) for node in nodes]
+        picked = solve(self.options.solver, sizes, [run_time(node) for node in nodes], room)
+        return cut(self.info, self.hard | {nodes[index] for index in picked})

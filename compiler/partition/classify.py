@@ -6,13 +6,14 @@
 Dead nodes belong to neither. What is unclaimed may run on either side.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from torch.fx import GraphModule, Node
 from torch.utils.checkpoint import CheckpointPolicy
 
 from ctk.compiler.fx.walk import output_leaves
+from ctk.compiler.partition.recipes import operands_again, operands_in_backward
 from ctk.compiler.partition.roles import (
     is_backward_seed,
     is_effect,
@@ -56,6 +57,10 @@ class NodeInfo:
     recomputed: frozenset[Node]
     kept: frozenset[Node]
 
+    def operands(self, node: Node) -> Iterable[Node]:
+        """Return what backward must have in order to compute a node."""
+        return (operands_in_backward if node in self.backward else operands_again)(node)
+
     @property
     def demanded(self) -> list[Node]:
         """What backward returns though forward could compute it: it must be there in backward."""
@@ -78,7 +83,7 @@ def classify_nodes(
     backward = frozenset(_backward_only(nodes))
     forward_outputs = tuple(_in_forward(out, backward) for out in outputs[:num_fwd_outputs])
     effects = [node for node in nodes if is_effect(node)]
-    live = needed([*outputs, *forward_outputs, *effects])
+    live = needed([*outputs, *forward_outputs, *effects], _operands_in_both)
     nodes = [node for node in nodes if node in live or node.op == "placeholder"]
     recomputed, kept = _checkpointed(nodes)
     primals = _those(is_primal, nodes)
@@ -98,8 +103,21 @@ def classify_nodes(
     )
 
 
-def needed(ends: Iterable[object], stop: Callable[[Node], bool] | None = None) -> frozenset[Node]:
-    """Return the nodes that these need, themselves included; the operands of `stop` are not."""
+def all_operands(node: Node) -> Iterable[Node]:
+    """Return what a node reads."""
+    return node.all_input_nodes
+
+
+def _operands_in_both(node: Node) -> Iterable[Node]:
+    return (*node.all_input_nodes, *operands_again(node))
+
+
+def needed(
+    ends: Iterable[object],
+    operands: Callable[[Node], Iterable[Node]] = all_operands,
+    given: Collection[Node] = (),
+) -> frozenset[Node]:
+    """Return the nodes that these need, themselves included; nothing that only `given` need."""
     found: set[Node] = set()
     waiting = [end for end in ends if isinstance(end, Node)]
     while waiting:
@@ -107,8 +125,8 @@ def needed(ends: Iterable[object], stop: Callable[[Node], bool] | None = None) -
         if node in found:
             continue
         found.add(node)
-        if stop is None or not stop(node):
-            waiting.extend(node.all_input_nodes)
+        if node not in given:
+            waiting.extend(operands(node))
     return frozenset(found)
 
 

@@ -30,7 +30,7 @@ def all_that_backward_reads(info: NodeInfo) -> list[Node]:
         if node in forward and node not in info.recomputed and _can_be_saved(node):
             saved[node] = None
         else:
-            waiting.extend(node.all_input_nodes)
+            waiting.extend(info.operands(node))
     return sorted(saved, key=info.order.__getitem__)
 
 

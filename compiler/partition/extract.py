@@ -1,10 +1,10 @@
-"""Build the forward and the backward graph from a joint graph and what is to be saved.
+"""Choose what goes into the forward and the backward graph, given what is to be saved.
 
 What AOTAutograd reads by position:
     forward:  primals, forward seeds -> its outputs, saved tensors, saved symbolic numbers
     backward: saved symbolic numbers, saved tensors, tangents, backward seeds -> gradients
-Tensors whose version autograd must not check are behind the others. Names and metas are kept, and
-sub-graphs are those of the joint graph.
+States of generators are tensors, too; tensors whose version autograd must not check are the last of
+them. Names and metas are kept, and sub-graphs are those of the joint graph.
 
 Source: torch/_functorch/partitioners.py, `_extract_fwd_bwd_modules`. Differs: what each side
 needs is found from its outputs and effects, so that there is no dead code to eliminate and no
@@ -13,14 +13,14 @@ random operator stays where nobody reads it.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
 
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule, Node
 
 from ctk.compiler.fx.types import value_of
-from ctk.compiler.partition.classify import NodeInfo, needed
-from ctk.compiler.partition.network import CannotPartition
-from ctk.compiler.partition.roles import is_effect
+from ctk.compiler.partition.building import Building
+from ctk.compiler.partition.classify import NodeInfo, all_operands, needed
+from ctk.compiler.partition.overwritten import overwritten
+from ctk.compiler.partition.roles import is_effect, is_random
 from ctk.compiler.partition.schedule import getitems_first, late
 from ctk.compiler.torch_compat import partition as compat
 
@@ -29,21 +29,29 @@ _UNCHECKED = "saved_tensor_with_no_vc_check"
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What forward hands to backward: tensors, tensors without version check, symbolic numbers."""
+    """What forward hands to backward, in this order.
+
+    Attributes:
+        checked: Tensors whose version autograd checks.
+        drawn: Random nodes, of which the state of the generator is handed over.
+        unchecked: Tensors without that check.
+        symbols: Symbolic numbers.
+    """
 
     checked: tuple[Node, ...]
+    drawn: tuple[Node, ...]
     unchecked: tuple[Node, ...]
     symbols: tuple[Node, ...]
 
     @property
-    def tensors(self) -> tuple[Node, ...]:
-        return (*self.checked, *self.unchecked)
+    def values(self) -> tuple[Node, ...]:
+        return (*self.checked, *self.unchecked, *self.symbols)
 
     @property
     def descriptions(self) -> list[object]:
         """What each is, for AOTAutograd."""
-        counts = len(self.checked), len(self.unchecked), len(self.symbols)
-        return compat.saved_descriptions(*counts)
+        checked = len(self.checked) + len(self.drawn)
+        return compat.saved_descriptions(checked, len(self.unchecked), len(self.symbols))
 
 
 def extract(info: NodeInfo, values: Iterable[Node]) -> tuple[GraphModule, GraphModule]:
@@ -52,20 +60,37 @@ def extract(info: NodeInfo, values: Iterable[Node]) -> tuple[GraphModule, GraphM
     Args:
         info: The joint graph, sorted.
         values: What to save; what backward does not read is not saved.
+
+    Raises:
+        CannotPartition: Backward needs what is not saved and cannot be computed again.
     """
     saved = _sorted(info, values)
     return _forward(info, saved), _backward(info, saved)
+
+
+def computed_in_backward(info: NodeInfo, values: Iterable[Node]) -> list[Node]:
+    """Return what backward computes if these values are saved, in the order of the joint graph."""
+    inputs = {*values, *info.backward_inputs}
+    inside = _needed_in_backward(info, inputs)
+    return [node for node in info.nodes if node in inside and node not in inputs]
+
+
+def computed_again(info: NodeInfo, values: Iterable[Node]) -> list[Node]:
+    """Return what of forward backward computes once more if these values are saved."""
+    found = computed_in_backward(info, values)
+    return [n for n in found if n in info.forward and n.op == "call_function"]
 
 
 def _sorted(info: NodeInfo, values: Iterable[Node]) -> Saved:
     """Return what backward reads of these, in the order that AOTAutograd wants."""
     given = dict.fromkeys(values)
     read = _needed_in_backward(info, given)
-    used = sorted((node for node in given if node in read), key=info.order.__getitem__)
+    used = [node for node in info.nodes if node in given and node in read]
     tensors = [node for node in used if not compat.is_symbolic(node)]
     numbers = [node for node in used if compat.is_symbolic(node)]
     return Saved(
         tuple(node for node in tensors if not node.meta.get(_UNCHECKED, False)),
+        tuple(node for node in computed_again(info, given) if is_random(node)),
         tuple(node for node in tensors if node.meta.get(_UNCHECKED, False)),
         tuple(_with_bindings(info, numbers, tensors)),
     )
@@ -73,7 +98,7 @@ def _sorted(info: NodeInfo, values: Iterable[Node]) -> Saved:
 
 def _needed_in_backward(info: NodeInfo, saved: Iterable[Node]) -> frozenset[Node]:
     ends = [*info.backward_outputs, *(node for node in info.backward if is_effect(node))]
-    return needed(ends, frozenset((*saved, *info.backward_inputs)).__contains__)
+    return needed(ends, info.operands, {*saved, *info.backward_inputs})
 
 
 def _with_bindings(info: NodeInfo, numbers: Sequence[Node], tensors: Sequence[Node]) -> list[Node]:
@@ -94,21 +119,42 @@ def _with_bindings(info: NodeInfo, numbers: Sequence[Node], tensors: Sequence[No
 
 
 def _forward(info: NodeInfo, saved: Saved) -> GraphModule:
-    outputs = (*info.forward_outputs, *saved.tensors, *saved.symbols)
     effects = [n for n in info.nodes if is_effect(n) and n not in info.backward]
-    inside = needed([*outputs, *effects])
+    inside = needed([*info.forward_outputs, *saved.values, *saved.drawn, *effects])
     nodes = [node for node in info.nodes if node in inside]
-    descriptions = [*_descriptions(info)[: len(info.forward_outputs)], *saved.descriptions]
-    return _build(info, info.forward_inputs, getitems_first(nodes), outputs, descriptions)
+    graph = Building(info)
+    graph.append_inputs(info.forward_inputs)
+    graph.copy_before(overwritten(info).intersection(saved.values))
+    for node in getitems_first(nodes, all_operands):
+        if node in saved.drawn:
+            graph.append_drawn(node)
+        else:
+            graph.append(node)
+    outputs = [
+        *graph.results(info.forward_outputs),
+        *graph.saved(saved.checked),
+        *graph.saved(saved.drawn),
+        *graph.saved(saved.unchecked),
+        *graph.results(saved.symbols),
+    ]
+    return graph.finish(
+        outputs, [*_descriptions(info)[: len(info.forward_outputs)], *saved.descriptions]
+    )
 
 
 def _backward(info: NodeInfo, saved: Saved) -> GraphModule:
-    inputs = (*saved.symbols, *saved.tensors, *info.backward_inputs)
-    inside = _needed_in_backward(info, inputs).difference(inputs)
-    nodes = [node for node in info.nodes if node in inside]
+    graph = Building(info)
+    graph.append_inputs((*saved.symbols, *saved.checked))
+    graph.append_states(saved.drawn)
+    graph.append_inputs((*saved.unchecked, *info.backward_inputs))
+    nodes = computed_in_backward(info, saved.values)
+    for node in getitems_first(late(nodes, info.backward, info.operands), info.operands):
+        if node in info.backward:
+            graph.append(node)
+        else:
+            graph.append_again(node)
     descriptions = _descriptions(info)[len(info.forward_outputs) :]
-    ordered = getitems_first(late(nodes, info.backward))
-    module = _build(info, inputs, ordered, info.backward_outputs, descriptions)
+    module = graph.finish(graph.results(info.backward_outputs), descriptions)
     for node in module.graph.nodes:
         if node.op in ("call_function", "get_attr"):
             node.meta["autograd_backward"] = True
@@ -120,32 +166,3 @@ def _descriptions(info: NodeInfo) -> list[object]:
     count = len(info.forward_outputs) + len(info.backward_outputs)
     said = info.joint.graph.output_node().meta.get("desc")
     return [None] * count if said is None else list(said)
-
-
-def _build(
-    info: NodeInfo,
-    inputs: Sequence[Node],
-    nodes: Iterable[Node],
-    outputs: Sequence[object],
-    descriptions: Sequence[object],
-) -> GraphModule:
-    """Return a module that computes these nodes from these inputs."""
-    graph = Graph()
-    copies: dict[Node, Node] = {}
-    for node in inputs:
-        copies[node] = graph.placeholder(node.name)
-        copies[node].meta = dict(node.meta)
-    for node in nodes:
-        if node in copies:
-            continue
-        if node.op == "placeholder":
-            raise CannotPartition(f"a graph needs {node.name}, which is not among its inputs")
-        copies[node] = graph.node_copy(node, copies.__getitem__)
-    results = tuple(copies[out] if isinstance(out, Node) else out for out in outputs)
-    output = graph.output(cast("tuple[Any, ...]", results))
-    output.meta["desc"] = list(descriptions)
-    output.meta["output_stack_traces"] = [
-        out.meta.get("stack_trace") if isinstance(out, Node) else None for out in results
-    ]
-    graph.lint()
-    return GraphModule(info.joint, graph)

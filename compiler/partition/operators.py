@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from ctk.compiler.partition.roles import is_random
 from ctk.compiler.torch_compat.partition import is_symbolic, packet
 
 _VIEWS = "alias as_strided expand permute select slice split squeeze t unsqueeze view"
@@ -25,11 +24,11 @@ _CHEAP = """
     threshold threshold_backward to triu tril type_as var var_mean where zeros zeros_like
 """
 _EXPENSIVE = """
-    _efficient_attention_forward _flash_attention_forward _scaled_dot_product_cudnn_attention
-    _scaled_dot_product_efficient_attention _scaled_dot_product_flash_attention
-    _scaled_dot_product_flash_attention_for_cpu _scaled_mm addmm baddbmm bmm convolution
-    convolution_backward mm upsample_bilinear2d
+    _efficient_attention_forward _flash_attention_forward _scaled_dot_product_efficient_attention
+    _scaled_dot_product_flash_attention _scaled_mm addmm bmm convolution convolution_backward mm
+    upsample_bilinear2d
 """
+_FUSIBLE_RANDOM = "native_dropout rand_like randn_like"
 _PRIMS = """
     _low_memory_max_pool_offsets_to_indices broadcast_in_dim convert_element_type div iota
     prepare_softmax_online sum var
@@ -69,7 +68,7 @@ def is_cheap(node: Node) -> bool:
 
 
 def is_expensive(node: Node) -> bool:
-    """Return whether a node is bound by arithmetic: matrix products, convolutions, attention."""
+    """Return whether a node is bound by arithmetic: products, convolutions, attention."""
     return packet(node) in _packets("aten", _EXPENSIVE)
 
 
@@ -77,4 +76,8 @@ def is_fusible(producer: Node, consumer: Node) -> bool:
     """Return whether a code generator would make one loop of both; `cat` takes in what it reads."""
     if packet(consumer) is torch.ops.aten.cat:
         return True
-    return all(is_cheap(node) or is_random(node) for node in (producer, consumer))
+    return _is_fusible(producer) and _is_fusible(consumer)
+
+
+def _is_fusible(node: Node) -> bool:
+    return is_cheap(node) or packet(node) in _packets("aten", _FUSIBLE_RANDOM)

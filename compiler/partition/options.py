@@ -46,8 +46,17 @@ class PartitionOptions:
     aggressive_recomputation: bool = False
 
     def __post_init__(self) -> None:
-        if not 0 <= self.memory_budget <= 1:
-            raise ConfigError(
-                f"memory_budget={self.memory_budget!r} is not allowed; allowed: 0 (save as little "
-                "as possible) to 1 (save what is best for run time)"
-            )
+        require_budget(self.memory_budget)
+
+
+def require_budget(budget: float) -> None:
+    """Raise if a memory budget is not from 0 to 1.
+
+    Raises:
+        ConfigError: It is not.
+    """
+    if not 0 <= budget <= 1:
+        raise ConfigError(
+            f"memory_budget={budget!r} is not allowed; allowed: 0 (save as little as possible) to "
+            "1 (save what is best for run time)"
+        )

@@ -9,11 +9,12 @@ Source: torch/_functorch/partitioners.py and _aot_autograd/utils.py read the sam
 import operator
 
 import torch
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 from torch.utils.checkpoint import CheckpointPolicy
 
 from ctk.compiler.fx.types import value_of
-from ctk.compiler.torch_compat.partition import is_higher_order, is_mutating
+from ctk.compiler.fx.walk import fetch
+from ctk.compiler.torch_compat import partition as compat
 
 _FORWARD_SEEDS = ("fwd_seed", "fwd_base_offset")
 _BACKWARD_SEEDS = ("bwd_seed", "bwd_base_offset")
@@ -50,28 +51,44 @@ def is_effect(node: Node) -> bool:
     """Return whether a node must run though nobody uses its result."""
     if node.op != "call_function":
         return False
-    return is_mutating(node) or node.is_impure(impure_random=False)
+    return compat.is_mutating(node) or node.is_impure(impure_random=False)
 
 
 def is_random(node: Node) -> bool:
-    """Return whether a node draws random numbers, so that a second run gives others."""
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    """Return whether a node draws random numbers, so that a second run gives others.
+
+    Attention and dropout that drop nothing draw none.
+    """
+    if torch.Tag.nondeterministic_seeded not in getattr(node.target, "tags", ()):
+        return False
+    if node.target is torch.ops.aten.native_dropout.default:
+        return node.args[2] is not False
+    return compat.argument_of(node, "dropout_p", missing=1.0) != 0
 
 
 def is_unrepeatable(node: Node) -> bool:
-    """Return whether a node must not run in both graphs.
+    """Return whether a node must not run in both graphs, from whatever state.
 
-    1. It draws random numbers. 2. It has an effect. 3. It calls sub-graphs, in which either may
-    be. 4. It makes a size that only its data tells, which has one name in both graphs.
+    1. It has an effect. 2. It calls sub-graphs, in which random numbers or an effect are, or other
+    functions. 3. It makes a size that only its data tells, which has one name in both graphs.
     """
     if node.op != "call_function":
         return False
-    return (
-        is_random(node)
-        or is_effect(node)
-        or is_higher_order(node)
-        or "unbacked_bindings" in node.meta
-    )
+    return is_effect(node) or "unbacked_bindings" in node.meta or _calls_unrepeatable(node)
+
+
+def _calls_unrepeatable(node: Node) -> bool:
+    if not compat.is_higher_order(node):
+        return False
+    called = [arg for arg in node.all_input_nodes if arg.op == "get_attr"]
+    owner = node.graph.owning_module
+    graphs = [fetch(owner, arg.target) for arg in called]
+    inside = [graph for graph in graphs if isinstance(graph, GraphModule)]
+    return not inside or any(map(_is_unrepeatable_graph, inside))
+
+
+def _is_unrepeatable_graph(graph: GraphModule) -> bool:
+    return any(is_random(node) or is_unrepeatable(node) for node in graph.graph.nodes)
 
 
 def must_be_in_backward(node: Node) -> bool:

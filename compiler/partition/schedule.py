@@ -7,29 +7,35 @@ Source: torch/_functorch, `reordering_to_mimic_autograd_engine` and `raise_getit
 a list of nodes is ordered before the graph is built, instead of a graph rebuilt twice.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from torch.fx import Node
 
+from ctk.compiler.fx.walk import topological
 from ctk.compiler.partition.roles import is_getitem
 
+Operands = Callable[[Node], Iterable[Node]]
 
-def late(nodes: Sequence[Node], backward: Collection[Node]) -> list[Node]:
+
+def late(nodes: Sequence[Node], backward: Collection[Node], operands: Operands) -> list[Node]:
     """Return the nodes of a backward graph, each recomputed one right before its first user.
 
     Args:
         nodes: In the order of the joint graph.
         backward: Those that only backward can compute; they keep their order.
+        operands: What each reads there.
     """
     place = {node: index for index, node in enumerate(nodes)}
     done: dict[Node, None] = {}
     for node in nodes:
         if node in backward:
-            done |= dict.fromkeys(_with_operands(node, place, done))
+            done |= dict.fromkeys(_with_operands(node, place, done, operands))
     return [*done, *(node for node in nodes if node not in done)]
 
 
-def _with_operands(node: Node, place: dict[Node, int], done: Collection[Node]) -> list[Node]:
+def _with_operands(
+    node: Node, place: dict[Node, int], done: Collection[Node], operands: Operands
+) -> list[Node]:
     found: set[Node] = set()
     waiting = [node]
     while waiting:
@@ -37,17 +43,16 @@ def _with_operands(node: Node, place: dict[Node, int], done: Collection[Node]) -
         if current in found or current in done or current not in place:
             continue
         found.add(current)
-        waiting.extend(current.all_input_nodes)
-    return sorted(found, key=place.__getitem__)
+        waiting.extend(operands(current))
+    return topological(sorted(found, key=place.__getitem__), operands)
 
 
-def getitems_first(nodes: Iterable[Node]) -> list[Node]:
+def getitems_first(nodes: Sequence[Node], operands: Operands) -> list[Node]:
     """Return nodes with each `getitem` right behind what it takes from, which is freed sooner."""
-    nodes = list(nodes)
     takers: dict[Node, list[Node]] = {}
     inside = set(nodes)
     for node in nodes:
-        if is_getitem(node) and node.args[0] in inside:
+        if is_getitem(node) and [*operands(node)] == [node.args[0]] and node.args[0] in inside:
             takers.setdefault(node.all_input_nodes[0], []).append(node)
     moved = {taker for each in takers.values() for taker in each}
     ordered: list[Node] = []

@@ -6,18 +6,17 @@ from typing import Any
 
 from torch.fx import GraphModule, Node
 
-from ctk.compiler.partition.budget import choose_saved_values_set
+from ctk.compiler.partition.budget import DEFAULTS, choose_saved_values_set
 from ctk.compiler.partition.classify import NodeInfo, classify_nodes
 from ctk.compiler.partition.default import all_that_backward_reads
 from ctk.compiler.partition.extract import extract
-from ctk.compiler.partition.options import PartitionOptions
+from ctk.compiler.partition.options import PartitionOptions, require_budget
 from ctk.compiler.partition.support import unsupported
 from ctk.compiler.torch_compat import aot
 
 log = logging.getLogger("ctk.partition")
 
 Split = tuple[GraphModule, GraphModule]
-DEFAULTS = PartitionOptions()
 
 
 def partition(
@@ -48,6 +47,7 @@ def min_cut_rematerialization_partition(
     *,
     num_fwd_outputs: int,
     static_lifetime_input_indices: Sequence[int] | None = None,
+    memory_budget: float | None = None,
     options: PartitionOptions = DEFAULTS,
 ) -> Split:
     """Split a joint graph so that backward computes again what is cheaper than to save.
@@ -60,16 +60,20 @@ def min_cut_rematerialization_partition(
         compiler: Taken because callers of torch's partitioner give it; not read.
         num_fwd_outputs: How many outputs of the joint graph are the forward graph's.
         static_lifetime_input_indices: Which primals are free to save (parameters), by position.
+        memory_budget: From 0 to 1; None for that of the options.
         options: Bans, budget and solver.
 
     Raises:
+        ConfigError: The budget is not from 0 to 1.
         CannotPartition: Backward needs what can neither be saved nor computed again.
     """
     del compiler
+    budget = options.memory_budget if memory_budget is None else memory_budget
+    require_budget(budget)
     info = classify_nodes(joint, num_fwd_outputs, static_lifetime_input_indices or ())
     return _split(
         info,
-        lambda: choose_saved_values_set(info, options),
+        lambda: choose_saved_values_set(joint.graph, info, budget, options=options),
         lambda given: aot.min_cut_partition(joint, joint_inputs, given),
     )
 

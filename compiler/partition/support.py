@@ -6,8 +6,11 @@ Each needs a rewriting of the graph that is bound to AOTAutograd's runtime. They
 
 from collections.abc import Iterator
 
+from torch.fx import Node
+
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.partition.classify import NodeInfo
+from ctk.compiler.partition.recipes import state_nbytes
 from ctk.compiler.partition.roles import is_effect, is_random, is_unrepeatable
 from ctk.compiler.torch_compat import partition as compat
 
@@ -32,13 +35,16 @@ def _reasons(info: NodeInfo) -> Iterator[str]:
             yield f"it calls a collective {where}"
         if "memory_budget" in node.meta or _region_budget(node.meta):
             yield f"the program sets a memory budget for a region {where}"
-        if node in info.recomputed and is_unrepeatable(node):
-            kind = "draws random numbers" if is_random(node) else "must not run twice"
-            yield f"checkpointing computes again what {kind} {where}"
+        if node in info.recomputed and (is_unrepeatable(node) or _cannot_draw_again(node)):
+            yield f"checkpointing computes again what must not run twice {where}"
         if node in info.forward and node in info.backward:
             yield f"an output of forward depends on backward {where}"
         if is_effect(node) and node not in info.forward | info.backward:
             yield f"an effect belongs to neither side {where}"
+
+
+def _cannot_draw_again(node: Node) -> bool:
+    return is_random(node) and state_nbytes(node) is None
 
 
 def _region_budget(meta: dict[str, object]) -> bool:

@@ -50,6 +50,23 @@ def is_mutating(node: Node) -> bool:
     return isinstance(target, torch._ops.OpOverload) and target._schema.is_mutable
 
 
+def argument_of(node: Node, name: str, *, missing: object) -> object:
+    """Return an argument of an operator's call by the name in its schema (torch 2.11, 2.13).
+
+    Args:
+        node: The call.
+        name: Of the argument.
+        missing: What to return if the operator has no such argument.
+    """
+    target = node.target
+    arguments = target._schema.arguments if isinstance(target, torch._ops.OpOverload) else ()
+    for place, argument in enumerate(arguments):
+        if argument.name == name:
+            given = node.args[place] if place < len(node.args) else argument.default_value
+            return node.kwargs.get(name, given)
+    return missing
+
+
 def packet(node: Node) -> object:
     """Return the operator of a node without its overload, or the function that it calls."""
     return getattr(node.target, "_overloadpacket", node.target)
@@ -141,6 +158,40 @@ def has_random_state_inputs(gm: GraphModule) -> bool:
         if isinstance(graph, GraphModule)
         for node in graph.graph.find_nodes(op="placeholder")
     )
+
+
+def run_and_save_rng_state() -> Any:
+    """Return the operator that runs another and also returns the generator's state before it.
+
+    Seen in torch 2.11 and 2.13: `run_and_save_rng_state(op, *args) -> (state, result)`.
+    """
+    return importlib.import_module("torch._prims.rng_prims").run_and_save_rng_state
+
+
+def run_with_rng_state() -> Any:
+    """Return the operator that runs another from a generator's state, which stays as it was.
+
+    Seen in torch 2.11 and 2.13: `run_with_rng_state(state, op, *args) -> result`.
+    """
+    return importlib.import_module("torch._prims.rng_prims").run_with_rng_state
+
+
+def rng_state_nbytes(device: str) -> int | None:
+    """Return the bytes of the state of a device's generator; None where it cannot be set again."""
+    return {"cpu": 5056, "cuda": 16}.get(device)
+
+
+def empty_rng_state(device: str | None, like: object) -> torch.Tensor:
+    """Return a fake tensor like a generator's state, which is on the CPU, in the mode of `like`."""
+    from ctk.compiler.torch_compat import fake, graphs
+
+    nbytes = rng_state_nbytes(device or "cpu")
+    assert nbytes is not None
+    mode = fake.mode_of(graphs.tree_leaves(like))
+    if mode is None:
+        return torch.empty(nbytes, dtype=torch.uint8, device="meta")
+    with mode:
+        return torch.empty(nbytes, dtype=torch.uint8)
 
 
 @contextlib.contextmanager

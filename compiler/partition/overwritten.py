@@ -1,0 +1,44 @@
+"""Inputs that forward writes to: what backward needs of them is a copy made before.
+
+    forward: sin = sin(count); add = add(count, 1); copy_(count, add)
+    saved for the gradient of sin: `clone(count)`, the first call of forward
+
+Saved as it is, backward would see the new value. Source: none; torch (2.11, 2.13) saves the input,
+and the gradient is that of the new value.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+from torch.fx import Graph, Node
+
+from ctk.compiler.fx.effects import mutated_arguments
+from ctk.compiler.fx.types import same_sizes, tensor_of
+from ctk.compiler.partition.classify import NodeInfo
+from ctk.compiler.partition.roles import is_effect, is_primal
+
+aten = torch.ops.aten
+_COPIES: Sequence[tuple[Callable[..., Tensor], int]] = (
+    (aten.clone.default, 1),
+    (aten.copy.default, 2),
+)
+"""What copies a tensor, and how often it takes it: first of dense ones, then with its gaps."""
+
+
+def overwritten(info: NodeInfo) -> frozenset[Node]:
+    """Return the primals that forward writes to."""
+    effects = [node for node in info.nodes if node not in info.backward and is_effect(node)]
+    written = {arg for node in effects for arg in mutated_arguments(node)}
+    return frozenset(node for node in written if is_primal(node))
+
+
+def copy_before(node: Node) -> Callable[[Graph, Node], Node] | None:
+    """Return how to copy an input with its strides; None if it has overlaps or no known type."""
+    value = tensor_of(node)
+    if value is None:
+        return None
+    for copy, count in _COPIES:
+        if same_sizes(copy(*[value] * count).stride(), value.stride()):
+            return lambda graph, original: graph.call_function(copy, (original,) * count)
+    return None

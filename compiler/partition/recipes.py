@@ -1,0 +1,184 @@
+"""How a node of forward is computed again in backward: from what, by which calls.
+
+Nearly all are called again as they are. Not so:
+1. `native_dropout(x, p, True)[0] -> x * mask * 1 / (1 - p)`: drawn once, the mask is saved.
+2. batch norm in training, items 0 to 2: without the running statistics, which it does not read and
+   forward overwrites. Its other items, the new statistics, are never computed again.
+3. The gradient of batch norm in training: without the running statistics, likewise.
+4. What draws random numbers, from the state that its generator had in forward.
+
+(1) to (3) give the same bits (tested); (1) where dropout rounds the two products one by one.
+
+Source: torch/_functorch/partitioners.py, `functionalize_rng_ops`, for (4), there of checkpointed
+regions only. Differs: the others are ours.
+"""
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import torch
+from torch.fx import Graph, Node
+from torch.fx.node import map_arg
+
+from ctk.compiler.fx.types import tensor_of, value_of
+from ctk.compiler.partition.roles import is_getitem, is_random
+from ctk.compiler.torch_compat import partition as compat
+from ctk.compiler.torch_compat.graphs import tree_leaves
+
+aten = torch.ops.aten
+Copies = Callable[[Node], Node]
+_NEW_STATISTICS = (3, 4)
+"""The items of a batch norm that are new running statistics."""
+
+_DATA = slice(3)
+"""The arguments of a batch norm in front of the running statistics, and the items that it leaves;
+also the arguments of its gradient in front of them."""
+
+_TRAINING = 7
+"""Which argument of the gradient of a batch norm says that it was in training."""
+
+
+def operands_in_backward(node: Node) -> Sequence[Node]:
+    """Return what a node of backward reads."""
+    if not _is_gradient_of_norm(node):
+        return node.all_input_nodes
+    return [arg for arg in _without_statistics(node) if isinstance(arg, Node)]
+
+
+def operands_again(node: Node) -> Sequence[Node]:
+    """Return what a node reads when it is computed again."""
+    if (mask := _mask_of(node)) is not None:
+        return [_dropped(node), mask]
+    if is_batch_norm(node):
+        return [arg for arg in node.args[_DATA] if isinstance(arg, Node)]
+    return operands_in_backward(node)
+
+
+def compute_in_backward(graph: Graph, node: Node, copies: Copies) -> Node:
+    """Append to a graph what computes a node of backward; return its value there."""
+    if not _is_gradient_of_norm(node):
+        return graph.node_copy(node, copies)
+    arguments = map_arg(_without_statistics(node), copies)
+    found = graph.call_function(node.target, arguments, dict(node.kwargs))  # type: ignore[arg-type]  # an operator
+    found.meta = dict(node.meta)
+    return found
+
+
+def compute_again(graph: Graph, node: Node, copies: Copies) -> Node:
+    """Append to a graph what computes a node again; return its value there.
+
+    What draws random numbers is not for here: `draw_again`.
+    """
+    if (mask := _mask_of(node)) is not None:
+        return _drop_again(graph, node, (copies(_dropped(node)), copies(mask)))
+    if is_batch_norm(node):
+        return _normalize_again(graph, node, copies)
+    return compute_in_backward(graph, node, copies)
+
+
+def is_new_statistics(node: Node) -> bool:
+    """Return whether a node is an item of a batch norm that is never computed again."""
+    whole = node.args[0] if is_getitem(node) else None
+    return isinstance(whole, Node) and is_batch_norm(whole) and node.args[1] in _NEW_STATISTICS
+
+
+def _is_gradient_of_norm(node: Node) -> bool:
+    """Return whether a node is the gradient of a batch norm in training."""
+    if node.target is not aten.native_batch_norm_backward.default:
+        return False
+    return len(node.args) > _TRAINING and node.args[_TRAINING] is True
+
+
+def _without_statistics(node: Node) -> tuple[Any, ...]:
+    return (*node.args[_DATA], None, None, *node.args[_DATA.stop + 2 :])
+
+
+def is_batch_norm(node: Node) -> bool:
+    """Return whether a node is a batch norm in training that returns new running statistics."""
+    if node.target is not aten._native_batch_norm_legit_functional.default:
+        return False
+    return len(node.args) == 8 and node.args[5] is True
+
+
+def state_nbytes(node: Node) -> int | None:
+    """Return the bytes of the state that a random node is drawn again from; None if it cannot be.
+
+    The state of a default generator is saved, so all tensors must be on its device.
+    """
+    device = _device_of(node)
+    if not is_random(node) or device is None or node.kwargs.get("generator") is not None:
+        return None
+    return compat.rng_state_nbytes(device)
+
+
+def _mask_of(node: Node) -> Node | None:
+    """Return the mask of a dropout's result, if the result follows from it."""
+    whole = node.args[0] if is_getitem(node) and node.args[1] == 0 else None
+    if not isinstance(whole, Node) or whole.target is not aten.native_dropout.default:
+        return None
+    value = tensor_of(node)
+    exact = value is not None and (value.device.type == "cpu" or value.dtype.itemsize >= 4)
+    if not exact or whole.args[2] is not True:
+        return None
+    return next((user for user in whole.users if is_getitem(user) and user.args[1] == 1), None)
+
+
+def _dropped(node: Node) -> Node:
+    return cast("Node", cast("Node", node.args[0]).args[0])
+
+
+def _drop_again(graph: Graph, node: Node, operands: tuple[Node, Node]) -> Node:
+    kept = 1.0 - cast("float", cast("Node", node.args[0]).args[1])
+    masked = graph.call_function(aten.mul.Tensor, operands)
+    masked.meta = dict(node.meta)
+    scaled = graph.call_function(aten.mul.Tensor, (masked, 1.0 / kept if kept else 0.0))
+    scaled.meta = dict(node.meta)
+    return scaled
+
+
+def _normalize_again(graph: Graph, node: Node, copies: Copies) -> Node:
+    arguments = (*node.args[_DATA], *node.args[_DATA.stop + 2 :])
+    again = graph.call_function(aten._native_batch_norm_legit.no_stats, map_arg(arguments, copies))
+    again.meta = {**node.meta, "val": tuple(node.meta["val"][_DATA])}
+    return again
+
+
+def draw(graph: Graph, node: Node, copies: Copies) -> tuple[Node, Node]:
+    """Append a random node to forward; return its value and the state from which it was drawn."""
+    args, kwargs = _arguments(node, copies)
+    run: Any = (node.target, *args)
+    pair = graph.call_function(compat.run_and_save_rng_state(), run, kwargs)
+    state, value = (graph.call_function(operator.getitem, (pair, item)) for item in (0, 1))
+    state.meta = state_meta(node)
+    value.meta = dict(node.meta)
+    pair.meta = {**node.meta, "val": (state.meta["val"], value_of(node))}
+    return value, state
+
+
+def state_meta(node: Node) -> dict[str, object]:
+    """Return the meta of the state that a random node is drawn from."""
+    return {"val": compat.empty_rng_state(_device_of(node), value_of(node))}
+
+
+def draw_again(graph: Graph, node: Node, state: Node, copies: Copies) -> Node:
+    """Append to backward what draws the numbers again that a random node of forward drew."""
+    args, kwargs = _arguments(node, copies)
+    run: Any = (state, node.target, *args)
+    again = graph.call_function(compat.run_with_rng_state(), run, kwargs)
+    again.meta = dict(node.meta)
+    return again
+
+
+def _arguments(node: Node, copies: Copies) -> tuple[Any, Any]:
+    """Return the arguments of a node in another graph."""
+    return map_arg(node.args, copies), map_arg(node.kwargs, copies)
+
+
+def _device_of(node: Node) -> str | None:
+    """Return the kind of device on which a node draws, if all of its tensors are there."""
+    values = [
+        leaf for each in (node, *node.all_input_nodes) for leaf in tree_leaves(value_of(each))
+    ]
+    kinds = {value.device.type for value in values if isinstance(value, torch.Tensor)}
+    return kinds.pop() if len(kinds) == 1 else None
