@@ -9,6 +9,8 @@ What is wrong with a compile of mine?
     diagnose        all of it, in one folder
     repro           does it still fail?
     diff            two compiles of one program, step by step
+Are my rewrite rules right?
+    verify_rules    try them on drawn graphs and operands
 What do I have?
     load_case       a case folder that somebody gave me
     minimize        any graph, any predicate: the smallest graph for which it says yes
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from ctk.toolkit.minify import minify
     from ctk.toolkit.minimize import minimize
     from ctk.toolkit.repro_case import repro
+    from ctk.toolkit.verify_rules.verify import verify_rules
     from ctk.toolkit.watch.hooks import debug_compile, install
 
 __all__ = [
@@ -58,6 +61,7 @@ __all__ = [
     "patch",
     "repro",
     "save_case",
+    "verify_rules",
 ]
 
 _PLACES = {
@@ -79,6 +83,7 @@ _PLACES = {
     "patch": "ctk.compiler.config",
     "repro": "ctk.toolkit.repro_case",
     "save_case": "ctk.toolkit.case.store",
+    "verify_rules": "ctk.toolkit.verify_rules.verify",
 }
 
 

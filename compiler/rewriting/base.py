@@ -26,14 +26,26 @@ A pass is a frozen dataclass; its fields are its options, and it changes graphs 
 Users set the option with `Config(passes={"pad_products": {"min_gain": 0.2}})`, with
 `--config pad_products.min_gain=0.2`, or for one stage with `joint/pad_products.min_gain`
 (`options.py`). A pass without options has no fields and needs no decorator.
+
+A module whose pass is no table of rules offers programs that it changes, from which `ctk
+verify-rules` draws others (a parameter becomes a constant of the graph):
+
+    def examples() -> list[Example]:
+        return [(lambda a, b: torch.mm(a, b), (torch.ones(3, 5), torch.ones(5, 7)))]
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from torch import Tensor
+
 from ctk.compiler.observe import Numerics
 from ctk.compiler.rewriting.rewriter import Rewriter
+
+Example = tuple[Callable[..., object], Sequence[Tensor]]
+"""A function of tensors that a pass changes, and inputs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,36 @@ def new_fake_mode() -> Any:
     return FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
 
 
+def symbolic_like(tensor: torch.Tensor, mode: Any, name: str) -> torch.Tensor:
+    """Return a fake tensor like a real one with symbols for its sizes above 1.
+
+    Equal sizes are one symbol. Seen in torch 2.11 and 2.13: `torch._dynamo.source.ConstantSource`.
+    """
+    source = importlib.import_module("torch._dynamo.source").ConstantSource(name)
+    fake: torch.Tensor = mode.from_tensor(tensor, source=source)
+    return fake
+
+
+def guards_hold(mode: Any, fakes: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -> bool:
+    """Return whether real tensors meet all that was assumed of the symbols of fake ones.
+
+    What a compile assumed (`int(size)` for instance) is a guard: other sizes compile anew.
+
+    Seen in torch 2.11 and 2.13: `SymNode._expr` (before replacements), `ShapeEnv.guards`.
+    """
+    known: dict[Any, int] = {}
+    for fake, tensor in zip(fakes, tensors, strict=True):
+        for size, value in zip(fake.shape, tensor.shape, strict=True):
+            expr = size.node._expr if isinstance(size, torch.SymInt) else size
+            if expr != value and known.setdefault(expr, value) != value:
+                return False
+            if isinstance(expr, int) and expr != value:
+                return False
+            known.setdefault(expr, value)
+    symbols = {expr: value for expr, value in known.items() if not isinstance(expr, int)}
+    return all(bool(guard.expr.subs(symbols)) for guard in mode.shape_env.guards)
+
+
 @contextlib.contextmanager
 def intercept_ops(
     handler: Callable[[Any, tuple[Any, ...], dict[str, Any]], object],

@@ -8,10 +8,22 @@ import importlib
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, cast
 
+import torch
 from torch.fx import Graph, GraphModule, Node
 
 Boxed = Callable[[list[Any]], Any]
 """A compiled graph: takes one list of inputs, which it may clear, and returns a sequence."""
+
+
+def trace_calls(function: Callable[..., object], args: Sequence[object]) -> GraphModule:
+    """Return the ATen graph of a function of tensors, without gradients.
+
+    Seen in torch 2.11 and 2.13: `torch.fx.experimental.proxy_tensor.make_fx`.
+    """
+    make_fx = importlib.import_module("torch.fx.experimental.proxy_tensor").make_fx
+    with torch.no_grad():
+        graph: GraphModule = make_fx(function)(*args)
+    return graph
 
 
 def boxed(call: Boxed) -> Boxed:

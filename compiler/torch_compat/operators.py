@@ -182,6 +182,28 @@ def argument_names_of(target: Any) -> tuple[tuple[str, str], ...]:
     return tuple((str(argument.name), str(argument.type)) for argument in found)
 
 
+def arguments_of(target: Any) -> tuple[tuple[str, str, bool, bool], ...]:
+    """Return (name, type, whether required, whether keyword only) of each argument of an overload.
+
+    Seen in torch 2.11 and 2.13: `Argument.kwarg_only`, `Argument.has_default_value()`.
+    """
+    arguments = target._schema.arguments
+    return tuple(
+        (str(a.name), str(a.type), not a.has_default_value(), bool(a.kwarg_only)) for a in arguments
+    )
+
+
+def defaults_of(target: object) -> tuple[object, ...]:
+    """Return the default of each argument of an overload; an object of its own for none."""
+    return tuple(default for _, default in _schema(target))
+
+
+def overloads_of(packet: Any) -> tuple[Any, ...]:
+    """Return the overloads of a packet that torch itself calls, without the `out` ones."""
+    names = (name for name in packet.overloads() if "out" not in name)
+    return tuple(getattr(packet, name) for name in names)
+
+
 TORCH_NAMESPACES = frozenset(
     (
         *("_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_inductor_debug"),

@@ -131,6 +131,10 @@ ROOMS = (
         "toolkit/operation",
         "The folder of an operation, on disk as it grows: begun, gone on with, survived.",
     ),
+    Room(
+        "toolkit/verify_rules",
+        "Rules and passes tried by a machine: drawn graphs before and after, what differs.",
+    ),
     Room("toolkit/check_case.py", "The operation `check` of the library."),
     Room("toolkit/time_case.py", "What is slow in a compile, by stage and pass."),
     Room("toolkit/repro_case.py", "The operation `repro` of the library: does it still fail?"),

@@ -8,7 +8,19 @@ from typing import Annotated
 
 import typer
 
-from ctk.toolkit.cli import bisect_pass, check, diagnose, diff, doctor, ls, minify, repro, run, show
+from ctk.toolkit.cli import (
+    bisect_pass,
+    check,
+    diagnose,
+    diff,
+    doctor,
+    ls,
+    minify,
+    repro,
+    run,
+    show,
+    verify_rules,
+)
 from ctk.toolkit.cli.entry import Entry
 from ctk.toolkit.cli.options import JsonOutput, QuietOutput, VerboseOutput
 from ctk.toolkit.cli.shell import Command, guarded
@@ -25,6 +37,7 @@ COMMANDS: tuple[Command, ...] = (
     run.COMMAND,
     ls.COMMAND,
     show.COMMAND,
+    verify_rules.COMMAND,
     doctor.COMMAND,
 )
 

@@ -21,7 +21,7 @@ from torch.fx.node import Argument, map_arg
 from ctk.compiler.fx.properties import escapes, is_constant, is_written_between
 from ctk.compiler.fx.restride import is_noticed
 from ctk.compiler.fx.types import tensor_of
-from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 
 aten = torch.ops.aten
@@ -108,6 +108,20 @@ def _concat(rewriter: Rewriter, group: Sequence[Node]) -> None:
             graph.erase_node(node)
 
     rewriter.rewrite(f"{len(group)} {first.target}(x, w) -> split({first.target})", group, edit)
+
+
+def examples() -> list[Example]:
+    """Return programs that the pass changes."""
+
+    def constant(*shape: int) -> torch.Tensor:
+        return torch.nn.Parameter(torch.ones(shape))
+
+    x, w, v, b = torch.ones(2, 3), constant(3, 4), constant(3, 2), constant(4)
+    return [
+        (lambda x, w, v: (torch.mm(x, w).sin(), torch.mm(x, v).sin()), (x, w, v)),
+        (lambda x, w, b: torch.addmm(b, x, w).sin() * torch.addmm(b, x, w * 2).cos(), (x, w, b)),
+        (lambda x, w: torch.mm(x, w).sin() + torch.mm(x, w).t().cos().t() + torch.mm(x, w), (x, w)),
+    ]
 
 
 PASS = ConcatLinear()

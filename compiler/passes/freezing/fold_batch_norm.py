@@ -21,14 +21,16 @@ and functional batch norms are met too.
 
 import math
 import operator
+from collections.abc import Callable
 
 import torch
+from torch import Tensor
 from torch.fx import Node
 
 from ctk.compiler.fx.properties import is_constant, is_written_between
 from ctk.compiler.fx.types import same_sizes, tensor_of, type_text
 from ctk.compiler.patterns.matcher import Match, Op, Rule, RuleTable, Var, apply_rules
-from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat import fake
 
@@ -184,6 +186,32 @@ class FoldBatchNorm(Pass):
 
     def run(self, rewriter: Rewriter) -> None:
         apply_rules(rewriter, RULES)
+
+
+def examples() -> list[Example]:
+    """Return programs that the pass changes: one for each rule, and other convolutions."""
+    norm = aten._native_batch_norm_legit_no_training.default
+
+    def convolved(stride: int, transposed: bool, groups: int) -> Callable[..., Tensor]:
+        def program(x: Tensor, w: Tensor, b: Tensor, s: Tensor) -> Tensor:
+            settings = ([stride] * 2, [0, 0], [1, 1], transposed, [0, 0], groups)
+            return norm(aten.convolution.default(x, w, b, *settings), s, s, s, s, 0.1, 0.5)[0]
+
+        return program
+
+    def constant(*shape: int) -> Tensor:
+        return torch.nn.Parameter(torch.ones(shape))
+
+    x, row = torch.ones(2, 4, 3, 3), constant(4)
+    y, w = torch.ones(2, 3), constant(3, 4)
+    return [
+        (convolved(1, transposed=False, groups=1), (x, constant(4, 4, 2, 2), row, row)),
+        (convolved(2, transposed=False, groups=2), (x, constant(4, 2, 1, 1), row, row)),
+        (convolved(1, transposed=True, groups=1), (x, constant(4, 4, 2, 2), row, row)),
+        (convolved(2, transposed=True, groups=2), (x, constant(4, 2, 2, 2), row, row)),
+        (lambda y, w, b, s: norm(torch.addmm(b, y, w), s, s, s, s, 0.1, 0.5)[0], (y, w, row, row)),
+        (lambda y, w, s: norm(torch.mm(y, w), s, None, s, s, 0.1, 0.5)[0], (y, w, row)),
+    ]
 
 
 PASS = FoldBatchNorm()

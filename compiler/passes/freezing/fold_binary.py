@@ -22,7 +22,7 @@ from ctk.compiler.fx.constants import Constants
 from ctk.compiler.fx.properties import is_constant, is_written_between
 from ctk.compiler.fx.types import same_sizes, same_type, tensor_of
 from ctk.compiler.passes.freezing.fold_batch_norm import along_outputs
-from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat import fake
 
@@ -169,6 +169,28 @@ def _fold(rewriter: Rewriter, node: Node, layer: _Layer, operand: object) -> Non
 
     rule = f"{node.target}({layer.node.target}, constant) -> {layer.node.target}"
     rewriter.rewrite(rule, [node, layer.node], edit)
+
+
+def examples() -> list[Example]:
+    """Return programs that the pass changes: products, and what is folded into them."""
+
+    def constant(*shape: int) -> torch.Tensor:
+        return torch.nn.Parameter(torch.ones(shape))
+
+    x, row, one = torch.ones(2, 4, 3, 3), constant(4), constant(4, 1, 1)
+    y, w, kernel = torch.ones(2, 3), constant(3, 4), constant(4, 4, 2, 2)
+    plain = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1)
+    grouped = ([2, 2], [0, 0], [1, 1], True, [0, 0], 2)
+    return [
+        (lambda x, w, b, c: aten.convolution.default(x, w, b, *plain) * c, (x, kernel, row, one)),
+        (lambda x, w, c: aten.convolution.default(x, w, None, *plain) - c, (x, kernel, one)),
+        (lambda x, w, b, c: aten.convolution.default(x, w, b, *grouped) / c,
+         (x, constant(4, 2, 2, 2), row, one)),
+        (lambda y, w, b, c: torch.addmm(b, y, w) + c, (y, w, row, row)),
+        (lambda y, w, b: torch.addmm(b, y, w) / 2.0, (y, w, row)),
+        (lambda y, w, c: c * torch.mm(y, w), (y, w, row)),
+        (lambda y, w: torch.mm(y, w) / 3, (y, w)),
+    ]  # fmt: skip
 
 
 PASS = FoldBinary()

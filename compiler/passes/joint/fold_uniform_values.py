@@ -24,7 +24,7 @@ from torch.fx.node import Argument, map_arg
 
 from ctk.compiler.fx.properties import base_of, escapes, is_view, mutated_bases
 from ctk.compiler.fx.types import dense_strides, same_layout, same_sizes, tensor_of
-from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat import fake
 
@@ -198,6 +198,20 @@ def _is_told_apart(node: Node, source: Node, written: set[Node]) -> bool:
     """Return whether a new tensor cannot be the old one: see `remove_noops`."""
     is_shared = escapes(node) or base_of(source) in written
     return is_shared or not same_layout(node, source)
+
+
+def examples() -> list[Example]:
+    """Return programs that the pass changes."""
+    x = torch.ones(2, 3)
+    return [
+        (lambda x: x * (aten.full.default([2, 3], 0.5) + aten.ones.default([2, 3])), (x,)),
+        (lambda x: (x * torch.ones_like(x)).sin(), (x,)),
+        (lambda x: (torch.ones_like(x) * x - torch.zeros_like(x)).sin(), (x,)),
+        (lambda x: (torch.full_like(x, 1.0) + x.new_full([3], 2)).view(3, 2).t(), (x,)),
+        (lambda x: torch.where(torch.full_like(x, 2.0) > 1, x.sin(), x).cos(), (x,)),
+        (lambda x: (x.to(torch.int64) + torch.zeros_like(x, dtype=torch.int64)).neg(), (x,)),
+        (lambda x: x + aten.full.default([1, 3], -0.0).expand(2, 3).neg(), (x,)),
+    ]
 
 
 PASS = FoldUniformValues()

@@ -13,7 +13,7 @@ import torch
 from torch.fx import Graph, Node
 
 from ctk.compiler.fx.types import tensor_of
-from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 
 aten = torch.ops.aten
@@ -67,6 +67,16 @@ def _move(rewriter: Rewriter, node: Node, device: torch.device) -> None:
         graph.erase_node(node)
 
     rewriter.rewrite(f"{node.target} on cpu -> on {device.type}", [node], edit)
+
+
+def examples() -> list[Example]:
+    """Return programs that the pass changes."""
+    x = torch.ones(2, 3)
+    return [
+        (lambda x: (x, torch.zeros(2, 3).to("meta").dim()), (x,)),
+        (lambda x: (x.sin(), aten.full.default([3], 2.0).to("meta").expand(2, 3)), (x,)),
+        (lambda x: (x.sin(), aten.arange.start_step(0, 6, 2).to("meta")), (x,)),
+    ]
 
 
 PASS = MoveConstructors()

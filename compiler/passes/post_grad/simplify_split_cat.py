@@ -24,7 +24,7 @@ from torch.fx import Graph, Node
 from ctk.compiler.fx.properties import base_of, escapes, mutated_bases
 from ctk.compiler.fx.restride import is_noticed
 from ctk.compiler.fx.types import dense_strides, same_layout, same_type, tensor_of, value_of
-from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat import fake
 
@@ -190,6 +190,20 @@ def _may_replace(node: Node, source: Node, written: set[Node]) -> bool:
     if escapes(node) or base_of(source) in written:
         return False
     return same_layout(node, source) or not is_noticed({node: others.stride()})
+
+
+def examples() -> list[Example]:
+    """Return programs that the pass changes, one for each rule."""
+    x, y = torch.ones(4, 3), torch.ones(2, 3)
+    return [
+        (lambda x: aten.cat.default([x]).sin(), (x,)),
+        (lambda x: aten.cat.default(x.sin().split(1, 1), 1).sin(), (x,)),
+        (lambda x: aten.cat.default(x.split_with_sizes([1, 3]), -2).sin(), (x,)),
+        (lambda x, y: aten.slice.Tensor(aten.cat.default([x, y, x]), 0, 4, 6).sin(), (x, y)),
+        (lambda x, y: aten.cat.default([aten.cat.default([x, y]), y.sin()]), (x, y)),
+        (lambda x, y: aten.cat.default([x.t(), aten.cat.default([y.t(), y.t()], 1)], -1), (x, y)),
+        (lambda x: x.split(4)[0].sin(), (x,)),
+    ]
 
 
 PASS = SimplifySplitCat()

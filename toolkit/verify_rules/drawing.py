@@ -1,0 +1,323 @@
+"""Draw operands for a program: at first wildly, later by changing a draw that was accepted.
+
+Most wild draws are refused: operators want equal sizes, guards want more. A draw that got through
+is a good place to look around, so most draws change one thing of one of those (as fuzzers that go
+by coverage do; here the guard is what must be passed).
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from random import Random
+
+import torch
+
+from ctk.toolkit.verify_rules.draws import (
+    Constant,
+    Draw,
+    Neighbour,
+    Operand,
+    SameAs,
+    TensorDraw,
+)
+from ctk.toolkit.verify_rules.layouts import DENSE, LAYOUTS
+from ctk.toolkit.verify_rules.program import Program
+from ctk.toolkit.verify_rules.schemas import Role
+from ctk.toolkit.verify_rules.values import DTYPES, draw_values
+
+SIZES = (2, 3, 1, 4, 0, 5)
+WEIGHTS = (6, 6, 4, 2, 2, 1)
+SCALARS = (1, 0, 2, -1, 3, 0.5, 1.0, 0.0, -0.0, 1.5, True, math.nan, math.inf, 255, 2**31)
+CHOICES: Mapping[str, tuple[object, ...]] = {
+    "dtype": (None, *DTYPES),
+    "memory_format": (
+        *(None, torch.contiguous_format, torch.preserve_format),
+        *(torch.channels_last, torch.channels_last_3d),
+    ),
+    "rounding_mode": (None, "trunc", "floor"),
+    "approximate": ("none", "tanh"),
+    "correction": (None, 0, 1, 2, 0.5),
+}
+"""What an argument of such a name may be, whatever its operator."""
+
+FILLS = ("fill_value", "value", "s")
+"""The numbers of a factory that are no sizes."""
+
+
+def draw_wildly(random: Random, program: Program) -> Draw:
+    """Return a draw from nothing: sizes from a pool of two, mostly one dtype."""
+    pool = random.choices(SIZES, WEIGHTS, k=random.choice((1, 2, 2, 3)))
+    base = tuple(random.choice(pool) for _ in range(random.choice((0, 1, 1, 2, 2, 2, 3, 4))))
+    dtype = random.choice(DTYPES)
+    bound = {
+        name: _operand(random, role, pool, base, dtype) for name, role in program.roles.items()
+    }
+    draw = Draw(program, bound, returned=random.random() < 0.5)
+    draw = _with_company(random, draw) if random.random() < 0.3 else draw
+    return _symbols(random, draw) if random.random() < 0.2 else draw
+
+
+def draw_near(random: Random, draw: Draw) -> Draw:
+    """Return a draw that differs from another in one or two places."""
+    for _ in range(random.choice((1, 1, 2))):
+        draw = random.choice(CHANGES)(random, draw)
+    return draw
+
+
+def _operand(
+    random: Random, role: Role, pool: Sequence[int], base: tuple[int, ...], dtype: torch.dtype
+) -> Operand:
+    if "Tensor" not in role.kind:
+        return Constant(_constant(random, role, base))
+    if role.kind.startswith("Optional") and random.random() < 0.3:
+        return Constant(None)
+    if "List" in role.kind:
+        return tuple(_tensor(random, role, pool, base, dtype) for _ in range(2))
+    if role.name == "other" and random.random() < 0.15:
+        return Constant(random.choice(SCALARS))  # a number stands where a tensor may
+    return _tensor(random, role, pool, base, dtype)
+
+
+def _tensor(
+    random: Random, role: Role, pool: Sequence[int], base: tuple[int, ...], dtype: torch.dtype
+) -> TensorDraw:
+    own = random.choice(DTYPES) if random.random() < 0.15 else dtype
+    shape = _shape(random, pool, base, role.rank)
+    layout = random.choice(tuple(LAYOUTS)) if random.random() < 0.4 else "contiguous"
+    place = random.choices(("input", "constant", "view"), (8, 1, 1))[0]
+    return TensorDraw(own, shape, layout, draw_values(random), place)
+
+
+def _shape(
+    random: Random, pool: Sequence[int], base: tuple[int, ...], rank: int | None
+) -> tuple[int, ...]:
+    """Return the base shape, one that broadcasts with it, or any."""
+    if rank is not None and len(base) != rank and random.random() < 0.8:
+        return tuple(random.choice(pool) for _ in range(rank))
+    kind = random.random()
+    if kind < 0.5:
+        return base
+    if kind < 0.75:
+        kept = base[random.randint(0, len(base)) :]
+        return tuple(1 if random.random() < 0.3 else size for size in kept)
+    count = len(base) if kind < 0.9 else random.randint(0, 3)
+    return tuple(random.choice(pool) for _ in range(count))
+
+
+def _constant(random: Random, role: Role, base: tuple[int, ...]) -> object:
+    kind = role.kind
+    if role.name in CHOICES:
+        return random.choice(CHOICES[role.name])
+    if kind.startswith("Optional") and random.random() < 0.3:
+        return None
+    if "List" in kind:
+        return _list(random, role, base)
+    if "bool" in kind:
+        return random.random() < 0.5
+    if "int" in kind:
+        return random.choice((0, 1, -1, 2, -2, 3, -3))
+    if "number" in kind or "float" in kind or "Scalar" in kind:
+        return random.choice(SIZES if role.makes and role.name not in FILLS else SCALARS)
+    return None
+
+
+def _list(random: Random, role: Role, base: tuple[int, ...]) -> tuple[int, ...]:
+    """Return sizes of as many elements as the base shape has, or dimensions of it."""
+    if role.name in ("size", "shape", "sizes"):
+        count = math.prod(base)
+        first = random.choice([size for size in range(1, count + 1) if count % size == 0] or [0])
+        rest = count // first if first else 0
+        shuffled = tuple(random.sample(base, len(base)))
+        return random.choice(
+            (base, shuffled, (count,), (first, rest), (first, -1), (-1,), (1, *base))
+        )
+    dims = list(range(-len(base), len(base))) or [0]
+    if random.random() < 0.4:
+        return tuple(random.sample(range(len(base)), len(base)))
+    return tuple(random.choice(dims) for _ in range(random.choice((1, 1, 2, 0))))
+
+
+def _with_company(random: Random, draw: Draw) -> Draw:
+    """Return a draw with one or two neighbours."""
+    return replace(
+        draw, neighbours=tuple(_neighbour(random, draw) for _ in range(random.choice((1, 1, 2))))
+    )
+
+
+def _neighbour(random: Random, draw: Draw) -> Neighbour:
+    count = len(draw.program.calls)
+    kind = random.choice(("use", "return", "drop", "write", "write"))
+    places: list[str | int] = [*draw.tensors(), *range(count)]
+    of = random.choice(places)
+    return Neighbour(kind, of, random.randint(of + 1 if isinstance(of, int) else 0, count))
+
+
+# --- changes ------------------------------------------------------------------------------------
+
+
+def with_sizes(draw: Draw, change: Callable[[int], int]) -> Draw:
+    """Return a draw in which every size, of tensors and in lists of sizes, is changed alike."""
+
+    def changed(operand: Operand) -> Operand:
+        if isinstance(operand, TensorDraw):
+            return replace(operand, shape=tuple(map(change, operand.shape)))
+        if isinstance(operand, tuple):
+            return tuple(replace(each, shape=tuple(map(change, each.shape))) for each in operand)
+        if isinstance(operand, Constant) and isinstance(operand.value, tuple):
+            return Constant(tuple(map(change, operand.value)))
+        return operand
+
+    return replace(draw, bound={name: changed(each) for name, each in draw.bound.items()})
+
+
+def with_tensors(draw: Draw, changed: Mapping[str, TensorDraw]) -> Draw:
+    """Return a draw with other tensors for some variables."""
+    return replace(draw, bound={**draw.bound, **changed})
+
+
+def with_dense_layouts(draw: Draw) -> Draw:
+    """Return a draw whose operands have layouts that symbolic sizes may have."""
+    dense = {
+        name: each if each.layout in DENSE else replace(each, layout="contiguous")
+        for name, each in draw.tensors().items()
+    }
+    return with_tensors(draw, dense)
+
+
+def with_other_values(random: Random, draw: Draw) -> Draw:
+    """Return a draw with other numbers in its inputs, so that its graph is the same."""
+    return with_tensors(
+        draw,
+        {
+            name: replace(each, values=draw_values(random))
+            for name, each in draw.tensors().items()
+            if each.place != "constant"
+        },
+    )
+
+
+def constants_for(random: Random, draw: Draw, name: str) -> list[object]:
+    """Return values that an operand which is no tensor may have."""
+    role = draw.program.roles[name]
+    if role.name in CHOICES:
+        return list(CHOICES[role.name])
+    shapes = [each.shape for each in draw.tensors().values()] or [()]
+    found = [_constant(random, role, random.choice(shapes)) for _ in range(12)]
+    return found if "Tensor" not in role.kind else list(SCALARS)
+
+
+def _resize(random: Random, draw: Draw) -> Draw:
+    sizes = [size for each in draw.tensors().values() for size in each.shape]
+    old, new = random.choice(sizes or [1]), random.choices(SIZES, WEIGHTS)[0]
+    return with_sizes(draw, lambda size: new if size == old else size)
+
+
+def _one_tensor(
+    change: Callable[[Random, TensorDraw], TensorDraw],
+) -> Callable[[Random, Draw], Draw]:
+    def apply(random: Random, draw: Draw) -> Draw:
+        tensors = draw.tensors()
+        if not tensors:
+            return draw
+        name = random.choice(list(tensors))
+        return with_tensors(draw, {name: change(random, tensors[name])})
+
+    return apply
+
+
+def _all_dtypes(random: Random, draw: Draw) -> Draw:
+    dtype = random.choice(DTYPES)
+    return with_tensors(draw, {k: replace(v, dtype=dtype) for k, v in draw.tensors().items()})
+
+
+def _other_shape(random: Random, tensor: TensorDraw) -> TensorDraw:
+    """Drop a dimension, put one in, swap two, or let one broadcast."""
+    shape = list(tensor.shape)
+    where = random.randrange(len(shape) + 1)
+    kind = random.choice(["drop", "put", "swap", "one"])
+    if kind == "put":
+        shape.insert(where, random.choices(SIZES, WEIGHTS)[0])
+    elif shape and kind == "drop":
+        del shape[min(where, len(shape) - 1)]
+    elif shape and kind == "one":
+        shape[min(where, len(shape) - 1)] = 1
+    else:
+        shape.reverse()
+    return replace(tensor, shape=tuple(shape))
+
+
+def _other_layout(random: Random, tensor: TensorDraw) -> TensorDraw:
+    return replace(tensor, layout=random.choice(tuple(LAYOUTS)))
+
+
+def _other_values(random: Random, tensor: TensorDraw) -> TensorDraw:
+    return replace(tensor, values=draw_values(random))
+
+
+def _other_dtype(random: Random, tensor: TensorDraw) -> TensorDraw:
+    return replace(tensor, dtype=random.choice(DTYPES))
+
+
+def _other_place(random: Random, tensor: TensorDraw) -> TensorDraw:
+    return replace(tensor, place=random.choice(("input", "constant", "view")))
+
+
+def _other_constant(random: Random, draw: Draw) -> Draw:
+    names = [name for name, each in draw.bound.items() if isinstance(each, Constant)]
+    shapes = [each.shape for each in draw.tensors().values()] or [()]
+    if not names:
+        return _one_tensor(_other_values)(random, draw)
+    name = random.choice(names)
+    role = draw.program.roles[name]
+    value = Constant(_constant(random, role, random.choice(shapes)))
+    return draw if "Tensor" in role.kind else replace(draw, bound={**draw.bound, name: value})
+
+
+def _repeat(random: Random, draw: Draw) -> Draw:
+    """Let one node stand for two variables, or no longer."""
+    tensors = draw.tensors()
+    repeated = [name for name, each in draw.bound.items() if isinstance(each, SameAs)]
+    if repeated:
+        original = draw.bound[repeated[0]]
+        known = tensors.get(original.name) if isinstance(original, SameAs) else None
+        return replace(draw, bound={**draw.bound, repeated[0]: known}) if known else draw
+    if len(tensors) < 2:
+        return draw
+    one, *_, other = tensors
+    return replace(draw, bound={**draw.bound, other: SameAs(one)})
+
+
+def _company(random: Random, draw: Draw) -> Draw:
+    return replace(draw, neighbours=()) if draw.neighbours else _with_company(random, draw)
+
+
+def _way_out(random: Random, draw: Draw) -> Draw:
+    return replace(draw, returned=not draw.returned)
+
+
+def _symbols(random: Random, draw: Draw) -> Draw:
+    """Make the sizes symbols, in layouts that can have some; or no longer."""
+    grown = random.choice((0, 1, 2))
+    return replace(with_dense_layouts(draw), dynamic=not draw.dynamic, grown=grown)
+
+
+CHANGES: tuple[Callable[[Random, Draw], Draw], ...] = (
+    _one_tensor(_other_values),
+    _one_tensor(_other_values),
+    _one_tensor(_other_values),
+    _one_tensor(_other_layout),
+    _one_tensor(_other_shape),
+    _one_tensor(_other_dtype),
+    _one_tensor(_other_place),
+    _all_dtypes,
+    _all_dtypes,
+    _resize,
+    _resize,
+    _other_constant,
+    _repeat,
+    _company,
+    _company,
+    _way_out,
+    _symbols,
+    _symbols,
+)

@@ -1,0 +1,125 @@
+"""Programs that a module offers to be tried on: functions with inputs, traced to draws.
+
+A pass that says nowhere what it looks for, or looks for what drawing seldom hits (a convolution in
+front of a batch norm), has a function `examples()` in its module:
+
+    def examples():
+        w = torch.nn.Parameter(torch.ones(3, 2))          # a parameter: a constant of the graph
+        return [(lambda x, w: torch.mm(x, w) * 2, (torch.ones(4, 3), w))]
+
+Each is the draw from which others are drawn: with other sizes, dtypes, layouts, constants.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import ModuleType
+from typing import cast
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node, symbolic_trace
+
+from ctk.compiler.errors import ConfigError
+from ctk.compiler.observe import Stage, first_line
+from ctk.compiler.rewriting.base import Example
+from ctk.compiler.torch_compat import graphs
+from ctk.toolkit.verify_rules.draws import Constant, Draw, Operand, TensorDraw
+from ctk.toolkit.verify_rules.program import Call, Program, Ref, Var
+
+
+def seeds_in(module: ModuleType, stage: Stage) -> tuple[Draw, ...]:
+    """Return the draws of a module's examples.
+
+    Raises:
+        ConfigError: An example cannot be traced.
+    """
+    offered = getattr(module, "examples", None)
+    if offered is None:
+        return ()
+    try:
+        return tuple(draw_of(*each, stage=stage) for each in cast("Iterable[Example]", offered()))
+    except Exception as error:
+        raise ConfigError(
+            f"examples() of {module.__name__} cannot be traced: {type(error).__name__}: "
+            f"{first_line(error)}\nnext: return [(function of tensors, (tensor, ...)), ...]"
+        ) from error
+
+
+def draw_of(
+    function: Callable[..., object], inputs: Sequence[Tensor], *, stage: Stage = "joint"
+) -> Draw:
+    """Return the draw of a function with inputs: traced to ATen, or as it is for `pre_grad`."""
+    plain = [each.detach() for each in inputs]
+    is_captured = stage == "pre_grad"
+    graph = symbolic_trace(function) if is_captured else graphs.trace_calls(function, plain)
+    graph.graph.eliminate_dead_code()
+    operands = [
+        _tensor_draw(tensor, "constant" if isinstance(each, torch.nn.Parameter) else "input")
+        for each, tensor in zip(inputs, plain, strict=True)
+    ]
+    return draw_of_graph(graph, operands)
+
+
+def _tensor_draw(tensor: Tensor, place: str = "input") -> TensorDraw:
+    shape, values = tuple(tensor.shape), (1, 2, 3)
+    return TensorDraw(tensor.dtype, shape, values=values, place=place)  # type: ignore[arg-type]  # one of its words
+
+
+def draw_of_graph(module: GraphModule, operands: Sequence[TensorDraw]) -> Draw:
+    """Return the draw of a graph of calls: its constants become operands, too.
+
+    Args:
+        module: The graph.
+        operands: One for each placeholder.
+    """
+    reading = _Reading(iter(operands))
+    for node in module.graph.nodes:
+        reading.read(node, module)
+    return Draw(Program(tuple(reading.calls), tuple(reading.results)), reading.bound)
+
+
+class _Reading:
+    """A graph as it is read."""
+
+    def __init__(self, operands: Iterable[TensorDraw]) -> None:
+        self.operands = iter(operands)
+        self.calls: list[Call] = []
+        self.results: list[int] = []
+        self.bound: dict[str, Operand] = {}
+        self.parts: dict[Node, Var | Ref] = {}
+
+    def read(self, node: Node, module: GraphModule) -> None:
+        if node.op == "placeholder":
+            self._bind(node, next(self.operands))
+        elif node.op == "get_attr":
+            self._bind(node, _tensor_draw(getattr(module, str(node.target)), "constant"))
+        elif node.op == "call_function":
+            args = tuple(self._part(each, node, str(at)) for at, each in enumerate(node.args))
+            kwargs = {name: self._part(each, node, name) for name, each in node.kwargs.items()}
+            self.parts[node] = Ref(len(self.calls))
+            self.calls.append(Call(node.target, args, kwargs))
+        elif node.op == "output":
+            refs = (self.parts[each] for each in node.all_input_nodes)
+            self.results += [each.number for each in refs if isinstance(each, Ref)]
+        else:
+            raise ValueError(f"an example calls {node.target!r} by {node.op}: call functions only")
+
+    def _bind(self, node: Node, operand: TensorDraw) -> None:
+        self.bound[node.name] = operand
+        self.parts[node] = Var(node.name)
+
+    def _part(self, value: object, node: Node, place: str) -> object:
+        if isinstance(value, Node):
+            return self.parts[value]
+        if isinstance(value, Mapping):
+            raise ValueError(f"{node.target} takes a mapping")
+        if isinstance(value, (list, tuple)) and not _is_numbers(value):
+            return [self._part(each, node, f"{place}_{at}") for at, each in enumerate(value)]
+        if not isinstance(value, (list, tuple, bool, int, float, torch.dtype)):
+            return value
+        name = f"{node.name}_{place}"
+        self.bound[name] = Constant(tuple(value) if isinstance(value, (list, tuple)) else value)
+        return Var(name)
+
+
+def _is_numbers(value: Sequence[object]) -> bool:
+    return all(isinstance(each, int) for each in value)

@@ -1,0 +1,208 @@
+"""Build the graph and the inputs of a draw: the program, its neighbours, its ways out, its types.
+
+x = placeholder                       an operand
+alias = aten.alias(x)                 ... that is a view
+fill_ = aten.fill_(x, 3)              a neighbour that writes
+t = aten.t(alias); t_1 = aten.t(t)    the program
+clone = aten.clone(t)                 a neighbour that uses a value of it
+return [t_1, clone]
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.node import Argument
+
+from ctk.compiler.torch_compat import fake
+from ctk.toolkit.verify_rules.draws import (
+    Constant,
+    Draw,
+    Neighbour,
+    Operand,
+    SameAs,
+    TensorDraw,
+)
+from ctk.toolkit.verify_rules.program import Call, Ref, Var, mapped
+
+aten = torch.ops.aten
+WRITTEN = 3
+"""What a neighbour writes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A graph with the inputs that it is typed by.
+
+    Attributes:
+        graph: Its nodes have types after `add_types`.
+        inputs: One tensor per placeholder.
+    """
+
+    graph: GraphModule
+    inputs: tuple[Tensor, ...]
+
+
+def build(draw: Draw) -> Built:
+    """Return the graph of a draw, without types, and its inputs."""
+    builder = _Builder(draw)
+    builder.build()
+    return Built(GraphModule(builder.root, builder.graph), tuple(builder.inputs))
+
+
+def inputs_of(draw: Draw) -> tuple[Tensor, ...]:
+    """Return the inputs that a draw's graph is run with: those of its types, or larger ones."""
+    tensors = [tensor for each in draw.bound.values() for tensor in tensors_in(each)]
+    return tuple(grown(t, draw).tensor() for t in tensors if t.place != "constant")
+
+
+def tensors_in(operand: Operand) -> tuple[TensorDraw, ...]:
+    """Return the tensors that an operand holds."""
+    if isinstance(operand, TensorDraw):
+        return (operand,)
+    return operand if isinstance(operand, tuple) else ()
+
+
+def grown(tensor: TensorDraw, draw: Draw) -> TensorDraw:
+    """Return an operand as large as the run wants it: symbols stand for sizes above 1."""
+    by = draw.grown if draw.dynamic else 0
+    return replace(tensor, shape=tuple(size + by if size > 1 else size for size in tensor.shape))
+
+
+def add_types(built: Built, *, dynamic: bool) -> tuple[Any, tuple[Tensor, ...]]:
+    """Write the type of each node on it; return the fake mode and the fake inputs."""
+    from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+
+    mode = fake.new_fake_mode()
+    fakes = tuple(
+        fake.symbolic_like(each, mode, f"in{index}")
+        if dynamic
+        else cast("Tensor", fake.to_fake(each, mode))
+        for index, each in enumerate(built.inputs)
+    )
+    with torch.no_grad():
+        FakeTensorProp(built.graph, mode).propagate_dont_convert_inputs(*fakes)
+    return mode, fakes
+
+
+class _Builder:
+    """The graph of one draw as it grows."""
+
+    def __init__(self, draw: Draw) -> None:
+        self.draw = draw
+        self.graph = Graph()
+        self.root = torch.nn.Module()
+        self.inputs: list[Tensor] = []
+        self.bases: dict[str, Node] = {}
+        self.nodes: dict[str, Argument] = {}
+        self.calls: dict[int, Node] = {}
+        self.outputs: list[Node] = []
+        self.sizes: dict[int, tuple[Node, int]] = {}
+
+    def build(self) -> None:
+        for name, operand in self.draw.bound.items():
+            if tensors_in(operand):
+                self._place(name, operand)
+        for name, operand in self.draw.bound.items():
+            if not tensors_in(operand):
+                self.nodes[name] = self._argument(operand)
+        for number, call in enumerate(self.draw.program.calls):
+            self._neighbours(number)
+            self.calls[number] = self._call(call)
+        self._neighbours(len(self.calls))
+        self.graph.output([*self._results(), *self.outputs])
+
+    def _results(self) -> list[Node]:
+        results = [self.calls[number] for number in self.draw.program.results]
+        if self.draw.returned:
+            return results
+        return [self._add(aten.clone.default, (result,)) for result in results]
+
+    def _place(self, name: str, operand: Operand) -> None:
+        """Make the nodes of tensors: placeholders first, because they stand first in a graph."""
+        tensors = tensors_in(operand)
+        nodes = [
+            self._tensor(f"{name}_{index}" if index else name, tensor)
+            for index, tensor in enumerate(tensors)
+        ]
+        self.bases[name] = nodes[0]
+        if isinstance(operand, TensorDraw):
+            self.nodes[name] = nodes[0]
+        else:
+            self.nodes[name] = nodes
+
+    def _tensor(self, name: str, draw: TensorDraw) -> Node:
+        tensor = draw.tensor()
+        if draw.place == "constant":
+            self.root.register_buffer(f"c_{name}", tensor, persistent=False)
+            return self.graph.get_attr(f"c_{name}")
+        self.inputs.append(tensor)
+        placeholders = self.graph.find_nodes(op="placeholder")
+        after = placeholders[-1] if placeholders else None
+        with self.graph.inserting_after(after) if after else self.graph.inserting_before():
+            node = self.graph.placeholder("self_" if name == "self" else name)
+        for dim, size in enumerate(draw.shape if self.draw.dynamic else ()):
+            if size > 1:
+                self.sizes.setdefault(size, (node, dim))
+        return node
+
+    def _argument(self, operand: Operand) -> Argument:
+        if isinstance(operand, SameAs):
+            return self.nodes[operand.name]
+        value = cast("Constant", operand).value
+        if not isinstance(value, tuple):
+            return cast("Argument", value)
+        return [self._size(size) for size in cast("tuple[int, ...]", value)]
+
+    def _size(self, size: int) -> int | Node:
+        """Return a number of a list; where sizes are symbols, the symbol that is equal to it."""
+        if size not in self.sizes:
+            return size
+        node, dim = self.sizes[size]
+        return self._add(aten.sym_size.int, (node, dim))
+
+    def _call(self, call: Call) -> Node:
+        args = tuple(self._value(each) for each in call.args)
+        kwargs = {name: self._value(each) for name, each in call.kwargs.items()}
+        return self._add(call.target, args, kwargs)
+
+    def _value(self, part: object) -> Argument:
+        return cast("Argument", mapped(part, self._operand))
+
+    def _operand(self, part: object) -> Argument:
+        if isinstance(part, Ref):
+            return self.calls[part.number]
+        if not isinstance(part, Var):
+            return cast("Argument", part)
+        operand = self.draw.bound[part.name]
+        if isinstance(operand, SameAs):
+            return self._operand(Var(operand.name))
+        base, is_view = self.bases.get(part.name), getattr(operand, "place", "") == "view"
+        if is_view and base is not None and self.nodes[part.name] is base:
+            self.nodes[part.name] = self._add(aten.alias.default, (base,))
+        return self.nodes[part.name]
+
+    def _neighbours(self, at: int) -> None:
+        count = len(self.draw.program.calls)
+        for each in self.draw.neighbours:
+            node = self._node(each.of)
+            if min(each.at, count) == at and node is not None:
+                self._neighbour(each, node)
+
+    def _node(self, of: str | int) -> Node | None:
+        """Return what a neighbour stands by; None where that is not there yet."""
+        return self.bases.get(of) if isinstance(of, str) else self.calls.get(of)
+
+    def _neighbour(self, each: Neighbour, node: Node) -> None:
+        if each.kind == "write":
+            self._add(aten.fill_.Scalar, (node, WRITTEN))
+            return
+        reader = node if each.kind == "return" else self._add(aten.clone.default, (node,))
+        self.outputs += [] if each.kind == "drop" else [reader]
+
+    def _add(
+        self, target: object, args: tuple[Argument, ...], kwargs: dict[str, Argument] | None = None
+    ) -> Node:
+        return self.graph.call_function(cast("Any", target), args, kwargs or {})

@@ -1,0 +1,110 @@
+"""The patterns of rules as programs: the one place that knows what the matcher's patterns are.
+
+Sizes and what matches anything become variables, so that they are drawn. Operands that may be
+swapped are tried in each order, as the matcher does.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import cast
+
+from ctk.compiler.fx.types import tensor_of
+from ctk.compiler.patterns.expression import Dim, Op, Pattern, Size, Var, ops_of, roots_of
+from ctk.compiler.patterns.matcher import AnyRule
+from ctk.compiler.patterns.replacement import Replacement
+from ctk.compiler.torch_compat import fake, operators, tracing
+from ctk.toolkit.verify_rules import program
+from ctk.toolkit.verify_rules.draws import Draw, TensorDraw
+from ctk.toolkit.verify_rules.examples import draw_of_graph
+from ctk.toolkit.verify_rules.program import Call, Program, Ref
+
+ORDERS = 8
+"""How many orders of swapped operands are tried at most."""
+
+
+def programs_of(pattern: Pattern) -> tuple[Program, ...]:
+    """Return a program for each order of a pattern's operands."""
+    parts = list(ops_of(*roots_of(pattern)))
+    swapped = [part for part in parts if part.swaps[0] != part.swaps[1]]
+    choices = itertools.product(*((False, True) for _ in swapped))
+    return tuple(
+        _program(pattern, frozenset(itertools.compress(swapped, choice)))
+        for choice in itertools.islice(choices, ORDERS)
+    )
+
+
+def _program(pattern: Pattern, swapped: frozenset[Op]) -> Program:
+    numbers: dict[Op, int] = {}
+    calls: list[Call] = []
+    for part in ops_of(*roots_of(pattern)):
+        operands = [
+            _part(each, numbers, f"any_{len(calls)}_{at}") for at, each in enumerate(part.operands)
+        ]
+        if part in swapped:
+            a, b = part.swaps
+            operands[a], operands[b] = operands[b], operands[a]
+        numbers[part] = len(calls)
+        calls.append(_call(part.target, operands))
+    return Program(tuple(calls), tuple(numbers[root] for root in roots_of(pattern)))
+
+
+def _part(part: object, numbers: Mapping[Op, int], name: str) -> object:
+    match part:
+        case Op():
+            return Ref(numbers[part])
+        case Var():
+            return program.Var(part.name)
+        case Size():
+            return program.Var(name)
+        case Dim():
+            return part.index
+        case list() | tuple():
+            parts = cast("list[object]", part)
+            return [_part(each, numbers, f"{name}_{at}") for at, each in enumerate(parts)]
+        case _:
+            return part
+
+
+def _call(target: object, operands: list[object]) -> Call:
+    """Return a call without the arguments that have their defaults."""
+    if operators.kind_of(target) != "overload":
+        return Call(target, tuple(operands))
+    declared = operators.arguments_of(target)
+    given = list(zip(declared, operands, strict=True))
+    args = [operand for (_, _, _, keyword), operand in given if not keyword]
+    defaults = operators.defaults_of(target)
+    while args and _is_default(args[-1], defaults[len(args) - 1]):
+        args.pop()
+    kwargs = {
+        name: operand
+        for ((name, _, _, keyword), operand), default in zip(given, defaults, strict=True)
+        if keyword and not _is_default(operand, default)
+    }
+    return Call(target, tuple(args), kwargs)
+
+
+def _is_default(operand: object, default: object) -> bool:
+    return type(operand) is type(default) and operand == default
+
+
+def seeds_of(rule: AnyRule) -> Iterator[Draw]:
+    """Yield the draw of a rule that was traced from a function: that of its example inputs."""
+    guard = rule.guard
+    replacement = guard.args[0] if isinstance(guard, partial) and guard.args else None
+    if isinstance(replacement, Replacement):
+        yield _traced(replacement)
+
+
+def _traced(replacement: Replacement) -> Draw:
+    mode = fake.new_fake_mode()
+    inputs = [
+        tracing.fake_like(each, mode, requires_grad=each.requires_grad)
+        for each in replacement.example_inputs
+    ]
+    module = replacement.trace(replacement.search_fn, inputs, replacement.scalar_workaround)
+    tensors = [tensor_of(node) for node in module.graph.find_nodes(op="placeholder")]
+    operands = [
+        TensorDraw(each.dtype, tuple(map(int, each.shape))) for each in tensors if each is not None
+    ]
+    return draw_of_graph(module, operands)

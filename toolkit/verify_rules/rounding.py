@@ -1,0 +1,151 @@
+"""How far a result may lie from the exact one where a rule reassociates or lowers precision.
+
+Reassociates: a sum of n products in any order lies within gamma(n) * sum |terms| of the exact one,
+gamma(n) = n u / (1 - n u). The graph before is run in float64 for the exact value, and on absolute
+values for `sum |terms|`. That holds for sums and products, views and copies (`MONOTONE`); with
+another operator among them, and where precision is lowered, the toolkit's table of tolerances
+decides.
+
+An overflow in between makes an infinity of a number that is finite in another order: no verdict on
+an element whose terms come near the largest number, and where the table decides, none on infinite
+results of operands whose squares overflow. Ordinary operands must not overflow.
+
+Source: N. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 2.2, 3.1 and
+4.2 (any order of summation); underflow adds at most n times the smallest normal number here, which
+also covers kernels that flush subnormals to zero.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule
+
+from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.fx.properties import is_view
+from ctk.compiler.observe import Numerics
+from ctk.repro_templates.compare import compare_values
+from ctk.repro_templates.tolerance import TABLE
+from ctk.toolkit.verify_rules.judge import Numbers, bits, listed
+from ctk.toolkit.verify_rules.running import play
+
+aten = torch.ops.aten
+
+MONOTONE: frozenset[object] = frozenset(
+    {
+        aten.mm.default,
+        aten.bmm.default,
+        aten.addmm.default,
+        aten.baddbmm.default,
+        aten.mv.default,
+        aten.dot.default,
+        aten.add.Tensor,
+        aten.mul.Tensor,
+        aten.sum.default,
+        aten.sum.dim_IntList,
+        aten.mean.default,
+        aten.mean.dim,
+        aten.clone.default,
+        aten.cat.default,
+        aten.fill_.Scalar,
+        aten.sym_size.int,
+    }
+)
+"""Operators whose value on absolute operands bounds the sum of their terms."""
+
+
+def numbers_for(numerics: Numerics, graph: GraphModule, inputs: Sequence[Tensor]) -> Numbers:
+    """Return how the numbers of a graph's results are compared after a rule of such numerics."""
+    if numerics == "exact":
+        return bits
+    exact = _play(graph, inputs, _wide)
+    if numerics == "lowers_precision" or not _is_monotone(graph):
+        return partial(_by_table, numerics, exact, _has_extremes((*inputs, *graph.buffers())))
+    terms = _play(graph, inputs, lambda tensor: _wide(tensor).abs())
+    calls = sum(node.op == "call_function" for node in graph.graph.nodes)
+    count = calls + max((each.numel() for each in (*inputs, *graph.buffers())), default=0)
+    return partial(_by_terms, count, exact, terms)
+
+
+def _play(
+    graph: GraphModule, inputs: Sequence[Tensor], change: Callable[[Tensor], Tensor]
+) -> tuple[object, ...]:
+    """Return the results of a graph with its inputs and constants changed."""
+    other = copy_graph_module(graph)
+    for name, constant in list(graph.named_buffers()):
+        setattr(other, name, change(constant).clone())
+    return play(other, [change(each).clone() for each in inputs]).outputs
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    if tensor.is_complex():
+        return tensor.to(torch.complex128)
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+def _is_monotone(graph: GraphModule) -> bool:
+    calls = [node for node in graph.graph.nodes if node.op == "call_function"]
+    numbers = [arg for node in calls for arg in node.args if isinstance(arg, float | int)]
+    is_known = all(node.target in MONOTONE or is_view(node) for node in calls)
+    return is_known and all(number >= 0 for number in numbers)
+
+
+def _has_extremes(operands: Sequence[Tensor]) -> bool:
+    """Return whether the square of a finite operand overflows, or vanishes."""
+    for each in operands:
+        sizes = each.abs().flatten().double() if each.is_floating_point() else torch.zeros(0)
+        known = sizes[sizes.isfinite() & (sizes > 0)]
+        info = torch.finfo(each.dtype if each.is_floating_point() else torch.float32)
+        if bool(((known > info.max**0.5) | (known < info.smallest_normal**0.5)).any()):
+            return True
+    return False
+
+
+def _by_table(
+    numerics: Numerics,
+    exact: Sequence[object],
+    has_extremes: bool,
+    index: int,
+    before: Tensor,
+    after: Tensor,
+) -> str | None:
+    reference = exact[index] if index < len(exact) else None
+    if has_extremes and after.is_floating_point():
+        is_finite = before.isfinite() & after.isfinite()
+        before, after = (torch.where(is_finite, each, 0.0) for each in (before, after))
+        if isinstance(reference, Tensor) and reference.shape == after.shape:
+            reference = torch.where(is_finite, reference, 0.0)
+    found = compare_values(f"out{index}", before, after, reference, TABLE[numerics])
+    return None if found is None else f"is {listed(after)}, not {listed(before)}: {found.detail}"
+
+
+def _by_terms(
+    count: int,
+    exact: Sequence[object],
+    terms: Sequence[object],
+    index: int,
+    before: Tensor,
+    after: Tensor,
+) -> str | None:
+    truth = exact[index] if index < len(exact) else None
+    size = terms[index] if index < len(terms) else None
+    if not isinstance(truth, Tensor) or not isinstance(size, Tensor):
+        return bits(index, before, after)
+    if not after.is_floating_point() or truth.shape != after.shape:
+        return bits(index, before, after)
+    info = torch.finfo(after.dtype)
+    bound = 2 * count * (info.eps * size + info.smallest_normal)  # 2: float64 rounds, too
+    seen, old = after.double(), before.double()
+    is_near = (seen - truth).abs() <= bound
+    is_same = (seen == old) | (seen.isnan() & old.isnan()) | (seen == truth)
+    may_overflow = size.isfinite() & (size >= info.max / 4)
+    is_nan_of_both = seen.isnan() & truth.isnan()
+    good = is_near | is_same | may_overflow | is_nan_of_both
+    if bool(good.all()):
+        return None
+    worst = torch.where(good, 0.0, (seen - truth).abs() / bound).nan_to_num(torch.inf).max()
+    return (
+        f"is {listed(after)}, not {listed(before)}; the exact one is {listed(truth)}: "
+        f"{worst.item():.3g} times the bound of {count} roundings"
+    )

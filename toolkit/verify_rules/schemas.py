@@ -1,0 +1,128 @@
+"""What operators say of their arguments: which are tensors, and what the others are.
+
+Types are those of the operator's schema; of a Python function, its annotations.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+import torch
+
+from ctk.compiler.torch_compat import operators
+
+aten = torch.ops.aten
+
+RANKS: Mapping[object, int] = {
+    aten.mm.default: 2,
+    aten.addmm.default: 2,
+    aten.t.default: 2,
+    aten.bmm.default: 3,
+    aten.baddbmm.default: 3,
+    aten.convolution.default: 4,
+}
+"""How many dimensions the tensors of an operator have, where drawing would seldom hit it."""
+
+CHANNELS: frozenset[object] = frozenset(
+    {
+        aten._native_batch_norm_legit_no_training.default,
+        aten.native_batch_norm.default,
+        aten.batch_norm.default,
+    }
+)
+"""Operators whose kernels read one number per channel of four operands, and check no sizes."""
+
+
+def is_defined(target: object, operands: Sequence[object]) -> bool:
+    """Return whether torch says what a call does: a kernel that checks no sizes reads anything."""
+    if target not in CHANNELS or not isinstance(operands[0], torch.Tensor):
+        return True
+    count = operands[0].shape[1] if operands[0].dim() > 1 else None
+    rows = (each for each in operands[1:5] if isinstance(each, torch.Tensor))
+    return all(each.dim() == 1 and each.shape[0] == count for each in rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """What one argument of an operator takes.
+
+    Attributes:
+        name: Of the argument: `dim`.
+        kind: Its type in the schema: `Tensor`, `List[int]`, `Optional[int]`, `number`.
+        rank: How many dimensions it must have; None if any.
+        required: Whether it has no default.
+        keyword: Whether it is given by name only.
+        makes: Whether the operator takes no tensor, so that its numbers are sizes.
+    """
+
+    name: str
+    kind: str
+    rank: int | None = None
+    required: bool = True
+    keyword: bool = False
+    makes: bool = False
+
+    @property
+    def item(self) -> "Role":
+        """The role of one item of a list."""
+        return replace(self, kind=self.kind.replace("List[", "").replace("]", "", 1))
+
+
+OPERAND = Role("input", "Tensor")
+
+
+def roles_of_call(
+    target: object, args: Sequence[object], kwargs: Mapping[str, object]
+) -> Iterator[tuple[Role, object]]:
+    """Yield each argument of a call with its role."""
+    rank = RANKS.get(target)
+    known = arguments_of(target)
+    positional = [each for each in known if not each.keyword]
+    by_name = {each.name: each for each in known}
+    for index, argument in enumerate(args):
+        role = positional[index] if index < len(positional) else OPERAND
+        yield replace(role, rank=rank), argument
+    for name, argument in kwargs.items():
+        yield by_name.get(name, Role(name, "")), argument
+
+
+def arguments_of(target: object) -> list[Role]:
+    """Return the arguments of what a node calls."""
+    if operators.declared_by(target) is not None:
+        declared = operators.arguments_of(target)
+        makes = not any("Tensor" in kind for _, kind, _, _ in declared)
+        return [
+            Role(name, kind, None, required, keyword, makes)
+            for name, kind, required, keyword in declared
+        ]
+    function = cast("Callable[..., object]", target)
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return _builtin_arguments(function)
+    return [
+        Role(
+            each.name,
+            _annotation(each.annotation),
+            None,
+            each.default is each.empty,
+            each.kind is each.KEYWORD_ONLY,
+        )
+        for each in parameters
+        if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+    ]
+
+
+def _builtin_arguments(function: Callable[..., object]) -> list[Role]:
+    """Return the arguments of a function like `torch.dropout`: those of its operator."""
+    packet = getattr(aten, getattr(function, "__name__", ""), None)
+    overloads = packet.overloads() if packet is not None else ()
+    names = [name for name in ("default", "Tensor") if name in overloads] or overloads
+    return arguments_of(getattr(packet, names[0])) if names else []
+
+
+def _annotation(annotation: object) -> str:
+    if annotation is inspect.Parameter.empty:
+        return "Tensor"
+    return annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "Tensor")

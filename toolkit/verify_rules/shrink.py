@@ -1,0 +1,172 @@
+"""Make a counter-example smaller: the same kind of difference, the least of every thing.
+
+Greedy: the first simpler draw that still differs in the same way is the next to be made simpler,
+until none does. What is simpler says `size_of`, a total order, so that the end does not depend on
+luck. Deterministic: it draws nothing.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from ctk.toolkit.verify_rules.drawing import with_sizes, with_tensors
+from ctk.toolkit.verify_rules.draws import Constant, Draw, SameAs, TensorDraw
+from ctk.toolkit.verify_rules.layouts import LAYOUTS
+from ctk.toolkit.verify_rules.values import DTYPES, SIMPLEST
+
+MAX_TRIALS = 2000
+
+
+def shrink(draw: Draw, differs: Callable[[Draw], bool]) -> Draw:
+    """Return the smallest draw found that still differs."""
+    trials = 0
+    improved = True
+    while improved and trials < MAX_TRIALS:
+        improved = False
+        for simpler in simpler_draws(draw):
+            if size_of(simpler) >= size_of(draw):
+                continue
+            trials += 1
+            if differs(simpler):
+                draw, improved = simpler, True
+                break
+    return draw
+
+
+def size_of(draw: Draw) -> tuple[object, ...]:
+    """Return how large a draw is; smaller tuples are simpler draws."""
+    tensors = draw.tensors().values()
+    same = sum(isinstance(each, SameAs) for each in draw.bound.values())
+    return (
+        len(draw.neighbours),
+        draw.dynamic,
+        draw.grown,
+        same,
+        sum(len(each.shape) for each in tensors),
+        sum(size + (size == 0) for each in tensors for size in each.shape),
+        sum(each.place != "input" for each in tensors),
+        sum(list(LAYOUTS).index(each.layout) for each in tensors),
+        sum(DTYPES.index(each.dtype) for each in tensors),
+        sum(len(each.values) for each in tensors),
+        sum(SIMPLEST.index(value) for each in tensors for value in each.values),
+        sum(_weight(each) for each in draw.bound.values()),
+        not draw.returned,
+    )
+
+
+def _weight(operand: object) -> float:
+    value = operand.value if isinstance(operand, Constant) else None
+    if isinstance(value, tuple):
+        return sum(_number_weight(each) for each in value) + len(value)
+    return _number_weight(value)
+
+
+def _number_weight(value: object) -> float:
+    if isinstance(value, bool) or value is None:
+        return 0
+    if not isinstance(value, int | float):
+        return 1
+    is_odd = value != value or value in (float("inf"), float("-inf"))
+    return 1000 if is_odd else abs(value) + (value < 0) + isinstance(value, float)
+
+
+def simpler_draws(draw: Draw) -> Iterator[Draw]:
+    """Yield draws that are simpler in one place, large cuts first."""
+    for index in range(len(draw.neighbours)):
+        yield replace(draw, neighbours=draw.neighbours[:index] + draw.neighbours[index + 1 :])
+    if draw.dynamic:
+        yield replace(draw, dynamic=False, grown=0)
+        yield replace(draw, grown=draw.grown - 1) if draw.grown else draw
+    yield from _apart(draw)
+    yield from _fewer_dims(draw)
+    yield from _smaller_sizes(draw)
+    yield from _simpler_tensors(draw)
+    yield from _one_dtype(draw)
+    yield from _simpler_constants(draw)
+    if not draw.returned:
+        yield replace(draw, returned=True)
+
+
+def _apart(draw: Draw) -> Iterator[Draw]:
+    """Give a repeated operand a tensor of its own."""
+    for name, operand in draw.bound.items():
+        if isinstance(operand, SameAs) and isinstance(draw.bound[operand.name], TensorDraw):
+            yield replace(draw, bound={**draw.bound, name: draw.bound[operand.name]})
+
+
+def _fewer_dims(draw: Draw) -> Iterator[Draw]:
+    tensors = draw.tensors()
+    most = max((len(each.shape) for each in tensors.values()), default=0)
+    for index in range(most):
+        cut = {k: replace(v, shape=_without(v.shape, index)) for k, v in tensors.items()}
+        yield with_tensors(draw, cut)
+        yield _shorter_lists(with_tensors(draw, cut), index)
+    for name, each in tensors.items():
+        for index in range(len(each.shape)):
+            yield with_tensors(draw, {name: replace(each, shape=_without(each.shape, index))})
+
+
+def _without(shape: tuple[int, ...], index: int) -> tuple[int, ...]:
+    return shape[:index] + shape[index + 1 :]
+
+
+def _shorter_lists(draw: Draw, index: int) -> Draw:
+    lists = {
+        name: Constant(_without(each.value, index))
+        for name, each in draw.bound.items()
+        if isinstance(each, Constant) and isinstance(each.value, tuple)
+    }
+    return replace(draw, bound={**draw.bound, **lists})
+
+
+def _smaller_sizes(draw: Draw) -> Iterator[Draw]:
+    sizes = sorted({size for each in draw.tensors().values() for size in each.shape}, reverse=True)
+    for old in sizes:
+        for new in (1, 2, 3):
+            if new < old or old == 0:
+                yield with_sizes(draw, lambda size, old=old, new=new: new if size == old else size)
+    for name, each in draw.tensors().items():
+        for index, old in enumerate(each.shape):
+            for new in (1, 2):
+                shape = (*each.shape[:index], new, *each.shape[index + 1 :])
+                if new < old or old == 0:
+                    yield with_tensors(draw, {name: replace(each, shape=shape)})
+
+
+def _simpler_tensors(draw: Draw) -> Iterator[Draw]:
+    for name, each in draw.tensors().items():
+        for changed in _simpler(each):
+            yield with_tensors(draw, {name: changed})
+
+
+def _simpler(tensor: TensorDraw) -> Iterator[TensorDraw]:
+    if tensor.place != "input":
+        yield replace(tensor, place="input")
+    for layout in list(LAYOUTS)[: list(LAYOUTS).index(tensor.layout)]:
+        yield replace(tensor, layout=layout)
+    for dtype in DTYPES[: DTYPES.index(tensor.dtype)]:
+        yield replace(tensor, dtype=dtype)
+    for value in sorted(set(tensor.values), key=SIMPLEST.index):
+        yield replace(tensor, values=(value,))
+    for index in range(len(tensor.values) if len(tensor.values) > 1 else 0):
+        yield replace(tensor, values=tensor.values[:index] + tensor.values[index + 1 :])
+    for index, value in enumerate(tensor.values):
+        for simpler in SIMPLEST[: SIMPLEST.index(value)]:
+            values = (*tensor.values[:index], simpler, *tensor.values[index + 1 :])
+            yield replace(tensor, values=values)
+
+
+def _one_dtype(draw: Draw) -> Iterator[Draw]:
+    tensors = draw.tensors()
+    for dtype in DTYPES:
+        yield with_tensors(draw, {k: replace(v, dtype=dtype) for k, v in tensors.items()})
+
+
+def _simpler_constants(draw: Draw) -> Iterator[Draw]:
+    for name, operand in draw.bound.items():
+        if isinstance(operand, Constant) and not isinstance(operand.value, tuple):
+            for value in (None, False, 0, 1, -1, 2, 3):
+                if type(value) is type(operand.value) or value is None:
+                    yield replace(draw, bound={**draw.bound, name: Constant(value)})
+        elif isinstance(operand, Constant):
+            for value in ((), (0,), (1,), (-1,), (0, 1), (1, 0)):
+                yield replace(draw, bound={**draw.bound, name: Constant(value)})
