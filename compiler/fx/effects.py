@@ -94,3 +94,31 @@ def _asks_in_place(node: Node, target: Callable[..., object]) -> bool:
     except (TypeError, ValueError):  # a builtin has no signature; it takes no `inplace` either
         return False
     return bound.arguments.get("inplace") is True
+
+
+def is_barred(first: Node, last: Node) -> bool:
+    """Return whether what `first` computes may become another thing when computed at `last`.
+
+    Between the two something writes, sets a mode (grad, autocast), or is not known to do neither: a
+    higher-order operator, a module, a function of the program.
+    """
+    node = first.next
+    while node is not last:
+        if node.op == "root" or not _is_calm(node):  # the root: they are not in order
+            return True
+        node = node.next
+    return False
+
+
+def _is_calm(node: Node) -> bool:
+    if node.op in ("placeholder", "get_attr"):
+        return True
+    if node.op == "call_module" or mutated_arguments(node):
+        return False
+    if node.op == "call_method":
+        return True
+    target = node.target
+    if operators.kind_of(target) == "higher_order" or operators.is_switch(target):
+        return False
+    module = str(getattr(target, "__module__", None) or "torch")  # builtins of torch have none
+    return module.partition(".")[0] in ("torch", "_operator", "operator", "math", "builtins")

@@ -17,11 +17,21 @@ from ctk.compiler.passes.joint import (
     simplify_views,
 )
 from ctk.compiler.passes.post_grad import fuse_addmm, move_constructors, simplify_split_cat
-from ctk.compiler.passes.pre_grad import remove_inference_dropout
+from ctk.compiler.passes.pre_grad import (
+    fold_conv_batch_norm,
+    normalize_calls,
+    remove_identity,
+    remove_inference_dropout,
+)
 from ctk.compiler.patterns.matcher import RuleTable
 from ctk.compiler.rewriting.base import Pass
 
-PRE_GRAD: tuple[Pass, ...] = (remove_inference_dropout.PASS,)
+PRE_GRAD: tuple[Pass, ...] = (
+    normalize_calls.PASS,
+    remove_identity.PASS,
+    remove_inference_dropout.PASS,
+    fold_conv_batch_norm.PASS,
+)
 
 JOINT: tuple[Pass, ...] = (
     remove_noops.PASS,

@@ -8,6 +8,7 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
 from ctk.compiler.errors import VerifyError
+from ctk.compiler.fx.torch_calls import read_call
 from ctk.compiler.fx.types import same_type, type_text, value_of
 from ctk.compiler.rewriting.node_types import UNKNOWN, compute_type, fake_mode_of
 from ctk.compiler.rewriting.numbering import NodeState, PassRun
@@ -48,8 +49,11 @@ def lint(run: PassRun, module: GraphModule) -> None:
 
 
 def _is_changed(node: Node, states: dict[Node, NodeState]) -> bool:
-    known = states.get(node)
-    return known is None or known != (node.target, node.args, node.kwargs)
+    known, now = states.get(node), (node.target, node.args, node.kwargs)
+    if known is None or known == now:
+        return known is None
+    call = read_call(*known)
+    return call is None or call != read_call(*now)  # the same, written otherwise, keeps its type
 
 
 def _retype(

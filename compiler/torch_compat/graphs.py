@@ -101,3 +101,15 @@ def recorded_replacements(gm: GraphModule) -> Generator[list[tuple[str, str]]]:
         yield found
     finally:
         gm._unregister_replace_node_hook(hook)
+
+
+def has_hooks(module: torch.nn.Module) -> bool:
+    """Return whether calling a module does more than its `forward`: hooks, of it or of all modules.
+
+    Seen in torch 2.11 and 2.13: what `torch.nn.Module._call_impl` asks.
+    """
+    own = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+    common = (name for name in vars(torch.nn.modules.module) if name.startswith("_global_"))
+    held = (getattr(torch.nn.modules.module, name) for name in common)
+    is_hooked = any(isinstance(each, dict) and each for each in held)
+    return is_hooked or any(getattr(module, name) for name in own)

@@ -3,11 +3,13 @@
 import torch
 from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from ctk.compiler.config import Config
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.run_stage import run_stage
+from ctk.compiler.torch_compat import fake
 from ctk.toolkit.compile_log.recorder import Recorder
 
 
@@ -16,6 +18,15 @@ def aten_graph(function, *inputs, tracing_mode="fake"):
     constants."""
     trace = make_fx(function, tracing_mode=tracing_mode, _allow_non_fake_inputs=True)
     return trace(*inputs)
+
+
+def torch_graph(program, *inputs):
+    """Return the graph of torch-level calls of a function or module, with fake values on it."""
+    gm = fx.symbolic_trace(program)
+    mode = fake.new_fake_mode()
+    given = [fake.to_fake(each, mode) for each in inputs]
+    FakeTensorProp(gm, mode).propagate_dont_convert_inputs(*given)
+    return gm
 
 
 def run_pass(gm: fx.GraphModule, step: Pass, *, stage="joint", config=None, observer=None):

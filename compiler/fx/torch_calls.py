@@ -1,0 +1,144 @@
+"""Calls of torch as programs write them, in one form: the function, and its arguments by name.
+
+`x.permute(0, 2, 1)`, `x.permute((0, 2, 1))` and `torch.permute(dims=(0, 2, 1), input=x)` are all
+`Call(torch.permute, {"input": x, "dims": (0, 2, 1)})`, and `x @ y` is a call of `torch.matmul`. A
+call in place, of operands that are no plain tensors, with `out=`, or of a function that is not in
+`torch_signatures`, is no `Call`.
+
+    call = call_of(node)
+    if call is not None and call.function is torch.permute:
+        source, dims = call.arguments["input"], call.arguments["dims"]
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch.fx import Node
+from torch.fx.node import Argument
+
+from ctk.compiler.fx.torch_signatures import ALIASES, Function, Signature, functions, methods
+from ctk.compiler.fx.types import number_type, tensor_of, value_of
+from ctk.compiler.torch_compat import fake
+
+_COMMUTATIVE = (torch.add, torch.mul)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call in its one form; arguments that were left out have their defaults."""
+
+    function: Function
+    arguments: Mapping[str, Argument]
+
+    def node(self, name: str) -> Node | None:
+        """Return an argument if it is a node."""
+        value = self.arguments.get(name)
+        return value if isinstance(value, Node) else None
+
+
+def function_of(node: Node) -> Function | None:
+    """Return the function that `call_of` may name, without a look at the arguments."""
+    signature = _signature_of(node.target)
+    return signature.function if signature is not None else None
+
+
+def call_of(node: object) -> Call | None:
+    """Return what a node calls; None if it is no call that this module knows."""
+    return read_call(node.target, node.args, node.kwargs) if isinstance(node, Node) else None
+
+
+def read_call(
+    target: object, args: tuple[Argument, ...], kwargs: Mapping[str, Argument]
+) -> Call | None:
+    """Return what a call means: a method has its name for a target."""
+    signature = _signature_of(target)
+    given = _bound(signature, target, args, kwargs) if signature is not None else None
+    if signature is None or given is None or not _takes_tensors(signature, given):
+        return None
+    meant = functions()[signature.function]
+    known = (*meant.names, *meant.named)
+    only_here = [name for name in given if name not in known or name == "inplace"]
+    if any(not _is_default(signature, name, given[name]) for name in only_here):
+        return None
+    return Call(meant.function, _filled(meant, {n: given[n] for n in known if n in given}))
+
+
+def written(call: Call) -> tuple[tuple[Argument, ...], dict[str, Argument]]:
+    """Return a call's arguments in the schema's places, without defaults behind the last other."""
+    signature, given = functions()[call.function], call.arguments
+    places = [name for name in signature.names if name in given]
+    while places and _is_default(signature, places[-1], given[places[-1]]):
+        places.pop()
+    named = [n for n in signature.named if not _is_default(signature, n, given[n])]
+    return tuple(given[name] for name in places), {name: given[name] for name in named}
+
+
+def _signature_of(target: object) -> Signature | None:
+    return methods().get(target) if isinstance(target, str) else functions().get(target)
+
+
+def _bound(
+    signature: Signature,
+    target: object,
+    args: tuple[Argument, ...],
+    kwargs: Mapping[str, Argument],
+) -> dict[str, Argument] | None:
+    """Return the arguments that a call gives, by name; None if one is unknown or given twice."""
+    if signature.is_variadic and isinstance(target, str) and _is_number(args[1:2]):
+        args = (args[0], args[1:])
+    if len(args) > len(signature.names):
+        return None
+    given: dict[str, Argument] = dict(zip(signature.names, args, strict=False))
+    for name, value in kwargs.items():
+        known = (*signature.names, *signature.named)
+        meant = name if name in known else ALIASES.get(name)
+        if meant not in known or meant in given:
+            return None
+        given[meant] = value
+    missing = [n for n in signature.names if n not in given and n not in signature.defaults]
+    last = signature.names[-len(missing) :] if missing else ()
+    return given if tuple(missing) == last or not missing else None
+
+
+def _filled(signature: Signature, given: dict[str, Argument]) -> dict[str, Argument]:
+    if signature.function in _COMMUTATIVE and _is_number((given["input"],)):
+        given = {**given, "input": given["other"], "other": given["input"]}
+    known = (*signature.names, *signature.named)
+    whole = {**signature.defaults, **given}
+    return {name: cast("Argument", whole[name]) for name in known if name in whole}
+
+
+def _takes_tensors(signature: Signature, given: Mapping[str, Argument]) -> bool:
+    """Return whether the operands are plain tensors, of which one may be a number.
+
+    What a number does at the left of an operator is that of the function for `_COMMUTATIVE` only.
+    """
+    first, other = given.get(signature.names[0]), given.get("other", given.get("exponent"))
+    if signature.names[0] == "tensors":
+        return isinstance(first, (tuple, list)) and all(map(_is_tensor, first))
+    if _is_tensor(first):
+        return other is None or _is_tensor(other) or _is_number((other,))
+    return signature.function in _COMMUTATIVE and _is_number((first,)) and _is_tensor(other)
+
+
+def plain_tensor_of(argument: object) -> torch.Tensor | None:
+    """Return the recorded tensor of a node, unless its class gives calls a meaning of its own."""
+    value = tensor_of(argument) if isinstance(argument, Node) else None
+    is_plain = fake.is_fake(value) or type(value) in (torch.Tensor, torch.nn.Parameter)
+    return value if is_plain else None
+
+
+def _is_tensor(argument: object) -> bool:
+    return plain_tensor_of(argument) is not None
+
+
+def _is_number(arguments: tuple[object, ...]) -> bool:
+    """Return whether the first of some arguments is a number: a constant, or one of the graph."""
+    return any(number_type(value_of(argument)) is not None for argument in arguments[:1])
+
+
+def _is_default(signature: Signature, name: str, value: object) -> bool:
+    default = signature.defaults.get(name, signature)  # no argument is a signature
+    return type(value) is type(default) and value == default

@@ -1,0 +1,97 @@
+"""Remove calls that return their operand itself.
+
+Rules, where eager gives back the very tensor that it was given:
+    1. `x.contiguous() -> x`, for `x` contiguous already
+    2. `x.to(d)`, `x.float()`, `x.cpu()`, `x.type_as(y)`... -> `x`, for `x` of that dtype and device
+    3. a module `nn.Identity`, or a dropout module in evaluation mode -> `x`
+Preconditions: 1. no memory format is given, and no call of the graph changes the strides of a
+tensor in place. 2. no copy and no memory format is asked for. 3. nothing hooks the module.
+`detach`, views and copies stay: they are other tensors. Exact.
+
+Source: Inductor's `remove_identity`, which does it for `nn.Identity` alone.
+"""
+
+import torch
+from torch import nn
+from torch.fx import Graph, Node
+
+from ctk.compiler.fx.torch_calls import plain_tensor_of
+from ctk.compiler.fx.walk import fetch
+from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.rewriter import Rewriter
+from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.graphs import has_hooks
+
+_CASTS = frozenset(
+    (
+        *("to", "type_as", "float", "double", "half", "bfloat16", "int", "long", "short", "char"),
+        *("byte", "bool", "cpu", "cuda"),
+    )
+)
+_RESHAPING = frozenset(
+    (
+        *("t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_", "resize_"),
+        *("resize_as_", "set_", "as_strided_", "_set_data", "setattr"),
+    )
+)
+_IDENTITIES = (nn.Identity,)
+_DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
+
+
+class RemoveIdentity(Pass):
+    """Remove calls that return their operand itself."""
+
+    name = "remove_identity"
+
+    def run(self, rewriter: Rewriter) -> None:
+        for node in rewriter.nodes():
+            source = node.args[0] if node.args else None
+            if not isinstance(source, Node) or node.op not in ("call_method", "call_module"):
+                continue
+            if _returns(rewriter, node, source):
+                called = node.target if node.op == "call_method" else "identity"
+                rewriter.replace(node, source, rule=f"{called}(x) -> x")
+
+
+def _returns(rewriter: Rewriter, node: Node, source: Node) -> bool:
+    """Return whether a node's value is its first operand itself."""
+    if node.op == "call_module":
+        return _is_idle(fetch(rewriter.module, node.target)) and len(node.args) == 1
+    if node.target == "contiguous" and len(node.args) == 1 and not node.kwargs:
+        return _is_contiguous(source) and not _has_reshaped(rewriter.graph)
+    return node.target in _CASTS and _is_cast_to_itself(node, source)
+
+
+def _is_idle(module: object) -> bool:
+    if type(module) not in (*_IDENTITIES, *_DROPOUTS) or not isinstance(module, nn.Module):
+        return False
+    is_drawing = type(module) in _DROPOUTS and module.training
+    return not is_drawing and not getattr(module, "inplace", False) and not has_hooks(module)
+
+
+def _is_contiguous(node: Node) -> bool:
+    tensor = plain_tensor_of(node)
+    if tensor is None or tensor.layout is not torch.strided:
+        return False
+    if any(map(fake.is_symbolic, (*tensor.shape, *tensor.stride()))):
+        return False
+    return tensor.is_contiguous()
+
+
+def _has_reshaped(graph: Graph) -> bool:
+    return any(getattr(node.target, "__name__", node.target) in _RESHAPING for node in graph.nodes)
+
+
+def _is_cast_to_itself(node: Node, source: Node) -> bool:
+    before, after = plain_tensor_of(source), plain_tensor_of(node)
+    if before is None or after is None:
+        return False
+    if (before.dtype, before.device, before.layout) != (after.dtype, after.device, after.layout):
+        return False
+    if {"copy", "memory_format"} & set(node.kwargs):
+        return False
+    is_plain = (torch.dtype, torch.device, str, Node)  # no `copy` and no memory format by position
+    return all(isinstance(each, is_plain) for each in node.args[1:])
+
+
+PASS = RemoveIdentity()

@@ -1,0 +1,103 @@
+"""Where the passes before autograd must not fire."""
+
+import pytest
+import torch
+from torch import nn
+
+from ctk.compiler.passes.pre_grad import fold_conv_batch_norm, remove_identity
+from tests.golden.torch_cases import NORMALIZE, SCALE, TAPS, WAVE, X
+from tests.helpers.passes import rules_of, run_pass, torch_graph
+
+
+def untouched(program, step, *inputs):
+    gm = torch_graph(program, *inputs)
+    record = run_pass(gm, step, stage="pre_grad")
+    return rules_of(record) == [] and not record.changed
+
+
+class Hooked(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.inner = module
+        module.register_forward_hook(lambda *given: given[-1] * 2)
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: x.relu_(),
+        lambda x: nn.functional.relu(x, True),
+        lambda x: torch.add(x, 1, out=x),
+        lambda x: 2 / x,  # reciprocal, times 2
+        lambda x: 2 - x,
+        lambda x: torch.addmm(x, x, x),  # not in the table
+        lambda x: x.expand(4, 4).view(16),  # only a method
+        lambda x: torch.relu(x),  # as it is wanted
+        lambda x: torch.sum(x, 0, True),
+        Hooked(nn.ReLU()),
+        nn.Sequential(nn.ReLU(inplace=True)),
+        nn.Sequential(nn.BatchNorm1d(4)),  # counts its calls
+        nn.Sequential(nn.Conv1d(4, 4, 3, padding=1, padding_mode="circular")),
+    ],
+)
+def test_normalize_calls_must_not_fire(program):
+    assert untouched(program, NORMALIZE, X)
+
+
+def reshaped(x):
+    y = x.t().contiguous()
+    y.t_()
+    return y.contiguous()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: x.t().contiguous(),
+        lambda x: x.view(1, 1, 4, 4).contiguous(memory_format=torch.channels_last),
+        lambda x: x.to(torch.float32, copy=True),
+        lambda x: x.to(torch.float32, False, True),
+        lambda x: x.to(torch.float64),
+        lambda x: x.detach(),
+        lambda x: x.clone(),
+        lambda x: x.view(4, 4),
+        reshaped,  # the strides that are known of it are not those that it had
+        nn.Sequential(nn.Dropout()),
+        Hooked(nn.Identity()),
+    ],
+)
+def test_remove_identity_must_not_fire(program):
+    assert untouched(program, remove_identity.PASS, X)
+
+
+def with_norm(between=lambda x, y: y, training=False, eps=0.5):
+    def program(x, w, stat):
+        y = between(x, nn.functional.conv1d(x, w, None, padding=1))
+        return nn.functional.batch_norm(y, stat, stat, None, None, training, 0.1, eps)
+
+    return program
+
+
+def writes_first(x, y):
+    x.add_(1)
+    return y
+
+
+@pytest.mark.parametrize(
+    ("program", "inputs"),
+    [
+        (with_norm(training=True), (WAVE, TAPS, SCALE)),
+        (with_norm(eps=0.0), (WAVE, TAPS, SCALE)),
+        (with_norm(writes_first), (WAVE, TAPS, SCALE)),
+        (with_norm(lambda x, y: y.relu()), (WAVE, TAPS, SCALE)),
+        (with_norm(lambda x, y: torch.add(y, y.sum())), (WAVE, TAPS, SCALE)),
+        (with_norm(), (WAVE[:1, :, :8], TAPS, SCALE)),  # 32 results, 48 weights
+        (with_norm(), (WAVE.half(), TAPS.half(), SCALE.half())),
+        (with_norm(), (torch.randn(4, 4, 16)[0], TAPS, torch.rand(16) + 1)),  # no batch
+    ],
+)
+def test_fold_conv_batch_norm_must_not_fire(program, inputs):
+    assert untouched(program, fold_conv_batch_norm.PASS, *inputs)

@@ -1,0 +1,51 @@
+"""Graphs of torch-level calls that the passes before autograd change, for the golden tests."""
+
+import torch
+from torch import nn
+
+from ctk.compiler.passes.pre_grad import (
+    fold_conv_batch_norm,
+    normalize_calls,
+    remove_identity,
+)
+from tests.helpers.passes import torch_graph
+
+X, B, SCALE = torch.randn(4, 4), torch.randn(4), torch.rand(4) + 1
+NORMALIZE = normalize_calls.NormalizeCalls(enabled=True)
+
+
+class Spelt(nn.Module):
+    """Calls as programs write them."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.act = nn.Linear(4, 4, bias=False), nn.SiLU()
+        self.norm = nn.BatchNorm1d(4).eval()
+
+    def forward(self, x):
+        y = nn.functional.relu(x, inplace=False).permute(1, 0).transpose(dim0=0, dim1=-1)
+        z = torch.softmax(input=y * 2 + 1, dim=-1) @ self.norm(self.act(self.linear(x)))
+        return nn.functional.relu(z / 2, inplace=True).sum(-1, keepdim=False)
+
+
+class Identities(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.same, self.drop = nn.Identity(), nn.Dropout().eval()
+
+    def forward(self, x):
+        y = self.drop(self.same(x)).contiguous().to(torch.float32).to("cpu").float()
+        return y.t().contiguous().double().detach()
+
+
+def conv_norm(x, w, b, stat):
+    y = nn.functional.conv1d(x, w, b, padding=1)
+    return nn.functional.batch_norm(y, stat, stat, None, b, False, 0.1, 0.5)
+
+
+WAVE, TAPS = torch.randn(2, 4, 16), torch.randn(4, 4, 3)
+TORCH_CASES = [
+    (NORMALIZE, "pre_grad", lambda: torch_graph(Spelt(), X)),
+    (remove_identity.PASS, "pre_grad", lambda: torch_graph(Identities(), X)),
+    (fold_conv_batch_norm.PASS, "pre_grad", lambda: torch_graph(conv_norm, WAVE, TAPS, B, SCALE)),
+]

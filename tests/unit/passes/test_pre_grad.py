@@ -1,0 +1,102 @@
+"""Passes before autograd in what Dynamo captures: sub-graphs, gradients, modes."""
+
+import copy
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from ctk.compiler.pipeline import compile_fx
+from ctk.toolkit.compile_log.recorder import Recorder
+from tests.unit.passes.test_in_models import ResNet, settled
+
+
+def compiled_with_log(function, *, dynamic=False, **config):
+    """Return a compiled function, and the log that its compiles write."""
+    torch._dynamo.reset()
+    recorder = Recorder()
+
+    def backend(gm, example_inputs):
+        return compile_fx(gm, example_inputs, {**config, "codegen": "eager"}, recorder)
+
+    return torch.compile(function, backend=backend, fullgraph=True, dynamic=dynamic), recorder.log
+
+
+def count(log, name):
+    return sum(len(record.rewrites) for record in log.passes() if record.id.name == name)
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_gradients_flow_through_folded_batch_norms(layout, dynamic):
+    model = settled(ResNet()).eval().to(memory_format=layout)
+    other = copy.deepcopy(model)
+    compiled, log = compiled_with_log(model, dynamic=dynamic)
+    x = torch.randn(2, 3, 12, 12).contiguous(memory_format=layout)
+    results, expected = compiled(x), other(x)
+    assert count(log, "fold_conv_batch_norm") == 7  # not the transposed one, not the linear one
+    for a, b in zip(results, expected, strict=True):
+        assert a.stride() == b.stride()
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+    for each in (results, expected):
+        (each[0].square().sum() + each[1].square().sum()).backward()
+    for a, b in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(a.grad, b.grad, rtol=1e-3, atol=1e-3)
+
+
+def branches(x):
+    y = checkpoint(lambda a: a.relu().contiguous() * 2, x, use_reentrant=False)
+    return torch.cond(y.sum() > 0, lambda a: F.relu(a).float(), lambda a: a.cos(), (y,))
+
+
+def test_passes_reach_sub_graphs():
+    wanted = {"normalize_calls": {"enabled": True}}
+    compiled, log = compiled_with_log(branches, passes=wanted)
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(compiled(x), branches(x), rtol=0, atol=0)
+    rules = [rewrite.id.rule for record in log.passes() for rewrite in record.rewrites]
+    assert {"contiguous(x) -> x", "float(x) -> x", "x.cos(...) -> cos(x, ...)"} <= {*rules}
+
+
+CONV, NORM = nn.Conv2d(2, 2, 3, bias=False), settled(nn.BatchNorm2d(2)).eval()
+
+
+def no_gradient_of_the_product(x):
+    with torch.no_grad():
+        y = CONV(x)
+    return NORM(y)
+
+
+def in_half(x):
+    with torch.autocast("cpu", torch.bfloat16):
+        return NORM(CONV(x))
+
+
+def writes_to_the_weight(x):
+    y = F.conv2d(x, x[:, :, :3, :3])
+    x.mul_(2)
+    return NORM(y)
+
+
+@pytest.mark.parametrize("program", [no_gradient_of_the_product, in_half, writes_to_the_weight])
+def test_a_batch_norm_is_not_folded_where_the_product_would_be_another(program):
+    compiled, log = compiled_with_log(program)
+    x = torch.randn(2, 2, 8, 8)
+    mine, others = x.clone(), x.clone()
+    torch.testing.assert_close(compiled(mine), program(others))
+    torch.testing.assert_close(mine, others, rtol=0, atol=0)
+    assert count(log, "fold_conv_batch_norm") == 0
+
+
+def test_a_write_through_what_was_contiguous_already_shows_in_both():
+    def program(x):
+        y = x.contiguous().to(x.dtype)
+        y.add_(1)
+        return x * 2
+
+    compiled, log = compiled_with_log(program)
+    x = torch.randn(3, 4)
+    torch.testing.assert_close(compiled(x.clone()), program(x.clone()), rtol=0, atol=0)
+    assert count(log, "remove_identity") == 2
