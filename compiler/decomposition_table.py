@@ -106,6 +106,11 @@ def explain_decomposition(operator: Operator, chosen: tuple[str, ...]) -> Choice
     return Choice(None, "it stays whole: torch has no decomposition of it")
 
 
+def decomposable() -> Iterable[Operator]:
+    """Return what can be taken apart by its name."""
+    return torch_tables.every().keys()
+
+
 @cache
 def _choices(chosen: tuple[str, ...]) -> Mapping[Operator, Choice]:
     found: dict[Operator, Choice] = {}

@@ -29,7 +29,8 @@ WhyNotOption = Annotated[
     typer.Option(
         "--why-not",
         metavar="RULE",
-        help="Compile the case with ctk and say why a rule of a pass did not fire.",
+        help="Compile the case with ctk and say why a rule of a pass, or "
+        "a decomposition (decompose.aten.gelu.default), did not fire.",
         show_default=False,
     ),
 ]
@@ -270,9 +271,10 @@ def show_pass(folder: Path, number: int) -> Answer:
 
 def show_why_not(folder: Path, rule: str, *, trust: bool = False) -> Answer:
     """Return the answer for `--why-not RULE`: what it did in each run of its pass."""
+    from ctk.compiler.config import resolve
     from ctk.toolkit.case.store import load_case
     from ctk.toolkit.compile_log.recorder import Recorder
-    from ctk.toolkit.compile_log.why_not import why_nots
+    from ctk.toolkit.compile_log.why_not import DECOMPOSE, why_not_decomposed, why_nots
     from ctk.toolkit.formats.schema import encode
     from ctk.toolkit.importers.base import Request, overridden
     from ctk.toolkit.run.execute import run_compiled
@@ -280,7 +282,11 @@ def show_why_not(folder: Path, rule: str, *, trust: bool = False) -> Answer:
     case = overridden(load_case(folder, trust=trust), Request(target="ctk"))
     recorder = Recorder()
     run_compiled(case, observer=recorder, is_called=False)
-    found = why_nots(recorder.log, rule)
+    if rule.startswith(DECOMPOSE):
+        chosen = resolve(case.config).decompositions
+        found = [why_not_decomposed(recorder.log, rule, chosen)]
+    else:
+        found = why_nots(recorder.log, rule)
     headline = f"{rule}: fired {sum(each.fired for each in found)} time(s)"
     data = {"rule": rule, "runs": [encode(each) for each in found]}
     return Answer(ExitCode.NO_FAILURE, headline, data, tuple(map(str, found)))

@@ -17,3 +17,14 @@ def test_show_says_why_a_rule_did_not_fire(tmp_path: Path) -> None:
     assert ctk("show", folder, "--why-not", "no such rule").code == 2
     assert ctk("show", folder, "--why-not", "x", "--times").code == 2
     assert ctk("show", folder, "--why-not", "x", "--target", "ctk").code == 2
+
+
+def test_show_says_why_an_operator_stays_whole(tmp_path: Path) -> None:
+    (graph,) = repro(lambda x: torch.nn.functional.gelu(x), torch.ones(2, 3)).graphs
+    folder = save_case(graph.case, tmp_path / "case")
+    said = ctk("show", folder, "--why-not", "decompose.aten.gelu.default")
+    assert said.code == 0
+    assert "it stays whole: only inductor would take it apart" in said.out
+    unknown = ctk("show", folder, "--why-not", "decompose.aten.gleu.default")
+    assert unknown.code == 2
+    assert "no operator is called 'aten.gleu.default'" in unknown.err
