@@ -3,6 +3,7 @@
 import itertools
 import operator
 import random
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import hypothesis
@@ -30,6 +31,7 @@ ATEN_PASSES = {
     for step in steps
 }
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=100)
+HOW_MANY = pytest.mark.parametrize("count", [20, pytest.param(200, marks=pytest.mark.slow)])
 
 # What these passes once got wrong.
 SMALL_PRODUCT = Program(
@@ -40,6 +42,7 @@ UNDECLARED_VIEWS = Program(
     (("flat", (1, 0, 0), 0), ("again", (0, 0, 0), 0)), (0, 1), (), (False, True, False), 0
 )
 EXPANDED_CONSTANT = Program((("rows + x", (1, 0, 0), 2),), (0,), (), (False, True, False), 0)
+REFUTERS = (SMALL_PRODUCT, BIAS_CHOOSES_STRIDES, EXPANDED_CONSTANT, UNDECLARED_VIEWS)
 
 
 @dataclass(frozen=True)
@@ -97,52 +100,67 @@ def bits(tensor: Tensor) -> list[str]:
     return [repr(number) for number in tensor.flatten().tolist()]
 
 
-@given(program=programs())
-@example(program=SMALL_PRODUCT)
-@example(program=BIAS_CHOOSES_STRIDES)
-@example(program=EXPANDED_CONSTANT)
-@example(program=UNDECLARED_VIEWS)
-@settings(SETTINGS, max_examples=200)
-def test_a_pass_keeps_values_strides_and_sharing(program: Program):
-    gm = program.graph()
-    before = ran(gm, program)
-    for name, (_, step) in ATEN_PASSES.items():
-        note(name)
-        after, record = rewritten(gm, name)
-        if record.changed:
-            assert_same(before, ran(after, program), step.numerics)
-        else:
-            assert text_of(after) == text_of(gm)
+def hold(
+    count: int,
+    check: Callable[..., None],
+    examples: Sequence[Program] = (),
+    **more: st.SearchStrategy[object],
+) -> None:
+    """Check a property of programs on the examples, and on so many drawn ones."""
+    drawn = given(program=programs(), **more)(check)
+    for each in examples:
+        drawn = example(program=each)(drawn)
+    settings(SETTINGS, max_examples=count)(drawn)()
 
 
-@given(program=programs())
-@settings(SETTINGS)
-def test_a_second_run_of_a_pass_is_idle(program: Program):
-    gm = program.graph()
-    for name in ATEN_PASSES:
-        note(name)
-        after, first = rewritten(gm, name)
-        if not first.changed:  # then the second would be the same as the first
-            continue
-        again, record = rewritten(after, name)
-        assert [rewrite.id.rule for rewrite in record.rewrites] == []
-        assert text_of(again) == text_of(after)
+@HOW_MANY
+def test_a_pass_keeps_values_strides_and_sharing(count: int):
+    def check(program: Program) -> None:
+        gm = program.graph()
+        before = ran(gm, program)
+        for name, (_, step) in ATEN_PASSES.items():
+            note(name)
+            after, record = rewritten(gm, name)
+            if record.changed:
+                assert_same(before, ran(after, program), step.numerics)
+            else:
+                assert text_of(after) == text_of(gm)
+
+    hold(count, check, REFUTERS)
 
 
-@given(program=programs(), choice=st.integers(0, 20))
-@settings(SETTINGS)
-def test_a_pass_without_one_of_its_rewrites_or_without_any(program: Program, choice: int):
-    gm = program.graph()
-    before = ran(gm, program)
-    for name, (_, step) in ATEN_PASSES.items():
-        note(name)
-        untouched, record = rewritten(gm, name, Veto(fuel=0))
-        assert not record.changed
-        assert text_of(untouched) == text_of(gm)
-        if record.rewrites:
-            left_out = choice % len(record.rewrites) + 1
-            partly, _ = rewritten(gm, name, Veto(rewrites=frozenset({left_out})))
-            assert_same(before, ran(partly, program), step.numerics)
+@HOW_MANY
+def test_a_second_run_of_a_pass_is_idle(count: int):
+    def check(program: Program) -> None:
+        gm = program.graph()
+        for name in ATEN_PASSES:
+            note(name)
+            after, first = rewritten(gm, name)
+            if not first.changed:  # then the second would be the same as the first
+                continue
+            again, record = rewritten(after, name)
+            assert [rewrite.id.rule for rewrite in record.rewrites] == []
+            assert text_of(again) == text_of(after)
+
+    hold(count, check)
+
+
+@HOW_MANY
+def test_a_pass_without_one_of_its_rewrites_or_without_any(count: int):
+    def check(program: Program, choice: int) -> None:
+        gm = program.graph()
+        before = ran(gm, program)
+        for name, (_, step) in ATEN_PASSES.items():
+            note(name)
+            untouched, record = rewritten(gm, name, Veto(fuel=0))
+            assert not record.changed
+            assert text_of(untouched) == text_of(gm)
+            if record.rewrites:
+                left_out = choice % len(record.rewrites) + 1
+                partly, _ = rewritten(gm, name, Veto(rewrites=frozenset({left_out})))
+                assert_same(before, ran(partly, program), step.numerics)
+
+    hold(count, check, choice=st.integers(0, 20))
 
 
 @given(program=programs())
@@ -156,6 +174,7 @@ def test_all_passes_in_order_on_symbolic_sizes(program: Program):
     assert_same(ran(gm, program), ran(after, program), "reassociates")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ATEN_PASSES)
 def test_the_programs_make_each_pass_work(name: str):
     """The properties above say nothing of a pass that never fires: each makes two rewrites."""
