@@ -15,6 +15,7 @@ it is used (config.py, toolkit/watch/hooks.py).
 | `CTK_QUOTA` | `500M`, `2G` | size of the dump folder; the oldest dumps make room |
 | `CTK_MEMORY` | `500M`, `8G` | what a question that is asked in a child process may hold |
 | `CTK_SHARE` | `1`, `0` | what is written is private (0700, 0600); 1: the umask decides |
+| `CTK_GEN_PATTERNS` | `1`, `0` | trace the compiler's own patterns, and write them as files |
 """
 
 import os
@@ -40,6 +41,7 @@ VARIABLES = (
     "CTK_QUOTA",
     "CTK_MEMORY",
     "CTK_SHARE",
+    "CTK_GEN_PATTERNS",
 )
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
@@ -113,6 +115,15 @@ def shares_files() -> bool:
     return _read(os.environ, "CTK_SHARE", _switch) or False
 
 
+def generates_patterns() -> bool:
+    """Return whether patterns are traced and written instead of loaded.
+
+    Raises:
+        ConfigError: `CTK_GEN_PATTERNS` is neither 0 nor 1.
+    """
+    return _read(os.environ, "CTK_GEN_PATTERNS", _yes) or False
+
+
 def misspelt(names: Iterable[str]) -> list[str]:
     """Return a sentence for each name that looks like a misspelt variable of ours."""
     strangers = (n for n in names if n.upper().startswith("CTK") and n not in VARIABLES)
@@ -165,6 +176,12 @@ def _folder(text: str) -> Path:
 def _switch(text: str) -> bool:
     if text not in ("0", "1"):
         raise ValueError("allowed: 1 (the umask decides who may read) or 0 (only you)")
+    return text == "1"
+
+
+def _yes(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise ValueError("allowed: 1 (trace patterns and write them) or 0 (load them)")
     return text == "1"
 
 

@@ -10,7 +10,7 @@ import torch
 from torch.fx import Graph, Node
 
 from ctk.compiler.fx.effects import mutated_arguments
-from ctk.compiler.torch_compat import operators
+from ctk.compiler.torch_compat import arguments, operators
 
 aten = torch.ops.aten
 UNDECLARED_VIEWS: Mapping[object, Callable[..., object]] = {
@@ -29,9 +29,11 @@ def is_mutating(node: Node) -> bool:
 
 
 def is_random(node: Node) -> bool:
-    """Return whether a node draws random numbers."""
+    """Return whether a node draws random numbers; attention draws none where it drops nothing."""
     declared = operators.declared_by(node.target)
-    return declared is not None and declared.random
+    if declared is None or not declared.random:
+        return False
+    return arguments.argument_of(node.target, node.args, node.kwargs, "dropout_p") != 0.0
 
 
 def is_pure(node: Node) -> bool:
@@ -46,7 +48,9 @@ def is_pure(node: Node) -> bool:
     declared = operators.declared_by(node.target)
     if declared is None:
         return _is_arithmetic(node)
-    if declared.writes or declared.random or not declared.returns or node.is_impure():
+    if declared.writes or is_random(node) or not declared.returns:
+        return False
+    if node.is_impure(impure_random=False):
         return False
     return "assert" not in str(node.target)
 

@@ -13,6 +13,7 @@ from ctk.compiler.passes.joint import (
     eliminate_dead_code,
     fold_constants,
     fold_uniform_values,
+    fuse_attention,
     remove_noops,
     simplify_views,
 )
@@ -23,6 +24,7 @@ from ctk.compiler.passes.pre_grad import (
     remove_identity,
     remove_inference_dropout,
 )
+from ctk.compiler.patterns.lazy import LazyTable
 from ctk.compiler.patterns.matcher import RuleTable
 from ctk.compiler.rewriting.base import Pass
 
@@ -40,6 +42,7 @@ JOINT: tuple[Pass, ...] = (
     eliminate_common_subexpressions.PASS,
     simplify_views.PASS,
     eliminate_dead_code.PASS,
+    fuse_attention.PASS,
 )
 
 POST_GRAD: tuple[Pass, ...] = (
@@ -74,8 +77,11 @@ def rule_tables() -> Mapping[str, RuleTable]:
 
     They are what the module of a pass calls `RULES`.
     """
-    passes = dict.fromkeys(each for stage in PASSES.values() for each in stage)
-    tables = {
-        each.name: getattr(sys.modules[type(each).__module__], "RULES", None) for each in passes
-    }
-    return {name: table for name, table in tables.items() if isinstance(table, RuleTable)}
+    found: dict[str, RuleTable] = {}
+    for each in dict.fromkeys(each for stage in PASSES.values() for each in stage):
+        table = getattr(sys.modules[type(each).__module__], "RULES", None)
+        if isinstance(table, LazyTable):
+            table = table.get()
+        if isinstance(table, RuleTable):
+            found[each.name] = table
+    return found

@@ -1,1 +1,44 @@
-"""Rules as data, and a matcher over ATen graphs that applies them."""
+"""Rules as data, and a matcher over ATen graphs that applies them.
+
+A rule is written as a pattern (`Rule`, of `Op`s over `Var`s), traced from two functions
+(`register_replacement`; `gen_register_replacement` keeps what was traced in a file), or a pattern
+with a handler that gets each match (`HandlerRule`). A pass calls `apply_rules(rewriter, table)`.
+"""
+
+from ctk.compiler.patterns.expression import ANY, Dim, Match, Mismatch, Op, Reshape, Size, Var
+from ctk.compiler.patterns.generated import gen_register_replacement
+from ctk.compiler.patterns.insert import fwd_only, joint_fwd_bwd, jvp, replace_by_example
+from ctk.compiler.patterns.lazy import LazyTable
+from ctk.compiler.patterns.matcher import (
+    HandlerRule,
+    Rule,
+    RuleTable,
+    apply_rules,
+    explain,
+    why_not,
+)
+from ctk.compiler.patterns.replacement import register_replacement
+
+__all__ = [
+    "ANY",
+    "Dim",
+    "HandlerRule",
+    "LazyTable",
+    "Match",
+    "Mismatch",
+    "Op",
+    "Reshape",
+    "Rule",
+    "RuleTable",
+    "Size",
+    "Var",
+    "apply_rules",
+    "explain",
+    "fwd_only",
+    "gen_register_replacement",
+    "joint_fwd_bwd",
+    "jvp",
+    "register_replacement",
+    "replace_by_example",
+    "why_not",
+]

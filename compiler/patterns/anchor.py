@@ -11,7 +11,7 @@ from torch.fx import Node
 from ctk.compiler.patterns.expression import Op, Reshape
 from ctk.compiler.patterns.solve import CLONE, UNSAFE_VIEW
 
-LENGTH = 5
+LENGTH = 4
 
 Chain = tuple[tuple[object, ...], ...]
 """The operators that may stand at each place, the root first."""

@@ -16,7 +16,7 @@ from typing import cast
 import torch
 from torch.fx import Node
 
-from ctk.compiler.torch_compat import operators
+from ctk.compiler.torch_compat import arguments
 
 aten = torch.ops.aten
 
@@ -80,7 +80,7 @@ class Op:
     counts_dims: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        operands = operators.full_arguments(self.target, self.args, self.kwargs)
+        operands = arguments.full_arguments(self.target, self.args, self.kwargs)
         if operands is None:
             raise TypeError(f"{self.target} takes no {self.args} {self.kwargs or ''}".rstrip())
         object.__setattr__(self, "operands", operands)

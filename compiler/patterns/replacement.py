@@ -44,6 +44,32 @@ _CHECKED = "checked replacement"
 
 
 @dataclass(frozen=True, slots=True)
+class _Key:
+    """What the traces of a match depend on.
+
+    Attributes:
+        mode: Whose symbols are in the sizes: the id of a fake mode, which `_Checked` keeps alive.
+        types: Of the operands, with sizes and strides.
+        scalars: As text: 1 is not 1.0.
+        ambient: Settings of the process.
+    """
+
+    mode: int | None
+    types: tuple[str, ...]
+    scalars: tuple[str, ...]
+    ambient: tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """The exact pattern and the replacement, both traced with operands like those of a match."""
+
+    exact: tuple[Op, ...]
+    module: GraphModule
+    mode: object
+
+
+@dataclass(frozen=True, slots=True)
 class Replacement:
     """What a rule searches for and what it puts there.
 
@@ -61,7 +87,7 @@ class Replacement:
             would bake them in.
         exclusive_arg_names: Arguments that must be different nodes.
         before: The passes that run on a graph before the rules do; traces go through them, too.
-        kept: What was checked and traced for operands of which static types.
+        kept: What was traced for operands of which types.
     """
 
     name: str
@@ -74,9 +100,7 @@ class Replacement:
     scalar_workaround: Mapping[str, float] = field(default_factory=dict[str, float])
     exclusive_arg_names: Sequence[str] = ()
     before: Sequence[Pass] = ()
-    kept: dict[object, tuple[tuple[Op, ...], GraphModule]] = field(
-        default_factory=dict[object, tuple[tuple[Op, ...], GraphModule]]
-    )
+    kept: dict[_Key, _Checked] = field(default_factory=dict[_Key, _Checked])
 
     @property
     def names(self) -> list[str]:
@@ -209,24 +233,31 @@ def _unbound(replacement: Replacement, match: Match) -> str | None:
 
 def _checked(replacement: Replacement, match: Match) -> tuple[tuple[Op, ...], GraphModule]:
     """Return the exact pattern and the replacement, both traced with operands like the match's."""
-    key = _static_key(replacement, match)
+    key = _key(replacement, match)
     known = replacement.kept.get(key)
     if known is not None:
-        return known
+        return known.exact, known.module
     scalars = {name: match.bound[name] for name in replacement.scalar_workaround}
     search = replacement.trace(replacement.search_fn, _fakes(replacement, match), scalars)
     exact = pattern_of(search, replacement.names, exact=True)
     module = replacement.trace(replacement.replace_fn, _fakes(replacement, match), scalars)
-    if key is not None:
-        if len(replacement.kept) >= CACHE_SIZE:
-            replacement.kept.clear()
-        replacement.kept[key] = exact, module
+    _keep(replacement, key, _Checked(exact, module, _mode_of(replacement, match)))
     return exact, module
+
+
+def _keep(replacement: Replacement, key: _Key, checked: _Checked) -> None:
+    """Keep traces for the next match; of those with symbols only those of the compile at hand."""
+    kept = replacement.kept
+    for old in [old for old in kept if old.mode not in (None, key.mode)]:
+        kept.pop(old, None)
+    if len(kept) >= CACHE_SIZE:
+        kept.clear()
+    kept[key] = checked
 
 
 def _fakes(replacement: Replacement, match: Match) -> list[object]:
     nodes = [match.node(name) for name in replacement.names]
-    mode = fake.mode_of([value_of(node) for node in nodes])
+    mode = _mode_of(replacement, match)
     made: list[object] = []
     for node, example in zip(nodes, replacement.example_inputs, strict=True):
         tensor = tensor_of(node)
@@ -235,18 +266,21 @@ def _fakes(replacement: Replacement, match: Match) -> list[object]:
     return made
 
 
-def _static_key(replacement: Replacement, match: Match) -> object | None:
-    """Return what the traces depend on; None where a symbol, which is not ours, is in it."""
-    parts: list[object] = []
-    for name in replacement.names:
-        tensor = tensor_of(match.bound[name])
-        assert tensor is not None  # `_unbound` has looked
-        sizes = (*tensor.shape, *tensor.stride())
-        if any(fake.is_symbolic(size) for size in sizes):
-            return None
-        parts.append((type_text(tensor, device=True), sizes))
-    numbers = [match.bound[name] for name in replacement.scalar_workaround]
-    return (*parts, *(repr(each) for each in numbers), tracing.ambient())
+def _mode_of(replacement: Replacement, match: Match) -> Any:
+    return fake.mode_of([value_of(match.bound[name]) for name in replacement.names])
+
+
+def _key(replacement: Replacement, match: Match) -> _Key:
+    """Return what the traces depend on."""
+    tensors = [tensor_of(match.bound[name]) for name in replacement.names]
+    sizes = [(*each.shape, *each.stride()) for each in tensors if each is not None]
+    is_symbolic = any(fake.is_symbolic(size) for each in sizes for size in each)
+    return _Key(
+        id(_mode_of(replacement, match)) if is_symbolic else None,
+        (*(type_text(each, device=True) for each in tensors), str(sizes)),
+        tuple(repr(match.bound[name]) for name in replacement.scalar_workaround),
+        tracing.ambient(),
+    )
 
 
 def _inexact(exact: tuple[Op, ...], match: Match) -> str | None:

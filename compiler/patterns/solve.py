@@ -35,7 +35,7 @@ from ctk.compiler.patterns.expression import (
     ops_of,
     roots_of,
 )
-from ctk.compiler.torch_compat import fake, operators
+from ctk.compiler.torch_compat import arguments, fake
 
 CLONE = torch.ops.aten.clone.default
 UNSAFE_VIEW = torch.ops.aten._unsafe_view.default
@@ -188,7 +188,7 @@ def _choices_of_call(part: Op, value: object, state: _State) -> Sequence[list[Go
         return state.mismatch(part, value)
     if value.target is not part.target:  # a `Reshape`
         return _choices_of_copy(part, value, state)
-    values = operators.full_arguments(value.target, value.args, value.kwargs)
+    values = arguments.full_arguments(value.target, value.args, value.kwargs)
     if values is None or len(values) != len(part.operands):
         return state.mismatch(part, value)
     state.nodes[part] = value

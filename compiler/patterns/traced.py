@@ -18,7 +18,7 @@ from torch.fx import GraphModule, Node
 from ctk.compiler.fx.types import tensor_of, value_of
 from ctk.compiler.patterns.expression import ANY, Dim, Op, Reshape, Size, Var
 from ctk.compiler.patterns.solve import size_text
-from ctk.compiler.torch_compat import fake, operators
+from ctk.compiler.torch_compat import arguments, fake
 
 aten = torch.ops.aten
 
@@ -83,8 +83,8 @@ def _op_of(node: Node, reading: _Reading) -> object:
         return Size(size_text(node))
     if node.target in (aten.view.default, aten._unsafe_view.default):
         return _reshape_of(node, reading)
-    operands = operators.full_arguments(node.target, node.args, node.kwargs) or ()
-    kinds = operators.argument_kinds(node.target) or ("other",) * len(operands)
+    operands = arguments.full_arguments(node.target, node.args, node.kwargs) or ()
+    kinds = arguments.argument_kinds(node.target) or ("other",) * len(operands)
     parts = [_part(each, kind, node, reading) for each, kind in zip(operands, kinds, strict=True)]
     for place in range(len(parts)):
         if (node.name, place) in reading.varying:
@@ -101,7 +101,7 @@ def _reshape_of(node: Node, reading: _Reading) -> Op:
     return Reshape(aten.view.default, (reading.parts[source], sizes))
 
 
-def _part(value: object, kind: operators.ArgumentKind, call: Node, reading: _Reading) -> object:
+def _part(value: object, kind: arguments.ArgumentKind, call: Node, reading: _Reading) -> object:
     if isinstance(value, Node):
         part = reading.parts[value]
         return ANY if kind == "size" and not reading.exact else part
@@ -141,8 +141,8 @@ def varying_constants(one: GraphModule, other: GraphModule) -> frozenset[tuple[s
     for a, b in zip(one.graph.nodes, other.graph.nodes, strict=True):
         if a.target != b.target and a.op == "call_function":
             raise ValueError(f"another scalar makes another graph: {a.target}, {b.target}")
-        mine = operators.full_arguments(a.target, a.args, a.kwargs) or ()
-        others = operators.full_arguments(b.target, b.args, b.kwargs) or ()
+        mine = arguments.full_arguments(a.target, a.args, a.kwargs) or ()
+        others = arguments.full_arguments(b.target, b.args, b.kwargs) or ()
         for place, (x, y) in enumerate(zip(mine, others, strict=True)):
             if isinstance(x, float) and x != y:
                 found.add((a.name, place))

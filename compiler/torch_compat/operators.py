@@ -6,10 +6,10 @@
 import contextlib
 import importlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -193,11 +193,6 @@ def arguments_of(target: Any) -> tuple[tuple[str, str, bool, bool], ...]:
     )
 
 
-def defaults_of(target: object) -> tuple[object, ...]:
-    """Return the default of each argument of an overload; an object of its own for none."""
-    return tuple(default for _, default in _schema(target))
-
-
 def overloads_of(packet: Any) -> tuple[Any, ...]:
     """Return the overloads of a packet that torch itself calls, without the `out` ones."""
     names = (name for name in packet.overloads() if "out" not in name)
@@ -324,68 +319,12 @@ class Declared:
 
 def declared_by(target: object) -> Declared | None:
     """Return what an operator overload declares, or None for any other target."""
-    if not isinstance(target, torch._ops.OpOverload):
-        return None
+    return _declared(target) if isinstance(target, torch._ops.OpOverload) else None
+
+
+@cache
+def _declared(target: Any) -> Declared:
     schema = target._schema
     views = any(r.alias_info is not None and not r.alias_info.is_write for r in schema.returns)
     random = torch.Tag.nondeterministic_seeded in target.tags
     return Declared(schema.is_mutable, random, views, len(schema.returns))
-
-
-def full_arguments(
-    target: object, args: Sequence[object], kwargs: Mapping[str, object]
-) -> tuple[object, ...] | None:
-    """Return all arguments of a call in the order of the schema, those left out with defaults.
-
-    Arguments of what has no schema stand as they are, those by name as pairs behind the others.
-
-    Returns:
-        None where the schema does not take these arguments.
-    """
-    if not isinstance(target, torch._ops.OpOverload):
-        return (*args, *sorted(kwargs.items()))
-    schema = _schema(target)
-    if len(args) == len(schema) and not kwargs:
-        return tuple(args)
-    rest = schema[len(args) :]
-    if len(args) > len(schema) or not kwargs.keys() <= {name for name, _ in rest}:
-        return None
-    filled = [kwargs.get(name, default) for name, default in rest]
-    return None if any(each is _MISSING for each in filled) else (*args, *filled)
-
-
-_MISSING = object()
-
-
-@cache
-def _schema(target: Any) -> tuple[tuple[str, object], ...]:
-    """Return the name and the default of each argument of an operator."""
-    arguments = target._schema.arguments
-    return tuple(
-        (a.name, a.default_value if a.has_default_value() else _MISSING) for a in arguments
-    )
-
-
-ArgumentKind = Literal["size", "dim", "other"]
-
-
-@cache
-def argument_kinds(target: object) -> tuple[ArgumentKind, ...]:
-    """Return what each argument of an operator is, in the order of the schema.
-
-    Sizes, strides and indices are declared `SymInt`, dimensions are plain ints called `dim`.
-
-    Seen in torch 2.11 and 2.13: the kind of `Argument.real_type` tells `SymInt` from `int`.
-    """
-    if not isinstance(target, torch._ops.OpOverload):
-        return ()
-    return tuple(_kind(argument) for argument in target._schema.arguments)
-
-
-def _kind(argument: Any) -> ArgumentKind:
-    element = argument.real_type
-    while hasattr(element, "getElementType"):
-        element = element.getElementType()
-    if element.kind() == "SymIntType":
-        return "size"
-    return "dim" if argument.name.rstrip("s01") == "dim" else "other"

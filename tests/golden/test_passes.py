@@ -11,6 +11,7 @@ from ctk.compiler.passes.joint import (
     eliminate_dead_code,
     fold_constants,
     fold_uniform_values,
+    fuse_attention,
     remove_noops,
     simplify_views,
 )
@@ -96,6 +97,19 @@ def parallel(x):
     return rows[0].relu() + rows[1].view(2, 2, 4).sin().view(4, 4) * rows[2], torch.mm(q, k)
 
 
+def attention(q, k, v, mask):
+    scores = q.exp() @ k.transpose(-2, -1) / 4.0 + mask
+    return (torch.softmax(scores, -1) @ v) * 2
+
+
+def attention_graph():
+    """The graph as the passes before leave it."""
+    gm = aten_graph(attention, *(torch.randn(2, 3, 5, 8) for _ in "qkv"), torch.randn(5, 5))
+    for step in fuse_attention.BEFORE:
+        run_pass(gm, step)
+    return gm
+
+
 class Dropout(nn.Module):
     def forward(self, x):
         idle = nn.functional.dropout(x, 0.5, training=False)
@@ -108,6 +122,7 @@ CASES = [
     (eliminate_common_subexpressions.PASS, "joint", lambda: aten_graph(repeated, X)),
     (eliminate_dead_code.PASS, "joint", lambda: aten_graph(unused, X)),
     (simplify_views.PASS, "joint", lambda: aten_graph(views, X)),
+    (fuse_attention.PASS, "joint", attention_graph),
     (fuse_addmm.PASS, "forward", lambda: aten_graph(linear, X, Y, B)),
     (fold_uniform_values.PASS, "joint", lambda: aten_graph(uniforms, X)),
     (simplify_split_cat.PASS, "forward", lambda: aten_graph(split_cat, X, Y)),

@@ -98,6 +98,21 @@ def layers(x: Tensor, n: int) -> Tensor:
     return third + (more[0] - more[1]).tanh() if n else first.t().reshape(second.shape) + second
 
 
+def attended(x: Tensor, n: int) -> Tensor:
+    """Attention that is written out, twice: scaled and masked in different ways."""
+    rows, width = x.shape
+    none, later = torch.zeros(rows, rows), torch.ones(rows, rows).triu(1) > 0
+    for mask in (none, none.masked_fill(later, -torch.inf)):
+        y = x.tanh().view(1, 1, rows, width)
+        flat = y.transpose(-2, -1).view(1, width, rows)
+        scores = torch.bmm(y.view(1, rows, width), flat).view(1, 1, rows, rows)
+        scores = scores / 2.0 if n < 2 else scores * 0.5
+        scores = scores if n % 2 else scores + mask
+        weights = torch.softmax(scores, -1).view(1, rows, rows)
+        x = torch.bmm(weights, y.view(1, rows, width)).view(1, 1, rows, width)[0, 0]
+    return x
+
+
 def rows_plus(x: Tensor, n: int) -> Tensor:
     return (ROW * n).expand(3, 3) + x
 
@@ -161,6 +176,7 @@ SHAPES = {  # of more than one operator, as passes look for them: twice in each
     "layers": Op(layers, fits=lambda s: len(s) == 2 and s[1] == 3),
     "elsewhere": Op(elsewhere, fits=lambda s: broadcast(s, (3,))),
     "pieces": Op(pieces, fits=lambda s: len(s) > 0 and s[0] > 0),
+    "attention": Op(attended, fits=lambda s: len(s) == 2 and min(s) > 0),
     "batch norm": Op(normed, fits=lambda s: len(s) == 2 and s[1] == 3),
 }
 OPS = {**UNARY, **VIEWS, **OTHERS, **SHAPES}

@@ -14,6 +14,7 @@ from ctk.toolkit.cli import (
     diagnose,
     diff,
     doctor,
+    gen_patterns,
     ls,
     minify,
     repro,
@@ -39,6 +40,7 @@ COMMANDS: tuple[Command, ...] = (
     show.COMMAND,
     verify_rules.COMMAND,
     doctor.COMMAND,
+    gen_patterns.COMMAND,
 )
 
 HELP = """Name the pass, rewrite and node that make a PyTorch program compile wrongly.

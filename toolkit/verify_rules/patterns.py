@@ -13,7 +13,7 @@ from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.patterns.expression import Dim, Op, Pattern, Size, Var, ops_of, roots_of
 from ctk.compiler.patterns.matcher import AnyRule
 from ctk.compiler.patterns.replacement import Replacement
-from ctk.compiler.torch_compat import fake, operators, tracing
+from ctk.compiler.torch_compat import arguments, fake, operators, tracing
 from ctk.toolkit.verify_rules import program
 from ctk.toolkit.verify_rules.draws import Draw, TensorDraw
 from ctk.toolkit.verify_rules.examples import draw_of_graph
@@ -73,7 +73,7 @@ def _call(target: object, operands: list[object]) -> Call:
     declared = operators.arguments_of(target)
     given = list(zip(declared, operands, strict=True))
     args = [operand for (_, _, _, keyword), operand in given if not keyword]
-    defaults = operators.defaults_of(target)
+    defaults = arguments.defaults_of(target)
     while args and _is_default(args[-1], defaults[len(args) - 1]):
         args.pop()
     kwargs = {

@@ -4,7 +4,7 @@ A rule belongs to the pass whose module holds its table; without one it counts a
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import cast
@@ -103,9 +103,17 @@ def subjects_in(module: ModuleType) -> tuple[Subject, ...]:
     )
 
 
+UNDRAWN: Mapping[str, str] = {
+    "fuse_attention": "a softmax of large scores amplifies any rounding, and the kernels treat "
+    "infinite scores otherwise: see docs/limitations.md"
+}
+"""Passes of ours that are not tried on drawn numbers unless their module is named, and why."""
+
+
 def our_subjects() -> tuple[Subject, ...]:
     """Return the subjects of our own passes, in the order of their tables."""
-    passes = dict.fromkeys(step for table in PASSES.values() for step in table)
+    steps = [step for table in PASSES.values() for step in table]
+    passes = dict.fromkeys(step for step in steps if step.name not in UNDRAWN)
     modules = dict.fromkeys(sys.modules[type(step).__module__] for step in passes)
     return tuple(subject for module in modules for subject in subjects_in(module))
 

@@ -2,11 +2,17 @@
 
 import pytest
 
-from ctk.toolkit.verify_rules.subjects import our_subjects
+from ctk.compiler.passes import PASSES
+from ctk.toolkit.verify_rules.subjects import UNDRAWN, our_subjects
 from ctk.toolkit.verify_rules.verify import verify_subject
 
 SUBJECTS = our_subjects()
 IDS = [f"{each.pass_name}-{each.name}" for each in SUBJECTS]
+
+
+def test_every_pass_of_ours_has_a_subject_or_a_reason():
+    names = {step.name for table in PASSES.values() for step in table}
+    assert names == {each.pass_name for each in SUBJECTS} | UNDRAWN.keys()
 
 
 @pytest.mark.parametrize("subject", SUBJECTS, ids=IDS)

@@ -1,0 +1,229 @@
+"""The ways in which programs write attention that `fuse_attention` knows, and the call for each.
+
+Scores are `q @ k.mT` times or over a scale, or with a scaled query; then a mask: added, filled in
+or chosen by `where`; then the softmax, in float for half inputs; then dropout; then `@ v`. The
+heads may come transposed or not: `q`, `k` and `v` stand for any node, so a view before them is not
+part of the form.
+
+A row whose scores are all -inf is NaN as written, and 0 in the fused kernels. Whether there is one
+follows from the mask alone, so each form with a mask puts the NaN back (`_with_empty_rows`), in the
+result and in the gradients.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+sdpa: Callable[..., Tensor] = functional.scaled_dot_product_attention
+SCALE: Mapping[str, float] = {"scale": 4.27}
+DROPOUT: Mapping[str, float] = {"scale": 4.27, "p": 0.113377}
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One way to write attention.
+
+    Attributes:
+        name: `scaled_by_division`.
+        search: The function to look for: tensors, then scalars by name.
+        replace: The same with one call of attention.
+        mask: What the fourth argument is, if there is one.
+        scalars: Scalar arguments with values that stand nowhere else.
+        dtype: Of `q`, `k` and `v`.
+        dropout: Whether it draws random numbers: there is none in inference.
+    """
+
+    name: str
+    search: Callable[..., Any]
+    replace: Callable[..., Any]
+    mask: Literal["float", "bool"] | None = None
+    scalars: Mapping[str, float] = field(default_factory=dict[str, float])
+    dtype: torch.dtype = torch.float32
+    dropout: bool = False
+
+    def example_inputs(self, *, training: bool) -> list[Tensor]:
+        """Return small tensors like those of the form; those that may need gradients do."""
+        options: dict[str, Any] = {"dtype": self.dtype, "requires_grad": training}
+        inputs = [torch.zeros(2, 3, 4, 8, **options) for _ in "qkv"]
+        if self.mask == "bool":
+            inputs.append(torch.zeros(2, 1, 4, 4, dtype=torch.bool))
+        if self.mask == "float":
+            inputs.append(torch.zeros(2, 1, 4, 4, dtype=self.dtype))
+        return inputs
+
+
+def _scores(q: Tensor, k: Tensor) -> Tensor:
+    return q @ k.transpose(-2, -1)
+
+
+def _plain(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return _scores(q, k).softmax(-1) @ v
+
+
+def _divided(q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
+    return (_scores(q, k) / scale).softmax(-1) @ v
+
+
+def _times(q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
+    return (_scores(q, k) * scale).softmax(-1) @ v
+
+
+def _query(q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
+    return _scores(q * scale, k).softmax(-1) @ v
+
+
+def _plain_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    return (_scores(q, k) + mask).softmax(-1) @ v
+
+
+def _divided_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float) -> Tensor:
+    return (_scores(q, k) / scale + mask).softmax(-1) @ v
+
+
+def _times_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float) -> Tensor:
+    return (_scores(q, k) * scale + mask).softmax(-1) @ v
+
+
+def _query_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float) -> Tensor:
+    return (_scores(q * scale, k) + mask).softmax(-1) @ v
+
+
+def _divided_fill(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float) -> Tensor:
+    return (_scores(q, k) / scale).masked_fill(mask, -torch.inf).softmax(-1) @ v
+
+
+def _times_fill(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float) -> Tensor:
+    return (_scores(q, k) * scale).masked_fill(mask, -torch.inf).softmax(-1) @ v
+
+
+def _plain_fill(q: Tensor, k: Tensor, v: Tensor, mask: Tensor) -> Tensor:
+    return _scores(q, k).masked_fill(mask, -torch.inf).softmax(-1) @ v
+
+
+def _times_where(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float) -> Tensor:
+    return torch.where(mask, _scores(q, k) * scale, -torch.inf).softmax(-1) @ v
+
+
+def _divided_where(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float) -> Tensor:
+    return torch.where(mask, _scores(q, k) / scale, -torch.inf).softmax(-1) @ v
+
+
+def _divided_dropout(q: Tensor, k: Tensor, v: Tensor, *, scale: float, p: float) -> Tensor:
+    return functional.dropout((_scores(q, k) / scale).softmax(-1), p) @ v
+
+
+def _times_dropout(q: Tensor, k: Tensor, v: Tensor, *, scale: float, p: float) -> Tensor:
+    return functional.dropout((_scores(q, k) * scale).softmax(-1), p) @ v
+
+
+def _divided_float(q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
+    return (_scores(q, k) / scale).float().softmax(-1).to(q.dtype) @ v
+
+
+def _times_float(q: Tensor, k: Tensor, v: Tensor, *, scale: float) -> Tensor:
+    return (_scores(q, k) * scale).float().softmax(-1).to(q.dtype) @ v
+
+
+def _divided_float_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float) -> Tensor:
+    return (_scores(q, k) / scale + mask).float().softmax(-1).to(q.dtype) @ v
+
+
+def _divided_mask_dropout(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float, p: float
+) -> Tensor:
+    return functional.dropout((_scores(q, k) / scale + mask).softmax(-1), p) @ v
+
+
+def _times_float_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float) -> Tensor:
+    return (_scores(q, k) * scale + mask).float().softmax(-1).to(q.dtype) @ v
+
+
+def _with_empty_rows(out: Tensor, empty: Tensor, v: Tensor, *, is_added: bool) -> Tensor:
+    """Return attention with NaN for the rows that a mask empties.
+
+    Args:
+        out: Attention, with 0 there.
+        empty: Which rows these are: like the mask, its last dimension 1.
+        v: The values. All of their gradient is NaN where there is such a row: each is multiplied by
+            a weight of that row.
+        is_added: The mask is added, so that gradients of scores are NaN there, too. One that is
+            filled in stops them.
+    """
+    if not out.requires_grad:
+        return out.masked_fill(empty, torch.nan)
+    if is_added:
+        return out * torch.ones_like(empty, dtype=out.dtype).masked_fill(empty, torch.nan)
+    some = empty.any(-2, keepdim=True)
+    nothing = torch.zeros_like(some, dtype=v.dtype).masked_fill(some, torch.nan)
+    return torch.where(empty, (v * nothing).sum(-2, keepdim=True), out)
+
+
+def _by(q: Tensor, k: Tensor, v: Tensor, *, scale: float = 1.0, p: float = 0.0) -> Tensor:
+    return sdpa(q, k, v, dropout_p=p, scale=scale)
+
+
+def _over(q: Tensor, k: Tensor, v: Tensor, *, scale: float, p: float = 0.0) -> Tensor:
+    return sdpa(q, k, v, dropout_p=p, scale=1 / scale)
+
+
+def _added(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float = 1.0, p: float = 0.0
+) -> Tensor:
+    empty = (mask == -torch.inf).all(-1, keepdim=True)
+    out = sdpa(q, k, v, mask, dropout_p=p, scale=scale)
+    return _with_empty_rows(out, empty, v, is_added=True)
+
+
+def _over_added(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float, p: float = 0.0
+) -> Tensor:
+    return _added(q, k, v, mask, scale=1 / scale, p=p)
+
+
+def _kept(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float = 1.0) -> Tensor:
+    empty = mask.any(-1, keepdim=True).logical_not()
+    out = sdpa(q, k, v, mask, scale=scale)
+    return _with_empty_rows(out, empty, v, is_added=False)
+
+
+def _over_kept(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float) -> Tensor:
+    return _kept(q, k, v, mask, scale=1 / scale)
+
+
+def _filled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float = 1.0) -> Tensor:
+    return _kept(q, k, v, ~mask, scale=scale)
+
+
+def _over_filled(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float) -> Tensor:
+    return _kept(q, k, v, ~mask, scale=1 / scale)
+
+
+FORMS = (
+    Form("divided", _divided, _over, None, SCALE),
+    Form("times", _times, _by, None, SCALE),
+    Form("query", _query, _by, None, SCALE),
+    Form("plain", _plain, _by),
+    Form("divided_mask", _divided_mask, _over_added, "float", SCALE),
+    Form("times_mask", _times_mask, _added, "float", SCALE),
+    Form("query_mask", _query_mask, _added, "float", SCALE),
+    Form("plain_mask", _plain_mask, _added, "float"),
+    Form("divided_fill", _divided_fill, _over_filled, "bool", SCALE),
+    Form("times_fill", _times_fill, _filled, "bool", SCALE),
+    Form("plain_fill", _plain_fill, _filled, "bool"),
+    Form("divided_where", _divided_where, _over_kept, "bool", SCALE),
+    Form("times_where", _times_where, _kept, "bool", SCALE),
+    Form("divided_float", _divided_float, _over, None, SCALE, torch.float16),
+    Form("times_float", _times_float, _by, None, SCALE, torch.float16),
+    Form("divided_float_mask", _divided_float_mask, _over_added, "float", SCALE, torch.float16),
+    Form("times_float_mask", _times_float_mask, _added, "float", SCALE, torch.float16),
+    Form("divided_dropout", _divided_dropout, _over, None, DROPOUT, dropout=True),
+    Form("times_dropout", _times_dropout, _by, None, DROPOUT, dropout=True),
+    Form(
+        "divided_mask_dropout", _divided_mask_dropout, _over_added, "float", DROPOUT, dropout=True
+    ),
+)
+"""More specific forms first: `plain` also matches where the scores are scaled otherwise."""

@@ -1,0 +1,1 @@
+"""Patterns that were traced before: written by `ctk gen-patterns`, loaded instead of tracing."""

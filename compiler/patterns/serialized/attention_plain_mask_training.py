@@ -1,0 +1,36 @@
+"""Pattern `attention_plain_mask_training`: written by `ctk gen-patterns`."""
+
+import torch
+
+from ctk.compiler.patterns.expression import ANY, Dim, Op, Reshape, Var
+
+aten = torch.ops.aten
+
+n0 = Reshape(aten.view.default, (Var("q"), ANY))
+n1 = Op(aten.transpose.int, (Var("k"), Dim(-2), Dim(-1)))
+n2 = Reshape(aten.view.default, (n1, ANY))
+n3 = Op(aten.bmm.default, (n0, n2))
+n4 = Reshape(aten.view.default, (n3, ANY))
+n5 = Op(aten.add.Tensor, (n4, Var("mask"), 1))
+n6 = Op(aten._softmax.default, (n5, Dim(-1), False))
+n7 = Reshape(aten.view.default, (n6, ANY))
+n8 = Reshape(aten.view.default, (Var("v"), ANY))
+n9 = Op(aten.bmm.default, (n7, n8))
+n10 = Reshape(aten.view.default, (n9, ANY))
+n11 = Reshape(aten.view.default, (Var("extra_0"), ANY))
+n12 = Op(aten.transpose.int, (n8, Dim(-2), Dim(-1)))
+n13 = Op(aten.bmm.default, (n11, n12))
+n14 = Reshape(aten.view.default, (n13, ANY))
+n15 = Op(aten._softmax_backward_data.default, (n14, n6, Dim(-1), ANY))
+n16 = Reshape(aten.view.default, (n15, ANY))
+n17 = Op(aten.transpose.int, (n2, Dim(-2), Dim(-1)))
+n18 = Op(aten.bmm.default, (n16, n17))
+n19 = Reshape(aten.view.default, (n18, ANY))
+n20 = Op(aten.transpose.int, (n0, Dim(-2), Dim(-1)))
+n21 = Op(aten.bmm.default, (n20, n16))
+n22 = Reshape(aten.view.default, (n21, ANY))
+n23 = Op(aten.transpose.int, (n22, Dim(-2), Dim(-1)))
+n24 = Op(aten.transpose.int, (n7, Dim(-2), Dim(-1)))
+n25 = Op(aten.bmm.default, (n24, n11))
+n26 = Reshape(aten.view.default, (n25, ANY))
+PATTERN = (n10, n19, n23, n26)
