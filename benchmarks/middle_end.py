@@ -25,6 +25,7 @@ from torch.nn import functional as F
 
 from ctk.compiler import pipeline
 from ctk.compiler.backend import ctk
+from ctk.compiler.torch_compat import inductor
 
 INDUCTOR_PASSES = ("pre_grad", "joint_graph", "post_grad")
 
@@ -141,7 +142,7 @@ class NotLowered(Exception):
 @contextmanager
 def inductor_without_lowering(clock: Clock) -> Generator[Callable[..., Any]]:
     """Yield a backend that runs Inductor's passes, and then the graph as it is."""
-    from torch._inductor import compile_fx
+    compile_fx = inductor.pipeline_module()
 
     def stop(*args: Any, **kwargs: Any) -> None:
         raise NotLowered
@@ -160,7 +161,7 @@ def inductor_without_lowering(clock: Clock) -> Generator[Callable[..., Any]]:
             timed = clock.timed(getattr(compile_fx, name))
             undo.enter_context(patch.object(compile_fx, name, timed))
         undo.enter_context(patch.object(compile_fx, "GraphLowering", stop))
-        undo.enter_context(torch._inductor.config.patch(force_disable_caches=True))  # pyright: ignore[reportPrivateImportUsage]
+        undo.enter_context(inductor.without_caches())
         yield lambda gm, inputs: compile_fx.compile_fx(gm, inputs, inner_compile=inner)
 
 

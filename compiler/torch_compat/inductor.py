@@ -95,6 +95,21 @@ def inner_compile() -> InnerCompile:
     return _inductor("compile_fx").compile_fx_inner
 
 
+def pipeline_module() -> Any:
+    """Return the module of Inductor's pipeline, whose passes a benchmark times one by one.
+
+    Seen in torch 2.11 and 2.13: `torch._inductor.compile_fx`, `_recursive_joint_graph_passes`.
+    """
+    return _inductor("compile_fx")
+
+
+def without_caches() -> AbstractContextManager[object]:
+    """Compile everything anew while this is entered (torch 2.11, 2.13: `force_disable_caches`)."""
+    return cast(
+        "AbstractContextManager[object]", _inductor("config").patch(force_disable_caches=True)
+    )
+
+
 def compile_graph(
     gm: GraphModule,
     example_inputs: Sequence[object],
