@@ -46,10 +46,10 @@ def cut(info: NodeInfo, banned: Collection[Node]) -> Cut:
     Raises:
         CannotPartition: Names the nodes between which nothing can be saved.
     """
-    source, sink = 2 * len(info.nodes), 2 * len(info.nodes) + 1
-    capacities = _edges(info, banned)
+    capacities, size = network_of(info, banned)
+    source, sink = size - 2, size - 1
     try:
-        edges = minimum_cut(capacities, size=sink + 1, source=source, sink=sink)
+        edges = minimum_cut(capacities, size=size, source=source, sink=sink)
     except Unbounded as error:
         names = dict.fromkeys(info.nodes[vertex // 2].name for vertex in error.path[1:-1])
         raise CannotPartition(
@@ -60,7 +60,11 @@ def cut(info: NodeInfo, banned: Collection[Node]) -> Cut:
     return Cut([info.nodes[place] for place in places], sum(capacities[e] or 0 for e in edges))
 
 
-def _edges(info: NodeInfo, banned: Collection[Node]) -> dict[Edge, int | None]:
+def network_of(info: NodeInfo, banned: Collection[Node]) -> tuple[dict[Edge, int | None], int]:
+    """Return the capacities of the edges, None for infinite ones, and the number of vertices.
+
+    The last two vertices are the source and the sink.
+    """
     source, sink = 2 * len(info.nodes), 2 * len(info.nodes) + 1
     demanded = set(info.demanded)
     written = overwritten(info)
@@ -79,7 +83,7 @@ def _edges(info: NodeInfo, banned: Collection[Node]) -> dict[Edge, int | None]:
         if node in demanded:
             edges[2 * place + 1, sink] = None
         edges[2 * place, 2 * place + 1] = _capacity(node, info, written)
-    return edges
+    return edges, sink + 1
 
 
 def _capacity(node: Node, info: NodeInfo, written: Collection[Node]) -> int | None:

@@ -8,6 +8,7 @@ and the gradient is that of the new value.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -40,5 +41,10 @@ def copy_before(node: Node) -> Callable[[Graph, Node], Node] | None:
         return None
     for copy, count in _COPIES:
         if same_sizes(copy(*[value] * count).stride(), value.stride()):
-            return lambda graph, original: graph.call_function(copy, (original,) * count)
+            return partial(_append_copy, copy=copy, count=count)
     return None
+
+
+def _append_copy(graph: Graph, original: Node, *, copy: Callable[..., Tensor], count: int) -> Node:
+    name = f"{original.name}_before"
+    return graph.create_node("call_function", copy, (original,) * count, name=name)

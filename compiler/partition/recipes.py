@@ -60,7 +60,7 @@ def compute_in_backward(graph: Graph, node: Node, copies: Copies) -> Node:
     if not _is_gradient_of_norm(node):
         return graph.node_copy(node, copies)
     arguments = map_arg(_without_statistics(node), copies)
-    found = graph.call_function(node.target, arguments, dict(node.kwargs))  # type: ignore[arg-type]  # an operator
+    found = _call(graph, node.name, node.target, arguments, node.kwargs)
     found.meta = dict(node.meta)
     return found
 
@@ -130,16 +130,17 @@ def _dropped(node: Node) -> Node:
 
 def _drop_again(graph: Graph, node: Node, operands: tuple[Node, Node]) -> Node:
     kept = 1.0 - cast("float", cast("Node", node.args[0]).args[1])
-    masked = graph.call_function(aten.mul.Tensor, operands)
+    masked = _call(graph, f"{node.name}_masked", aten.mul.Tensor, operands)
     masked.meta = dict(node.meta)
-    scaled = graph.call_function(aten.mul.Tensor, (masked, 1.0 / kept if kept else 0.0))
+    scaled = _call(graph, node.name, aten.mul.Tensor, (masked, 1.0 / kept if kept else 0.0))
     scaled.meta = dict(node.meta)
     return scaled
 
 
 def _normalize_again(graph: Graph, node: Node, copies: Copies) -> Node:
     arguments = (*node.args[_DATA], *node.args[_DATA.stop + 2 :])
-    again = graph.call_function(aten._native_batch_norm_legit.no_stats, map_arg(arguments, copies))
+    target = aten._native_batch_norm_legit.no_stats
+    again = _call(graph, f"{node.name}_again", target, map_arg(arguments, copies))
     again.meta = {**node.meta, "val": tuple(node.meta["val"][_DATA])}
     return again
 
@@ -147,9 +148,10 @@ def _normalize_again(graph: Graph, node: Node, copies: Copies) -> Node:
 def draw(graph: Graph, node: Node, copies: Copies) -> tuple[Node, Node]:
     """Append a random node to forward; return its value and the state from which it was drawn."""
     args, kwargs = _arguments(node, copies)
-    run: Any = (node.target, *args)
-    pair = graph.call_function(compat.run_and_save_rng_state(), run, kwargs)
-    state, value = (graph.call_function(operator.getitem, (pair, item)) for item in (0, 1))
+    target = compat.run_and_save_rng_state()
+    pair = _call(graph, f"{node.name}_and_state", target, (node.target, *args), kwargs)
+    state = _call(graph, f"{node.name}_state", operator.getitem, (pair, 0))
+    value = _call(graph, node.name, operator.getitem, (pair, 1))
     state.meta = state_meta(node)
     value.meta = dict(node.meta)
     pair.meta = {**node.meta, "val": (state.meta["val"], value_of(node))}
@@ -164,10 +166,15 @@ def state_meta(node: Node) -> dict[str, object]:
 def draw_again(graph: Graph, node: Node, state: Node, copies: Copies) -> Node:
     """Append to backward what draws the numbers again that a random node of forward drew."""
     args, kwargs = _arguments(node, copies)
-    run: Any = (state, node.target, *args)
-    again = graph.call_function(compat.run_with_rng_state(), run, kwargs)
+    target = compat.run_with_rng_state()
+    again = _call(graph, node.name, target, (state, node.target, *args), kwargs)
     again.meta = dict(node.meta)
     return again
+
+
+def _call(graph: Graph, name: str, target: Any, args: Any, kwargs: Any = None) -> Node:
+    """Append a call under a name, by which values are compared with those of the joint graph."""
+    return graph.create_node("call_function", target, args, kwargs, name)
 
 
 def _arguments(node: Node, copies: Copies) -> tuple[Any, Any]:

@@ -10,6 +10,7 @@ from ctk.compiler.partition.budget import DEFAULTS, choose_saved_values_set
 from ctk.compiler.partition.classify import NodeInfo, classify_nodes
 from ctk.compiler.partition.default import all_that_backward_reads
 from ctk.compiler.partition.extract import extract
+from ctk.compiler.partition.merging import merged
 from ctk.compiler.partition.options import PartitionOptions, require_budget
 from ctk.compiler.partition.support import unsupported
 from ctk.compiler.torch_compat import aot
@@ -37,7 +38,8 @@ def partition(
         return aot.min_cut_partition(joint, joint_inputs, given)
     if options.algorithm == "default":
         return default_partition(joint, joint_inputs, **given)
-    return min_cut_rematerialization_partition(joint, joint_inputs, options=options, **given)
+    given = {**given, "options": options, "cse": False}
+    return min_cut_rematerialization_partition(joint, joint_inputs, **given)
 
 
 def min_cut_rematerialization_partition(
@@ -49,6 +51,7 @@ def min_cut_rematerialization_partition(
     static_lifetime_input_indices: Sequence[int] | None = None,
     memory_budget: float | None = None,
     options: PartitionOptions = DEFAULTS,
+    cse: bool = True,
 ) -> Split:
     """Split a joint graph so that backward computes again what is cheaper than to save.
 
@@ -62,6 +65,7 @@ def min_cut_rematerialization_partition(
         static_lifetime_input_indices: Which primals are free to save (parameters), by position.
         memory_budget: From 0 to 1; None for that of the options.
         options: Bans, budget and solver.
+        cse: Whether to merge equal expressions before.
 
     Raises:
         ConfigError: The budget is not from 0 to 1.
@@ -70,6 +74,7 @@ def min_cut_rematerialization_partition(
     del compiler
     budget = options.memory_budget if memory_budget is None else memory_budget
     require_budget(budget)
+    joint = merged(joint) if cse else joint
     info = classify_nodes(joint, num_fwd_outputs, static_lifetime_input_indices or ())
     return _split(
         info,

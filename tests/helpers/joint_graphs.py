@@ -37,12 +37,13 @@ class Calls(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A model, its inputs, and whether its sizes are symbols."""
+    """A model, its inputs, whether its sizes are symbols, and passes that round it otherwise."""
 
     name: str
     model: Callable[[], nn.Module]
     inputs: Callable[[], tuple[Tensor, ...]]
     dynamic: bool | None = None
+    without: tuple[str, ...] = ()
 
 
 def _rows(*shape: int) -> Callable[[], tuple[Tensor, ...]]:
@@ -126,6 +127,48 @@ def _tied() -> nn.Module:
     return Calls(_tie, weight=nn.Parameter(torch.randn(16, 16)))
 
 
+def _recur(self: nn.Module, x: Tensor) -> Tensor:
+    """An LSTM's loop over the second dimension."""
+    hidden = cell = x.new_zeros(x.shape[0], 16)
+    for step in x.unbind(1):
+        gates = (self.a(step) + self.b(hidden)).chunk(4, -1)
+        cell = gates[0].sigmoid() * cell + gates[1].sigmoid() * gates[2].tanh()
+        hidden = gates[3].sigmoid() * cell.tanh()
+    return hidden
+
+
+def _mix(self: nn.Module, x: Tensor) -> Tensor:
+    """A mixture of experts with dropout."""
+    weights = self.gate(x).softmax(-1)
+    experts = [F.dropout(F.relu(expert(x)), 0.2) for expert in self.experts]
+    return sum((weights[:, i, None] * each for i, each in enumerate(experts)), torch.zeros(()))
+
+
+def _mixture() -> nn.Module:
+    experts = nn.ModuleList(nn.Linear(16, 32) for _ in range(3))
+    return Calls(_mix, gate=nn.Linear(16, 3), experts=experts)
+
+
+def _attend_causally(self: nn.Module, x: Tensor) -> Tensor:
+    """The fused operator, whose dropout is 0: it may run again."""
+    q, k, v = (each.unflatten(-1, (4, 4)).transpose(1, 2) for each in self.qkv(x).chunk(3, -1))
+    found = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return self.out(found.transpose(1, 2).flatten(2)) + x
+
+
+def _causal() -> nn.Module:
+    return Calls(_attend_causally, qkv=nn.Linear(16, 48), out=nn.Linear(16, 16))
+
+
+def _embedding() -> nn.Module:
+    parts = (nn.Embedding(1000, 32), nn.LayerNorm(32), nn.Linear(32, 64), nn.GELU())
+    return nn.Sequential(*parts, nn.Linear(64, 1000))
+
+
+def _tokens() -> tuple[Tensor, ...]:
+    return (torch.randint(0, 1000, (4, 16)),)
+
+
 def _aliased() -> tuple[Tensor, ...]:
     base = torch.randn(8, 16)
     return base[:4].requires_grad_(), base[2:6]
@@ -139,6 +182,15 @@ SAMPLES = (
     Sample("encoder", _encoder, _rows(2, 5, 16)),
     Sample("attention", _attention, _rows(2, 5, 16)),
     Sample("dynamic", _attention, _rows(2, 5, 16), dynamic=True),
+    Sample(
+        "lstm",
+        lambda: Calls(_recur, a=nn.Linear(8, 64), b=nn.Linear(16, 64)),
+        _rows(4, 6, 8),
+        without=("fuse_addmm",),
+    ),
+    Sample("mixture", _mixture, _rows(64, 16)),
+    Sample("causal", _causal, _rows(4, 10, 16)),
+    Sample("embedding", _embedding, _tokens),
     Sample(
         "dynamic_sizes",
         lambda: Calls(lambda _, x: (x.view(-1) * x.shape[0], x.shape[0] * x.sin().sum(0))),

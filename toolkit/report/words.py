@@ -54,7 +54,7 @@ _LABELS = (
     ("dispatch/decompose.", "decomposed", "when that operator alone is kept whole"),
     ("dispatch/meta.", "told", "when that operator alone is asked what its real kernel gives"),
     ("dispatch/functionalize", "step", ""),
-    ("joint/partition", "step", "with torch's plain partition instead"),
+    ("joint/partition", "step", "with a plain partition instead"),
     ("lowered/lower.", "lowering", "when that operator alone falls back to ATen"),
     ("lowered/fusion", "fusion", "when that fusion alone is forbidden"),
     ("lowered/", "setting", "with that alone turned off"),

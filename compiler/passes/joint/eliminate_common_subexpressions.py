@@ -12,6 +12,7 @@ from collections.abc import Hashable
 
 from torch.fx import Node
 
+from ctk.compiler.fx.expressions import expression_of
 from ctk.compiler.fx.properties import base_of, escapes, is_mutating, is_pure, mutated_bases
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
@@ -30,29 +31,12 @@ class EliminateCommonSubexpressions(Pass):
                 seen.clear()
             if node.op not in ("call_function", "get_attr") or not is_pure(node):
                 continue
-            earlier = seen.setdefault(_key(node), node)
+            earlier = seen.setdefault(expression_of(node), node)
             if earlier is node or (escapes(earlier) and escapes(node)):
                 continue
             if not written.isdisjoint((base_of(earlier), base_of(node))):
                 continue  # what is written to one must not show in the other
             rewriter.replace(node, earlier, rule=f"second {node.target} -> first")
-
-
-def _key(node: Node) -> Hashable:
-    """Equal keys mean equal values. 1, 1.0 and True are different arguments."""
-    return (node.op, str(node.target), _freeze(node.args), _freeze(node.kwargs))
-
-
-def _freeze(value: object) -> Hashable:
-    if isinstance(value, (list, tuple)):
-        return (type(value).__name__, *map(_freeze, value))
-    if isinstance(value, dict):
-        return tuple((key, _freeze(item)) for key, item in sorted(value.items()))
-    if isinstance(value, slice):
-        return ("slice", _freeze(value.start), _freeze(value.stop), _freeze(value.step))
-    if isinstance(value, Node):
-        return value
-    return (type(value).__name__, repr(value))
 
 
 PASS = EliminateCommonSubexpressions()

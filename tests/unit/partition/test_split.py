@@ -5,9 +5,11 @@ import torch
 from torch import nn
 from torch.fx import Graph, GraphModule
 
+from ctk.compiler.errors import ConfigError
 from ctk.compiler.fx.types import type_text
 from ctk.compiler.fx.walk import children, input_names, output_leaves
 from ctk.compiler.partition import split
+from ctk.compiler.partition.budget import choose_saved_values_set
 from ctk.compiler.partition.classify import classify_nodes
 from ctk.compiler.partition.costs import nbytes, run_time
 from ctk.compiler.partition.network import CannotPartition, cut
@@ -36,6 +38,10 @@ ORDINARY = (
     "attention",
     "dynamic",
     "tied",
+    "lstm",
+    "mixture",
+    "causal",
+    "embedding",
 )
 
 
@@ -171,6 +177,37 @@ def test_a_checkpointed_region_draws_the_same_numbers_again():
 def test_ours_splits_all(name):
     joint = joint_of_sample(name)
     assert unsupported(classify_nodes(joint.graph, joint.given["num_fwd_outputs"])) is None
+
+
+def test_equal_expressions_are_saved_once():
+    """In a joint graph that no pass has seen."""
+    graph = Graph()
+    primal, tangent = graph.placeholder("primals_1"), graph.placeholder("tangents_1")
+    products = [graph.call_function(aten.mm.default, (primal, primal)) for _ in range(2)]
+    outputs = [graph.call_function(aten.sin.default, (product,)) for product in products]
+    slopes = [graph.call_function(aten.cos.default, (product,)) for product in products]
+    gradient = graph.call_function(aten.mul.Tensor, (tangent, slopes[0]))
+    gradient = graph.call_function(aten.mul.Tensor, (gradient, slopes[1]))
+    total = graph.call_function(aten.add.Tensor, (outputs[0], outputs[1]))
+    for node in graph.nodes:
+        node.meta["val"] = torch.empty(4, 4, device="meta")
+    graph.output((total, gradient))
+    joint = GraphModule({}, graph)
+    merged, _ = split.min_cut_rematerialization_partition(joint, (), num_fwd_outputs=1)
+    apart, _ = split.min_cut_rematerialization_partition(joint, (), num_fwd_outputs=1, cse=False)
+    assert (len(saved_by(merged, 1)), len(saved_by(apart, 1))) == (1, 2)
+
+
+@pytest.mark.parametrize("budget", [-0.5, 1.5, float("nan")])
+def test_a_budget_outside_0_to_1_is_refused(budget):
+    joint = joint_of_sample("mlp")
+    info = classify_nodes(joint.graph, joint.given["num_fwd_outputs"])
+    with pytest.raises(ConfigError, match="memory_budget"):
+        choose_saved_values_set(joint.graph.graph, info, budget)
+    with pytest.raises(ConfigError, match="memory_budget"):
+        split.min_cut_rematerialization_partition(
+            joint.graph, (), memory_budget=budget, **joint.given
+        )
 
 
 def test_recomputed_values_live_shortly():
