@@ -17,9 +17,15 @@ from ctk.compiler.passes.joint import (
     remove_noops,
     simplify_views,
 )
-from ctk.compiler.passes.post_grad import fuse_addmm, move_constructors, simplify_split_cat
+from ctk.compiler.passes.post_grad import (
+    fuse_addmm,
+    move_constructors,
+    reinplace,
+    simplify_split_cat,
+)
 from ctk.compiler.passes.pre_grad import (
     fold_conv_batch_norm,
+    fuse_permute,
     normalize_calls,
     remove_identity,
     remove_inference_dropout,
@@ -33,6 +39,7 @@ PRE_GRAD: tuple[Pass, ...] = (
     remove_identity.PASS,
     remove_inference_dropout.PASS,
     fold_conv_batch_norm.PASS,
+    fuse_permute.PASS,
 )
 
 JOINT: tuple[Pass, ...] = (
@@ -52,6 +59,7 @@ POST_GRAD: tuple[Pass, ...] = (
     fuse_addmm.PASS,
     eliminate_common_subexpressions.PASS,
     eliminate_dead_code.PASS,
+    reinplace.PASS,
 )
 
 FREEZING: tuple[Pass, ...] = (

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from ctk.compiler.config import Config
 from ctk.compiler.passes import PASSES
 from ctk.compiler.passes.freezing import concat_linear, fold_batch_norm, fold_binary
 from ctk.compiler.passes.joint import (
@@ -15,7 +16,12 @@ from ctk.compiler.passes.joint import (
     remove_noops,
     simplify_views,
 )
-from ctk.compiler.passes.post_grad import fuse_addmm, move_constructors, simplify_split_cat
+from ctk.compiler.passes.post_grad import (
+    fuse_addmm,
+    move_constructors,
+    reinplace,
+    simplify_split_cat,
+)
 from ctk.compiler.passes.pre_grad import remove_inference_dropout
 from tests.golden.torch_cases import TORCH_CASES
 from tests.helpers.passes import aten_graph, rules_of, run_pass, text_of
@@ -116,7 +122,16 @@ class Dropout(nn.Module):
         return nn.functional.dropout(idle, 0.5, training=True)
 
 
+def written(x, y):
+    z = aten.index_put(x.sin(), [torch.arange(2)], y[:2])
+    z = aten.select_scatter(aten.slice_scatter(z, y[1:3], 0, 1, 3), y[0], 1, 2)
+    x.copy_(aten.index_add(x, 0, torch.arange(2), y[2:]))
+    return z
+
+
+EAGER = Config(codegen="eager")
 CASES = [
+    (reinplace.PASS, "forward", lambda: aten_graph(written, X.clone(), Y)),
     (remove_noops.PASS, "joint", lambda: aten_graph(noops, X)),
     (fold_constants.PASS, "joint", lambda: aten_graph(constants, X)),
     (eliminate_common_subexpressions.PASS, "joint", lambda: aten_graph(repeated, X)),
@@ -139,7 +154,7 @@ CASES = [
 def test_pass_on_a_small_graph(step, stage, graph, golden):
     gm = graph()
     before = text_of(gm)
-    record = run_pass(gm, step, stage=stage)
+    record = run_pass(gm, step, stage=stage, config=EAGER)
     assert record.rewrites
     rules = "".join(f"# {rule}\n" for rule in rules_of(record))
     golden(f"passes/{step.name}.txt", f"# before\n{before}{rules}# after\n{text_of(gm)}")

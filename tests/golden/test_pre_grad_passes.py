@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from ctk.compiler.passes.pre_grad import fold_conv_batch_norm, remove_identity
+from ctk.compiler.passes.pre_grad import fold_conv_batch_norm, fuse_permute, remove_identity
 from tests.golden.torch_cases import NORMALIZE, SCALE, TAPS, WAVE, X
 from tests.helpers.passes import rules_of, run_pass, torch_graph
 
@@ -101,3 +101,46 @@ def writes_first(x, y):
 )
 def test_fold_conv_batch_norm_must_not_fire(program, inputs):
     assert untouched(program, fold_conv_batch_norm.PASS, *inputs)
+
+
+def shared_copy(x):
+    y = x.t().contiguous()
+    return y @ x, y
+
+
+def written_operand(x):
+    y = x.t().contiguous()
+    x.add_(1)
+    return y @ x
+
+
+def in_between(x):
+    y = nn.functional.linear(x, x)
+    x.mul_(2)
+    return y.t().contiguous()
+
+
+CUBE = torch.randn(3, 4, 4)
+
+
+@pytest.mark.parametrize(
+    ("program", "given"),
+    [
+        (shared_copy, X),
+        (written_operand, X),
+        (in_between, X),
+        (lambda x: x.t() @ x, X),  # there is no copy
+        (lambda x: x.t().contiguous() + x, X),
+        (lambda x: x.t().clone() @ x, X),  # a copy with the strides of x.t()
+        (
+            lambda x: x.transpose(0, 1).contiguous() @ x.transpose(0, 1),
+            torch.randn(4, 4, 4),
+        ),  # batch,
+        (lambda x: x.transpose(-1, -2).contiguous() @ x[0], CUBE),  # of other ranks
+        (lambda x: x.t().contiguous() @ x, X.long()),
+        (lambda x: nn.functional.linear(x[0], x[1]).t().sin().contiguous(), CUBE),
+        (lambda x: nn.functional.linear(x.transpose(1, 2).contiguous(), x[0]), CUBE),  # gradients
+    ],
+)
+def test_fuse_permute_must_not_fire(program, given):
+    assert untouched(program, fuse_permute.PASS, given)

@@ -5,6 +5,7 @@ from torch import nn
 
 from ctk.compiler.passes.pre_grad import (
     fold_conv_batch_norm,
+    fuse_permute,
     normalize_calls,
     remove_identity,
 )
@@ -43,9 +44,16 @@ def conv_norm(x, w, b, stat):
     return nn.functional.batch_norm(y, stat, stat, None, b, False, 0.1, 0.5)
 
 
+def permuted(x, y, w, b):
+    first = x.transpose(0, 1).contiguous() @ y.t().clone(memory_format=torch.contiguous_format)
+    second = nn.functional.linear(first.permute(1, 0).contiguous(), w, b)
+    return second, nn.functional.linear(x, w, bias=b).t().contiguous()
+
+
 WAVE, TAPS = torch.randn(2, 4, 16), torch.randn(4, 4, 3)
 TORCH_CASES = [
     (NORMALIZE, "pre_grad", lambda: torch_graph(Spelt(), X)),
     (remove_identity.PASS, "pre_grad", lambda: torch_graph(Identities(), X)),
     (fold_conv_batch_norm.PASS, "pre_grad", lambda: torch_graph(conv_norm, WAVE, TAPS, B, SCALE)),
+    (fuse_permute.PASS, "pre_grad", lambda: torch_graph(permuted, X, X, X, B)),
 ]

@@ -113,6 +113,14 @@ def attended(x: Tensor, n: int) -> Tensor:
     return x
 
 
+def updates(x: Tensor, n: int) -> Tensor:
+    """Parts of new tensors, written anew; of an odd `n` the old ones are read again."""
+    old = x.sin()
+    first = aten.select_scatter.default(old, x.select(0, 0), 0, -1)
+    second = aten.slice_scatter.default(first.neg(), x[:1], 0, 0, 1)
+    return second + old * n if n % 2 else aten.masked_fill.Scalar(second, x > 0, float(n))
+
+
 def rows_plus(x: Tensor, n: int) -> Tensor:
     return (ROW * n).expand(3, 3) + x
 
@@ -177,6 +185,7 @@ SHAPES = {  # of more than one operator, as passes look for them: twice in each
     "elsewhere": Op(elsewhere, fits=lambda s: broadcast(s, (3,))),
     "pieces": Op(pieces, fits=lambda s: len(s) > 0 and s[0] > 0),
     "attention": Op(attended, fits=lambda s: len(s) == 2 and min(s) > 0),
+    "updates": Op(updates, fits=lambda s: len(s) > 0 and s[0] > 0),
     "batch norm": Op(normed, fits=lambda s: len(s) == 2 and s[1] == 3),
 }
 OPS = {**UNARY, **VIEWS, **OTHERS, **SHAPES}

@@ -14,6 +14,7 @@ from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
 from torch import Tensor, fx
 
+from ctk.compiler.config import Config
 from ctk.compiler.fx.clone import clone_inputs
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import Numerics, PassRecord
@@ -30,6 +31,7 @@ ATEN_PASSES = {
     if stage != "pre_grad"
     for step in steps
 }
+EAGER = Config(codegen="eager")
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=100)
 HOW_MANY = pytest.mark.parametrize("count", [20, pytest.param(200, marks=pytest.mark.slow)])
 
@@ -80,7 +82,7 @@ def rewritten(
     """Run a pass over a copy of a graph."""
     stage, step = ATEN_PASSES[name]
     copied = copy_graph_module(gm)
-    return copied, run_pass(copied, step, stage=stage, observer=Recorder(veto))
+    return copied, run_pass(copied, step, stage=stage, observer=Recorder(veto), config=EAGER)
 
 
 def assert_same(before: Ran, after: Ran, numerics: Numerics) -> None:

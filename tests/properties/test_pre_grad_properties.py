@@ -47,6 +47,12 @@ STEPS: dict[str, Step] = {
     "linear": lambda x, y: F.linear(x.tanh(), WEIGHT, bias=BIAS),
     "linear of dense": lambda x, y: F.linear(x.tanh().t().contiguous(), WEIGHT),
     "dense of linear": lambda x, y: F.linear(x.tanh(), WEIGHT, BIAS).t().contiguous(),
+    "dense of linear, by its rows": lambda x, y: (
+        F.linear((x + y).tanh(), WEIGHT).permute(1, 0).contiguous()
+    ),
+    "batched": lambda x, y: (
+        x[None].tanh().transpose(-2, -1).contiguous() @ y[None].tanh().permute(0, 2, 1).contiguous()
+    )[0],
     "softmax": lambda x, y: x.softmax(-1),
     "sums": lambda x, y: x.sum(0, True) + x.mean(dim=1, keepdim=True),
     "split": lambda x, y: torch.cat([torch.chunk(x, 2, dim=1)[1], x.chunk(2, -1)[0]], dim=1),

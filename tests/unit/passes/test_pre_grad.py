@@ -100,3 +100,29 @@ def test_a_write_through_what_was_contiguous_already_shows_in_both():
     x = torch.randn(3, 4)
     torch.testing.assert_close(compiled(x.clone()), program(x.clone()), rtol=0, atol=0)
     assert count(log, "remove_identity") == 2
+
+
+def products(x, y, w, b):
+    image = x.permute(0, 2, 1).contiguous() @ y.transpose(1, 2).contiguous()
+    row = F.linear(x[0].t().contiguous(), w, b)
+    return image, F.linear(row, w).t().contiguous(), F.linear(y.mT.contiguous(), w[:, :5])
+
+
+@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_products_take_transposed_operands(train, dynamic):
+    shapes = ((2, 6, 3), (2, 5, 6), (6, 6), (6,))
+    given = [torch.randn(shape, requires_grad=train) for shape in shapes]
+    others = [each.detach().clone().requires_grad_(train) for each in given]
+    compiled, log = compiled_with_log(products, dynamic=dynamic)
+    for results, expected in [(compiled(*given), products(*others))]:
+        for a, b in zip(results, expected, strict=True):
+            assert a.stride() == b.stride()
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+    assert count(log, "fuse_permute") == 4
+    if train:
+        sum(each.square().sum() for each in results).backward()
+        sum(each.square().sum() for each in expected).backward()
+        for a, b in zip(given, others, strict=True):
+            assert a.grad.stride() == b.grad.stride()
+            torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-4)

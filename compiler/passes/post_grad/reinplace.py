@@ -1,0 +1,174 @@
+"""Write into a tensor instead of a copy of it, where nobody looks at the old one again.
+
+Rules, `y` being used in the place of `x` from there on:
+    1. `y = index_put(x, ...)` -> `index_put_(x, ...)`; the same with `scatter` (all forms),
+       `index_add`, `index_copy`, `index_fill`, `masked_fill`
+    2. `y = slice_scatter(x, v, ...)` -> `copy_(slice(x, ...), v)`; the same with `select_scatter`
+    3. where `x` is an input that the program writes to, `copy_(x, y)` at the end goes with it
+Preconditions: `y` has the type and strides of `x`; this graph made the memory of `x`, or `x` is the
+input of 3.; after `y` nobody reads or writes `x` or a view of it (but that `copy_`), and nobody at
+all may hand it on unseen; it is no other operand of `y`; neither `y` nor a view of it leaves the
+graph, unless `x` is a whole tensor that was made here. Not for the code generator `torchscript`,
+which optimises less, or refuses, where a graph writes. Exact: the functional operator is a copy,
+and then the one in place.
+
+Source: `torch/_inductor/fx_passes/reinplace.py`. That one also takes custom operators and kernels
+of Triton, and counts what shares a storage; this one follows views.
+"""
+
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch.fx import Graph, Node
+
+from ctk.compiler.fx.properties import base_of, is_mutating, is_pure, is_view
+from ctk.compiler.fx.types import same_layout
+from ctk.compiler.fx.walk import flat
+from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.rewriter import Rewriter
+from ctk.compiler.torch_compat import operators
+
+aten = torch.ops.aten
+_IN_PLACE: Mapping[object, Callable[..., object]] = {
+    aten.index_put.default: aten.index_put_.default,
+    aten.index_add.default: aten.index_add_.default,
+    aten.index_copy.default: aten.index_copy_.default,
+    aten.index_fill.int_Scalar: aten.index_fill_.int_Scalar,
+    aten.index_fill.int_Tensor: aten.index_fill_.int_Tensor,
+    aten.masked_fill.Scalar: aten.masked_fill_.Scalar,
+    aten.masked_fill.Tensor: aten.masked_fill_.Tensor,
+    aten.scatter.src: aten.scatter_.src,
+    aten.scatter.value: aten.scatter_.value,
+    aten.scatter.reduce: aten.scatter_.reduce,
+    aten.scatter.value_reduce: aten.scatter_.value_reduce,
+    aten.scatter_add.default: aten.scatter_add_.default,
+    aten.scatter_reduce.two: aten.scatter_reduce_.two,
+}
+_INTO_A_VIEW: Mapping[object, Callable[..., object]] = {
+    aten.slice_scatter.default: aten.slice.Tensor,
+    aten.select_scatter.default: aten.select.int,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Target:
+    """What is written to: a tensor, and the `copy_` into an input that goes with it, if any."""
+
+    tensor: Node
+    copy: Node | None
+
+
+class Reinplace(Pass):
+    """Write into a tensor instead of a copy of it, where nobody looks at the old one again."""
+
+    name = "reinplace"
+
+    def run(self, rewriter: Rewriter) -> None:
+        if rewriter.config.codegen == "torchscript" or not _has_candidates(rewriter.graph):
+            return
+        places = {node: place for place, node in enumerate(rewriter.graph.nodes)}
+        for node in rewriter.nodes():
+            if node.target in _IN_PLACE or node.target in _INTO_A_VIEW:
+                target = _target(node, places)
+                if target is not None:
+                    _write(rewriter, node, target)
+
+
+def _has_candidates(graph: Graph) -> bool:
+    targets = cast("list[Callable[..., object]]", [*_IN_PLACE, *_INTO_A_VIEW])
+    return any(graph.find_nodes(op="call_function", target=each, sort=False) for each in targets)
+
+
+def _target(node: Node, places: Mapping[Node, int]) -> _Target | None:
+    """Return what a node may write to in place.
+
+    A result is dense: an operand with the same strides has no gaps and no overlaps.
+    """
+    source = node.args[0] if node.args else None
+    if not isinstance(source, Node) or not same_layout(source, node):
+        return None
+    base = base_of(source)
+    shared = _aliases(base)
+    others = [each for each in node.all_input_nodes if each is not source]
+    if shared is None or any(base_of(each) is base for each in others) or _reads(node, source) > 1:
+        return None
+    copy = _copy_back(base, node) if base.op == "placeholder" else None
+    if not (_is_made_here(base) or (copy is not None and source is base)):
+        return None
+    if (base.op == "placeholder" or source is not base) and _leaves(node, copy):
+        return None
+    users = {user for each in shared for user in each.users} - {node, copy}
+    is_late = any(places.get(user, -1) > places[node] for user in users)  # -1: written by this pass
+    return None if is_late or any(map(_hands_on, users)) else _Target(source, copy)
+
+
+def _hands_on(user: Node) -> bool:
+    """Return whether a write returns what it has written to, and somebody uses that."""
+    return is_mutating(user) and bool(user.users)
+
+
+def _reads(node: Node, source: Node) -> int:
+    return sum(each is source for each in flat([node.args, dict(node.kwargs)]))
+
+
+def _aliases(base: Node) -> set[Node] | None:
+    """Return a node and all views of it; None where a user may keep one that we cannot see."""
+    found, queue = {base}, [base]
+    while queue:
+        for user in queue.pop().users:
+            is_known = user.op == "output" or operators.declared_by(user.target) is not None
+            if not is_known and user.target is not operator.getitem:
+                return None
+            if is_view(user) and user not in found:
+                found.add(user)
+                queue.append(user)
+    return found
+
+
+def _is_made_here(base: Node) -> bool:
+    """Return whether a node's result is new memory; of ATen it is known who returns operands."""
+    is_aten = operators.declared_by(base.target) is not None and str(base.target)[:5] == "aten."
+    return is_aten and is_pure(base) and base.target is not aten.conj_physical.default
+
+
+def _copy_back(base: Node, node: Node) -> Node | None:
+    """Return the one write to an input, if it is that of a node's value, and nobody uses it."""
+    writers = [user for user in base.users if is_mutating(user)]
+    if len(writers) != 1 or writers[0].users or writers[0].target is not aten.copy_.default:
+        return None
+    return writers[0] if writers[0].args == (base, node) else None
+
+
+def _leaves(node: Node, copy: Node | None) -> bool:
+    """Return whether a node, or a view of it, leaves the graph by another way than a copy."""
+    aliases = _aliases(node)
+    if aliases is None:
+        return True
+    users = {user for each in aliases for user in each.users} - {copy}
+    return any(user.op == "output" or is_mutating(user) for user in users)
+
+
+def _write(rewriter: Rewriter, node: Node, target: _Target) -> None:
+    def edit(graph: Graph) -> None:
+        tensor, rest = target.tensor, node.args[1:]
+        if node.target in _IN_PLACE:
+            rewriter.insert(_IN_PLACE[node.target], (tensor, *rest), node.kwargs, before=node)
+        else:
+            kwargs = {name: value for name, value in node.kwargs.items() if name != "src"}
+            values, place = (rest[0], rest[1:]) if rest else (node.kwargs["src"], ())
+            view = rewriter.insert(_INTO_A_VIEW[node.target], (tensor, *place), kwargs, before=node)
+            rewriter.insert(aten.copy_.default, (view, values), before=node)
+        if target.copy is not None:
+            target.copy.replace_all_uses_with(tensor)
+            graph.erase_node(target.copy)
+        node.replace_all_uses_with(tensor)
+        graph.erase_node(node)
+
+    nodes = [node, target.tensor, *([target.copy] if target.copy is not None else [])]
+    rewriter.rewrite(f"{node.target}(x, ...) -> in place", nodes, edit)
+
+
+PASS = Reinplace()

@@ -1,0 +1,202 @@
+"""Let products read and give transposed operands, without the copies that make them contiguous.
+
+Rules, `T(x)` swapping the last two dimensions of two or three (`transpose`, `permute`, `t`), and
+`copy` being `contiguous` or a contiguous `clone`:
+    1. matmul(copy(T(x)), y) -> matmul(T(x), y)      either operand; `mm` and `bmm`, too
+    2. linear(copy(T(x)), w, b) -> linear(T(x), w, b)
+    3. copy(T(linear(x, w, b))) -> addmm(b[:, None], w, T(x))
+Preconditions: nobody else uses what goes; nothing is written and no mode is set between the first
+node and the last; all are of one floating dtype, the operands of 1. of one rank. Of three
+dimensions 2. and 3. are a `baddbmm` with `w` expanded, for inference with a known batch: there
+would be a gradient of `w` for each matrix of the batch. Reassociates.
+
+Source: `permute_linear_fusion`, `linear_permute_fusion` and `permute_matmul_fusion` in
+`torch/_inductor/fx_passes/pre_grad.py`. Those rewrite every permutation, and leave it to the layout
+of the product to pay; these fire where a copy is saved (15 to 30 % on a CPU).
+"""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch.fx import Graph, Node
+from torch.fx.node import Argument
+
+from ctk.compiler.fx.effects import is_barred
+from ctk.compiler.fx.torch_calls import Call, call_of, function_of, plain_tensor_of
+from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.rewriter import Rewriter
+from ctk.compiler.torch_compat import fake
+
+_PRODUCTS = (torch.matmul, torch.mm, torch.bmm)
+_TURNS = (torch.transpose, torch.permute, torch.t)
+
+
+class FusePermute(Pass):
+    """Let products read and give transposed operands without copies."""
+
+    name = "fuse_permute"
+    numerics = "reassociates"
+
+    def run(self, rewriter: Rewriter) -> None:
+        for node in rewriter.nodes():
+            if _is_copy(node):
+                _fuse_result(rewriter, node)
+            elif function_of(node) in (*_PRODUCTS, F.linear):
+                for copy in dict.fromkeys(node.all_input_nodes):
+                    _fuse_operand(rewriter, node, copy)
+
+
+def _is_copy(node: Node) -> bool:
+    if node.op == "call_method" and node.target == "contiguous":
+        return len(node.args) == 1 and not node.kwargs
+    call = call_of(node) if function_of(node) is torch.clone else None
+    return call is not None and call.arguments["memory_format"] is torch.contiguous_format
+
+
+def _turned(node: object) -> Node | None:
+    """Return `x` where a node is `T(x)`."""
+    call, tensor = call_of(node), plain_tensor_of(node)
+    if call is None or call.function not in _TURNS or tensor is None or tensor.dim() not in (2, 3):
+        return None
+    rank = tensor.dim()
+    order = call.arguments.get("dims")
+    if call.function is torch.transpose:
+        given = [call.arguments["dim0"], call.arguments["dim1"]]
+        order = [{-1: -2, -2: -1}.get(i, i) for i in range(-rank, 0)]
+        if not _are_axes(given, rank) or {d % rank for d in given} != {rank - 1, rank - 2}:  # type: ignore[operator]  # ints
+            return None
+    elif call.function is torch.t:
+        order = [1, 0]
+    if not isinstance(order, (tuple, list)) or not _are_axes(order, rank):
+        return None
+    axes = [axis % rank for axis in order]  # type: ignore[operator]  # ints
+    return call.node("input") if axes == [*range(rank - 2), rank - 1, rank - 2] else None
+
+
+def _are_axes(values: object, rank: int) -> bool:
+    return isinstance(values, (tuple, list)) and all(
+        isinstance(each, int) and -rank <= each < rank for each in values
+    )
+
+
+def _fuse_operand(rewriter: Rewriter, node: Node, copy: Node) -> None:
+    """Rules 1 and 2."""
+    turned = copy.args[0] if _is_copy(copy) and copy.args else None
+    call = call_of(node)
+    if call is None or not isinstance(turned, Node) or _turned(turned) is None:
+        return
+    if len(copy.users) != 1 or is_barred(copy, node) or not _is_uniform(node, call):
+        return
+    if call.function is not F.linear:
+        _drop_copy(rewriter, node, copy, turned, "matmul(copy(T(x)), y) -> matmul(T(x), y)")
+    elif call.node("input") is copy and _rank(copy) == 2:
+        _drop_copy(rewriter, node, copy, turned, "linear(copy(T(x))) -> linear(T(x))")
+    elif call.node("input") is copy and _is_batched(copy):
+        _batch(rewriter, node, copy, turned, call)
+
+
+def _is_uniform(node: Node, call: Call) -> bool:
+    """Return whether operands and result have one floating dtype, those of a product one rank."""
+    operands = [plain_tensor_of(each) for each in node.all_input_nodes]
+    types = [plain_tensor_of(node), *operands]
+    dtypes = {each.dtype if each is not None else None for each in types}
+    dtype = next(iter(dtypes))
+    if len(dtypes) != 1 or dtype is None or not dtype.is_floating_point:
+        return False
+    ranks = {each.dim() for each in operands if each is not None}
+    return call.function is F.linear or (len(ranks) == 1 and ranks <= {2, 3})
+
+
+def _rank(node: Node) -> int | None:
+    tensor = plain_tensor_of(node)
+    return tensor.dim() if tensor is not None else None
+
+
+def _is_batched(node: Node) -> bool:
+    """Return whether a baddbmm may stand for a linear: see the preconditions."""
+    tensor = plain_tensor_of(node)
+    if tensor is None or tensor.dim() != 3 or torch.is_grad_enabled():
+        return False
+    return not fake.is_symbolic(tensor.shape[0])
+
+
+def _drop_copy(rewriter: Rewriter, node: Node, copy: Node, turned: Node, rule: str) -> None:
+    def edit(graph: Graph) -> None:
+        node.replace_input_with(copy, turned)
+        graph.erase_node(copy)
+
+    rewriter.rewrite(rule, [node, copy], edit)
+
+
+def _batch(rewriter: Rewriter, node: Node, copy: Node, turned: Node, call: Call) -> None:
+    def edit(graph: Graph) -> None:
+        insert = _inserter(rewriter, node)
+        weight = insert(torch.t, call.arguments["weight"])
+        new = _product(insert, call.node("bias"), turned, _expanded(insert, weight, copy))
+        node.replace_all_uses_with(new)
+        graph.erase_node(node)
+        graph.erase_node(copy)
+
+    if _rank_of_weight(call) == 2:
+        rewriter.rewrite("linear(copy(T(x))) -> baddbmm(T(x))", [node, copy], edit)
+
+
+def _rank_of_weight(call: Call) -> int | None:
+    weight = call.node("weight")
+    return _rank(weight) if weight is not None else None
+
+
+def _fuse_result(rewriter: Rewriter, copy: Node) -> None:
+    """Rule 3."""
+    turned = copy.args[0] if copy.args else None
+    linear = _turned(turned)
+    call = call_of(linear) if linear is not None and function_of(linear) is F.linear else None
+    if linear is None or call is None or not isinstance(turned, Node):
+        return
+    if len(turned.users) != 1 or len(linear.users) != 1 or is_barred(linear, copy):
+        return
+    if not _is_uniform(linear, call) or _rank_of_weight(call) != 2:
+        return
+    if _rank(linear) == 2 or _is_batched(linear):
+        _turn(rewriter, copy, turned, linear, call)
+
+
+def _turn(rewriter: Rewriter, copy: Node, turned: Node, linear: Node, call: Call) -> None:
+    def edit(graph: Graph) -> None:
+        insert = _inserter(rewriter, copy)
+        weight, bias = call.arguments["weight"], call.node("bias")
+        if bias is not None:
+            bias = insert(torch.unsqueeze, bias, 1)
+        if _rank(linear) == 3:
+            weight = _expanded(insert, weight, linear)
+        other = insert(torch.transpose, call.arguments["input"], -2, -1)
+        copy.replace_all_uses_with(_product(insert, bias, weight, other))
+        for node in (copy, turned, linear):
+            graph.erase_node(node)
+
+    rewriter.rewrite("copy(T(linear(x, w, b))) -> addmm(b, w, T(x))", [copy, turned, linear], edit)
+
+
+Insert = Callable[..., Node]
+
+
+def _inserter(rewriter: Rewriter, before: Node) -> Insert:
+    return lambda function, *args: rewriter.insert(function, args, before=before)
+
+
+def _expanded(insert: Insert, matrix: Argument, like: Node) -> Node:
+    """Return a matrix once per item of a batch, without a copy."""
+    tensor = plain_tensor_of(like)
+    assert tensor is not None  # _is_batched has looked
+    return insert(torch.Tensor.expand, insert(torch.unsqueeze, matrix, 0), tensor.shape[0], -1, -1)
+
+
+def _product(insert: Insert, bias: Node | None, left: Argument, right: Argument) -> Node:
+    is_batched = isinstance(left, Node) and _rank(left) == 3
+    if bias is None:
+        return insert(torch.bmm if is_batched else torch.mm, left, right)
+    return insert(torch.baddbmm if is_batched else torch.addmm, bias, left, right)
+
+
+PASS = FusePermute()
