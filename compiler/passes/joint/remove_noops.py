@@ -4,7 +4,9 @@ Rules, where the operand has the result's type and strides:
     1. views: `view|reshape|expand|permute|slice|squeeze|alias|detach(x) -> x`;
     2. copies: `clone|_to_copy|mul 1|div 1|sub 0|pow 1(x) -> x`.
 Preconditions: a copy goes only where nobody can tell it from its operand: it does not leave the
-graph, and nothing writes to the operand. `x + 0` stays: it turns -0.0 into 0.0. Exact.
+graph, and nothing writes to the operand. `detach` and `alias` stay where they or views of them
+leave the graph: autograd tells results apart by object, and of `z.detach(), z[0]` only one has a
+gradient. `x + 0` stays: it turns -0.0 into 0.0. Exact.
 
 Source: Inductor's `remove_noop_ops`; this one keeps strides, aliases and signs of zero.
 """
@@ -35,6 +37,7 @@ _VIEWS = frozenset(
         aten.detach.default,
     }
 )
+_BARRIERS = (aten.alias.default, aten.detach.default)
 _COPIES = frozenset({aten.clone.default, aten._to_copy.default})
 _NEUTRAL: Mapping[object, int] = {
     aten.mul.Tensor: 1,
@@ -59,6 +62,8 @@ class RemoveNoops(Pass):
             if not isinstance(source, Node) or not _is_noop(node) or not same_layout(node, source):
                 continue
             if node.target not in _VIEWS and (escapes(node) or base_of(source) in mutated):
+                continue
+            if node.target in _BARRIERS and escapes(node):
                 continue
             rewriter.replace(node, source, rule=f"{node.target}(x) -> x")
 

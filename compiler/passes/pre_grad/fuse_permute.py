@@ -60,24 +60,20 @@ def _turned(node: object) -> Node | None:
     if call is None or call.function not in _TURNS or tensor is None or tensor.dim() not in (2, 3):
         return None
     rank = tensor.dim()
-    order = call.arguments.get("dims")
+    order = call.arguments.get("dims", [1, 0])  # those of `t`
     if call.function is torch.transpose:
-        given = [call.arguments["dim0"], call.arguments["dim1"]]
-        order = [{-1: -2, -2: -1}.get(i, i) for i in range(-rank, 0)]
-        if not _are_axes(given, rank) or {d % rank for d in given} != {rank - 1, rank - 2}:  # type: ignore[operator]  # ints
-            return None
-    elif call.function is torch.t:
-        order = [1, 0]
-    if not isinstance(order, (tuple, list)) or not _are_axes(order, rank):
-        return None
-    axes = [axis % rank for axis in order]  # type: ignore[operator]  # ints
-    return call.node("input") if axes == [*range(rank - 2), rank - 1, rank - 2] else None
+        swapped = _axes([call.arguments["dim0"], call.arguments["dim1"]], rank)
+        is_last_two = {*swapped} == {rank - 1, rank - 2}
+        order = [*range(rank - 2), rank - 1, rank - 2] if is_last_two else []
+    is_turned = _axes(order, rank) == [*range(rank - 2), rank - 1, rank - 2]
+    return call.node("input") if is_turned else None
 
 
-def _are_axes(values: object, rank: int) -> bool:
-    return isinstance(values, (tuple, list)) and all(
-        isinstance(each, int) and -rank <= each < rank for each in values
-    )
+def _axes(values: object, rank: int) -> list[int]:
+    """Return dimensions counted from 0, none if one is no number that is known."""
+    given = [*values] if isinstance(values, (tuple, list)) else []
+    known = [each for each in given if isinstance(each, int) and -rank <= each < rank]
+    return [each % rank for each in known] if len(known) == len(given) else []
 
 
 def _fuse_operand(rewriter: Rewriter, node: Node, copy: Node) -> None:

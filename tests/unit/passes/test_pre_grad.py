@@ -126,3 +126,22 @@ def test_products_take_transposed_operands(train, dynamic):
         for a, b in zip(given, others, strict=True):
             assert a.grad.stride() == b.grad.stride()
             torch.testing.assert_close(a.grad, b.grad, rtol=1e-4, atol=1e-4)
+
+
+def detached(z):
+    return z.detach(), z[0]
+
+
+def detached_part(z):
+    return z.split(9)[0].detach(), z.t().t()[0]
+
+
+@pytest.mark.parametrize("program", [detached, detached_part])
+def test_a_result_without_a_gradient_leaves_others_theirs(program):
+    compiled, _ = compiled_with_log(lambda x: program(x * 2))
+    mine, others = (torch.ones(3, 3, requires_grad=True) for _ in range(2))
+    results, expected = compiled(mine), program(others * 2)
+    assert [each.requires_grad for each in results] == [each.requires_grad for each in expected]
+    for each in (results, expected):
+        sum(value.sum() for value in each if value.requires_grad).backward()
+    torch.testing.assert_close(mine.grad, others.grad)
