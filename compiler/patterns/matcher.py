@@ -23,6 +23,7 @@ from torch.fx import Graph, Node
 
 from ctk.compiler.fx.effects import mutated_arguments
 from ctk.compiler.fx.properties import base_of, is_mutating, is_view
+from ctk.compiler.observe import Numerics
 from ctk.compiler.patterns.anchor import Chain, chain_of, has_chain
 from ctk.compiler.patterns.expression import Match, Mismatch, Op, Pattern, Var, ops_of, roots_of
 from ctk.compiler.patterns.solve import calls, find, matches
@@ -71,6 +72,7 @@ class Rule:
         keeps_inner: The guard alone decides. Otherwise the rule does not fire where something else
             needs an inner node, unless that is a view of an operand, nor where something between
             the nodes of the match writes to what they read.
+        numerics: What it does to values; None: what its pass says, or exact where there is none.
     """
 
     name: str
@@ -78,6 +80,7 @@ class Rule:
     replacement: Callable[[Rewriter, Match], Results]
     guard: Guard = holds
     keeps_inner: bool = True
+    numerics: Numerics | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,7 @@ class HandlerRule:
         handler: Calls `rewriter.rewrite` as often as it likes, or `replace_by_example` once.
         guard: As in a `Rule`.
         keeps_inner: As in a `Rule`.
+        numerics: As in a `Rule`.
     """
 
     name: str
@@ -97,6 +101,7 @@ class HandlerRule:
     handler: Callable[[Rewriter, Match], object]
     guard: Guard = holds
     keeps_inner: bool = True
+    numerics: Numerics | None = None
 
 
 AnyRule = Rule | HandlerRule
@@ -114,6 +119,10 @@ class RuleTable:
         self._by_root: dict[object, dict[Chain, list[int]]] = {}
         for rule in rules:
             self.add(rule)
+
+    def __call__(self, rewriter: Rewriter) -> None:
+        """Apply the rules: a table by itself is a pass that users can name in a config."""
+        apply_rules(rewriter, self)
 
     @property
     def rules(self) -> tuple[AnyRule, ...]:

@@ -5,6 +5,7 @@
 
 import contextlib
 import importlib
+import logging
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -118,6 +119,20 @@ def symbolic_like(tensor: torch.Tensor, mode: Any, name: str) -> torch.Tensor:
     source = importlib.import_module("torch._dynamo.source").ConstantSource(name)
     fake: torch.Tensor = mode.from_tensor(tensor, source=source)
     return fake
+
+
+@contextlib.contextmanager
+def without_log() -> Generator[None]:
+    """Say nothing of calls that fake tensors refuse: the caller expects it.
+
+    Seen in torch 2.11 and 2.13: the logger of `torch._subclasses.fake_tensor`.
+    """
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    was_disabled, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = was_disabled
 
 
 def guards_hold(mode: Any, fakes: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -> bool:

@@ -133,7 +133,8 @@ def _list(random: Random, role: Role, base: tuple[int, ...]) -> tuple[int, ...]:
         )
     dims = list(range(-len(base), len(base))) or [0]
     if random.random() < 0.4:
-        return tuple(random.sample(range(len(base)), len(base)))
+        order = random.sample(range(len(base)), len(base))
+        return tuple(dim - len(base) if random.random() < 0.2 else dim for dim in order)
     return tuple(random.choice(dims) for _ in range(random.choice((1, 1, 2, 0))))
 
 

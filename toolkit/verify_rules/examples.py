@@ -92,7 +92,7 @@ class _Reading:
             self._bind(node, next(self.operands))
         elif node.op == "get_attr":
             self._bind(node, _tensor_draw(getattr(module, str(node.target)), "constant"))
-        elif node.op == "call_function":
+        elif node.op in ("call_function", "call_method"):
             args = tuple(self._part(each, node, str(at)) for at, each in enumerate(node.args))
             kwargs = {name: self._part(each, node, name) for name, each in node.kwargs.items()}
             self.parts[node] = Ref(len(self.calls))
@@ -101,7 +101,9 @@ class _Reading:
             refs = (self.parts[each] for each in node.all_input_nodes)
             self.results += [each.number for each in refs if isinstance(each, Ref)]
         else:
-            raise ValueError(f"an example calls {node.target!r} by {node.op}: call functions only")
+            raise ValueError(
+                f"an example calls {node.target!r} by {node.op}: call functions and methods"
+            )
 
     def _bind(self, node: Node, operand: TensorDraw) -> None:
         self.bound[node.name] = operand

@@ -82,7 +82,7 @@ def add_types(built: Built, *, dynamic: bool) -> tuple[Any, tuple[Tensor, ...]]:
         else cast("Tensor", fake.to_fake(each, mode))
         for index, each in enumerate(built.inputs)
     )
-    with torch.no_grad():
+    with torch.no_grad(), fake.without_log():
         FakeTensorProp(built.graph, mode).propagate_dont_convert_inputs(*fakes)
     return mode, fakes
 
@@ -205,4 +205,5 @@ class _Builder:
     def _add(
         self, target: object, args: tuple[Argument, ...], kwargs: dict[str, Argument] | None = None
     ) -> Node:
-        return self.graph.call_function(cast("Any", target), args, kwargs or {})
+        call = self.graph.call_method if isinstance(target, str) else self.graph.call_function
+        return call(cast("Any", target), args, kwargs or {})

@@ -1,7 +1,7 @@
-"""The operators that a module mentions: in its tables, and in the code of its functions.
+"""The operators that a pass mentions: in its own code, and in what that uses of its module.
 
     if node.target is torch.ops.aten.mul.Tensor:      -> aten.mul.Tensor
-    _SPLITS = frozenset({aten.split.Tensor})          -> aten.split.Tensor
+    _SPLITS = frozenset({aten.split.Tensor})          -> aten.split.Tensor, where `_SPLITS` is used
     if node.target is aten.add:                       -> every overload of aten.add
     if node.target is torch.relu:                     -> torch.relu, if no operator is mentioned
 
@@ -19,11 +19,11 @@ import torch
 from ctk.compiler.torch_compat import operators
 
 
-def mentioned(module: ModuleType) -> list[object]:
-    """Return the operators that stand in a module, or else the torch functions, each once."""
+def operators_in(values: Iterable[object]) -> list[object]:
+    """Return the operators, or else the torch functions, among what a definition mentions."""
     found: dict[object, None] = {}
     functions: dict[object, None] = {}
-    for value in (*_members(vars(module).values()), *_named(module)):
+    for value in values:
         if operators.kind_of(value) == "packet":
             found |= dict.fromkeys(operators.overloads_of(value))
         elif operators.declared_by(value) is not None:
@@ -33,25 +33,41 @@ def mentioned(module: ModuleType) -> list[object]:
     return sorted(found or functions, key=str)
 
 
-def _members(values: Iterable[object]) -> Iterator[object]:
-    for value in values:
-        if isinstance(value, (list, tuple, set, frozenset, Mapping)):
-            yield from (
-                each for each in cast("Iterable[object]", value) if hasattr(each, "__name__")
-            )
-        elif hasattr(value, "__name__"):
-            yield value
+def mentioned(module: ModuleType, name: str) -> Iterator[object]:
+    """Yield what the names in a definition of a module stand for, and in those that it uses."""
+    known = _definitions(module)
+    todo, seen = [name], {name}
+    while todo:
+        for node in ast.walk(known.get(todo.pop(), ast.Module([], []))):
+            if isinstance(node, ast.Attribute):
+                yield _value(node, module)
+            elif isinstance(node, ast.Name) and node.id not in seen:
+                seen.add(node.id)
+                todo.append(node.id)
+                yield getattr(module, node.id, None)
+                yield from _members(getattr(module, node.id, None))
 
 
-def _named(module: ModuleType) -> Iterator[object]:
-    """Yield what the dotted names in a module's source stand for."""
+def _definitions(module: ModuleType) -> dict[str, ast.stmt]:
+    """Return the statements of a module that define a name; none where there is no source."""
     try:
         tree = ast.parse(inspect.getsource(module))
     except (OSError, TypeError, SyntaxError):
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            yield _value(node, module)
+        return {}
+    found: dict[str, ast.stmt] = {}
+    for each in tree.body:
+        if isinstance(each, (ast.ClassDef, ast.FunctionDef)):
+            found[each.name] = each
+        elif isinstance(each, (ast.Assign, ast.AnnAssign)):
+            targets = each.targets if isinstance(each, ast.Assign) else [each.target]
+            found |= {one.id: each for one in targets if isinstance(one, ast.Name)}
+    return found
+
+
+def _members(value: object) -> Iterator[object]:
+    if isinstance(value, (list, tuple, set, frozenset, Mapping)):
+        members = cast("Iterable[object]", value)
+        yield from (each for each in members if hasattr(each, "__name__"))
 
 
 def _value(node: ast.expr, module: ModuleType) -> object:

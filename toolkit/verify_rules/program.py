@@ -30,7 +30,10 @@ class Ref:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of `target`; arguments are `Var`s, `Ref`s, constants, and lists of these."""
+    """A call of `target`, a function or the name of a method.
+
+    Arguments are `Var`s, `Ref`s, constants, and lists of these.
+    """
 
     target: object
     args: tuple[object, ...]

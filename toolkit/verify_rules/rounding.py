@@ -8,7 +8,7 @@ decides.
 
 An overflow in between makes an infinity of a number that is finite in another order: no verdict on
 an element whose terms come near the largest number, and where the table decides, none on infinite
-results of operands whose squares overflow. Ordinary operands must not overflow.
+results of operands near the largest number. Ordinary operands must not overflow.
 
 Source: N. Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., sections 2.2, 3.1 and
 4.2 (any order of summation); underflow adds at most n times the smallest normal number here, which
@@ -61,8 +61,9 @@ def numbers_for(numerics: Numerics, graph: GraphModule, inputs: Sequence[Tensor]
         return bits
     exact = _play(graph, inputs, _wide)
     if numerics == "lowers_precision" or not _is_monotone(graph):
-        return partial(_by_table, numerics, exact, _has_extremes((*inputs, *graph.buffers())))
-    terms = _play(graph, inputs, lambda tensor: _wide(tensor).abs())
+        has_extremes = _has_extremes((*inputs, *graph.buffers()))
+        return partial(_by_table, numerics, exact, has_extremes)
+    terms = _play(graph, inputs, _magnitude)
     calls = sum(node.op == "call_function" for node in graph.graph.nodes)
     count = calls + max((each.numel() for each in (*inputs, *graph.buffers())), default=0)
     return partial(_by_terms, count, exact, terms)
@@ -84,6 +85,10 @@ def _wide(tensor: Tensor) -> Tensor:
     return tensor.double() if tensor.is_floating_point() else tensor
 
 
+def _magnitude(tensor: Tensor) -> Tensor:
+    return tensor if tensor.dtype is torch.bool else _wide(tensor).abs()
+
+
 def _is_monotone(graph: GraphModule) -> bool:
     calls = [node for node in graph.graph.nodes if node.op == "call_function"]
     numbers = [arg for node in calls for arg in node.args if isinstance(arg, float | int)]
@@ -92,12 +97,13 @@ def _is_monotone(graph: GraphModule) -> bool:
 
 
 def _has_extremes(operands: Sequence[Tensor]) -> bool:
-    """Return whether the square of a finite operand overflows, or vanishes."""
+    """Return whether a finite operand is so large, or so small, that a product may overflow."""
     for each in operands:
-        sizes = each.abs().flatten().double() if each.is_floating_point() else torch.zeros(0)
+        if not each.is_floating_point():
+            continue
+        sizes, info = each.abs().flatten().double(), torch.finfo(each.dtype)
         known = sizes[sizes.isfinite() & (sizes > 0)]
-        info = torch.finfo(each.dtype if each.is_floating_point() else torch.float32)
-        if bool(((known > info.max**0.5) | (known < info.smallest_normal**0.5)).any()):
+        if bool(((known > info.max**0.75) | (known < info.smallest_normal**0.75)).any()):
             return True
     return False
 

@@ -1,5 +1,6 @@
 """Run a graph on copies of inputs, and keep all that a caller could notice of it."""
 
+import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ def play(graph: GraphModule, inputs: Sequence[Tensor]) -> Play:
     """Run a graph on copies of its inputs; its constants are what they were, afterwards."""
     copies = tuple(copied(each) for each in inputs)
     torch.manual_seed(0)
-    with _constants_kept(graph), torch.no_grad():
+    with _constants_kept(graph), torch.no_grad(), warnings.catch_warnings(action="ignore"):
         try:
             outputs = tuple(_Checked(graph).run(*copies))
         except Exception as error:

@@ -88,7 +88,9 @@ def roles_of_call(
 
 
 def arguments_of(target: object) -> list[Role]:
-    """Return the arguments of what a node calls."""
+    """Return the arguments of what a node calls; those of a method are unknown."""
+    if isinstance(target, str):
+        return []
     if operators.declared_by(target) is not None:
         declared = operators.arguments_of(target)
         makes = not any("Tensor" in kind for _, kind, _, _ in declared)

@@ -1,13 +1,15 @@
 """What is verified: each rule of a table by itself, and each pass that makes its rewrites itself.
 
-A rule belongs to the pass whose module holds its table; without one it counts as exact.
+A rule belongs to the pass that uses its table, and has the numerics that it declares itself, or
+those of its pass; without one it counts as exact.
 """
 
+import inspect
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from types import ModuleType
-from typing import cast
+from dataclasses import dataclass, replace
+from types import FunctionType, ModuleType
+from typing import Any, cast
 
 from ctk.compiler.observe import Numerics, Stage
 from ctk.compiler.passes import PASSES
@@ -15,10 +17,10 @@ from ctk.compiler.patterns.lazy import LazyTable
 from ctk.compiler.patterns.matcher import AnyRule, HandlerRule, Rule, RuleTable, apply_rules
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
-from ctk.compiler.rewriting.user_passes import FunctionPass
+from ctk.compiler.rewriting.user_passes import FunctionPass, resolve_pass
 from ctk.toolkit.verify_rules.draws import Draw
 from ctk.toolkit.verify_rules.examples import seeds_in
-from ctk.toolkit.verify_rules.mentioned import mentioned
+from ctk.toolkit.verify_rules.mentioned import mentioned, operators_in
 from ctk.toolkit.verify_rules.pass_patterns import GENERAL, around
 from ctk.toolkit.verify_rules.patterns import programs_of, seeds_of
 from ctk.toolkit.verify_rules.program import Program
@@ -77,7 +79,7 @@ def rule_subject(
     def run(rewriter: Rewriter) -> None:
         apply_rules(rewriter, table)
 
-    step = FunctionPass(owner.name, run, "rewriter", owner.numerics)
+    step = FunctionPass(owner.name, run, "rewriter", rule.numerics or owner.numerics)
     seeds = (*seeds_of(rule), *seeds)
     return Subject(rule.name, step, stage, programs_of(rule.pattern), seeds, place)
 
@@ -85,22 +87,82 @@ def rule_subject(
 WHOLE = "any rewrite"
 
 
-def subjects_in(module: ModuleType) -> tuple[Subject, ...]:
-    """Return what a module has to verify: its rules, or its passes where it has no rules."""
-    values = list(vars(module).values())
-    steps = [each for each in values if isinstance(each, Pass)]
-    steps += [_made(each) for each in values if _is_own_pass(each, module, steps)]
-    owner = steps[0] if steps else Owner(module.__name__.rpartition(".")[2])
-    rules, seeds = _rules(values), seeds_in(module, stage_of(owner))
-    if rules:
-        place = _place(module, steps[0]) if steps else None
-        stage = stage_of(owner)
-        return tuple(rule_subject(rule, owner, stage, seeds, place) for rule in rules)
-    programs = around(mentioned(module)) or GENERAL
-    return tuple(
-        Subject(WHOLE, step, stage_of(step), programs, seeds, _place(module, step))
-        for step in steps
-    )
+def subjects_in(module: ModuleType, name: str | None = None) -> tuple[Subject, ...]:
+    """Return what a module has to verify: its rules, and the passes that are no tables of rules.
+
+    A plain function of a graph, a module or a rewriter is a pass, where there is nothing else.
+
+    Args:
+        module: The module.
+        name: Of the only object of it to verify; None: all.
+    """
+    values = {k: v for k, v in vars(module).items() if name in (None, k)}
+    steps = _steps(values, module)
+    owners = {table: step for step in steps for table in _tables(steps[step])}
+    rules = [
+        rule_subject(
+            rule,
+            owner := owners.get(table) or _owner(steps, module),
+            stage_of(owner),
+            seeds_in(module, stage_of(owner)),
+            _place(module, table if isinstance(owner, Owner) else owner),
+        )
+        for table in _tables(values.values())
+        for rule in table.rules
+    ]
+    whole = [step for step in steps if step not in owners.values()]
+    if not rules and not steps:
+        whole = _function_passes(values, module)
+    return (*rules, *(_whole(module, step) for step in whole))
+
+
+def _steps(values: Mapping[str, object], module: ModuleType) -> dict[Step, list[object]]:
+    """Return the passes of a module: objects, and classes without one; and what each mentions."""
+    made = [each for each in values.values() if isinstance(each, Pass)]
+    made = [each for each in made if type(each).__module__ == module.__name__]
+    made += [_made(each) for each in values.values() if _is_own_pass(each, module, made)]
+    return {_enabled(step): list(mentioned(module, type(step).__name__)) for step in made}
+
+
+def _enabled(step: Pass) -> Pass:
+    """Return a pass that is off unless asked for, switched on."""
+    is_off = getattr(step, "enabled", True) is False
+    return replace(cast("Any", step), enabled=True) if is_off else step
+
+
+def _owner(steps: Mapping[Step, object], module: ModuleType) -> Step | Owner:
+    """Return the pass that a table without one belongs to: the only one, if there is one."""
+    return next(iter(steps)) if len(steps) == 1 else Owner(module.__name__.rpartition(".")[2])
+
+
+def _function_passes(values: Mapping[str, object], module: ModuleType) -> list[Step]:
+    """Return the public functions of a module whose only argument is a graph to change."""
+    return [
+        resolve_pass(value)
+        for name, value in values.items()
+        if isinstance(value, FunctionType)
+        and value.__module__ == module.__name__
+        and not name.startswith("_")
+        and _takes_graph(value)
+    ]
+
+
+def _takes_graph(function: FunctionType) -> bool:
+    parameters = list(inspect.signature(function).parameters.values())
+    if len(parameters) != 1:
+        return False
+    annotation = parameters[0].annotation
+    text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    is_said = text.rpartition(".")[2] in ("Graph", "GraphModule", "Rewriter")
+    return is_said or parameters[0].name in ("graph", "gm", "module", "rewriter", "graph_module")
+
+
+def _whole(module: ModuleType, step: Step) -> Subject:
+    is_function = isinstance(step, FunctionPass)
+    name = step.name if is_function else type(step).__name__
+    programs = around(operators_in(mentioned(module, name))) or GENERAL
+    stage = stage_of(step)
+    return Subject(WHOLE, step, stage, programs, seeds_in(module, stage), _place(module, step))
 
 
 UNDRAWN: Mapping[str, str] = {
@@ -118,27 +180,40 @@ def our_subjects() -> tuple[Subject, ...]:
     return tuple(subject for module in modules for subject in subjects_in(module))
 
 
-def _place(module: ModuleType, step: Pass) -> str | None:
+def _place(module: ModuleType, step: Step | RuleTable) -> str | None:
     """Return where users of a config find a pass: by an object of the module, or by its class."""
-    if any(step in table for table in PASSES.values()):
+    if any(_is_in(step, table) for table in PASSES.values()):
         return ""
-    names = [name for name, each in vars(module).items() if each in (step, type(step))]
+    known: list[object] = [step]
+    if not isinstance(step, RuleTable):
+        known.append(step.function if isinstance(step, FunctionPass) else type(step))
+    names = [name for name, each in vars(module).items() if any(each is one for one in known)]
     return f"{module.__file__}:{names[0]}" if names and module.__file__ else None
+
+
+def _is_in(step: object, table: Iterable[Pass]) -> bool:
+    return any(type(step) is type(each) for each in table)
 
 
 def stage_of(step: Step | Owner) -> Stage:
     """Return the first stage whose table has a pass; `joint` for one that is in none."""
-    found: list[Stage] = [stage for stage, table in PASSES.items() if step in table]
+    found: list[Stage] = [stage for stage, table in PASSES.items() if _is_in(step, table)]
     return found[0] if found else "joint"
 
 
-def _rules(values: Iterable[object]) -> list[AnyRule]:
-    found: dict[str, AnyRule] = {}
+def _tables(values: Iterable[object]) -> list[RuleTable]:
+    """Return the tables among values; rules by themselves are one more."""
+    found: dict[RuleTable, None] = {}
+    known: dict[AnyRule, None] = {}
     for value in values:
         table = value.get() if isinstance(value, LazyTable) else value
-        rules = table.rules if isinstance(table, RuleTable) else (table,)
-        found |= {rule.name: rule for rule in rules if isinstance(rule, (Rule, HandlerRule))}
-    return list(found.values())
+        if isinstance(table, RuleTable):
+            found[table] = None
+        elif isinstance(table, (Rule, HandlerRule)):
+            known[table] = None
+    held = {id(rule) for table in found for rule in table.rules}
+    alone = [rule for rule in known if id(rule) not in held]
+    return [*found, RuleTable(*alone)] if alone else list(found)
 
 
 def _is_own_pass(value: object, module: ModuleType, made: list[Pass]) -> bool:

@@ -122,8 +122,8 @@ def verify_rules(
     """Try rules on drawn graphs and operands: does anybody see a difference?
 
     Args:
-        modules: Modules, their names, or files, with `RuleTable`s, `Rule`s or passes; none: those
-            of our own passes.
+        modules: Modules, their names, or files, with rule tables, rules or passes; `MODULE:NAME`
+            and `FILE.py:NAME` are one of these; none: those of our own passes.
         draws: How many draws each rule must accept.
         seed: Decides every draw.
         rules: Names of rules or passes; none: all.
@@ -132,7 +132,7 @@ def verify_rules(
     Raises:
         ConfigError: A module cannot be loaded, or no rule has such a name.
     """
-    found = [subject for each in modules for subject in subjects_in(module_named(each))]
+    found = [subject for each in modules for subject in subjects_in(*module_named(each))]
     subjects = _chosen(found if modules else our_subjects(), tuple(rules))
     findings: list[Finding] = []
     for subject in subjects:

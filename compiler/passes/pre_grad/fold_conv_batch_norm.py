@@ -25,7 +25,7 @@ from torch.fx import Graph, Node
 from ctk.compiler.fx.effects import is_barred
 from ctk.compiler.fx.torch_calls import Call, call_of, function_of, plain_tensor_of
 from ctk.compiler.fx.types import same_sizes
-from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat import fake
 
@@ -117,6 +117,15 @@ def _scale_and_bias(insert: Callable[..., Node], norm: Call, call: Call) -> tupl
     bias = insert(torch.neg, mean) if bias is None else insert(torch.sub, bias, mean)
     bias = insert(torch.mul, bias, scale)
     return scale, bias if given["bias"] is None else insert(torch.add, bias, given["bias"])
+
+
+def examples() -> list[Example]:
+    """Return programs that the pass changes."""
+    x, w, row = torch.ones(2, 3, 4, 4), torch.ones(2, 3, 2, 2), torch.ones(2)
+    return [
+        (lambda x, w, b, s: F.batch_norm(torch.conv2d(x, w, b), s, s, s, s), (x, w, row, row)),
+        (lambda x, w, s: F.batch_norm(torch.conv2d(x, w), s, s), (x, w, row)),
+    ]
 
 
 PASS = FoldConvBatchNorm()

@@ -27,7 +27,7 @@ from torch.fx.node import Argument
 from ctk.compiler.fx.torch_calls import Call, call_of, written
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import fetch
-from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat import fake, graphs
 
@@ -131,6 +131,16 @@ def _parameter(rewriter: Rewriter, node: Node, name: str) -> Node | None:
     if mode is not None:
         parameter.meta["val"] = fake.to_fake(value, mode)
     return parameter
+
+
+def examples() -> list[Example]:
+    """Return programs that the pass changes."""
+    x, y = torch.ones(2, 3), torch.ones(3, 2)
+    return [
+        (lambda x: x.relu(), (x,)),
+        (lambda x: F.relu(x) + x, (x,)),
+        (lambda x, y: x @ y, (x, y)),
+    ]
 
 
 PASS = NormalizeCalls()

@@ -17,7 +17,7 @@ from torch.fx import Graph, Node
 
 from ctk.compiler.fx.torch_calls import plain_tensor_of
 from ctk.compiler.fx.walk import fetch
-from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat import fake
 from ctk.compiler.torch_compat.graphs import has_hooks
@@ -92,6 +92,16 @@ def _is_cast_to_itself(node: Node, source: Node) -> bool:
         return False
     is_plain = (torch.dtype, torch.device, str, Node)  # no `copy` and no memory format by position
     return all(isinstance(each, is_plain) for each in node.args[1:])
+
+
+def examples() -> list[Example]:
+    """Return programs that the pass changes."""
+    x = torch.ones(2, 3)
+    return [
+        (lambda x: torch.sin(x.contiguous()), (x,)),
+        (lambda x: x.float() * 2, (x,)),
+        (lambda x: torch.sin(x).to(torch.float32), (x,)),
+    ]
 
 
 PASS = RemoveIdentity()

@@ -1,0 +1,1 @@
+"""Modules with rules as users write them."""
