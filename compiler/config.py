@@ -48,8 +48,11 @@ class Config:
         on_failure: What a failing compile does: `raise`, `fallback` to eager with a log line, or
             `warn` and fall back.
         verify: Check each changed graph after each pass (lint, types against fake tensors).
-        freezing: Make parameters constants of inference graphs and fold them. Later changes to them
-            are not seen.
+        freezing: Make parameters and buffers constants of inference graphs and fold them. A graph
+            whose originals have changed since then runs in eager.
+        freezing_discard: Drop the parameters that were frozen, once the compile has succeeded. One
+            that is touched afterwards raises `DiscardedParameterError`. While somebody watches the
+            compile, they stay.
     """
 
     codegen: str = "torchscript"
@@ -66,6 +69,7 @@ class Config:
     on_failure: OnFailure = "raise"
     verify: bool = True
     freezing: bool = False
+    freezing_discard: bool = False
 
     def __post_init__(self) -> None:
         for name, check in _CHECKS.items():
@@ -220,6 +224,7 @@ _CHECKS: Mapping[str, Callable[[str, object], object]] = {
     "on_failure": _one_of(get_args(OnFailure)),
     "verify": _boolean,
     "freezing": _boolean,
+    "freezing_discard": _boolean,
 }
 
 _ambient: ContextVar[tuple[Mapping[str, object], ...]] = ContextVar("ctk_config", default=())

@@ -25,6 +25,10 @@ class CodegenUnsupported(CtkError):
     """A code generator cannot take this graph; the next one in `Config.fallback` may."""
 
 
+class DiscardedParameterError(CtkError, RuntimeError):
+    """The program touches a parameter whose numbers were dropped when a graph was frozen."""
+
+
 class VerifyError(CtkError):
     """A pass left an ill-formed graph, or changed the type of a value; `node` has its name."""
 

@@ -19,7 +19,7 @@ from ctk.compiler.config import Config, resolve
 from ctk.compiler.decomposition_table import decomposition_table
 from ctk.compiler.dispatch import Stages, dispatch
 from ctk.compiler.errors import UnsupportedPlatform
-from ctk.compiler.freezing import freeze_parameters, without_frozen
+from ctk.compiler.freezing.call import FrozenCall, fw_compiler_freezing
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.outputs import flatten_outputs
 from ctk.compiler.fx.types import value_of
@@ -108,13 +108,18 @@ class Compile:
     graph: GraphModule
     inputs: Sequence[object]
     _restore: Callable[[Sequence[object]], object] | None = field(default=None, init=False)
+    _frozen: FrozenCall | None = field(default=None, init=False)
 
     def run(self) -> Callable[..., object]:
         """Compile the captured graph."""
         with placed(DISPATCH, self.graph, self.observer):
             self.captured()
             self.pre_grad()
-            return self.dispatch()
+            run = self.dispatch()
+            if self._frozen is not None:
+                is_needed = self.observer is not None  # whoever watches runs the program again
+                self._frozen.settle(discard=self.config.freezing_discard and not is_needed)
+            return run
 
     def captured(self) -> None:
         """The graph as it came: with flat outputs, and a type on each node."""
@@ -168,10 +173,15 @@ class Compile:
     def frozen(self, graph: GraphModule, inputs: Sequence[object]) -> Boxed:
         """The forward graph of inference with its parameters as constants."""
         self._transform(graph, "forward", inputs)
-        kept = freeze_parameters(graph, self.graph, self.inputs)
-        inputs = [inputs[i] for i in kept]
-        self._transform(graph, "frozen", inputs)
-        return without_frozen(self.lower(graph, inputs, "frozen"), kept)
+        self._frozen = fw_compiler_freezing(
+            graph,
+            inputs,
+            captured=self.graph,
+            example_inputs=self.inputs,
+            transform=lambda graph, inputs: self._transform(graph, "frozen", inputs),
+            inner_compile=lambda graph, inputs: self.lower(graph, inputs, "frozen"),
+        )
+        return self._frozen
 
     def lower(self, graph: GraphModule, inputs: Sequence[object], stage: Stage) -> Boxed:
         """Generate code for a graph."""

@@ -20,6 +20,9 @@ While a program runs
 The pipeline
     compile_fx      compile a graph with the `ctk` backend
     Config, patch   its options
+    freeze          make the parameters of an inference graph constants
+    fw_compiler_freezing
+                    compile an inference graph with its parameters as constants
 """
 
 from importlib import import_module
@@ -28,6 +31,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ctk.compiler.config import Config, patch
     from ctk.compiler.errors import CtkError
+    from ctk.compiler.freezing.call import fw_compiler_freezing
+    from ctk.compiler.freezing.freeze import freeze
     from ctk.compiler.pipeline import compile_fx
     from ctk.toolkit.bisect_case import bisect
     from ctk.toolkit.case.case import Case
@@ -54,6 +59,8 @@ __all__ = [
     "debug_compile",
     "diagnose",
     "diff",
+    "freeze",
+    "fw_compiler_freezing",
     "install",
     "load_case",
     "minify",
@@ -76,6 +83,8 @@ _PLACES = {
     "debug_compile": "ctk.toolkit.watch.hooks",
     "diagnose": "ctk.toolkit.diagnose",
     "diff": "ctk.toolkit.diff_case",
+    "freeze": "ctk.compiler.freezing.freeze",
+    "fw_compiler_freezing": "ctk.compiler.freezing.call",
     "install": "ctk.toolkit.watch.hooks",
     "load_case": "ctk.toolkit.case.store",
     "minify": "ctk.toolkit.minify",

@@ -1,6 +1,20 @@
-"""The `eager` code generator: takes every graph, optimises nothing. It is the ground truth."""
+"""The `eager` code generator: takes every graph, optimises nothing. It is the ground truth.
 
+Weights that passes meant for oneDNN are packed once (`packing.py`).
+"""
+
+from collections.abc import Sequence
+
+from torch.fx import GraphModule
+
+from ctk.compiler.codegen.base import BoxedCallable
 from ctk.compiler.codegen.in_eager import eager_compile
 from ctk.compiler.codegen.kernels import Codegen, one_kernel
+from ctk.compiler.codegen.packing import with_packed_weights
 
-CODEGEN = Codegen("eager", one_kernel(eager_compile))
+
+def _compile(gm: GraphModule, example_inputs: Sequence[object]) -> BoxedCallable:
+    return eager_compile(with_packed_weights(gm), example_inputs)
+
+
+CODEGEN = Codegen("eager", one_kernel(_compile))

@@ -1,8 +1,9 @@
-"""Would anybody notice if a node had other strides? Asked before a pass changes a layout.
+"""What becomes of a graph if nodes had other strides? Asked before a pass changes a layout.
 
 The users are run again on fake tensors: one that makes a new tensor with the strides that it had
-hides the change; a view hands it on. Whoever returns the value, writes to it, or cannot take it
-notices. Nothing is changed, and a graph with symbolic sizes is not asked (that would add guards).
+hides the change; a view hands it on. Whoever returns the value, writes to it, reads it by its
+strides, or cannot take it notices. Nothing is changed, and a graph with symbolic sizes is not asked
+(that would add guards).
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,8 @@ from torch.fx.node import map_arg
 from ctk.compiler.fx.properties import is_pure, is_view
 from ctk.compiler.fx.types import same_sizes, tensor_of, value_of
 from ctk.compiler.torch_compat import fake
+
+aten = torch.ops.aten
 
 
 def is_noticed(strides: Mapping[Node, Sequence[int]]) -> bool:
@@ -36,6 +39,20 @@ def is_noticed(strides: Mapping[Node, Sequence[int]]) -> bool:
     return _spreads(changed, mode)
 
 
+_READS_MEMORY = frozenset(
+    {
+        aten.as_strided.default,
+        aten.as_strided_copy.default,
+        aten.as_strided_scatter.default,
+        aten._reshape_alias.default,
+        aten.sym_stride.int,
+        aten.sym_storage_offset.default,
+        aten.view.dtype,
+    }
+)
+"""Operators whose values, not only strides, depend on where the numbers of an operand lie."""
+
+
 def _spreads(changed: dict[Node, object], mode: object) -> bool:
     """Follow a change through the users, in the order of the graph, until nobody differs."""
     pending = {user for node in changed for user in node.users}
@@ -43,20 +60,28 @@ def _spreads(changed: dict[Node, object], mode: object) -> bool:
     while pending:
         if current in pending:
             pending.remove(current)
-            new = _again(current, changed, mode)
+            new = again(current, changed, mode)
             if new is None:
                 return True
-            if is_view(current) or not _same_layout(value_of(current), new):
+            if is_view(current) or not same_layouts(value_of(current), new):
                 changed[current] = new
                 pending.update(current.users)
         current = current.next
     return False
 
 
-def _again(node: Node, changed: dict[Node, object], mode: object) -> object | None:
-    """Return a user's value on the changed operands; None where it notices."""
-    if node.op != "call_function" or not is_pure(node):
+def again(node: Node, changed: Mapping[Node, object], mode: object) -> object | None:
+    """Return a user's value on changed operands; None where it notices.
+
+    Args:
+        node: The user.
+        changed: Fake values with other strides than those recorded.
+        mode: Their fake mode.
+    """
+    if node.op != "call_function" or not is_pure(node) or node.target in _READS_MEMORY:
         return None
+    if getattr(node.target, "namespace", "aten") not in ("aten", "prims"):
+        return None  # an operator of somebody else may read its operands as it likes
 
     def operand(each: Node) -> object:
         return changed.get(each, value_of(each))
@@ -69,12 +94,13 @@ def _again(node: Node, changed: dict[Node, object], mode: object) -> object | No
         return None
 
 
-def _same_layout(old: object, new: object) -> bool:
+def same_layouts(old: object, new: object) -> bool:
+    """Return whether two values are tensors, or lists of tensors, of one shape and layout."""
     if isinstance(old, torch.Tensor) and isinstance(new, torch.Tensor):
         return same_sizes(old.shape, new.shape) and same_sizes(old.stride(), new.stride())
     if isinstance(old, (list, tuple)) and isinstance(new, (list, tuple)):
         pairs = zip(cast("tuple[object]", old), cast("tuple[object]", new), strict=True)
-        return all(_same_layout(a, b) for a, b in pairs)
+        return all(same_layouts(a, b) for a, b in pairs)
     return type(old) is type(new)
 
 

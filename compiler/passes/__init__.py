@@ -7,7 +7,16 @@ import sys
 from collections.abc import Mapping
 
 from ctk.compiler.observe import Stage
-from ctk.compiler.passes.freezing import concat_linear, fold_batch_norm, fold_binary
+from ctk.compiler.passes.freezing import (
+    concat_linear,
+    fold_batch_norm,
+    fold_binary,
+    fuse_post_ops,
+    prepack_convolution,
+    prepack_linear,
+    to_channels_last,
+    view_to_reshape,
+)
 from ctk.compiler.passes.joint import (
     eliminate_common_subexpressions,
     eliminate_dead_code,
@@ -66,6 +75,11 @@ FREEZING: tuple[Pass, ...] = (
     fold_batch_norm.PASS,
     fold_binary.PASS,
     concat_linear.PASS,
+    view_to_reshape.PASS,
+    to_channels_last.PASS,
+    prepack_linear.PASS,
+    prepack_convolution.PASS,
+    fuse_post_ops.PASS,
     fold_constants.PASS,
     eliminate_common_subexpressions.PASS,
     eliminate_dead_code.PASS,

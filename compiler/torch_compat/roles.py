@@ -4,16 +4,33 @@
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
+_STEP = re.compile(r"\._(?:modules|parameters|buffers)\['([^']*)'\]")
+
 
 def placeholder_source(node: Node) -> str | None:
     """Return where Dynamo found a graph input (`L['self']._buffers['b']`), if it says so."""
     return _name(getattr(node.meta.get("grapharg"), "source", None))
+
+
+def name_in_module(node: Node) -> str | None:
+    """Return the name that a graph input has in the module that holds it (`encoder.weight`)."""
+    steps = _STEP.findall(placeholder_source(node) or "")
+    return ".".join(steps) or None
+
+
+def is_static(node: Node) -> bool:
+    """Return whether Dynamo says of a graph input that its address stays: a module holds it.
+
+    Seen in torch 2.11 and 2.13: `tensor_dict`, as `static_type` of the tensor itself.
+    """
+    return bool(node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type"))
 
 
 def attribute_sources(gm: GraphModule) -> dict[str, str]:

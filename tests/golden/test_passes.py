@@ -23,6 +23,7 @@ from ctk.compiler.passes.post_grad import (
     simplify_split_cat,
 )
 from ctk.compiler.passes.pre_grad import remove_inference_dropout
+from tests.golden.test_frozen_passes import CASES as FROZEN_CASES
 from tests.golden.torch_cases import TORCH_CASES
 from tests.helpers.passes import aten_graph, rules_of, run_pass, text_of
 
@@ -132,6 +133,7 @@ def written(x, y):
 EAGER = Config(codegen="eager")
 CASES = [
     (reinplace.PASS, "forward", lambda: aten_graph(written, X.clone(), Y)),
+    *FROZEN_CASES,
     (remove_noops.PASS, "joint", lambda: aten_graph(noops, X)),
     (fold_constants.PASS, "joint", lambda: aten_graph(constants, X)),
     (eliminate_common_subexpressions.PASS, "joint", lambda: aten_graph(repeated, X)),

@@ -18,6 +18,7 @@ aten = torch.ops.aten
 ROW = torch.tensor([[0.5, -1.0, 2.0]])
 SQUARE = (torch.arange(9.0) - 4).view(3, 3).t()
 HALF = torch.full((3,), 0.5)
+KERNEL = torch.linspace(-0.5, 0.5, 81).view(3, 3, 3, 3)
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,27 @@ def are_linear(x: Sequence[int], y: Sequence[int], bias: Sequence[int]) -> bool:
 
 def product(x: Tensor, y: Tensor) -> Tensor:
     return torch.mm(x.tanh(), y.tanh())  # bounded, so that sums stay well conditioned
+
+
+def convolved(x: Tensor, n: int) -> Tensor:
+    """Convolutions over an image of three channels, norms and pools between; `n` says what else."""
+    image = x.tanh().t().reshape(1, 3, -1, 1).expand(2, 3, -1, 3).contiguous()
+    y = aten.convolution(image, KERNEL, HALF, [1, 1], [1, 1], [1, 1], n == 1, [0, 0], 1).relu()
+    z = torch.max_pool2d(y, 2, 1, 1) if n % 2 else y.transpose(2, 3).clone().transpose(2, 3)
+    z = aten.convolution(z.tanh(), KERNEL, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+    return (z.softmax(1).view(2, -1)[:, :3] if n == 2 else z.sum((2, 3))) + y.mean()
+
+
+def in_onednn(x: Tensor, n: int) -> Tensor:
+    """Products of `prepack_linear` with operators behind them, and convolutions for its sister."""
+    linear, none = torch.ops.mkldnn._linear_pointwise.default, ("none", [], "")
+    y = linear(x.tanh(), SQUARE, HALF, *none).sigmoid() * x
+    z = x - linear(y, SQUARE, None, *none) if n % 2 else linear(y, SQUARE, None, *none) + y
+    image = z.tanh().t().reshape(1, 3, -1, 1).expand(2, 3, -1, 3)
+    image = image.contiguous(memory_format=torch.channels_last)
+    twice = aten.convolution(image, KERNEL, HALF, [1, 1], [1, 1], [1, 1], False, [0, 0], 1).tanh()
+    settings = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1)
+    return z + aten.convolution(twice, KERNEL, None, *settings).mean((0, 2, 3))
 
 
 def normed(x: Tensor, n: int) -> Tensor:
@@ -180,6 +202,8 @@ OTHERS = {
     "square": Op(lambda _x, _n: SQUARE),
 }
 SHAPES = {  # of more than one operator, as passes look for them: twice in each
+    "convolved": Op(convolved, fits=lambda s: len(s) == 2 and s[1] == 3 and s[0] > 0),
+    "in oneDNN": Op(in_onednn, fits=lambda s: len(s) == 2 and s[1] == 3 and s[0] > 0),
     "uniform": Op(uniform),
     "layers": Op(layers, fits=lambda s: len(s) == 2 and s[1] == 3),
     "elsewhere": Op(elsewhere, fits=lambda s: broadcast(s, (3,))),

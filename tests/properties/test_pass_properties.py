@@ -176,13 +176,18 @@ def test_all_passes_in_order_on_symbolic_sizes(program: Program):
     assert_same(ran(gm, program), ran(after, program), "reassociates")
 
 
+WHOLE_GRAPH = ("to_channels_last",)
+"""Passes that rewrite a graph once."""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ATEN_PASSES)
 def test_the_programs_make_each_pass_work(name: str):
     """The properties above say nothing of a pass that never fires: each makes two rewrites."""
+    wanted = 1 if name in WHOLE_GRAPH else 2
     hypothesis.find(
         programs(),
-        lambda program: len(rewritten(program.graph(), name)[1].rewrites) >= 2,
+        lambda program: len(rewritten(program.graph(), name)[1].rewrites) >= wanted,
         settings=settings(SETTINGS, phases=[hypothesis.Phase.generate], max_examples=500),
         random=random.Random(0),
     )

@@ -74,7 +74,10 @@ ROOMS = (
         "What operators say of their results before they run, as passes of `dispatch`.",
     ),
     Room("compiler/dispatch.py", "Autograd: from a captured graph to functional ATen graphs."),
-    Room("compiler/freezing.py", "The parameters of an inference graph as constants."),
+    Room(
+        "compiler/freezing",
+        "The parameters of an inference graph as constants, and their originals.",
+    ),
     Room(
         "compiler/codegen", "Code generation: the table of generators, and the choice among them."
     ),

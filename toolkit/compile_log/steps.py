@@ -17,7 +17,7 @@ import torch
 from torch.fx import GraphModule, Node
 
 from ctk.compiler.errors import CaseError
-from ctk.compiler.freezing import frozen_parameters
+from ctk.compiler.freezing.freeze import frozen_parameters
 from ctk.compiler.fx.extract import extract
 from ctk.compiler.fx.same import same_graph
 from ctk.compiler.fx.types import tensor_of

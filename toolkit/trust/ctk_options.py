@@ -96,4 +96,5 @@ _CHECKS: Mapping[str, Callable[[object], bool]] = {
     "on_failure": _one_of(get_args(OnFailure)),
     "verify": lambda value: isinstance(value, bool),
     "freezing": lambda value: isinstance(value, bool),
+    "freezing_discard": lambda value: isinstance(value, bool),
 }

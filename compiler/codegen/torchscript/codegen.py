@@ -34,6 +34,7 @@ from torch.fx import GraphModule
 from ctk.compiler.codegen.base import BoxedCallable, as_boxed, check_count
 from ctk.compiler.codegen.in_eager import eager_compile
 from ctk.compiler.codegen.kernels import Codegen, one_kernel
+from ctk.compiler.codegen.packing import with_packed_weights
 from ctk.compiler.codegen.torchscript.addmm import UNIT
 from ctk.compiler.codegen.torchscript.overloads import check_overloads
 from ctk.compiler.codegen.torchscript.rewrite import Program, rewrite_for_torchscript
@@ -61,7 +62,7 @@ def ts_compile(gm: GraphModule, example_inputs: Sequence[object]) -> BoxedCallab
     Raises:
         CodegenUnsupported: TorchScript cannot take the graph; says which node and why.
     """
-    program = rewrite_for_torchscript(gm, example_inputs)
+    program = rewrite_for_torchscript(with_packed_weights(gm), example_inputs)
     if program.unfused:
         log.info("TorchScript runs a graph without its fuser: %s", program.unfused)
     with compiling():

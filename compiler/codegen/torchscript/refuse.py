@@ -70,8 +70,8 @@ def refuse_unsupported(graph: Graph) -> None:
         1. calls of modules and methods: the graph is not at the level of aten operators
         2. higher-order ops (`cond`, `while_loop`, Triton kernels): their nested graphs have no
            TorchScript form
-        3. operators outside `aten` (`prims`, custom ones): their kernels may be Python, whose
-           exceptions TorchScript turns into RuntimeErrors
+        3. operators outside `aten` and oneDNN's `mkldnn` (`prims`, custom ones): their kernels may
+           be Python, whose exceptions TorchScript turns into RuntimeErrors
         4. aten operators that TorchScript has no schema for
         5. aten operators that return nothing (`_assert_scalar`, `_assert_async`): TorchScript drops
            them as dead code
@@ -101,7 +101,7 @@ def _why_not(node: Node) -> str | None:
 
 def _why_not_overload(target: object) -> str | None:
     qualified = operators.qualified_name_of(target).rpartition(".")[0]
-    if not qualified.startswith("aten::"):
+    if not qualified.startswith(("aten::", "mkldnn::")):
         return "not an aten operator; a Python kernel keeps its exceptions only in eager"
     if not torchscript.has_schema(qualified):
         return "TorchScript knows no operator of this name"

@@ -12,7 +12,7 @@ from torch import fx, nn
 from ctk import Config, compile_fx
 from ctk.compiler.backend import ctk
 from ctk.compiler.errors import ConfigError, UnsupportedPlatform, VerifyError
-from ctk.compiler.freezing import frozen_parameters
+from ctk.compiler.freezing.freeze import frozen_parameters
 from ctk.compiler.fx.walk import input_names
 from ctk.compiler.observe import ErrorRecord
 from ctk.compiler.rewriting.base import Pass

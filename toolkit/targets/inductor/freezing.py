@@ -19,7 +19,7 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from ctk.compiler.freezing import note_frozen
+from ctk.compiler.freezing.freeze import note_frozen
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import input_names, placeholders
 from ctk.compiler.torch_compat import inductor, inductor_freezing

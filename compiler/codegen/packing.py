@@ -1,0 +1,66 @@
+"""Pack the constant weights of oneDNN's products and convolutions, once, before a graph runs.
+
+A packed weight is an opaque tensor that cannot be stored or printed and fits this machine only, so
+graphs hold plain ones until here. A weight that is not an attribute of the graph stays as it is:
+oneDNN packs it in each call then.
+"""
+
+import torch
+from torch.fx import GraphModule, Node
+
+from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.fx.types import tensor_of
+from ctk.compiler.fx.walk import fetch
+from ctk.compiler.torch_compat import fake, onednn
+
+_PACKED = "_packed_"
+"""How packed weights are called, followed by a number."""
+
+
+def with_packed_weights(gm: GraphModule) -> GraphModule:
+    """Return a copy of a graph with packed weights, or the graph itself if it has none to pack."""
+    if not any(_weight_position(node) for node in gm.graph.nodes):
+        return gm
+    copy = copy_graph_module(gm)
+    packed: dict[object, str] = {}
+    for node in copy.graph.nodes:
+        position = _weight_position(node)
+        weight = node.args[position] if position else None
+        if not isinstance(weight, Node) or weight.op != "get_attr":
+            continue
+        settings = _settings(node)
+        key = (weight.target, str(settings))
+        if key not in packed:
+            packed[key] = f"{_PACKED}{len(packed)}"
+            copy.register_buffer(packed[key], _pack(copy, weight, settings), persistent=False)
+        with copy.graph.inserting_before(node):
+            node.update_arg(position, copy.graph.get_attr(packed[key]))
+    copy.graph.eliminate_dead_code(lambda node: node.op != "get_attr")
+    copy.recompile()
+    return copy
+
+
+def _pack(gm: GraphModule, weight: Node, settings: tuple[object, ...] | None) -> torch.Tensor:
+    value = fetch(gm, weight.target)
+    assert isinstance(value, torch.Tensor)
+    with fake.real_compute():
+        if settings is None:
+            return onednn.packed_linear_weight(value)
+        *more, input_size = settings
+        return onednn.packed_convolution_weight(value, tuple(more), list(input_size))  # type: ignore[call-overload]  # _settings gives a size
+
+
+def _weight_position(node: Node) -> int:
+    """Return which argument of a node is a weight to pack; 0 for none."""
+    if node.target in (onednn.linear(), onednn.convolution()):
+        return 1
+    return 2 if node.target in (onednn.linear_binary(), onednn.convolution_binary()) else 0
+
+
+def _settings(node: Node) -> tuple[object, ...] | None:
+    """Return padding, stride, dilation, groups and the input size of a convolution."""
+    if node.target in (onednn.linear(), onednn.linear_binary()):
+        return None
+    first, x = _weight_position(node) + 2, tensor_of(node.args[0])
+    assert x is not None  # prepack_convolution has looked
+    return (*node.args[first : first + 4], tuple(x.shape))

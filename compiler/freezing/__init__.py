@@ -1,0 +1,1 @@
+"""The parameters of an inference graph as constants, and their originals."""

@@ -1,0 +1,161 @@
+"""Compile and call a frozen graph: it is fed only with what remains of its inputs.
+
+The constants are right as long as the originals have the values that they had. A call that hands in
+other ones (another module, another value of a version counter) is noticed, and runs the graph as it
+was before freezing, operator by operator: right, but slow, and a log line says so. Under Dynamo a
+guard on the identity of each original makes it compile anew for another module.
+
+Not noticed: writes that no version counter counts (`parameter.data.add_(1)`, NumPy), and in-place
+changes of inference tensors, which have none.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.nn import Parameter
+
+from ctk.compiler.freezing.discard import DiscardedParameter, discard_parameter
+from ctk.compiler.freezing.freeze import Transform, constants_of, fold, freeze_values, names_of
+from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.fx.walk import placeholders
+from ctk.compiler.torch_compat.graphs import Boxed, boxed
+from ctk.compiler.torch_compat.identity_guards import guard_identity
+
+log = logging.getLogger("ctk.pipeline")
+
+
+def fw_compiler_freezing(
+    graph: GraphModule,
+    inputs: Sequence[object],
+    *,
+    captured: GraphModule,
+    example_inputs: Sequence[object],
+    inner_compile: Callable[[GraphModule, Sequence[object]], Boxed],
+    transform: Transform = fold,
+) -> "FrozenCall":
+    """Compile an inference graph with what the user's module holds as constants.
+
+    Args:
+        graph: An ATen inference graph from autograd dispatch; changed in place.
+        inputs: One value per placeholder of `graph`, real or fake.
+        captured: What autograd dispatch was given, as for `freeze`.
+        example_inputs: Inputs of `captured`, as for `freeze`.
+        inner_compile: Compiles the frozen graph for the inputs that remain.
+        transform: As for `freeze`.
+
+    Source: `fw_compiler_freezing` of `torch/_inductor/compile_fx.py`. That one never looks at the
+    originals again.
+    """
+    values = constants_of(captured, graph, example_inputs)
+    names, given = names_of(captured), placeholders(captured)
+    nodes = [*[None] * (len(names) - len(given)), *given]
+    originals = {i: Original(names[i], nodes[i], v, _version(v)) for i, v in values.items()}
+    thawed = copy_graph_module(graph, lazy=True)
+    preserved = freeze_values(graph, values, transform)
+    inner = inner_compile(graph, [inputs[index] for index in preserved])
+    return FrozenCall(inner, preserved, originals, thawed)
+
+
+@dataclass(slots=True)
+class Original:
+    """A tensor that has the value of a constant.
+
+    Attributes:
+        name: What the user's module calls it.
+        node: The placeholder of the captured graph that it came through, if any.
+        value: The tensor.
+        version: Of the tensor, when it had that value; None where versions are not counted.
+    """
+
+    name: str
+    node: Node | None
+    value: torch.Tensor
+    version: int | None
+
+    def is_still(self, value: object) -> bool:
+        """Return whether a value is what was frozen."""
+        if value is self.value:
+            return isinstance(value, DiscardedParameter) or _version(self.value) == self.version
+        return self._adopts(value)
+
+    def _adopts(self, value: object) -> bool:
+        """Take another tensor as the original if it has the same numbers in the same places."""
+        mine = self.value
+        if isinstance(mine, DiscardedParameter) or _version(mine) != self.version:
+            return False
+        if not isinstance(value, torch.Tensor) or isinstance(value, DiscardedParameter):
+            return False
+        if not _same_bits(mine.detach(), value.detach()):
+            return False
+        self.value, self.version = value, _version(value)
+        return True
+
+
+class FrozenCall:
+    """A compiled frozen graph: takes one list with all inputs, and hands on those that remain.
+
+    Attributes:
+        preserved: Positions of the inputs that remain.
+        originals: The tensors that became constants, by position.
+    """
+
+    def __init__(
+        self,
+        inner: Boxed,
+        preserved: Sequence[int],
+        originals: Mapping[int, Original],
+        thawed: GraphModule,
+    ) -> None:
+        self.preserved, self.originals = preserved, originals
+        self._inner, self._thawed = inner, thawed
+        self._told: set[str] = set()
+        boxed(self)
+
+    def __call__(self, args: list[object]) -> Sequence[object]:
+        changed = [one.name for i, one in self.originals.items() if not one.is_still(args[i])]
+        values = list(args) if changed else [args[index] for index in self.preserved]
+        args.clear()
+        if not changed:
+            return self._inner(values)
+        if not self._told.issuperset(changed):
+            self._told.update(changed)
+            log.warning("%s", _told(changed))
+        return self._thawed(*values)
+
+    def settle(self, *, discard: bool = False) -> None:
+        """Tie the compile to its originals, once all of it has succeeded.
+
+        Args:
+            discard: Drop the numbers of the parameters among them.
+        """
+        for one in self.originals.values():
+            is_dropped = discard and type(one.value) is Parameter
+            if one.node is not None:
+                guard_identity(one.node, only=is_dropped)
+            if is_dropped:
+                discard_parameter(one.value, one.name)
+
+
+def _told(changed: Sequence[str]) -> str:
+    more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+    return (
+        f"{changed[0]}{more} changed after freezing: the graph runs in eager, without its "
+        "constants. Compile again (torch._dynamo.reset()) once the values are final, or compile "
+        "with freezing=False"
+    )
+
+
+def _version(value: torch.Tensor) -> int | None:
+    return None if value.is_inference() else value._version
+
+
+def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if (a.dtype, a.shape, a.device, a.layout) != (b.dtype, b.shape, b.device, b.layout):
+        return False
+    if a.stride() != b.stride() or a.is_meta:
+        return False
+    flat = [each.resolve_conj().resolve_neg().reshape(-1).view(torch.uint8) for each in (a, b)]
+    return torch.equal(*flat)

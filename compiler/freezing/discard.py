@@ -1,0 +1,91 @@
+"""Drop the originals of frozen parameters, and say so when one is touched.
+
+A dropped parameter stays the object that it was, wherever it is held (several modules, an
+optimizer, a list), but its numbers are gone:
+
+    model.encoder.weight + 1
+    DiscardedParameterError: the parameter encoder.weight was discarded when a graph was frozen ...
+
+What needs no numbers still works: `repr`, its dtype and device, `requires_grad`, whether it is a
+parameter, its place in `model.parameters()`. Everything else raises: arithmetic, `state_dict()`,
+`.data`, copies, a second compile, another graph of the same program.
+
+Source: `ErasedTensor` of `torch/_inductor/freezing.py`. That one puts new objects into the modules
+that it finds; other holders of a parameter keep the old one, and its memory.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.nn import Parameter
+
+from ctk.compiler.errors import DiscardedParameterError
+from ctk.compiler.torch_compat import fake, graphs
+
+_HARMLESS = frozenset(
+    {"requires_grad", "dtype", "device", "layout", "grad", "grad_fn", "is_leaf", "is_meta"}
+)
+"""Properties that say nothing of the numbers."""
+
+
+class DiscardedParameter(Parameter):
+    """A parameter whose numbers were dropped; a parameter becomes one by `discard_parameter`.
+
+    Attributes:
+        discarded_name: What the parameter is called in the user's module.
+        discarded_type: What it was: `float32[4, 4]`.
+    """
+
+    discarded_name: str
+    discarded_type: str
+
+    @classmethod
+    def __torch_function__(
+        cls,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        owner = getattr(getattr(func, "__self__", None), "__name__", None)
+        name = getattr(func, "__name__", str(func))
+        if name == "__get__" and owner in _HARMLESS:
+            return super().__torch_function__(func, types, args, kwargs or {})
+        leaves = graphs.tree_leaves((args, dict(kwargs or {})))
+        touched = next(each for each in leaves if isinstance(each, DiscardedParameter))
+        raise _error(touched, str(owner) if name in ("__get__", "__set__") and owner else name)
+
+    def __repr__(self) -> str:  # type: ignore[override]  # torch's takes contents that are gone
+        return f"<discarded parameter {self.discarded_name}: {self.discarded_type}>"
+
+    def __deepcopy__(self, memo: dict[int, object]) -> Any:
+        raise _error(self, "deepcopy")
+
+    def __reduce_ex__(self, protocol: object) -> Any:
+        raise _error(self, "pickle")
+
+
+def discard_parameter(parameter: torch.Tensor, name: str) -> None:
+    """Drop the numbers of a parameter, in place.
+
+    Args:
+        parameter: A plain parameter; all who hold it see the change.
+        name: What errors call it.
+    """
+    sizes = ", ".join(map(str, parameter.shape))
+    with fake.real_compute():
+        parameter.data = torch.empty(0, dtype=parameter.dtype, device=parameter.device)
+    parameter.__class__ = DiscardedParameter
+    assert isinstance(parameter, DiscardedParameter)
+    parameter.discarded_name = name
+    parameter.discarded_type = f"{str(parameter.dtype).removeprefix('torch.')}[{sizes}]"
+
+
+def _error(parameter: DiscardedParameter, what: str) -> DiscardedParameterError:
+    return DiscardedParameterError(
+        f"the parameter {parameter.discarded_name} ({parameter.discarded_type}) was discarded when "
+        f"a graph was frozen (freezing_discard), and now {what} needs its values. If another "
+        "graph, shape or mode of the program needs them too, compile with freezing_discard=False; "
+        "to use the model in eager, to copy or to save it, load its parameters again"
+    )

@@ -1,0 +1,177 @@
+"""Turn what the user's module holds into constants of an inference graph, and fold them.
+
+`freeze` changes the signature of a graph: parameters and buffers that nobody writes to become
+attributes, and the positions of the inputs that remain are returned. The passes of the stage
+`frozen` then fold the constants.
+
+What stays an input: what the graph writes to or returns (a caller may change it), tensors of
+classes of their own, and everything where autograd dispatch reordered the inputs. What calls the
+result, and how later changes of the originals are noticed, stands in `call.py`.
+
+Source: `torch/_inductor/freezing.py` (`freeze`, `replace_params_with_constants`). That one finds
+the parameters in the tracing context, where Dynamo puts them under a setting of the process.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch.fx import GraphModule, Node
+
+from ctk.compiler.fx.properties import base_of, mutated_bases
+from ctk.compiler.fx.types import same_sizes, tensor_of, value_of
+from ctk.compiler.fx.walk import placeholders
+from ctk.compiler.passes import PASSES
+from ctk.compiler.rewriting.numbering import Numbering
+from ctk.compiler.rewriting.run_stage import run_stage
+from ctk.compiler.torch_compat import fake, roles
+
+log = logging.getLogger("ctk.pipeline")
+
+Transform = Callable[[GraphModule, Sequence[object]], object]
+"""Changes a graph in place; gets its inputs too."""
+
+_PREFIX = "_frozen_"
+"""How the constants are called, followed by the position of the input."""
+
+_FROZEN = "ctk_frozen"
+"""Where a graph and its copies keep the values of the inputs that became constants."""
+
+
+def fold(graph: GraphModule, inputs: Sequence[object]) -> None:
+    """Run the passes of the stage `frozen` over a graph, with the default options."""
+    run_stage(graph, "frozen", PASSES["frozen"], Numbering(), inputs=inputs)
+
+
+def freeze(
+    captured: GraphModule,
+    graph: GraphModule,
+    example_inputs: Sequence[object],
+    *,
+    transform: Transform = fold,
+) -> tuple[GraphModule, list[int]]:
+    """Make what the user's module holds constants of a graph, and fold them.
+
+    Args:
+        captured: The graph that autograd dispatch was given. Parameters and buffers that it owns
+            come first among the inputs of `graph`.
+        graph: What autograd dispatch made of it: an ATen inference graph. Changed in place.
+        example_inputs: The inputs of `captured`. Real tensors among them become constants where
+            they are parameters, or where Dynamo says that a module holds them.
+        transform: What is done to the graph with its constants; the passes of the stage
+            `frozen` if it is left out.
+
+    Returns:
+        The graph, and the positions of the inputs that it still takes (`preserved`).
+    """
+    values = constants_of(captured, graph, example_inputs)
+    return graph, freeze_values(graph, values, transform)
+
+
+def freeze_values(
+    graph: GraphModule, values: Mapping[int, torch.Tensor], transform: Transform
+) -> list[int]:
+    """Make inputs constants, by position, and transform what that gives; return what remains."""
+    inputs = placeholders(graph)
+    preserved = [index for index in range(len(inputs)) if index not in values]
+    _replace(graph, inputs, values)
+    transform(graph, [value_of(inputs[index]) for index in preserved])
+    return preserved
+
+
+def constants_of(
+    captured: GraphModule, graph: GraphModule, example_inputs: Sequence[object]
+) -> dict[int, torch.Tensor]:
+    """Return what may become constant, by position among the inputs of a graph."""
+    inputs = placeholders(graph)
+    values = _held_values(captured, example_inputs)
+    if not _are_aligned(inputs, values):
+        log.warning(
+            "freezing skipped: the inputs were reordered by autograd dispatch (aliased inputs)"
+        )
+        return {}
+    fixed = mutated_bases(graph.graph) | _returned_bases(graph)
+    found: dict[int, torch.Tensor] = {}
+    for index, (node, (value, is_held)) in enumerate(zip(inputs, values, strict=True)):
+        if is_held and node not in fixed and isinstance(value, torch.Tensor) and _is_plain(value):
+            found[index] = value
+    return found
+
+
+def names_of(captured: GraphModule) -> list[str]:
+    """Return what to call the inputs of the dispatched graph: `encoder.weight`."""
+    owned = [*captured.named_parameters(), *captured.named_buffers()]
+    return [name for name, _ in owned] + [
+        roles.name_in_module(node) or node.name for node in placeholders(captured)
+    ]
+
+
+def note_frozen(graph: GraphModule, values: Mapping[str, torch.Tensor]) -> None:
+    """Keep with a graph the values of inputs that became constants, by name of the input."""
+    graph.meta[_FROZEN] = {**frozen_parameters(graph), **values}
+
+
+def frozen_parameters(graph: GraphModule) -> Mapping[str, torch.Tensor]:
+    """Return the values of the inputs that became constants of a graph, or of one it is a copy of.
+
+    Returns:
+        By the name of the input that each was.
+    """
+    return graph.meta.get(_FROZEN, {})
+
+
+def _replace(
+    graph: GraphModule, inputs: Sequence[Node], values: Mapping[int, torch.Tensor]
+) -> None:
+    """Put an attribute in the place of each placeholder that becomes constant."""
+    body = next(node for node in graph.graph.nodes if node.op != "placeholder")
+    note_frozen(graph, {inputs[index].name: value for index, value in values.items()})
+    for index, value in values.items():
+        node, name = inputs[index], f"{_PREFIX}{index}"
+        with fake.real_compute():
+            graph.register_buffer(name, value.detach(), persistent=False)
+        with graph.graph.inserting_before(body):
+            constant = graph.graph.get_attr(name)
+        constant.meta.update(node.meta)
+        node.replace_all_uses_with(constant)
+        graph.graph.erase_node(node)
+    graph.recompile()
+
+
+def _held_values(
+    captured: GraphModule, example_inputs: Sequence[object]
+) -> list[tuple[object, bool]]:
+    """Return each input of the dispatched graph, and whether the user's module holds it."""
+    owned = [*captured.parameters(), *captured.buffers()]
+    given = zip(placeholders(captured), example_inputs, strict=True)
+    return [(value, True) for value in owned] + [
+        (value, isinstance(value, torch.nn.Parameter) or roles.is_static(node))
+        for node, value in given
+    ]
+
+
+def _is_plain(value: torch.Tensor) -> bool:
+    """Return whether a tensor has numbers, in memory of the usual kind."""
+    if type(value) not in (torch.Tensor, torch.nn.Parameter):
+        return False
+    return value.layout == torch.strided and not value.is_meta and not value.is_nested
+
+
+def _returned_bases(graph: GraphModule) -> set[Node]:
+    """Return the nodes whose storage the caller is handed."""
+    (output,) = graph.graph.find_nodes(op="output")
+    return {base_of(node) for node in output.all_input_nodes}
+
+
+def _are_aligned(inputs: Sequence[Node], values: Sequence[tuple[object, bool]]) -> bool:
+    if len(inputs) != len(values):
+        return False
+    for node, (value, is_held) in zip(inputs, values, strict=True):
+        tensor = tensor_of(node)
+        if not is_held or not isinstance(value, torch.Tensor):
+            continue
+        if tensor is None or tensor.dtype != value.dtype:
+            return False
+        if not same_sizes(tensor.shape, value.shape):
+            return False
+    return True

@@ -1,0 +1,42 @@
+"""Guards of Dynamo on the identity of graph inputs."""
+
+# What pyright says of private names is what this package is for.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
+import importlib
+from typing import Any
+
+from torch.fx import Node
+
+
+def guard_identity(node: Node, *, only: bool = False) -> None:
+    """Make Dynamo compile anew when a graph input is another object than now.
+
+    Args:
+        node: Placeholder of the graph that Dynamo hands to its backend, while the backend runs.
+            Outside of Dynamo nothing is guarded.
+        only: Ask nothing else of it: guards on its type and values go.
+
+    Seen in torch 2.11 and 2.13: `TracingContext.guards_context.dynamo_guards` is what Dynamo makes
+    its guards of once the backend has returned; `GuardBuilder.ID_MATCH`.
+    """
+    context = importlib.import_module("torch._guards").TracingContext.try_get()
+    source = getattr(node.meta.get("grapharg"), "source", None)
+    if context is None or source is None:
+        return
+    builder: Any = importlib.import_module("torch._dynamo.guards").GuardBuilder
+    guards: Any = context.guards_context.dynamo_guards
+    for guard in list(guards.inner) if only else ():
+        if _is_from(guard.originating_source, source):
+            guards.inner.discard(guard)
+    guards.add(source.make_guard(builder.ID_MATCH))
+
+
+def _is_from(source: Any, base: object) -> bool:
+    """Return whether a source is another one, or a part of it.
+
+    Dynamo's own `is_from_source` compares only the outermost object in torch 2.11.
+    """
+    while source is not None and source != base:
+        source = getattr(source, "base", None)
+    return source is not None
