@@ -17,18 +17,27 @@ and dtypes are compared in step 1, so that a pattern is registered for each. Her
 a sentence that `explain` gives, and step 2 compares dtypes.
 """
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
-from torch.fx import GraphModule
+from torch.fx import GraphModule, Node
 
-from ctk.compiler.observe import Numerics
-from ctk.compiler.patterns.expression import Match, Op
-from ctk.compiler.patterns.insert import TraceFunction
-from ctk.compiler.patterns.matcher import holds
+from ctk.compiler.fx.types import tensor_of, type_text, value_of
+from ctk.compiler.observe import Numerics, first_line
+from ctk.compiler.patterns.expression import Match, Mismatch, Op
+from ctk.compiler.patterns.insert import TraceFunction, insert_graph, unfit
+from ctk.compiler.patterns.matcher import Rule, RuleTable, holds
+from ctk.compiler.patterns.solve import matches
+from ctk.compiler.patterns.traced import pattern_of, varying_constants
 from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.numbering import Numbering
+from ctk.compiler.rewriting.rewriter import Rewriter
+from ctk.compiler.rewriting.run_stage import run_stage
+from ctk.compiler.torch_compat import fake, tracing
 
 CACHE_SIZE = 32
 _CHECKED = "checked replacement"
@@ -94,3 +103,211 @@ class Replacement:
     before: Sequence[Pass] = ()
     kept: dict[_Key, _Checked] = field(default_factory=dict[_Key, _Checked])
     numerics: Numerics | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the tensor arguments."""
+        names = [*inspect.signature(self.search_fn).parameters]
+        return [name for name in names if name not in self.scalar_workaround]
+
+    def trace(
+        self, function: Callable[..., Any], inputs: Sequence[object], scalars: Mapping[str, object]
+    ) -> GraphModule:
+        """Trace a function of tensors with these scalars, and bring it where the rules run."""
+
+        def closed(*tensors: Any) -> object:
+            return function(*tensors, **scalars)
+
+        module = self.trace_fn(closed, inputs)
+        module.graph.eliminate_dead_code()
+        run_stage(module, "joint", self.before, Numbering())
+        module.graph.eliminate_dead_code()
+        return module
+
+
+def register_replacement(
+    search_fn: Callable[..., Any],
+    replace_fn: Callable[..., Any],
+    example_inputs: Sequence[torch.Tensor],
+    trace_fn: TraceFunction,
+    pass_dicts: RuleTable | Sequence[RuleTable],
+    extra_check: Callable[[Match], str | bool | None] = holds,
+    scalar_workaround: Mapping[str, float] | None = None,
+    exclusive_arg_names: Sequence[str] = (),
+    *,
+    name: str | None = None,
+    check_replacement: Callable[[GraphModule], str | None] = lambda module: None,
+    before: Sequence[Pass] = (),
+    numerics: Numerics | None = None,
+) -> Rule:
+    """Add the rule `search_fn -> replace_fn` to tables; see `Replacement` for the arguments.
+
+    Raises:
+        ValueError: The search function cannot be a pattern.
+    """
+    replacement = Replacement(
+        name or getattr(search_fn, "__name__", "replacement"),
+        search_fn,
+        replace_fn,
+        example_inputs,
+        trace_fn,
+        extra_check,
+        check_replacement,
+        scalar_workaround or {},
+        exclusive_arg_names,
+        before,
+        numerics=numerics,
+    )
+    return add_replacement(replacement, search_pattern(replacement), pass_dicts)
+
+
+def add_replacement(
+    replacement: Replacement, pattern: tuple[Op, ...], pass_dicts: RuleTable | Sequence[RuleTable]
+) -> Rule:
+    """Add the rule of a replacement, whose pattern is known, to tables."""
+    rule = Rule(
+        replacement.name,
+        pattern,
+        partial(_put_in, replacement),
+        partial(_refusal, replacement),
+        keeps_inner=False,
+        numerics=replacement.numerics,
+    )
+    for table in [pass_dicts] if isinstance(pass_dicts, RuleTable) else pass_dicts:
+        table.add(rule)
+    return rule
+
+
+def search_pattern(replacement: Replacement) -> tuple[Op, ...]:
+    """Trace the search function with its example inputs and return the pattern without shapes.
+
+    Constants that depend on a scalar argument, such as `1 / (1 - p)`, are found by tracing with
+    another value, too, and match anything: the check compares them.
+    """
+    mode = fake.new_fake_mode()
+    inputs = [
+        tracing.fake_like(each, mode, requires_grad=each.requires_grad)
+        for each in replacement.example_inputs
+    ]
+    scalars = replacement.scalar_workaround
+    module = replacement.trace(replacement.search_fn, inputs, scalars)
+    varying: frozenset[tuple[str, int]] = frozenset()
+    if scalars:
+        others = {name: value * 0.75 for name, value in scalars.items()}
+        other = replacement.trace(replacement.search_fn, inputs, others)
+        varying = varying_constants(module, other)
+    by_value = {value: name for name, value in scalars.items()}
+    return pattern_of(module, replacement.names, exact=False, scalars=by_value, varying=varying)
+
+
+def _refusal(replacement: Replacement, match: Match) -> str | None:
+    """Return why a replacement must not happen: steps 2 and 3, and the user's own guards."""
+    reason = _unbound(replacement, match)
+    if reason:
+        return reason
+    try:
+        exact, module = _checked(replacement, match)
+    except Exception as error:
+        return f"it cannot be traced with these operands: {first_line(error)}"
+    match.notes[_CHECKED] = module
+    return (
+        _inexact(exact, match)
+        or _said(replacement.extra_check(match))
+        or replacement.check_replacement(module)
+        or unfit(module, _operands(replacement, match), match.outputs)
+    )
+
+
+def _said(answer: str | bool | None) -> str | None:
+    """Return the answer of an extra check as a reason."""
+    return (None if answer else "its extra check says no") if isinstance(answer, bool) else answer
+
+
+def _unbound(replacement: Replacement, match: Match) -> str | None:
+    for name in replacement.names:
+        if tensor_of(match.bound.get(name)) is None or not isinstance(match.bound[name], Node):
+            return f"the argument {name} is {match.bound.get(name)}, no tensor of a known type"
+    for name in replacement.scalar_workaround:
+        if not isinstance(match.bound.get(name), (int, float)):
+            return f"the argument {name} is {match.bound.get(name)}, not a number"
+    exclusive = [match.bound[name] for name in replacement.exclusive_arg_names]
+    if len(set(exclusive)) < len(exclusive):
+        return f"{', '.join(replacement.exclusive_arg_names)} must be different nodes"
+    return None
+
+
+def _checked(replacement: Replacement, match: Match) -> tuple[tuple[Op, ...], GraphModule]:
+    """Return the exact pattern and the replacement, both traced with operands like the match's."""
+    key = _key(replacement, match)
+    known = replacement.kept.get(key)
+    if known is not None:
+        return known.exact, known.module
+    scalars = {name: match.bound[name] for name in replacement.scalar_workaround}
+    search = replacement.trace(replacement.search_fn, _fakes(replacement, match), scalars)
+    exact = pattern_of(search, replacement.names, exact=True)
+    module = replacement.trace(replacement.replace_fn, _fakes(replacement, match), scalars)
+    _keep(replacement, key, _Checked(exact, module, _mode_of(replacement, match)))
+    return exact, module
+
+
+def _keep(replacement: Replacement, key: _Key, checked: _Checked) -> None:
+    """Keep traces for the next match; of those with symbols only those of the compile at hand."""
+    kept = replacement.kept
+    for old in [old for old in kept if old.mode not in (None, key.mode)]:
+        kept.pop(old, None)
+    if len(kept) >= CACHE_SIZE:
+        kept.clear()
+    kept[key] = checked
+
+
+def _fakes(replacement: Replacement, match: Match) -> list[object]:
+    nodes = [match.node(name) for name in replacement.names]
+    mode = _mode_of(replacement, match)
+    made: list[object] = []
+    for node, example in zip(nodes, replacement.example_inputs, strict=True):
+        tensor = tensor_of(node)
+        assert tensor is not None  # `_unbound` has looked
+        made.append(tracing.fake_like(tensor, mode, requires_grad=example.requires_grad))
+    return made
+
+
+def _mode_of(replacement: Replacement, match: Match) -> Any:
+    return fake.mode_of([value_of(match.bound[name]) for name in replacement.names])
+
+
+def _key(replacement: Replacement, match: Match) -> _Key:
+    """Return what the traces depend on."""
+    tensors = [tensor_of(match.bound[name]) for name in replacement.names]
+    sizes = [(*each.shape, *each.stride()) for each in tensors if each is not None]
+    is_symbolic = any(fake.is_symbolic(size) for each in sizes for size in each)
+    return _Key(
+        id(_mode_of(replacement, match)) if is_symbolic else None,
+        (*(type_text(each, device=True) for each in tensors), str(sizes)),
+        tuple(repr(match.bound[name]) for name in replacement.scalar_workaround),
+        tracing.ambient(),
+    )
+
+
+def _inexact(exact: tuple[Op, ...], match: Match) -> str | None:
+    """Return what differs where the search function was traced with the operands of the match."""
+    missed: list[Mismatch] = []
+    for found in matches(exact, match.root, missed):
+        same = all(match.bound.get(name) is value for name, value in found.bound.items())
+        if same and found.outputs == match.outputs:
+            return None
+    if missed:
+        return f"with these operands {max(missed, key=lambda each: each.depth)}"
+    return "with these operands other nodes match"
+
+
+def _put_in(replacement: Replacement, rewriter: Rewriter, match: Match) -> Sequence[Node]:
+    module = match.notes[_CHECKED]
+    assert isinstance(module, GraphModule)
+    return insert_graph(rewriter, module, _operands(replacement, match), match)
+
+
+def _operands(replacement: Replacement, match: Match) -> list[object]:
+    """Return what the placeholders of a trace stand for: the arguments, then tangents."""
+    extra = sum(name.startswith("extra_") for name in match.bound)
+    names = [*replacement.names, *(f"extra_{i}" for i in range(extra))]
+    return [match.bound[name] for name in names]
