@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch import nn
 
 from ctk.compiler.config import Config
 from ctk.compiler.passes import PASSES
@@ -24,7 +23,7 @@ from ctk.compiler.passes.post_grad import (
 )
 from ctk.compiler.passes.pre_grad import remove_inference_dropout
 from tests.golden.test_frozen_passes import CASES as FROZEN_CASES
-from tests.golden.torch_cases import TORCH_CASES
+from tests.golden.torch_cases import TORCH_CASES, Dropout, moved, written
 from tests.helpers.passes import aten_graph, rules_of, run_pass, text_of
 
 X, Y, B = torch.randn(4, 4), torch.randn(4, 4), torch.randn(4)
@@ -87,11 +86,6 @@ def split_cat(x, y):
     return torch.cat([torch.cat([x]), y], 1)[:, 4:].exp(), whole
 
 
-def moved(x):
-    ones = torch.ones(4, 4)
-    return torch.arange(4).to("meta"), ones.to("meta"), ones.to("meta", torch.float64)
-
-
 def binary(x, y):
     image = aten.convolution(y, KERNEL, None, [1], [0], [1], True, [0], 2)
     product = torch.mm(x, W) / 2 + 1
@@ -115,19 +109,6 @@ def attention_graph():
     for step in fuse_attention.BEFORE:
         run_pass(gm, step)
     return gm
-
-
-class Dropout(nn.Module):
-    def forward(self, x):
-        idle = nn.functional.dropout(x, 0.5, training=False)
-        return nn.functional.dropout(idle, 0.5, training=True)
-
-
-def written(x, y):
-    z = aten.index_put(x.sin(), [torch.arange(2)], y[:2])
-    z = aten.select_scatter(aten.slice_scatter(z, y[1:3], 0, 1, 3), y[0], 1, 2)
-    x.copy_(aten.index_add(x, 0, torch.arange(2), y[2:]))
-    return z
 
 
 EAGER = Config(codegen="eager")

@@ -1,4 +1,4 @@
-"""Graphs of torch-level calls that the passes before autograd change, for the golden tests."""
+"""Graphs of torch-level calls and of writes that passes change, for the golden tests."""
 
 import torch
 from torch import nn
@@ -11,6 +11,7 @@ from ctk.compiler.passes.pre_grad import (
 )
 from tests.helpers.passes import torch_graph
 
+aten = torch.ops.aten
 X, B, SCALE = torch.randn(4, 4), torch.randn(4), torch.rand(4) + 1
 NORMALIZE = normalize_calls.NormalizeCalls(enabled=True)
 
@@ -37,6 +38,24 @@ class Identities(nn.Module):
     def forward(self, x):
         y = self.drop(self.same(x)).contiguous().to(torch.float32).to("cpu").float()
         return y.t().contiguous().double().detach()
+
+
+class Dropout(nn.Module):
+    def forward(self, x):
+        idle = nn.functional.dropout(x, 0.5, training=False)
+        return nn.functional.dropout(idle, 0.5, training=True)
+
+
+def written(x, y):
+    z = aten.index_put(x.sin(), [torch.arange(2)], y[:2])
+    z = aten.select_scatter(aten.slice_scatter(z, y[1:3], 0, 1, 3), y[0], 1, 2)
+    x.copy_(aten.index_add(x, 0, torch.arange(2), y[2:]))
+    return z
+
+
+def moved(x):
+    ones = torch.ones(4, 4)
+    return torch.arange(4).to("meta"), ones.to("meta"), ones.to("meta", torch.float64)
 
 
 def conv_norm(x, w, b, stat):

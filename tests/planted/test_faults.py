@@ -5,6 +5,7 @@ The faults are `faults/passes.py`; those of dispatch, partition and kernels are 
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,7 @@ FAULTS = (
     *(("frozen", f"frozen/{n}") for n in ("weights_scaled", "tanh_is_sigmoid", "bias_lost")),
 )  # fmt: skip
 MAKERS = {"called": called, "trained": trained, "frozen": frozen, "hidden": hidden}
+MAKERS |= {"unfused": partial(frozen, disable=("fuse_post_ops",))}
 
 
 @pytest.mark.parametrize(
@@ -254,7 +256,7 @@ def by_kernels(make: Callable[..., Case]) -> Case:
         ("called", aten.floor.default, "forward.floor"),
         ("called", aten.maximum.default, "forward.maximum"),
         ("trained", aten.gelu_backward.default, "backward.gelu_backward"),
-        ("frozen", aten.tanh.default, "frozen.tanh"),
+        ("unfused", aten.tanh.default, "frozen.tanh"),
     ],
     ids=lambda value: str(value),
 )

@@ -23,7 +23,7 @@ from torch.fx import Graph, Node
 
 from ctk.compiler.fx.properties import is_written_between
 from ctk.compiler.fx.types import same_layout, tensor_of
-from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat import onednn
 
@@ -154,6 +154,15 @@ def _replace(graph: Graph, node: Node, layer: Node, fused: Node) -> None:
     node.replace_all_uses_with(fused)
     graph.erase_node(node)
     graph.erase_node(layer)
+
+
+def examples() -> list[Example]:
+    """Return programs that the pass changes, one for each rule that is on."""
+    linear, x, w = onednn.linear(), torch.ones(2, 3), torch.nn.Parameter(torch.ones(4, 3))
+    return [
+        (lambda x, w: torch.sigmoid(linear(x, w, None, "none", [], "")).sin(), (x, w)),
+        (lambda x, w, z: (linear(x, w, None, "none", [], "") + z).sin(), (x, w, torch.ones(2, 4))),
+    ]
 
 
 PASS = FusePostOps()

@@ -18,7 +18,7 @@ from torch.fx import Graph, Node
 
 from ctk.compiler.fx.properties import is_constant
 from ctk.compiler.fx.types import tensor_of
-from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat import fake, onednn
 
@@ -75,6 +75,20 @@ def _pack(rewriter: Rewriter, node: Node, graph: Graph) -> None:
     operands = (x, weight, bias, padding, stride, dilation, groups, "none", [], "")
     node.replace_all_uses_with(rewriter.insert(onednn.convolution(), operands, before=node))
     graph.erase_node(node)
+
+
+def examples() -> list[Example]:
+    """Return programs that the pass changes."""
+    x, w = torch.ones(1, 2, 4, 4), torch.nn.Parameter(torch.ones(4, 2, 3, 3))
+    plain = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1)
+    return [
+        (
+            lambda x, w: aten.convolution.default(
+                x.clone(memory_format=torch.channels_last), w, None, *plain
+            ).sin(),
+            (x, w),
+        ),
+    ]
 
 
 PASS = PrepackConvolution()

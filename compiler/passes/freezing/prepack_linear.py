@@ -21,7 +21,7 @@ from torch.fx import Graph, Node
 
 from ctk.compiler.fx.properties import is_constant, is_written_between
 from ctk.compiler.fx.types import same_sizes, tensor_of
-from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat import fake, onednn
 
@@ -101,6 +101,16 @@ def _widen(rewriter: Rewriter, linear: Node, node: Node, graph: Graph) -> None:
     node.replace_all_uses_with(rewriter.insert(onednn.linear(), operands, before=linear))
     graph.erase_node(node)
     graph.erase_node(linear)
+
+
+def examples() -> list[Example]:
+    """Return programs that the pass changes."""
+    x, w, b = torch.ones(2, 3), torch.ones(3, 4), torch.ones(4)
+    w, b = torch.nn.Parameter(w), torch.nn.Parameter(b)
+    return [
+        (lambda x, w: torch.mm(x, w).sin(), (x, w)),
+        (lambda x, w, b: torch.addmm(b, x, w).sin(), (x, w, b)),
+    ]
 
 
 PASS = PrepackLinear()

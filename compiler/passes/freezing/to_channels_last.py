@@ -23,7 +23,7 @@ from torch.fx import Graph, Node
 from ctk.compiler.fx.properties import base_of, escapes, is_constant, is_view, mutated_bases
 from ctk.compiler.fx.restride import again, same_layouts
 from ctk.compiler.fx.types import dense_strides, tensor_of, value_of
-from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat import fake
 
@@ -177,6 +177,21 @@ def _is_fitting(tensor: torch.Tensor | None) -> bool:
     if tensor is None or tensor.device.type != "cpu" or tensor.dim() not in _FORMATS:
         return False
     return tensor.is_floating_point() and not any(map(fake.is_symbolic, tensor.shape))
+
+
+def examples() -> list[Example]:
+    """Return programs that the pass changes: convolutions, and what follows them."""
+    x, w = torch.ones(1, 2, 4, 4), torch.nn.Parameter(torch.ones(4, 2, 3, 3))
+    plain = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1)
+    v = torch.nn.Parameter(torch.ones(2, 4, 2, 2))
+    return [
+        (
+            lambda x, w, v: aten.convolution.default(
+                aten.convolution.default(x, w, None, *plain).sin(), v, None, *plain
+            ),
+            (x, w, v),
+        ),
+    ]
 
 
 PASS = ToChannelsLast()

@@ -27,7 +27,7 @@ from torch.fx import Graph, Node
 from ctk.compiler.fx.properties import base_of, is_mutating, is_pure, is_view
 from ctk.compiler.fx.types import same_layout
 from ctk.compiler.fx.walk import flat
-from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat import operators
 
@@ -169,6 +169,16 @@ def _write(rewriter: Rewriter, node: Node, target: _Target) -> None:
 
     nodes = [node, target.tensor, *([target.copy] if target.copy is not None else [])]
     rewriter.rewrite(f"{node.target}(x, ...) -> in place", nodes, edit)
+
+
+def examples() -> list[Example]:
+    """Return programs that the pass changes: updates of what the graph has made."""
+    x, row = torch.ones(4, 3), torch.ones(3)
+    return [
+        (lambda x, row: aten.select_scatter.default(x.sin(), row, 0, 1) * 2, (x, row)),
+        (lambda x: aten.slice_scatter.default(x.sin(), x[:2].cos(), 0, 1, 3).neg(), (x,)),
+        (lambda x: aten.masked_fill.Scalar(x.sin(), x > 0, 2.0).neg(), (x,)),
+    ]
 
 
 PASS = Reinplace()

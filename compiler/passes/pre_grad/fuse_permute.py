@@ -24,7 +24,7 @@ from torch.fx.node import Argument
 
 from ctk.compiler.fx.effects import is_barred
 from ctk.compiler.fx.torch_calls import Call, call_of, function_of, plain_tensor_of
-from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat import fake
 
@@ -193,6 +193,16 @@ def _product(insert: Insert, bias: Node | None, left: Argument, right: Argument)
     if bias is None:
         return insert(torch.bmm if is_batched else torch.mm, left, right)
     return insert(torch.baddbmm if is_batched else torch.addmm, bias, left, right)
+
+
+def examples() -> list[Example]:
+    """Return programs that the pass changes, one for each rule."""
+    x, y, w, b = torch.ones(3, 2), torch.ones(3, 4), torch.ones(4, 3), torch.ones(4)
+    return [
+        (lambda x, y: torch.matmul(x.transpose(0, 1).contiguous(), y), (x, y)),
+        (lambda x, w, b: F.linear(x.t().contiguous(), w, b), (x, w, b)),
+        (lambda x, w, b: F.linear(x, w, b).t().contiguous(), (torch.ones(2, 3), w, b)),
+    ]
 
 
 PASS = FusePermute()

@@ -5,7 +5,9 @@ Rules, where eager gives back the very tensor that it was given:
     2. `x.to(d)`, `x.float()`, `x.cpu()`, `x.type_as(y)`... -> `x`, for `x` of that dtype and device
     3. a module `nn.Identity`, or a dropout module in evaluation mode -> `x`
 Preconditions: 1. no memory format is given, and no call of the graph changes the strides of a
-tensor in place. 2. no copy and no memory format is asked for. 3. nothing hooks the module.
+tensor in place. 2. no copy and no memory format is asked for. 1. and 2. `x` does not come from an
+operator of somebody else, whose fake implementation may tell another type than the kernel gives.
+3. nothing hooks the module.
 `detach`, views and copies stay: they are other tensors. Exact.
 
 Source: Inductor's `remove_identity`, which does it for `nn.Identity` alone.
@@ -44,13 +46,21 @@ class RemoveIdentity(Pass):
     name = "remove_identity"
 
     def run(self, rewriter: Rewriter) -> None:
+        told: set[Node] = set()
         for node in rewriter.nodes():
+            if _is_foreign(node) or not told.isdisjoint(node.all_input_nodes):
+                told.add(node)
             source = node.args[0] if node.args else None
             if not isinstance(source, Node) or node.op not in ("call_method", "call_module"):
                 continue
-            if _returns(rewriter, node, source):
+            if _returns(rewriter, node, source) and (node.op == "call_module" or node not in told):
                 called = node.target if node.op == "call_method" else "identity"
                 rewriter.replace(node, source, rule=f"{called}(x) -> x")
+
+
+def _is_foreign(node: Node) -> bool:
+    """Return whether a node calls an operator that is not torch's."""
+    return getattr(node.target, "namespace", "aten") not in ("aten", "prims")
 
 
 def _returns(rewriter: Rewriter, node: Node, source: Node) -> bool:

@@ -78,13 +78,14 @@ PERCEPTRON = Perceptron()
 IMAGES = torch.randn(2, 4, 6, 6)
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("dynamic", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_prepack_linear_in_a_perceptron(dynamic):
     made = fired(PERCEPTRON, TOKENS, IMAGES, step="prepack_linear", freezing=True, dynamic=dynamic)
     assert made == 12
     assert fired(PERCEPTRON, TOKENS, IMAGES, step="prepack_linear") == 0
 
 
+@pytest.mark.slow
 def test_prepack_convolution_in_a_perceptron():
     options = {"freezing": True}
     assert fired(PERCEPTRON, TOKENS, IMAGES, step="prepack_convolution", **options) == 4

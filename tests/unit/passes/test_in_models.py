@@ -167,6 +167,7 @@ class Encoder(nn.Module):
 TOKENS = torch.randn(2, 6, 8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("train", [False, True])
 def test_fold_uniform_values_in_an_encoder(train):
     assert fired(Encoder(), TOKENS, step="fold_uniform_values", train=train) >= 3
@@ -183,7 +184,7 @@ class Rotary(Encoder):
         return super().forward(tokens[:, : x.shape[1]].exp()), past
 
 
-@pytest.mark.parametrize("train", [False, True])
+@pytest.mark.parametrize("train", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_simplify_split_cat_in_an_encoder(train):
     assert fired(Rotary(), TOKENS, step="simplify_split_cat", train=train) >= 2
     assert fired(Rotary(), TOKENS, step="simplify_split_cat", train=train, dynamic=True) >= 1
@@ -197,7 +198,7 @@ class Positions(Encoder):
         return super().forward(x), torch.arange(x.shape[1]).to("meta"), mask
 
 
-@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("dynamic", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_move_constructors_in_an_encoder(dynamic):
     assert fired(Positions(), TOKENS, step="move_constructors", dynamic=dynamic) == 2
 
@@ -212,7 +213,7 @@ class Scaled(ResNet):
 
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
-@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("dynamic", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_fold_binary_in_a_network(layout, dynamic):
     model = Scaled().to(memory_format=layout)
     x = torch.randn(2, 3, 12, 12).contiguous(memory_format=layout)

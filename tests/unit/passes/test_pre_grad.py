@@ -29,7 +29,7 @@ def count(log, name):
 
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
-@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("dynamic", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_gradients_flow_through_folded_batch_norms(layout, dynamic):
     model = settled(ResNet()).eval().to(memory_format=layout)
     other = copy.deepcopy(model)
