@@ -139,7 +139,13 @@ def _results(
     return [*outputs, *(each.grad for each in given if each.grad is not None)]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family",
+    [
+        each if each in ("decoder", "mixture") else pytest.param(each, marks=pytest.mark.slow)
+        for each in FAMILIES
+    ],
+)
 @pytest.mark.parametrize(
     ("codegen", "training"),
     [
