@@ -7,8 +7,9 @@ operators stay whole: the code generators call eager's kernels, which round as e
 
 1. A name of `TABLES` adds its operators, less those that `KEPT` has a reason for.
 2. `namespace.operator` or `namespace.operator.overload` adds one, whatever `KEPT` says of it.
-3. The same behind a minus keeps it whole.
-Later entries win. What is made of others in C++ (`linear`) is taken apart before it comes here.
+3. The same behind a minus keeps it whole, of a table all that it has.
+Later entries win. An operator that its own decomposition comes back to, by way of another table's,
+stays whole there. What is made of others in C++ (`linear`) is taken apart before it comes here.
 What it does not do: decompose. AOTAutograd applies the table while it traces (`decompositions.py`).
 
 Source: `aot_module_simplified(decompositions=...)`, `torch.export`'s `CustomDecompTable`; Inductor
@@ -16,8 +17,9 @@ has one table for all compiles.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, wraps
 
 import torch
 
@@ -86,7 +88,34 @@ def decomposition_table(chosen: tuple[str, ...]) -> Mapping[Operator, Decomposit
         ConfigError: An entry is no table, and no operator that has a decomposition.
     """
     choices = _choices(chosen)
-    return {each: choice.function for each, choice in choices.items() if choice.function}
+    return {
+        each: _once(each, choice.function) for each, choice in choices.items() if choice.function
+    }
+
+
+_AT_WORK: ContextVar[frozenset[Operator]] = ContextVar(
+    "decompositions at work", default=frozenset()
+)
+
+
+def _once(operator: Operator, function: Decomposition) -> Decomposition:
+    """Return a decomposition that leaves its operator whole within itself.
+
+    `clamp` of one table calls `clamp_min`, and `clamp_min` of another `clamp`.
+    """
+
+    @wraps(function)
+    def decompose(*args: object, **kwargs: object) -> object:
+        at_work = _AT_WORK.get()
+        if operator in at_work:
+            return NotImplemented
+        token = _AT_WORK.set(at_work | {operator})
+        try:
+            return function(*args, **kwargs)
+        finally:
+            _AT_WORK.reset(token)
+
+    return decompose
 
 
 def explain_decomposition(operator: Operator, chosen: tuple[str, ...]) -> Choice:
@@ -116,16 +145,17 @@ def _choices(chosen: tuple[str, ...]) -> Mapping[Operator, Choice]:
     found: dict[Operator, Choice] = {}
     for entry in chosen:
         name = entry.removeprefix("-")
-        if entry in TABLES:
-            found.update({each: _of_table(entry, each) for each in _loaded(entry)})
+        why_whole = f"it stays whole: {entry} is named"
+        if name in TABLES:
+            whole = Choice(None, why_whole) if entry != name else None
+            found.update({each: whole or _of_table(name, each) for each in _loaded(name)})
         elif entry == name:
             every = torch_tables.every()
             why = f"taken apart: {name} is named"
             found.update({each: Choice(every[each], why) for each in _named(name, every)})
         else:
-            why = f"it stays whole: {entry} is named"
             known = [*found, *torch_tables.every()]
-            found.update(dict.fromkeys(_named(name, known), Choice(None, why)))
+            found.update(dict.fromkeys(_named(name, known), Choice(None, why_whole)))
     return found
 
 

@@ -5,8 +5,9 @@ other ones (another module, another value of a version counter) is noticed, and 
 was before freezing, operator by operator: right, but slow, and a log line says so. Under Dynamo a
 guard on the identity of each original makes it compile anew for another module.
 
-Not noticed: writes that no version counter counts (`parameter.data.add_(1)`, NumPy), and in-place
-changes of inference tensors, which have none.
+Noticed, too: steps of fused optimizers, which count no version, and other memory behind a parameter
+(`parameter.data = other`). Not noticed: writes through what counts no version
+(`parameter.data.add_(1)`, NumPy), and in-place changes of inference tensors, which have no counter.
 """
 
 import logging
@@ -19,6 +20,7 @@ from torch.nn import Parameter
 
 from ctk.compiler.freezing.discard import DiscardedParameter, discard_parameter
 from ctk.compiler.freezing.freeze import Transform, constants_of, fold, freeze_values, names_of
+from ctk.compiler.freezing.steps import count_fused_steps
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.torch_compat.graphs import Boxed, boxed
@@ -49,10 +51,11 @@ def fw_compiler_freezing(
     Source: `fw_compiler_freezing` of `torch/_inductor/compile_fx.py`. That one never looks at the
     originals again.
     """
+    count_fused_steps()
     values = constants_of(captured, graph, example_inputs)
     names, given = names_of(captured), placeholders(captured)
     nodes = [*[None] * (len(names) - len(given)), *given]
-    originals = {i: Original(names[i], nodes[i], v, _version(v)) for i, v in values.items()}
+    originals = {i: Original(names[i], nodes[i], v, _state(v)) for i, v in values.items()}
     thawed = copy_graph_module(graph, lazy=True)
     preserved = freeze_values(graph, values, transform)
     inner = inner_compile(graph, [inputs[index] for index in preserved])
@@ -67,30 +70,30 @@ class Original:
         name: What the user's module calls it.
         node: The placeholder of the captured graph that it came through, if any.
         value: The tensor.
-        version: Of the tensor, when it had that value; None where versions are not counted.
+        state: Of the tensor, when it had that value: its version and its memory's address.
     """
 
     name: str
     node: Node | None
     value: torch.Tensor
-    version: int | None
+    state: tuple[int | None, int | None]
 
     def is_still(self, value: object) -> bool:
         """Return whether a value is what was frozen."""
         if value is self.value:
-            return isinstance(value, DiscardedParameter) or _version(self.value) == self.version
+            return isinstance(value, DiscardedParameter) or _state(self.value) == self.state
         return self._adopts(value)
 
     def _adopts(self, value: object) -> bool:
         """Take another tensor as the original if it has the same numbers in the same places."""
         mine = self.value
-        if isinstance(mine, DiscardedParameter) or _version(mine) != self.version:
+        if isinstance(mine, DiscardedParameter) or _state(mine) != self.state:
             return False
         if not isinstance(value, torch.Tensor) or isinstance(value, DiscardedParameter):
             return False
         if not _same_bits(mine.detach(), value.detach()):
             return False
-        self.value, self.version = value, _version(value)
+        self.value, self.state = value, _state(value)
         return True
 
 
@@ -148,8 +151,9 @@ def _told(changed: Sequence[str]) -> str:
     )
 
 
-def _version(value: torch.Tensor) -> int | None:
-    return None if value.is_inference() else value._version
+def _state(value: torch.Tensor) -> tuple[int | None, int | None]:
+    version = None if value.is_inference() else value._version
+    return version, value.data_ptr() if value.layout is torch.strided else None
 
 
 def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:

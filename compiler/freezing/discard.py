@@ -6,9 +6,10 @@ optimizer, a list), but its numbers are gone:
     model.encoder.weight + 1
     DiscardedParameterError: the parameter encoder.weight was discarded when a graph was frozen ...
 
-What needs no numbers still works: `repr`, its dtype and device, `requires_grad`, whether it is a
-parameter, its place in `model.parameters()`. Everything else raises: arithmetic, `state_dict()`,
-`.data`, copies, a second compile, another graph of the same program.
+What needs no numbers still works: `repr`, its shape, dtype and device, `requires_grad`, whether it
+is a parameter, its place in `model.parameters()`, `model.load_state_dict(state, assign=True)`,
+which puts others in its place. Everything else raises: arithmetic, `state_dict()`, `.data`, copies,
+a second compile, another graph of the same program.
 
 Source: `ErasedTensor` of `torch/_inductor/freezing.py`. That one puts new objects into the modules
 that it finds; other holders of a parameter keep the old one, and its memory.
@@ -21,6 +22,7 @@ import torch
 from torch.nn import Parameter
 
 from ctk.compiler.errors import DiscardedParameterError
+from ctk.compiler.fx.types import tensor_text
 from ctk.compiler.torch_compat import fake, graphs
 
 _HARMLESS = frozenset(
@@ -34,10 +36,12 @@ class DiscardedParameter(Parameter):
 
     Attributes:
         discarded_name: What the parameter is called in the user's module.
+        discarded_shape: That of its numbers.
         discarded_type: What it was: `float32[4, 4]`.
     """
 
     discarded_name: str
+    discarded_shape: torch.Size
     discarded_type: str
 
     @classmethod
@@ -54,6 +58,8 @@ class DiscardedParameter(Parameter):
             return super().__torch_function__(func, types, args, kwargs or {})
         leaves = graphs.tree_leaves((args, dict(kwargs or {})))
         touched = next(each for each in leaves if isinstance(each, DiscardedParameter))
+        if name == "__get__" and owner == "shape":
+            return touched.discarded_shape
         raise _error(touched, str(owner) if name in ("__get__", "__set__") and owner else name)
 
     def __repr__(self) -> str:  # type: ignore[override]  # torch's takes contents that are gone
@@ -73,13 +79,14 @@ def discard_parameter(parameter: torch.Tensor, name: str) -> None:
         parameter: A plain parameter; all who hold it see the change.
         name: What errors call it.
     """
-    sizes = ", ".join(map(str, parameter.shape))
+    shape = parameter.shape
     with fake.real_compute():
         parameter.data = torch.empty(0, dtype=parameter.dtype, device=parameter.device)
     parameter.__class__ = DiscardedParameter
     assert isinstance(parameter, DiscardedParameter)
     parameter.discarded_name = name
-    parameter.discarded_type = f"{str(parameter.dtype).removeprefix('torch.')}[{sizes}]"
+    parameter.discarded_shape = shape
+    parameter.discarded_type = tensor_text(str(parameter.dtype), shape)
 
 
 def _error(parameter: DiscardedParameter, what: str) -> DiscardedParameterError:
@@ -87,5 +94,6 @@ def _error(parameter: DiscardedParameter, what: str) -> DiscardedParameterError:
         f"the parameter {parameter.discarded_name} ({parameter.discarded_type}) was discarded when "
         f"a graph was frozen (freezing_discard), and now {what} needs its values. If another "
         "graph, shape or mode of the program needs them too, compile with freezing_discard=False; "
-        "to use the model in eager, to copy or to save it, load its parameters again"
+        "to use the model in eager, to copy or to save it, load its parameters again: "
+        "model.load_state_dict(state, assign=True)"
     )

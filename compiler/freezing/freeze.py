@@ -100,8 +100,9 @@ def constants_of(
 
 def names_of(captured: GraphModule) -> list[str]:
     """Return what to call the inputs of the dispatched graph: `encoder.weight`."""
+    named = roles.names_in_module(captured)
     owned = [*captured.named_parameters(), *captured.named_buffers()]
-    return [name for name, _ in owned] + [
+    return [named.get(name, name) for name, _ in owned] + [
         roles.name_in_module(node) or node.name for node in placeholders(captured)
     ]
 

@@ -1,16 +1,18 @@
 """What is recorded of a node's value (a fake tensor, a symbol), and how to print it for people.
 
 The one reader of a node's recorded value and the one printer of a type: `float32[4, s0]`. It runs
-nothing and adds no guard: a symbol is compared and printed by its expression.
+nothing and adds no guard: a symbol is compared by what is known of it, and printed by its
+expression.
 """
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch.fx import Node
 
-from ctk.compiler.torch_compat.fake import is_symbolic
+from ctk.compiler.torch_compat.fake import is_symbolic, known_equal
 
 
 def value_of(node: object) -> object:
@@ -41,8 +43,11 @@ def same_type(a: object, b: object) -> bool:
 
 
 def same_sizes(a: Iterable[object], b: Iterable[object]) -> bool:
-    """Return whether sizes or strides are equal, symbols by expression, without adding a guard."""
-    return [str(size) for size in a] == [str(size) for size in b]
+    """Return whether sizes or strides are known to be equal, without adding a guard."""
+    mine, others = list(a), list(b)
+    return len(mine) == len(others) and all(
+        str(x) == str(y) or known_equal(x, y) for x, y in zip(mine, others, strict=True)
+    )
 
 
 def same_layout(a: object, b: object) -> bool:
@@ -55,7 +60,7 @@ def same_layout(a: object, b: object) -> bool:
 
 def dense_strides(sizes: Sequence[int]) -> list[int]:
     """Return the strides, in elements, of a tensor without gaps, its last dimension innermost."""
-    lengths = [max(size, 1) for size in sizes]
+    lengths: list[Any] = [torch.sym_max(size, 1) for size in sizes]  # no guard on symbols
     return [math.prod(lengths[axis + 1 :]) for axis in range(len(lengths))]
 
 

@@ -83,8 +83,8 @@ class Replacement:
         extra_check: A guard over the match, after it was checked: returns why not, or whether it
             may fire.
         check_replacement: Returns why the traced replacement is of no use here: `no fused kernel`.
-        scalar_workaround: Scalar arguments by name, with a value that stands nowhere else; tracing
-            would bake them in.
+        scalar_workaround: Scalar arguments by name, with a float or int that stands nowhere else;
+            tracing would bake them in.
         exclusive_arg_names: Arguments that must be different nodes.
         before: The passes that run on a graph before the rules do; traces go through them, too.
         kept: What was traced for operands of which types.
@@ -116,7 +116,7 @@ class Replacement:
         """Trace a function of tensors with these scalars, and bring it where the rules run."""
 
         def closed(*tensors: Any) -> object:
-            return function(*tensors, **scalars)
+            return _called(function, tensors, scalars)
 
         module = self.trace_fn(closed, inputs)
         module.graph.eliminate_dead_code()
@@ -143,7 +143,7 @@ def register_replacement(
     """Add the rule `search_fn -> replace_fn` to tables; see `Replacement` for the arguments.
 
     Raises:
-        ValueError: The search function cannot be a pattern.
+        ValueError: The search function cannot be a pattern, or the arguments do not fit it.
     """
     replacement = Replacement(
         name or getattr(search_fn, "__name__", "replacement"),
@@ -178,12 +178,36 @@ def add_replacement(
     return rule
 
 
+def _check(replacement: Replacement) -> None:
+    """Raise `ValueError` for arguments that do not fit the search function."""
+    names = [*inspect.signature(replacement.search_fn).parameters]
+    scalars, exclusive = replacement.scalar_workaround, replacement.exclusive_arg_names
+    for what, given in (("scalar_workaround", scalars), ("exclusive_arg_names", exclusive)):
+        unknown = [name for name in given if name not in names]
+        if unknown:
+            raise ValueError(
+                f"{what} of the rule {replacement.name} names {unknown[0]!r}, which is no argument "
+                f"of its search function: those are {', '.join(names)}"
+            )
+    if len({(type(each), each) for each in scalars.values()}) < len(scalars):
+        raise ValueError(
+            f"two scalars of the rule {replacement.name} have one value in scalar_workaround "
+            f"({dict(scalars)}): what stands for which could not be told; give each its own"
+        )
+    if len(replacement.names) != len(replacement.example_inputs):
+        raise ValueError(
+            f"the rule {replacement.name} has {len(replacement.example_inputs)} example inputs for "
+            f"the tensor arguments {', '.join(replacement.names)}; give one for each"
+        )
+
+
 def search_pattern(replacement: Replacement) -> tuple[Op, ...]:
     """Trace the search function with its example inputs and return the pattern without shapes.
 
     Constants that depend on a scalar argument, such as `1 / (1 - p)`, are found by tracing with
     another value, too, and match anything: the check compares them.
     """
+    _check(replacement)
     mode = fake.new_fake_mode()
     inputs = [
         tracing.fake_like(each, mode, requires_grad=each.requires_grad)
@@ -193,11 +217,29 @@ def search_pattern(replacement: Replacement) -> tuple[Op, ...]:
     module = replacement.trace(replacement.search_fn, inputs, scalars)
     varying: frozenset[tuple[str, int]] = frozenset()
     if scalars:
-        others = {name: value * 0.75 for name, value in scalars.items()}
+        others = {name: _another(value) for name, value in scalars.items()}
         other = replacement.trace(replacement.search_fn, inputs, others)
         varying = varying_constants(module, other)
-    by_value = {value: name for name, value in scalars.items()}
+    by_value = {(type(value), value): name for name, value in scalars.items()}
     return pattern_of(module, replacement.names, exact=False, scalars=by_value, varying=varying)
+
+
+def _called(
+    function: Callable[..., Any], tensors: Sequence[Any], scalars: Mapping[str, object]
+) -> object:
+    """Call a function with its scalars by name, wherever they stand, and tensors in the rest."""
+    if not scalars:
+        return function(*tensors)
+    free = [
+        name
+        for name, one in inspect.signature(function).parameters.items()
+        if name not in scalars and one.kind is not inspect.Parameter.KEYWORD_ONLY
+    ]
+    return function(**dict(zip(free, tensors, strict=False)), **scalars)
+
+
+def _another(value: float) -> float:
+    return value + 1 if isinstance(value, int) else value * 0.75
 
 
 def _refusal(replacement: Replacement, match: Match) -> str | None:

@@ -36,7 +36,7 @@ class _Reading:
 
     exact: bool
     parts: dict[Node, object]
-    scalars: Mapping[float, str]
+    scalars: Mapping[tuple[type, float], str]
     varying: frozenset[tuple[str, int]]
 
 
@@ -45,7 +45,7 @@ def pattern_of(
     names: Sequence[str],
     *,
     exact: bool,
-    scalars: Mapping[float, str] | None = None,
+    scalars: Mapping[tuple[type, float], str] | None = None,
     varying: frozenset[tuple[str, int]] = frozenset(),
 ) -> tuple[Op, ...]:
     """Return a traced graph as a pattern with a root for each result that is computed.
@@ -54,7 +54,7 @@ def pattern_of(
         module: The graph.
         names: The variables of its first placeholders; the others are called `extra_0`, ...
         exact: Whether sizes, dtypes and devices are as traced, or match anything.
-        scalars: What constants stand for scalar arguments: `{0.113: "scale"}`.
+        scalars: What constants stand for scalar arguments: `{(float, 0.113): "scale"}`.
         varying: Places of constants (name of the node, place of the argument) to leave out.
 
     Raises:
@@ -105,7 +105,9 @@ def _part(value: object, kind: arguments.ArgumentKind, call: Node, reading: _Rea
     if isinstance(value, Node):
         part = reading.parts[value]
         return ANY if kind == "size" and not reading.exact else part
-    if kind == "size":
+    if isinstance(value, (int, float)) and (type(value), value) in reading.scalars:
+        return Var(reading.scalars[type(value), value])
+    if kind == "size" and not _holds_scalar(value, reading):
         return _size(value) if reading.exact else ANY
     if isinstance(value, (list, tuple)):
         return [_part(each, kind, call, reading) for each in cast("Sequence[object]", value)]
@@ -113,9 +115,14 @@ def _part(value: object, kind: arguments.ArgumentKind, call: Node, reading: _Rea
         return _dim(value, call)
     if isinstance(value, (torch.dtype, torch.device)) and not reading.exact:
         return ANY
-    if isinstance(value, float) and value in reading.scalars:
-        return Var(reading.scalars[value])
     return value
+
+
+def _holds_scalar(value: object, reading: _Reading) -> bool:
+    return isinstance(value, (list, tuple)) and any(
+        isinstance(each, int) and (int, each) in reading.scalars
+        for each in cast("Sequence[object]", value)
+    )
 
 
 def _size(value: object) -> object:
@@ -144,6 +151,6 @@ def varying_constants(one: GraphModule, other: GraphModule) -> frozenset[tuple[s
         mine = arguments.full_arguments(a.target, a.args, a.kwargs) or ()
         others = arguments.full_arguments(b.target, b.args, b.kwargs) or ()
         for place, (x, y) in enumerate(zip(mine, others, strict=True)):
-            if isinstance(x, float) and x != y:
+            if isinstance(x, (int, float)) and x != y:
                 found.add((a.name, place))
     return frozenset(found)

@@ -89,6 +89,13 @@ _KINDS: Mapping[str, Takes] = {"Rewriter": "rewriter", "Graph": "graph", "GraphM
 _NAMES: Mapping[str, Takes] = {"rewriter": "rewriter", "graph": "graph", "g": "graph"}
 
 
+_GIVEN = (
+    inspect.Parameter.POSITIONAL_ONLY,
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    inspect.Parameter.KEYWORD_ONLY,
+)
+
+
 def _first_parameter(function: Callable[..., object]) -> Takes:
     try:
         parameters = list(inspect.signature(function).parameters.values())
@@ -96,7 +103,13 @@ def _first_parameter(function: Callable[..., object]) -> Takes:
         return "module"
     if not parameters:
         raise ConfigError(f"custom pass {function!r} takes no argument; it must take a graph")
-    first = parameters[0]
+    first, *others = parameters
+    needed = [each.name for each in others if each.kind in _GIVEN and each.default is each.empty]
+    if needed:
+        raise ConfigError(
+            f"custom pass {function!r} needs {', '.join(needed)} besides its first argument; it is "
+            "called with one, the graph: bind the others (functools.partial), or give them defaults"
+        )
     if first.annotation is not inspect.Parameter.empty:
         annotation = first.annotation
         text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")

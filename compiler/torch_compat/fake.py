@@ -34,6 +34,18 @@ def is_symbolic(value: object) -> bool:
     return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
+def known_equal(a: object, b: object) -> bool:
+    """Return whether symbols of one compile are known to be equal (`2*(s0//2)`, `s0` even).
+
+    No guard is added. Seen in torch 2.11 and 2.13: `symbolic_shapes.statically_known_true`.
+    """
+    envs = {id(each.node.shape_env) for each in (a, b) if isinstance(each, torch.SymInt)}
+    if len(envs) != 1 or not all(isinstance(each, (int, torch.SymInt)) for each in (a, b)):
+        return False
+    symbolic = importlib.import_module("torch.fx.experimental.symbolic_shapes")
+    return symbolic.statically_known_true(a == b)
+
+
 def dispatch_modes_off() -> contextlib.AbstractContextManager[object]:
     """Switch off the Python dispatch modes (fake tensors, tracing) for a `with` block.
 
@@ -72,6 +84,15 @@ def real_compute() -> Generator[None]:
     """Run operators on real tensors although a compile is under way: fake and tracing modes off."""
     with dispatch_modes_off(), torch.no_grad():
         yield
+
+
+def answered_without_guards(mode: Any, compute: Callable[[], Any]) -> Any:
+    """Return what operators give on fake tensors of `mode`, as if it had not been asked.
+
+    Seen in torch 2.11 and 2.13: `ShapeEnv.suppress_guards`.
+    """
+    with fake_compute(mode), mode.shape_env.suppress_guards():
+        return compute()
 
 
 def is_data_dependent(error: BaseException) -> bool:

@@ -25,6 +25,15 @@ def name_in_module(node: Node) -> str | None:
     return ".".join(steps) or None
 
 
+def names_in_module(gm: GraphModule) -> Mapping[str, str]:
+    """Return what a user's module calls the attributes of Dynamo's graph, by their names there.
+
+    Seen in torch 2.11 and 2.13: `dynamo_flat_name_to_original_fqn`; only where the module itself is
+    compiled.
+    """
+    return gm.meta.get("dynamo_flat_name_to_original_fqn", {})
+
+
 def is_static(node: Node) -> bool:
     """Return whether Dynamo says of a graph input that its address stays: a module holds it.
 

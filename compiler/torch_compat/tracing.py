@@ -97,7 +97,9 @@ def ambient() -> tuple[bool, ...]:
 def trace_joint(function: Function, args: Sequence[object]) -> GraphModule:
     """Trace a function and its backward pass with AOTAutograd: the graph takes tangents, too.
 
-    Its outputs are those of the function, then a gradient or None for each argument.
+    Its outputs are those of the function, then a gradient or None for each argument. `detach` and
+    `alias`, which AOTAutograd puts around what the backward pass reads, are left out: the pipeline
+    takes them out of a user's graph before rules see it.
 
     Raises:
         ValueError: No result requires a gradient, so that there is no joint graph.
@@ -126,6 +128,10 @@ def _copied(joint: GraphModule) -> torch.fx.Graph:
     graph = torch.fx.Graph()
     result = graph.graph_copy(joint.graph, {})
     graph.output(result)
+    for node in graph.nodes:
+        if node.target in (torch.ops.aten.detach.default, torch.ops.aten.alias.default):
+            node.replace_all_uses_with(node.args[0])
+            graph.erase_node(node)
     return graph
 
 

@@ -135,10 +135,14 @@ FAULTS = (
             "gradient_of_tanh", "gradient_of_gelu", "gradient_negated", "gradient_summed_twice",
         )
     ),
-    *(("frozen", f"frozen/{n}") for n in ("weights_scaled", "tanh_is_sigmoid", "bias_lost")),
+    ("frozen", "frozen/weights_scaled"),
+    *(("unpacked", f"frozen/{n}") for n in ("tanh_is_sigmoid", "bias_lost")),
 )  # fmt: skip
 MAKERS = {"called": called, "trained": trained, "frozen": frozen, "hidden": hidden}
-MAKERS |= {"unfused": partial(frozen, disable=("fuse_post_ops",))}
+MAKERS |= {
+    "unfused": partial(frozen, disable=("fuse_post_ops",)),
+    "unpacked": partial(frozen, disable=("fuse_post_ops", "prepack_linear")),
+}
 
 
 @pytest.mark.parametrize(

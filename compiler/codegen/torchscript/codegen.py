@@ -35,7 +35,6 @@ from ctk.compiler.codegen.base import BoxedCallable, as_boxed, check_count
 from ctk.compiler.codegen.in_eager import eager_compile
 from ctk.compiler.codegen.kernels import Codegen, one_kernel
 from ctk.compiler.codegen.packing import with_packed_weights
-from ctk.compiler.codegen.torchscript.addmm import UNIT
 from ctk.compiler.codegen.torchscript.overloads import check_overloads
 from ctk.compiler.codegen.torchscript.rewrite import Program, rewrite_for_torchscript
 from ctk.compiler.codegen.torchscript.signature import Signature
@@ -69,7 +68,7 @@ def ts_compile(gm: GraphModule, example_inputs: Sequence[object]) -> BoxedCallab
         scripted = _script(program)
         if "value" not in program.writes:
             torchscript.remove_mutation(scripted.graph)
-        frozen = _freeze(scripted)
+        frozen = _freeze(scripted, program)
         if program.writes:
             return _finish(program, frozen, example_inputs)
         before = set(torchscript.operators(frozen.graph))
@@ -78,7 +77,7 @@ def ts_compile(gm: GraphModule, example_inputs: Sequence[object]) -> BoxedCallab
         added = set(torchscript.operators(optimised.graph)) - before
         if not added or _keeps_layout(call, gm, example_inputs):
             return call
-        return _finish(program, _freeze(scripted), example_inputs)
+        return _finish(program, _freeze(scripted, program), example_inputs)
 
 
 def _script(program: Program) -> Any:
@@ -94,8 +93,8 @@ def _script(program: Program) -> Any:
     return scripted
 
 
-def _freeze(scripted: Any) -> Any:
-    return torch.jit.freeze(scripted, [UNIT] if hasattr(scripted, UNIT) else None)
+def _freeze(scripted: Any, program: Program) -> Any:
+    return torch.jit.freeze(scripted, sorted(program.unknown))
 
 
 def _reason(error: Exception) -> str:

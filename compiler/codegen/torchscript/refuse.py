@@ -9,6 +9,7 @@ import torch
 from torch.fx import Graph, Node
 
 from ctk.compiler.errors import CodegenUnsupported
+from ctk.compiler.fx.properties import base_of
 from ctk.compiler.torch_compat import operators, torchscript
 
 SYMBOLIC: Mapping[Callable[..., Any], Callable[..., Any]] = {
@@ -81,6 +82,23 @@ def refuse_unsupported(graph: Graph) -> None:
         why = _why_not(node)
         if why:
             raise refusal(node, why)
+
+
+def refuse_shared_constants(graph: Graph) -> None:
+    """Raise `CodegenUnsupported` where results share memory that no input decides.
+
+    TorchScript computes such values once, each on its own.
+    """
+    decided = set[Node]()  # by inputs
+    for node in graph.nodes:
+        if node.op == "placeholder" or not decided.isdisjoint(node.all_input_nodes):
+            decided.add(node)
+    owners: dict[Node, Node] = {}
+    for node in graph.output_node().all_input_nodes:
+        base = base_of(node)
+        owner = owners.setdefault(base, base if base.op == "get_attr" else node)
+        if base not in decided and owner is not node:
+            raise refusal(node, f"a result that shares the memory of the constant {owner.name}")
 
 
 def _why_not(node: Node) -> str | None:

@@ -20,8 +20,9 @@ from ctk.compiler.codegen.torchscript.overloads import (
     strip_overloads,
     take_scalar_overloads,
 )
-from ctk.compiler.codegen.torchscript.refuse import refuse_unsupported
+from ctk.compiler.codegen.torchscript.refuse import refuse_shared_constants, refuse_unsupported
 from ctk.compiler.codegen.torchscript.signature import Signature, type_signature
+from ctk.compiler.codegen.torchscript.signs import NUMBERS, keep_signs, signed_zeros
 from ctk.compiler.codegen.torchscript.symbols import adapt_symbols
 from ctk.compiler.codegen.torchscript.to_copy import to_copy_to_to
 from ctk.compiler.codegen.torchscript.views import declare_views
@@ -58,6 +59,7 @@ class Program:
         module: The rewritten graph with its constants.
         signature: How to call it.
         overloads: The overloads that TorchScript must choose, with how often each is called.
+        unknown: Names of constants that TorchScript must not look into.
         writes: To what ops write: to inputs, to computed values (a graph that is not functional).
         unfused: Why TorchScript's fuser must leave it alone; None if it may fuse.
     """
@@ -65,6 +67,7 @@ class Program:
     module: GraphModule
     signature: Signature
     overloads: Counter[str]
+    unknown: frozenset[str]
     writes: frozenset[Written]
     unfused: str | None = None
 
@@ -81,15 +84,19 @@ def rewrite_for_torchscript(gm: GraphModule, example_inputs: Sequence[object]) -
         rewrite(graph)
     signature = type_signature(gm, graph, example_inputs)
     constants = dict(bind_constants(gm, graph))
-    if keep_addmm_whole(graph):
-        constants[UNIT] = 1
+    refuse_shared_constants(graph)
+    unknown = {*signed_zeros(constants)}
+    numbers = {UNIT: 1} if keep_addmm_whole(graph) else {}
+    numbers |= {name: NUMBERS[name] for name in keep_signs(graph)}
+    unknown |= {*numbers}
     overloads = count_overloads(graph)
     writes = frozenset[Written](
         kind for node in overload_nodes(graph) for kind in _written_by(node)
     )
     strip_overloads(graph)
     graph.lint()
-    return Program(GraphModule(constants, graph), signature, overloads, writes, unfused)
+    module = GraphModule(constants | numbers, graph)
+    return Program(module, signature, overloads, frozenset(unknown), writes, unfused)
 
 
 def _written_by(node: Node) -> Iterator[Written]:

@@ -7,7 +7,8 @@
     3. where(True, a, b) -> a     where(False, a, b) -> b
 Preconditions: 1. the value is finite and not -0.0 (code generators print it), the result is dense,
 a view is not the caller's, and nobody writes to a uniform. 2. and 3. `x` has the type and
-strides of the result, and nobody can tell it from `x`. `x * 0` stays (NaN), and so does `x + 0` of
+strides of the result, nobody can tell it from `x`, and 2. is not complex (`inf * 1` has a NaN
+there, and zeros change their signs). `x * 0` stays (NaN), and so does `x + 0` of
 floats (-0.0). Exact.
 
 Source: `torch/_inductor/fx_passes/joint_graph.py` (`UniformValueConstantFolder`). That one keeps
@@ -187,10 +188,10 @@ def _same_as(node: Node, known: Mapping[Node, torch.Tensor]) -> Node | None:
 
 def _is_neutral(node: Node, number: float | None) -> bool:
     tensor = tensor_of(node)
-    if number is None or tensor is None or _is_negative_zero(number):
+    if number is None or tensor is None or tensor.is_complex() or _is_negative_zero(number):
         return False
     if node.target is aten.add.Tensor:
-        return number == 0 and not tensor.is_floating_point() and not tensor.is_complex()
+        return number == 0 and not tensor.is_floating_point()
     return _NEUTRAL.get(node.target) == number
 
 

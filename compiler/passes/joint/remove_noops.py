@@ -4,20 +4,22 @@ Rules, where the operand has the result's type and strides:
     1. views: `view|reshape|expand|permute|slice|squeeze|alias|detach(x) -> x`;
     2. copies: `clone|_to_copy|mul 1|div 1|sub 0|pow 1(x) -> x`.
 Preconditions: a copy goes only where nobody can tell it from its operand: it does not leave the
-graph, and nothing writes to the operand. `detach` and `alias` stay where they or views of them
+graph, and nothing writes to the operand. Arithmetic of complex numbers stays: `inf * 1` has a NaN
+there, and zeros change their signs. `detach` and `alias` stay where they or views of them
 leave the graph: autograd tells results apart by object, and of `z.detach(), z[0]` only one has a
-gradient. `x + 0` stays: it turns -0.0 into 0.0. Exact.
+gradient. `x + 0` and `x - -0.0` stay: they turn -0.0 into 0.0. Exact.
 
 Source: Inductor's `remove_noop_ops`; this one keeps strides, aliases and signs of zero.
 """
 
+import math
 from collections.abc import Mapping
 
 import torch
 from torch.fx import Node
 
 from ctk.compiler.fx.properties import base_of, escapes, mutated_bases
-from ctk.compiler.fx.types import same_layout
+from ctk.compiler.fx.types import same_layout, tensor_of
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 
@@ -79,10 +81,12 @@ def _is_noop(node: Node) -> bool:
         return True
     if node.target not in _NEUTRAL or node.kwargs or len(node.args) != 2:
         return False
-    operand = node.args[1]
+    operand, result = node.args[1], tensor_of(node)
+    if result is None or result.is_complex():
+        return False
     if not isinstance(operand, (int, float)) or isinstance(operand, bool):
         return False
-    return operand == _NEUTRAL[node.target]
+    return operand == _NEUTRAL[node.target] and math.copysign(1, operand) > 0
 
 
 def _is_whole(node: Node) -> bool:

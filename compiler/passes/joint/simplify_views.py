@@ -3,25 +3,28 @@
 Rules:
     t(t(x)) -> x                              transpose(transpose(x, a, b), a, b) -> x
     view(view(x, s), r) -> view(x, r)         neg(neg(x)) -> x
-Preconditions: `x` is a tensor. `neg` makes a new tensor, which must not be told from `x`: it stays
-in the graph, has the strides of `x`, nothing writes to `x` or to the `neg` in between, and it is
-not complex (torch's vectorized `neg` loses the sign of a zero there).
+Preconditions: `x` is a tensor. Where `view`s collapse, `x` and the result are dense: elsewhere a
+dimension of one element may have other strides by way of `s`. `neg` makes a new tensor, which must
+not be told from `x`: it stays in the graph, has the strides of `x`, nothing writes to `x` or to the
+`neg` in between, and it is not complex (torch's vectorized `neg` loses the sign of a zero there).
 
 Source: XLA's algebraic simplifier (reshape of reshape, transpose of transpose).
 """
 
-from typing import cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 import torch
 from torch.fx import Node
 from torch.fx.node import Argument
 
 from ctk.compiler.fx.properties import base_of, escapes, mutated_bases
-from ctk.compiler.fx.types import same_sizes, tensor_of
+from ctk.compiler.fx.types import dense_strides, same_layout, same_sizes, tensor_of, value_of
 from ctk.compiler.patterns.expression import Match, Op, Var
 from ctk.compiler.patterns.matcher import Rule, RuleTable, apply_rules
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
+from ctk.compiler.torch_compat import fake
 
 aten = torch.ops.aten
 X = Var("x")
@@ -38,6 +41,27 @@ def _view(rewriter: Rewriter, match: Match) -> Node:
 
 def _is_tensor(match: Match) -> str | None:
     return None if isinstance(match.bound["x"], Node) else f"{match.bound['x']} is no node"
+
+
+def _are_dense(match: Match) -> str | None:
+    """The strides of a view with dimensions of one element tell by way of which sizes it came."""
+    for node in (match.bound["x"], match.root):
+        tensor = tensor_of(node)
+        if tensor is None:
+            return f"the type of {node} is unknown"
+        if not same_sizes(tensor.stride(), dense_strides(tensor.shape)):
+            return f"{node} is not dense: its strides are {tuple(tensor.stride())}"
+    return None if _gives_the_same(match) else "the view of symbolic sizes may give another type"
+
+
+def _gives_the_same(match: Match) -> bool:
+    """Return whether one view has the type of two: equal sizes have many expressions."""
+    source, mode = tensor_of(match.bound["x"]), fake.mode_of([value_of(match.bound["x"])])
+    sizes: list[Any] = [value_of(each) for each in cast("Sequence[object]", match.bound["r"])]
+    if source is None or not any(map(fake.is_symbolic, [*source.shape, *sizes])):
+        return True
+    found = fake.answered_without_guards(mode, lambda: aten.view.default(source, sizes))
+    return same_layout(match.root, found)
 
 
 def _may_share(match: Match) -> str | None:
@@ -76,7 +100,7 @@ RULES = RuleTable(
         "view(view(x, s), r) -> view(x, r)",
         Op(aten.view.default, (Op(aten.view.default, (X, Var("s"))), Var("r"))),
         _view,
-        _is_tensor,
+        _are_dense,
     ),
     Rule("neg(neg(x)) -> x", Op(aten.neg.default, (Op(aten.neg.default, (X,)),)), _x, _may_share),
 )

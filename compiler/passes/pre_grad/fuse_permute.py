@@ -6,9 +6,9 @@ Rules, `T(x)` swapping the last two dimensions of two or three (`transpose`, `pe
     2. linear(copy(T(x)), w, b) -> linear(T(x), w, b)
     3. copy(T(linear(x, w, b))) -> addmm(b[:, None], w, T(x))
 Preconditions: nobody else uses what goes; nothing is written and no mode is set between the first
-node and the last; all are of one floating dtype, the operands of 1. of one rank. Of three
-dimensions 2. and 3. are a `baddbmm` with `w` expanded, for inference with a known batch: there
-would be a gradient of `w` for each matrix of the batch. Reassociates.
+node and the last; all are of one floating dtype, the operands of 1. of one rank; `b` is a row. Of
+three dimensions 2. and 3. are a `baddbmm` with `w` expanded, for inference with a known batch:
+there would be a gradient of `w` for each matrix of the batch. Reassociates.
 
 Source: `permute_linear_fusion`, `linear_permute_fusion` and `permute_matmul_fusion` in
 `torch/_inductor/fx_passes/pre_grad.py`. Those rewrite every permutation, and leave it to the layout
@@ -134,13 +134,15 @@ def _batch(rewriter: Rewriter, node: Node, copy: Node, turned: Node, call: Call)
         graph.erase_node(node)
         graph.erase_node(copy)
 
-    if _rank_of_weight(call) == 2:
+    if _is_plain(call):
         rewriter.rewrite("linear(copy(T(x))) -> baddbmm(T(x))", [node, copy], edit)
 
 
-def _rank_of_weight(call: Call) -> int | None:
-    weight = call.node("weight")
-    return _rank(weight) if weight is not None else None
+def _is_plain(call: Call) -> bool:
+    """Return whether the weight of a linear is a matrix and its bias a row, if it has one."""
+    weight, bias = call.node("weight"), call.node("bias")
+    is_matrix = weight is not None and _rank(weight) == 2
+    return is_matrix and (call.arguments["bias"] is None or (bias is not None and _rank(bias) == 1))
 
 
 def _fuse_result(rewriter: Rewriter, copy: Node) -> None:
@@ -152,7 +154,7 @@ def _fuse_result(rewriter: Rewriter, copy: Node) -> None:
         return
     if len(turned.users) != 1 or len(linear.users) != 1 or is_barred(linear, copy):
         return
-    if not _is_uniform(linear, call) or _rank_of_weight(call) != 2:
+    if not _is_uniform(linear, call) or not _is_plain(call):
         return
     if _rank(linear) == 2 or _is_batched(linear):
         _turn(rewriter, copy, turned, linear, call)

@@ -12,6 +12,7 @@ from ctk.compiler.patterns.insert import fwd_only, joint_fwd_bwd, jvp, replace_b
 from ctk.compiler.patterns.lazy import LazyTable
 from ctk.compiler.patterns.matcher import HandlerRule, RuleTable, apply_rules, explain, why_not
 from ctk.compiler.patterns.replacement import register_replacement
+from ctk.compiler.pipeline import compile_fx
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.torch_compat import tracing
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
@@ -171,6 +172,44 @@ def test_constants_that_depend_on_a_scalar_are_left_to_the_check():
     assert "with these operands" in reason_of(table, lambda x: (x * 3.0 * 0.5).sin(), X)
 
 
+def test_scalars_may_be_integers():
+    def search(x, n):
+        return x.roll(n, 0).exp()
+
+    table = table_of(search, lambda x, n: x.exp().roll(n, 0), [X], scalar_workaround={"n": 7})
+    gm, rules = fired(table, lambda x: search(x, 1).neg(), X)
+    assert rules == ["rule"]
+    assert torch.equal(gm(X), X.roll(1, 0).exp().neg())
+    table = table_of(
+        lambda x, n: (x * n).exp(), lambda x, n: (n * x).exp(), [X], scalar_workaround={"n": 7}
+    )
+    assert fired(table, lambda x: (x * 3).exp().neg(), X)[1] == ["rule"]
+
+
+def test_scalars_may_stand_between_tensors():
+    table = table_of(
+        lambda x, s, y: x * s + y,
+        lambda x, s, y: torch.add(y, x, alpha=s),
+        [X, Y],
+        scalar_workaround={"s": 2.5},
+    )
+    assert fired(table, lambda x, y: (x * 3.5 + y).sin(), X, Y)[1] == ["rule"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"exclusive_arg_names": ("zz",)}, "exclusive_arg_names of the rule rule names 'zz'"),
+        ({"scalar_workaround": {"zz": 2.5}}, "scalar_workaround of the rule rule names 'zz'"),
+        ({"scalar_workaround": {"s": 2.5, "y": 2.5}}, "two scalars of the rule rule have one"),
+        ({"scalar_workaround": {"s": 2.5, "y": 3.5}}, "has 2 example inputs for the tensor"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_refused_at_once(options, said):
+    with pytest.raises(ValueError, match=said):
+        table_of(lambda x, s, y: x * s + y, torch.add, [X, Y], **options)
+
+
 def test_exclusive_arguments_are_different_nodes():
     def search(x, y):
         return x.sin() * y.cos()
@@ -204,6 +243,27 @@ def test_training_replaces_forward_and_backward_together():
     assert "aten.sin.default" in targets(gm)  # of the derivative of cos
     for old, new in zip(before, gm(X, Y, torch.tensor(1.0)), strict=True):
         assert torch.allclose(old, new, atol=1e-5)
+
+
+def test_a_training_rule_fires_behind_the_passes_of_the_pipeline():
+    table = table_of(swish, functional.silu, [torch.rand(2, requires_grad=True)], joint_fwd_bwd)
+    fired_in: list[list[str]] = []
+
+    def use(rewriter):
+        apply_rules(rewriter, table)
+        fired_in.append(targets(rewriter.module))
+
+    config = Config(codegen="eager", custom_passes={"joint": (use,)})
+    compiled = torch.compile(lambda x: swish(x) + 1, backend=config_backend(config))
+    x = X.clone().requires_grad_()
+    compiled(x).sum().backward()
+    assert "aten.silu.default" in fired_in[0]
+    (expected,) = torch.autograd.grad(swish(y := X.clone().requires_grad_()).sum(), y)
+    assert torch.allclose(x.grad, expected, atol=1e-6)
+
+
+def config_backend(config):
+    return lambda gm, inputs: compile_fx(gm, inputs, config)
 
 
 def test_training_leaves_alone_what_is_inference_and_the_other_way_round():

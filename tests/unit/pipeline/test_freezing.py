@@ -159,7 +159,6 @@ TOUCHES = {
     "add": lambda p: p + 1,
     "linear": lambda p: nn.functional.linear(X, p),
     "data": lambda p: p.data,
-    "shape": lambda p: p.shape,
     "deepcopy": lambda p: copy.deepcopy(p),
     "detach": lambda p: p.detach(),
     "numpy": lambda p: p.numpy(),
@@ -187,6 +186,39 @@ def test_discarded_parameters_say_so():
     for touch in (model.state_dict, lambda: model(X), lambda: copy.deepcopy(model)):
         with pytest.raises(DiscardedParameterError, match=r"0\.weight"):
             touch()
+
+
+def test_a_discarded_parameter_is_loaded_again():
+    model = nn.Sequential(nn.Linear(4, 4)).eval()
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    with torch.no_grad():
+        expected = model(X)
+        compiled(model, freezing_discard=True)(X)
+        model.load_state_dict(state, assign=True)
+        assert torch.equal(model(X), expected)
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam])
+def test_steps_of_fused_optimizers_are_noticed(kind, caplog):
+    model = nn.Linear(4, 4).eval()
+    call = compiled(model)
+    with torch.no_grad():
+        call(X)
+    model(X).sum().backward()
+    kind(model.parameters(), lr=1.0, fused=True).step()
+    with torch.no_grad():
+        assert torch.equal(call(X), model(X))
+    assert "weight and 1 more changed after freezing" in caplog.text
+
+
+def test_other_memory_behind_a_parameter_is_noticed(caplog):
+    model = nn.Linear(4, 4).eval()
+    call = compiled(model)
+    with torch.no_grad():
+        call(X)
+        model.weight.data = torch.ones(4, 4)
+        assert torch.equal(call(X), model(X))
+    assert "weight changed after freezing" in caplog.text
 
 
 def test_a_second_compile_of_a_discarded_module_says_so():
