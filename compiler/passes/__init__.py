@@ -29,10 +29,12 @@ from ctk.compiler.passes.joint import (
 from ctk.compiler.passes.post_grad import (
     fuse_addmm,
     move_constructors,
+    order_for_locality,
     reinplace,
     simplify_split_cat,
 )
 from ctk.compiler.passes.pre_grad import (
+    batch_linears,
     fold_conv_batch_norm,
     fuse_permute,
     normalize_calls,
@@ -49,6 +51,7 @@ PRE_GRAD: tuple[Pass, ...] = (
     remove_inference_dropout.PASS,
     fold_conv_batch_norm.PASS,
     fuse_permute.PASS,
+    batch_linears.PASS,
 )
 
 JOINT: tuple[Pass, ...] = (
@@ -68,6 +71,7 @@ POST_GRAD: tuple[Pass, ...] = (
     fuse_addmm.PASS,
     eliminate_common_subexpressions.PASS,
     eliminate_dead_code.PASS,
+    order_for_locality.PASS,
     reinplace.PASS,
 )
 

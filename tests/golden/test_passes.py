@@ -18,12 +18,13 @@ from ctk.compiler.passes.joint import (
 from ctk.compiler.passes.post_grad import (
     fuse_addmm,
     move_constructors,
+    order_for_locality,
     reinplace,
     simplify_split_cat,
 )
 from ctk.compiler.passes.pre_grad import remove_inference_dropout
 from tests.golden.test_frozen_passes import CASES as FROZEN_CASES
-from tests.golden.torch_cases import TORCH_CASES, Dropout, moved, written
+from tests.golden.torch_cases import TORCH_CASES, Dropout, early, moved, written
 from tests.helpers.passes import aten_graph, rules_of, run_pass, text_of
 
 X, Y, B = torch.randn(4, 4), torch.randn(4, 4), torch.randn(4)
@@ -125,6 +126,7 @@ CASES = [
     (fold_uniform_values.PASS, "joint", lambda: aten_graph(uniforms, X)),
     (simplify_split_cat.PASS, "forward", lambda: aten_graph(split_cat, X, Y)),
     (move_constructors.PASS, "forward", lambda: aten_graph(moved, X)),
+    (order_for_locality.PASS, "forward", lambda: aten_graph(early, X.clone(), Y)),
     (fold_binary.PASS, "frozen", lambda: aten_graph(binary, X, IMAGE)),
     (concat_linear.PASS, "frozen", lambda: aten_graph(parallel, X)),
     (fold_batch_norm.PASS, "frozen", lambda: aten_graph(normed, X, IMAGE, B)),

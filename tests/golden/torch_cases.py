@@ -4,6 +4,7 @@ import torch
 from torch import nn
 
 from ctk.compiler.passes.pre_grad import (
+    batch_linears,
     fold_conv_batch_norm,
     fuse_permute,
     normalize_calls,
@@ -13,6 +14,7 @@ from tests.helpers.passes import torch_graph
 
 aten = torch.ops.aten
 X, B, SCALE = torch.randn(4, 4), torch.randn(4), torch.rand(4) + 1
+BATCH = batch_linears.BatchLinears(enabled=True)
 NORMALIZE = normalize_calls.NormalizeCalls(enabled=True)
 
 
@@ -53,6 +55,13 @@ def written(x, y):
     return z
 
 
+def early(x, y):
+    """The ones can wait; what reads an input stays in front of the write: they may be aliases."""
+    ones, sines, old = torch.ones(4, 4), y.t().sin(), x.neg()
+    x.copy_(y.exp().tanh())
+    return (y.cos() * 2).relu() - ones, x.exp() * sines + old
+
+
 def moved(x):
     ones = torch.ones(4, 4)
     return torch.arange(4).to("meta"), ones.to("meta"), ones.to("meta", torch.float64)
@@ -69,10 +78,24 @@ def permuted(x, y, w, b):
     return second, nn.functional.linear(x, w, bias=b).t().contiguous()
 
 
+class Heads(nn.Module):
+    """Two linears that share an input, two that read their results, and products of matrices."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x, w):
+        a, b = self.first(x).relu(), self.second(x).tanh()
+        c = nn.functional.linear(bias=self.first.bias, input=a, weight=w)
+        return c, nn.functional.linear(b, w, self.second.bias).sin(), a @ w + torch.mm(b, mat2=w)
+
+
 WAVE, TAPS = torch.randn(2, 4, 16), torch.randn(4, 4, 3)
 TORCH_CASES = [
     (NORMALIZE, "pre_grad", lambda: torch_graph(Spelt(), X)),
     (remove_identity.PASS, "pre_grad", lambda: torch_graph(Identities(), X)),
     (fold_conv_batch_norm.PASS, "pre_grad", lambda: torch_graph(conv_norm, WAVE, TAPS, B, SCALE)),
+    (BATCH, "pre_grad", lambda: torch_graph(Heads(), X, X)),
     (fuse_permute.PASS, "pre_grad", lambda: torch_graph(permuted, X, X, X, B)),
 ]

@@ -145,3 +145,51 @@ def test_a_result_without_a_gradient_leaves_others_theirs(program):
     for each in (results, expected):
         sum(value.sum() for value in each if value.requires_grad).backward()
     torch.testing.assert_close(mine.grad, others.grad)
+
+
+class Parallel(nn.Module):
+    """Linears side by side and behind one another; what they give is returned and written to."""
+
+    def __init__(self, frozen=False):
+        super().__init__()
+        self.parts = nn.ModuleList(nn.Linear(4, 4) for _ in range(4))
+        self.parts[1].requires_grad_(not frozen)
+
+    def forward(self, x):
+        a, b = self.parts[0](x).relu(), self.parts[1](x).tanh()
+        c, d = self.parts[2](a), self.parts[3](b * 2)
+        with torch.no_grad():
+            e = self.parts[3](b)
+        return c, d.add_(1), a, e
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("dynamic", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_parallel_linears_have_their_gradients(frozen, dynamic):
+    model, x = Parallel(frozen), torch.randn(3, 4, requires_grad=True)
+    compiled, log = compiled_with_log(
+        model, dynamic=dynamic, passes={"batch_linears": {"enabled": True}}
+    )
+    results, expected = compiled(x), model(x)
+    assert count(log, "batch_linears") == (1 if frozen else 2)
+    wanted = [x, *(each for each in model.parameters() if each.requires_grad)]
+    for a, b in zip(results, expected, strict=True):
+        assert (a.stride(), a.requires_grad) == (b.stride(), b.requires_grad)
+        torch.testing.assert_close(a, b)
+    sums = [sum(each.square().sum() for each in given) for given in (results, expected)]
+    for a, b in zip(*(torch.autograd.grad(each, wanted) for each in sums), strict=True):
+        torch.testing.assert_close(a, b)
+    if dynamic:
+        y = torch.randn(7, 4)
+        torch.testing.assert_close(compiled(y), model(y))
+
+
+def test_autocast_keeps_its_types():
+    def program(x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return F.linear(x, x) + F.linear(x, x.sin()), x.bfloat16() @ x.bfloat16()
+
+    x = torch.randn(4, 4)
+    compiled, _ = compiled_with_log(program, passes={"batch_linears": {"enabled": True}})
+    for a, b in zip(compiled(x), program(x), strict=True):
+        torch.testing.assert_close(a, b)
