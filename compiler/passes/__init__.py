@@ -31,6 +31,7 @@ from ctk.compiler.passes.post_grad import (
     move_constructors,
     order_for_locality,
     reinplace,
+    simplify_slices,
     simplify_split_cat,
 )
 from ctk.compiler.passes.pre_grad import (
@@ -68,6 +69,7 @@ POST_GRAD: tuple[Pass, ...] = (
     move_constructors.PASS,
     remove_noops.PASS,
     simplify_split_cat.PASS,
+    simplify_slices.PASS,
     fuse_addmm.PASS,
     eliminate_common_subexpressions.PASS,
     eliminate_dead_code.PASS,

@@ -18,13 +18,11 @@ from ctk.compiler.passes.joint import (
 from ctk.compiler.passes.post_grad import (
     fuse_addmm,
     move_constructors,
-    order_for_locality,
-    reinplace,
     simplify_split_cat,
 )
 from ctk.compiler.passes.pre_grad import remove_inference_dropout
 from tests.golden.test_frozen_passes import CASES as FROZEN_CASES
-from tests.golden.torch_cases import TORCH_CASES, Dropout, early, moved, written
+from tests.golden.torch_cases import ATEN_CASES, TORCH_CASES, Dropout, moved
 from tests.helpers.passes import aten_graph, rules_of, run_pass, text_of
 
 X, Y, B = torch.randn(4, 4), torch.randn(4, 4), torch.randn(4)
@@ -114,7 +112,7 @@ def attention_graph():
 
 EAGER = Config(codegen="eager")
 CASES = [
-    (reinplace.PASS, "forward", lambda: aten_graph(written, X.clone(), Y)),
+    *ATEN_CASES,
     *FROZEN_CASES,
     (remove_noops.PASS, "joint", lambda: aten_graph(noops, X)),
     (fold_constants.PASS, "joint", lambda: aten_graph(constants, X)),
@@ -126,7 +124,6 @@ CASES = [
     (fold_uniform_values.PASS, "joint", lambda: aten_graph(uniforms, X)),
     (simplify_split_cat.PASS, "forward", lambda: aten_graph(split_cat, X, Y)),
     (move_constructors.PASS, "forward", lambda: aten_graph(moved, X)),
-    (order_for_locality.PASS, "forward", lambda: aten_graph(early, X.clone(), Y)),
     (fold_binary.PASS, "frozen", lambda: aten_graph(binary, X, IMAGE)),
     (concat_linear.PASS, "frozen", lambda: aten_graph(parallel, X)),
     (fold_batch_norm.PASS, "frozen", lambda: aten_graph(normed, X, IMAGE, B)),

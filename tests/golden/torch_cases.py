@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from ctk.compiler.passes.post_grad import order_for_locality, reinplace, simplify_slices
 from ctk.compiler.passes.pre_grad import (
     batch_linears,
     fold_conv_batch_norm,
@@ -10,7 +11,7 @@ from ctk.compiler.passes.pre_grad import (
     normalize_calls,
     remove_identity,
 )
-from tests.helpers.passes import torch_graph
+from tests.helpers.passes import aten_graph, torch_graph
 
 aten = torch.ops.aten
 X, B, SCALE = torch.randn(4, 4), torch.randn(4), torch.rand(4) + 1
@@ -62,6 +63,13 @@ def early(x, y):
     return (y.cos() * 2).relu() - ones, x.exp() * sines + old
 
 
+def sliced(x, y):
+    a, b = x.split([1, 3])
+    rows = a.squeeze(0) + b[1:][:1].select(0, -1) + b.select(0, 0)
+    same = aten.select_scatter(aten.slice_scatter(x.sin(), y, 1, 0, 9), y[0], 0, 0)
+    return rows, aten.slice_scatter(same, same[1:2], 0, 1, 2).exp(), b[:, :2]
+
+
 def moved(x):
     ones = torch.ones(4, 4)
     return torch.arange(4).to("meta"), ones.to("meta"), ones.to("meta", torch.float64)
@@ -92,6 +100,11 @@ class Heads(nn.Module):
 
 
 WAVE, TAPS = torch.randn(2, 4, 16), torch.randn(4, 4, 3)
+ATEN_CASES = [
+    (reinplace.PASS, "forward", lambda: aten_graph(written, X.clone(), X.neg())),
+    (order_for_locality.PASS, "forward", lambda: aten_graph(early, X.clone(), X.neg())),
+    (simplify_slices.PASS, "forward", lambda: aten_graph(sliced, X, X.neg())),
+]
 TORCH_CASES = [
     (NORMALIZE, "pre_grad", lambda: torch_graph(Spelt(), X)),
     (remove_identity.PASS, "pre_grad", lambda: torch_graph(Identities(), X)),
