@@ -41,6 +41,7 @@ from ctk.compiler.passes.pre_grad import (
     normalize_calls,
     remove_identity,
     remove_inference_dropout,
+    simplify_torch_split_cat,
 )
 from ctk.compiler.patterns.lazy import LazyTable
 from ctk.compiler.patterns.matcher import RuleTable
@@ -50,6 +51,7 @@ PRE_GRAD: tuple[Pass, ...] = (
     normalize_calls.PASS,
     remove_identity.PASS,
     remove_inference_dropout.PASS,
+    simplify_torch_split_cat.PASS,
     fold_conv_batch_norm.PASS,
     fuse_permute.PASS,
     batch_linears.PASS,

@@ -9,6 +9,7 @@ from ctk.compiler.passes.pre_grad import (
     fold_conv_batch_norm,
     fuse_permute,
     remove_identity,
+    simplify_torch_split_cat,
 )
 from tests.golden.torch_cases import BATCH, NORMALIZE, SCALE, TAPS, WAVE, X
 from tests.helpers.passes import rules_of, run_pass, torch_graph
@@ -198,3 +199,40 @@ def test_batch_linears_is_off_and_has_limits():
     assert untouched(program, batch_linears.BatchLinears(True, min_group=3), X)
     assert untouched(program, batch_linears.BatchLinears(True, max_size=63), X)
     assert not untouched(program, batch_linears.BatchLinears(True, max_size=64), X)
+
+
+def parts_of(x, then, **options):
+    a, b = x.split(2, **options)
+    return then(a, b)
+
+
+def written_later(x):
+    y = parts_of(x, lambda a, b: torch.cat([a, b]))
+    x.add_(1)
+    return y.sin()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: parts_of(x, lambda a, b: torch.cat([a, b])),  # returned: a copy
+        lambda x: parts_of(x, lambda a, b: torch.cat([a, b]).t()),  # a view of it is
+        lambda x: parts_of(x, lambda a, b: torch.cat([b, a]).sin()),
+        lambda x: parts_of(x, lambda a, b: torch.cat([a, b, b]).sin()),
+        lambda x: parts_of(x, lambda a, b: torch.cat([a, b], 1).sin()),
+        lambda x: parts_of(x.t(), lambda a, b: torch.cat([a, b], -1).sin()),
+        lambda x: parts_of(x.t(), lambda a, b: torch.cat([a, b]).sin()),  # has other strides
+        lambda x: torch.cat([x]),
+        lambda x: torch.cat([x, x.double()]).split(4)[0].sin(),  # converts
+        lambda x: torch.cat([x, x]).split([3, 5])[0].sin(),
+        lambda x: torch.cat([x, torch.cat([x, x], 1)[:, :4]]),
+        lambda x: torch.cat([x.t(), torch.cat([x, x])]),
+        lambda x: x.split(1)[0].squeeze(1),  # does nothing
+        lambda x: x.split(1)[0].squeeze(),  # of all dimensions
+        lambda x: x.split(1, 1)[0].split(1)[0],  # along another dimension
+        lambda x: parts_of(x, lambda a, b: (a.split(1)[0], a)),  # somebody needs the whole
+        written_later,
+    ],
+)
+def test_simplify_torch_split_cat_must_not_fire(program):
+    assert untouched(program, simplify_torch_split_cat.PASS, X)

@@ -10,6 +10,7 @@ from ctk.compiler.passes.pre_grad import (
     fuse_permute,
     normalize_calls,
     remove_identity,
+    simplify_torch_split_cat,
 )
 from tests.helpers.passes import aten_graph, torch_graph
 
@@ -99,6 +100,16 @@ class Heads(nn.Module):
         return c, nn.functional.linear(b, w, self.second.bias).sin(), a @ w + torch.mm(b, mat2=w)
 
 
+def split_and_joined(x, y):
+    z = torch.cat(tensors=[torch.cat((x, y), dim=-2), y.sin()]).chunk(3)[2].neg()
+    left, right = z.cos().chunk(2, dim=1)
+    one, two, three, four = torch.unbind(torch.cat([left, right], axis=-1).exp(), dim=1)
+    z = torch.stack([one, two, three, four], dim=1)
+    a, b = x.split([1, 3])
+    (c, d), e = b.split(split_size=[1, 2]), torch.split(z.exp(), 1, dim=-1)
+    return a + c, d, torch.cat([e[0].squeeze(-1).neg()]).cos() + torch.squeeze(e[-1], dim=1)
+
+
 WAVE, TAPS = torch.randn(2, 4, 16), torch.randn(4, 4, 3)
 ATEN_CASES = [
     (reinplace.PASS, "forward", lambda: aten_graph(written, X.clone(), X.neg())),
@@ -109,6 +120,11 @@ TORCH_CASES = [
     (NORMALIZE, "pre_grad", lambda: torch_graph(Spelt(), X)),
     (remove_identity.PASS, "pre_grad", lambda: torch_graph(Identities(), X)),
     (fold_conv_batch_norm.PASS, "pre_grad", lambda: torch_graph(conv_norm, WAVE, TAPS, B, SCALE)),
+    (
+        simplify_torch_split_cat.PASS,
+        "pre_grad",
+        lambda: torch_graph(split_and_joined, X, X.neg()),
+    ),
     (BATCH, "pre_grad", lambda: torch_graph(Heads(), X, X)),
     (fuse_permute.PASS, "pre_grad", lambda: torch_graph(permuted, X, X, X, B)),
 ]

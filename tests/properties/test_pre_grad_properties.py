@@ -63,6 +63,12 @@ STEPS: dict[str, Step] = {
     "split twice": lambda x, y: torch.cat([x.split(2)[0].split(1)[1], x.split([1, 3])[1]]),
     "unbind": lambda x, y: torch.stack(x.unbind(0)),
     "stack": lambda x, y: torch.stack([x.unbind(1)[i] for i in range(4)], dim=1).neg(),
+    "joined": lambda x, y: torch.cat([(p := x.sin().split(2))[0], p[1]], 0).cos(),
+    "stacked": lambda x, y: torch.stack([*(x.sin().unbind(1)[i] for i in range(4))], -1) * y,
+    "parts": lambda x, y: torch.cat([x.tanh(), y], dim=1).chunk(2, -1)[1].neg(),
+    "nested": lambda x, y: torch.cat([torch.cat([x, y.sin()]), torch.cat([x])])[2:6],
+    "parts of parts": lambda x, y: x + (q := x.split([1, 3])[1].split([1, 2]))[0] * q[1][:1],
+    "squeezed": lambda x, y: (q := x.chunk(4, dim=0))[0].squeeze(0) + torch.squeeze(q[-1], 0) * y,
     "norm": lambda x, y: F.batch_norm(
         F.conv1d(x[:, None], TAPS, padding=1), STATISTIC, STATISTIC, eps=0.5
     )[:, 0],

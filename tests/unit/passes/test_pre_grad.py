@@ -193,3 +193,27 @@ def test_autocast_keeps_its_types():
     compiled, _ = compiled_with_log(program, passes={"batch_linears": {"enabled": True}})
     for a, b in zip(compiled(x), program(x), strict=True):
         torch.testing.assert_close(a, b)
+
+
+def parts(x, y):
+    with torch.no_grad():
+        held = torch.cat([(h := x.chunk(2))[0], h[1]])
+    a, b = torch.cat([x.sin(), y.cos()], dim=1).split([4, 4], dim=-1)
+    c, d = a.exp().split([1, 3], 1)
+    e, f, g = d.chunk(3, dim=1)
+    whole = torch.cat([c, d], 1).tanh() * held.sin()
+    return whole, e.squeeze(1) + g.squeeze(-1) * f.squeeze(1), torch.cat([b]), torch.cat(x.split(1))
+
+
+@pytest.mark.parametrize("dynamic", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_splits_and_concatenations_have_their_gradients(dynamic):
+    x, y = (torch.randn(4, 4, requires_grad=True) for _ in "xy")
+    compiled, log = compiled_with_log(parts, dynamic=dynamic)
+    results, expected = compiled(x, y), parts(x, y)
+    assert count(log, "simplify_torch_split_cat") >= (1 if dynamic else 2)
+    for a, b in zip(results, expected, strict=True):
+        assert (a.stride(), a.requires_grad) == (b.stride(), b.requires_grad)
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
+    sums = [sum(each.square().sum() for each in given) for given in (results, expected)]
+    for a, b in zip(*(torch.autograd.grad(each, [x, y]) for each in sums), strict=True):
+        torch.testing.assert_close(a, b)
