@@ -40,7 +40,8 @@ class Config:
         decompositions: Operators that dispatch takes apart: names of tables (`core_aten`,
             `inductor`) and of operators (`aten.gelu`, `-aten.gelu` keeps it whole); later ones
             win. Checked when a compile starts.
-        custom_passes: The user's own passes per slot: a `Pass`, a function of a `Rewriter`,
+        custom_passes: The user's own passes per slot (`joint` behind ours, `before_joint` in front
+            of them, and so on): a `Pass`, a function of a `Rewriter`,
             `GraphModule` or `Graph`, `"module:function"`, `"path/to/file.py:function"`, or the name
             of an entry point of the group `ctk.passes`.
         disable: Passes that do not run: `name`, `stage/name` or `stage/name#2` (its second run).

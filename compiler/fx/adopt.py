@@ -4,13 +4,12 @@ Whoever holds the live module keeps holding the right one. The saved graph stays
 tensors are shared, its nodes and sub-graphs copied.
 """
 
-from itertools import pairwise
-
 import torch
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from ctk.compiler.fx.copy import copy_graph, copy_graph_module
+from ctk.compiler.fx.order import reorder
 from ctk.compiler.fx.walk import attributes
 
 
@@ -66,7 +65,7 @@ def _adopt_nodes(graph: Graph, saved: Graph) -> None:
             node.target, node.args, node.kwargs = old.target, args, kwargs
             node.meta.update(old.meta)
     _erase(graph, set(made.values()))
-    _reorder(graph, list(made.values()))
+    reorder(graph, list(made.values()))
 
 
 def _node(graph: Graph, node: Node | None, old: Node) -> Node:
@@ -84,12 +83,3 @@ def _erase(graph: Graph, kept: set[Node]) -> None:
         node.args, node.kwargs = (), {}
     for node in gone:
         graph.erase_node(node)
-
-
-def _reorder(graph: Graph, order: list[Node]) -> None:
-    """Put the nodes of a graph in this order; it lists all of them."""
-    if order == list(graph.nodes):
-        return
-    next(iter(graph.nodes)).prepend(order[0])
-    for before, node in pairwise(order):
-        before.append(node)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
-from ctk.compiler.fx.walk import NO_SWAPS, Swaps, attributes, children
+from ctk.compiler.fx.walk import NO_SWAPS, Swaps, attributes, children, topological
 from ctk.compiler.torch_compat import graphs
 
 
@@ -51,6 +51,12 @@ def _append(graph: Graph, old: Definition, argument: Callable[[Node], Any]) -> N
 
 def _definition(node: Node) -> Definition:
     return Definition(node, node.op, node.name, node.target, node.args, dict(node.kwargs))
+
+
+def _reads(old: Definition) -> list[Node]:
+    found: list[Node] = []
+    map_arg((old.args, old.kwargs), found.append)
+    return found
 
 
 def copy_graph(graph: Graph) -> Graph:
@@ -127,14 +133,16 @@ def snapshot_graph(gm: GraphModule) -> Callable[[], GraphModule]:
     """Remember a graph as it is now, and return what builds a copy of it later.
 
     Remembering costs a tuple per node, a hundredth of a copy: for states of which few are looked
-    at. What a node refers to is kept by its immutable arguments, so later changes do not show.
+    at. What a node refers to is kept by its immutable arguments, so later changes do not show. In
+    the midst of a user's pass, nodes may be out of order: the copy has them sorted.
     """
-    definitions = [_definition(node) for node in gm.graph.nodes]
+    definitions = {node: _definition(node) for node in gm.graph.nodes}
     shared = attributes(gm)
     nested = {target: snapshot_graph(child) for target, child in children(gm).items()}
 
     def build() -> GraphModule:
         root = shared | {target: child() for target, child in nested.items()}
-        return graph_module(root, _built(definitions, gm.graph), like=gm)
+        order = topological([*definitions], lambda node: _reads(definitions[node]))
+        return graph_module(root, _built([definitions[n] for n in order], gm.graph), like=gm)
 
     return build

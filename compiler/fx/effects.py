@@ -104,13 +104,14 @@ def is_barred(first: Node, last: Node) -> bool:
     """
     node = first.next
     while node is not last:
-        if node.op == "root" or not _is_calm(node):  # the root: they are not in order
+        if node.op == "root" or not is_calm(node):  # the root: they are not in order
             return True
         node = node.next
     return False
 
 
-def _is_calm(node: Node) -> bool:
+def is_calm(node: Node) -> bool:
+    """Return whether a node only computes: it writes nothing, sets no mode, runs no other graph."""
     if node.op in ("placeholder", "get_attr"):
         return True
     if node.op == "call_module" or mutated_arguments(node):

@@ -29,15 +29,19 @@ from ctk.compiler.passes.joint import (
 from ctk.compiler.passes.post_grad import (
     fuse_addmm,
     move_constructors,
+    order_for_locality,
     reinplace,
+    simplify_slices,
     simplify_split_cat,
 )
 from ctk.compiler.passes.pre_grad import (
+    batch_linears,
     fold_conv_batch_norm,
     fuse_permute,
     normalize_calls,
     remove_identity,
     remove_inference_dropout,
+    simplify_torch_split_cat,
 )
 from ctk.compiler.patterns.lazy import LazyTable
 from ctk.compiler.patterns.matcher import RuleTable
@@ -47,8 +51,10 @@ PRE_GRAD: tuple[Pass, ...] = (
     normalize_calls.PASS,
     remove_identity.PASS,
     remove_inference_dropout.PASS,
+    simplify_torch_split_cat.PASS,
     fold_conv_batch_norm.PASS,
     fuse_permute.PASS,
+    batch_linears.PASS,
 )
 
 JOINT: tuple[Pass, ...] = (
@@ -65,9 +71,11 @@ POST_GRAD: tuple[Pass, ...] = (
     move_constructors.PASS,
     remove_noops.PASS,
     simplify_split_cat.PASS,
+    simplify_slices.PASS,
     fuse_addmm.PASS,
     eliminate_common_subexpressions.PASS,
     eliminate_dead_code.PASS,
+    order_for_locality.PASS,
     reinplace.PASS,
 )
 

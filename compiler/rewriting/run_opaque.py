@@ -16,7 +16,7 @@ from ctk.compiler.observe import RewriteId
 from ctk.compiler.rewriting.effect_split import Replacements, number_effect
 from ctk.compiler.rewriting.numbering import PassRun
 from ctk.compiler.rewriting.user_passes import FunctionPass
-from ctk.compiler.rewriting.verify import lint
+from ctk.compiler.rewriting.verify import lint, put_in_order
 from ctk.compiler.torch_compat import graphs
 
 
@@ -30,7 +30,7 @@ def run_opaque(run: PassRun, step: FunctionPass, snapshot: GraphModule) -> None:
 
     Raises:
         TypeError: The function returned something else than None or a graph.
-        VerifyError: It left an ill-formed graph.
+        VerifyError: It left an ill-formed graph, or one whose nodes have no order.
     """
     counted = run.numbering.observer is not None or run.numbering.config.fuel is not None
     before = snapshot if snapshot is not run.root else copy_graph_module(run.root, lazy=True)
@@ -41,6 +41,7 @@ def run_opaque(run: PassRun, step: FunctionPass, snapshot: GraphModule) -> None:
     run.changed = changed
     made = {module: _call(run, step, module) for module in modules}
     for module in distinct_graphs(run.root):
+        put_in_order(run, module)
         lint(run, module)  # an ill-formed graph cannot even be copied
     if same_graph(before, run.root):
         return
@@ -58,6 +59,8 @@ def _call(run: PassRun, step: FunctionPass, module: GraphModule) -> list[Pair]:
     if isinstance(result, Graph):
         result = module if result is module.graph else GraphModule(module, result)
     if isinstance(result, GraphModule) and result is not module:
+        for each in distinct_graphs(result):
+            put_in_order(run, each)  # a graph that is in no order cannot be copied
         adopt(module, result, renew=True)
         align_names(names, module)
     elif result is not None and not isinstance(result, (bool, int, GraphModule)):

@@ -13,7 +13,7 @@ from ctk.compiler.rewriting.numbering import Numbering, PassRun
 from ctk.compiler.rewriting.rewriter import Rewriter, report
 from ctk.compiler.rewriting.run_opaque import run_opaque
 from ctk.compiler.rewriting.user_passes import FunctionPass
-from ctk.compiler.rewriting.verify import verify
+from ctk.compiler.rewriting.verify import put_in_order, verify
 
 
 def run_stage(
@@ -89,6 +89,8 @@ def _apply(step: Pass | FunctionPass, run: PassRun, snapshot: GraphModule) -> No
     function = step.function if isinstance(step, FunctionPass) else step.run
     for module in distinct_graphs(run.root):
         function(Rewriter(run, module))
+    for module in run.states:
+        put_in_order(run, module)
 
 
 def _guarded(run: PassRun, action: Callable[[], None]) -> None:

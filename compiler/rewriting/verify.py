@@ -4,10 +4,13 @@ Only what changed is computed again, so an idle pass costs nothing. The new type
 the nodes, which later passes rely on. Does not look at values: that is the toolkit's check.
 """
 
+from graphlib import CycleError
+
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
 from ctk.compiler.errors import VerifyError
+from ctk.compiler.fx.order import sort_stably
 from ctk.compiler.fx.torch_calls import read_call
 from ctk.compiler.fx.types import same_type, type_text, value_of
 from ctk.compiler.rewriting.node_types import UNKNOWN, compute_type, fake_mode_of
@@ -31,6 +34,24 @@ def verify(run: PassRun) -> None:
         for node in module.graph.nodes:
             if _is_changed(node, states):
                 _retype(run, module, node, states, mode)
+
+
+def put_in_order(run: PassRun, module: GraphModule) -> None:
+    """Sort a graph stably where a pass has put a node before one that it reads.
+
+    Raises:
+        VerifyError: Nodes read each other, or cannot be sorted without another order of writes.
+    """
+    try:
+        sort_stably(module.graph)
+    except CycleError as error:
+        why, nodes = error.args
+        chain = " -> ".join(node.name for node in nodes)
+        what = f"left nodes that have no order: {why}: {chain}"
+        advice = (
+            "a node may read only what does not depend on it; insert it in front of its first user"
+        )
+        raise run.broken_promise(what, "", advice, module=module, node=nodes[0].name) from error
 
 
 def lint(run: PassRun, module: GraphModule) -> None:

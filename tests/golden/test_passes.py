@@ -18,12 +18,11 @@ from ctk.compiler.passes.joint import (
 from ctk.compiler.passes.post_grad import (
     fuse_addmm,
     move_constructors,
-    reinplace,
     simplify_split_cat,
 )
 from ctk.compiler.passes.pre_grad import remove_inference_dropout
 from tests.golden.test_frozen_passes import CASES as FROZEN_CASES
-from tests.golden.torch_cases import TORCH_CASES, Dropout, moved, written
+from tests.golden.torch_cases import ATEN_CASES, TORCH_CASES, Dropout, moved
 from tests.helpers.passes import aten_graph, rules_of, run_pass, text_of
 
 X, Y, B = torch.randn(4, 4), torch.randn(4, 4), torch.randn(4)
@@ -113,7 +112,7 @@ def attention_graph():
 
 EAGER = Config(codegen="eager")
 CASES = [
-    (reinplace.PASS, "forward", lambda: aten_graph(written, X.clone(), Y)),
+    *ATEN_CASES,
     *FROZEN_CASES,
     (remove_noops.PASS, "joint", lambda: aten_graph(noops, X)),
     (fold_constants.PASS, "joint", lambda: aten_graph(constants, X)),

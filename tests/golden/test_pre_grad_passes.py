@@ -4,8 +4,14 @@ import pytest
 import torch
 from torch import nn
 
-from ctk.compiler.passes.pre_grad import fold_conv_batch_norm, fuse_permute, remove_identity
-from tests.golden.torch_cases import NORMALIZE, SCALE, TAPS, WAVE, X
+from ctk.compiler.passes.pre_grad import (
+    batch_linears,
+    fold_conv_batch_norm,
+    fuse_permute,
+    remove_identity,
+    simplify_torch_split_cat,
+)
+from tests.golden.torch_cases import BATCH, NORMALIZE, SCALE, TAPS, WAVE, X
 from tests.helpers.passes import rules_of, run_pass, torch_graph
 
 
@@ -144,3 +150,89 @@ CUBE = torch.randn(3, 4, 4)
 )
 def test_fuse_permute_must_not_fire(program, given):
     assert untouched(program, fuse_permute.PASS, given)
+
+
+def written_between(x):
+    y = nn.functional.linear(x, x)
+    x.mul_(2)
+    return y + nn.functional.linear(x, x)
+
+
+def draws_between(x):
+    y = nn.functional.dropout(x @ x)
+    return y + nn.functional.dropout(x) @ x
+
+
+def shared_statistics(x):
+    norm = nn.functional.batch_norm
+    y = norm(x @ x, SCALE.clone(), SCALE.clone(), training=True)
+    return y + norm(x, x[0], x[1], training=True) @ x
+
+
+@pytest.mark.parametrize(
+    ("program", "given"),
+    [
+        (lambda x: (x @ x) @ x, X),  # one needs the other
+        (lambda x: (x @ x).sin() @ x, X),
+        (lambda x: x @ x + nn.functional.linear(x, x), X),  # of two kinds
+        (lambda x: nn.functional.linear(x, x) + nn.functional.linear(x, x, x[0]), X),  # a bias
+        (lambda x: x[:2] @ x + (x @ x)[:2], X),  # of two shapes
+        (lambda x: (x[0] @ x[1], x[1] @ x[2]), X),  # of vectors
+        (lambda x: (x[0] @ x, x[1] @ x), X),
+        (lambda x: (x @ x[0], x @ x[1]), torch.randn(3, 3, 3)),
+        (lambda x: (x @ x, x @ x.neg()), X.long()),
+        (lambda x: (torch.mm(x, x, out=x), torch.mm(x, x, out=x)), X),
+        (written_between, X),
+        (draws_between, X),  # the numbers would be others
+        (shared_statistics, X),  # statistics of a batch, which are written
+    ],
+)
+def test_batch_linears_must_not_fire(program, given):
+    assert untouched(program, BATCH, given)
+
+
+def test_batch_linears_is_off_and_has_limits():
+    def program(x):
+        return x @ x + x @ x.neg()
+
+    assert untouched(program, batch_linears.PASS, X)
+    assert untouched(program, batch_linears.BatchLinears(True, min_group=3), X)
+    assert untouched(program, batch_linears.BatchLinears(True, max_size=63), X)
+    assert not untouched(program, batch_linears.BatchLinears(True, max_size=64), X)
+
+
+def parts_of(x, then, **options):
+    a, b = x.split(2, **options)
+    return then(a, b)
+
+
+def written_later(x):
+    y = parts_of(x, lambda a, b: torch.cat([a, b]))
+    x.add_(1)
+    return y.sin()
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x: parts_of(x, lambda a, b: torch.cat([a, b])),  # returned: a copy
+        lambda x: parts_of(x, lambda a, b: torch.cat([a, b]).t()),  # a view of it is
+        lambda x: parts_of(x, lambda a, b: torch.cat([b, a]).sin()),
+        lambda x: parts_of(x, lambda a, b: torch.cat([a, b, b]).sin()),
+        lambda x: parts_of(x, lambda a, b: torch.cat([a, b], 1).sin()),
+        lambda x: parts_of(x.t(), lambda a, b: torch.cat([a, b], -1).sin()),
+        lambda x: parts_of(x.t(), lambda a, b: torch.cat([a, b]).sin()),  # has other strides
+        lambda x: torch.cat([x]),
+        lambda x: torch.cat([x, x.double()]).split(4)[0].sin(),  # converts
+        lambda x: torch.cat([x, x]).split([3, 5])[0].sin(),
+        lambda x: torch.cat([x, torch.cat([x, x], 1)[:, :4]]),
+        lambda x: torch.cat([x.t(), torch.cat([x, x])]),
+        lambda x: x.split(1)[0].squeeze(1),  # does nothing
+        lambda x: x.split(1)[0].squeeze(),  # of all dimensions
+        lambda x: x.split(1, 1)[0].split(1)[0],  # along another dimension
+        lambda x: parts_of(x, lambda a, b: (a.split(1)[0], a)),  # somebody needs the whole
+        written_later,
+    ],
+)
+def test_simplify_torch_split_cat_must_not_fire(program):
+    assert untouched(program, simplify_torch_split_cat.PASS, X)

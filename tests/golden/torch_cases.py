@@ -3,16 +3,20 @@
 import torch
 from torch import nn
 
+from ctk.compiler.passes.post_grad import order_for_locality, reinplace, simplify_slices
 from ctk.compiler.passes.pre_grad import (
+    batch_linears,
     fold_conv_batch_norm,
     fuse_permute,
     normalize_calls,
     remove_identity,
+    simplify_torch_split_cat,
 )
-from tests.helpers.passes import torch_graph
+from tests.helpers.passes import aten_graph, torch_graph
 
 aten = torch.ops.aten
 X, B, SCALE = torch.randn(4, 4), torch.randn(4), torch.rand(4) + 1
+BATCH = batch_linears.BatchLinears(enabled=True)
 NORMALIZE = normalize_calls.NormalizeCalls(enabled=True)
 
 
@@ -53,6 +57,20 @@ def written(x, y):
     return z
 
 
+def early(x, y):
+    """The ones can wait; what reads an input stays in front of the write: they may be aliases."""
+    ones, sines, old = torch.ones(4, 4), y.t().sin(), x.neg()
+    x.copy_(y.exp().tanh())
+    return (y.cos() * 2).relu() - ones, x.exp() * sines + old
+
+
+def sliced(x, y):
+    a, b = x.split([1, 3])
+    rows = a.squeeze(0) + b[1:][:1].select(0, -1) + b.select(0, 0)
+    same = aten.select_scatter(aten.slice_scatter(x.sin(), y, 1, 0, 9), y[0], 0, 0)
+    return rows, aten.slice_scatter(same, same[1:2], 0, 1, 2).exp(), b[:, :2]
+
+
 def moved(x):
     ones = torch.ones(4, 4)
     return torch.arange(4).to("meta"), ones.to("meta"), ones.to("meta", torch.float64)
@@ -69,10 +87,44 @@ def permuted(x, y, w, b):
     return second, nn.functional.linear(x, w, bias=b).t().contiguous()
 
 
+class Heads(nn.Module):
+    """Two linears that share an input, two that read their results, and products of matrices."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+
+    def forward(self, x, w):
+        a, b = self.first(x).relu(), self.second(x).tanh()
+        c = nn.functional.linear(bias=self.first.bias, input=a, weight=w)
+        return c, nn.functional.linear(b, w, self.second.bias).sin(), a @ w + torch.mm(b, mat2=w)
+
+
+def split_and_joined(x, y):
+    z = torch.cat(tensors=[torch.cat((x, y), dim=-2), y.sin()]).chunk(3)[2].neg()
+    left, right = z.cos().chunk(2, dim=1)
+    one, two, three, four = torch.unbind(torch.cat([left, right], axis=-1).exp(), dim=1)
+    z = torch.stack([one, two, three, four], dim=1)
+    a, b = x.split([1, 3])
+    (c, d), e = b.split(split_size=[1, 2]), torch.split(z.exp(), 1, dim=-1)
+    return a + c, d, torch.cat([e[0].squeeze(-1).neg()]).cos() + torch.squeeze(e[-1], dim=1)
+
+
 WAVE, TAPS = torch.randn(2, 4, 16), torch.randn(4, 4, 3)
+ATEN_CASES = [
+    (reinplace.PASS, "forward", lambda: aten_graph(written, X.clone(), X.neg())),
+    (order_for_locality.PASS, "forward", lambda: aten_graph(early, X.clone(), X.neg())),
+    (simplify_slices.PASS, "forward", lambda: aten_graph(sliced, X, X.neg())),
+]
 TORCH_CASES = [
     (NORMALIZE, "pre_grad", lambda: torch_graph(Spelt(), X)),
     (remove_identity.PASS, "pre_grad", lambda: torch_graph(Identities(), X)),
     (fold_conv_batch_norm.PASS, "pre_grad", lambda: torch_graph(conv_norm, WAVE, TAPS, B, SCALE)),
+    (
+        simplify_torch_split_cat.PASS,
+        "pre_grad",
+        lambda: torch_graph(split_and_joined, X, X.neg()),
+    ),
+    (BATCH, "pre_grad", lambda: torch_graph(Heads(), X, X)),
     (fuse_permute.PASS, "pre_grad", lambda: torch_graph(permuted, X, X, X, B)),
 ]

@@ -104,6 +104,17 @@ def pieces(x: Tensor, n: int) -> Tensor:
     return torch.cat([torch.cat([whole, a]), x])[: x.shape[0]] * torch.cat([x.split(9)[0], a])[:-1]
 
 
+def slices(x: Tensor, n: int) -> Tensor:
+    """Parts of parts of `x`, items of them, and updates that change nothing (of an odd `n`: do)."""
+    rows = x.shape[0]
+    part = x[n % 2 :][: rows - n % 2]
+    first = x.split(1)[n % rows].squeeze(0) + x[rows // 2 :].select(0, -1)
+    y = aten.slice_scatter.default(x.sin(), x[1:], 0, 1, None if n < 2 else rows)
+    y = aten.select_scatter.default(y, y.select(0, 0), 0, n % 2 * (rows - 1))
+    y = aten.slice_scatter.default(y, y[n % 2 :], 0, n % 2) + aten.slice_scatter.default(y, x, 0)
+    return torch.cat([part, y[:1], y[1:], first[None].sin()])[rows - 1 :].cos()
+
+
 def elsewhere(x: Tensor, n: int) -> Tensor:
     """Constructors that are copied to another device; nobody uses the copies."""
     zeros = torch.zeros(3)
@@ -209,6 +220,7 @@ SHAPES = {  # of more than one operator, as passes look for them: twice in each
     "elsewhere": Op(elsewhere, fits=lambda s: broadcast(s, (3,))),
     "pieces": Op(pieces, fits=lambda s: len(s) > 0 and s[0] > 0),
     "attention": Op(attended, fits=lambda s: len(s) == 2 and min(s) > 0),
+    "slices": Op(slices, fits=lambda s: len(s) > 0 and s[0] > 0),
     "updates": Op(updates, fits=lambda s: len(s) > 0 and s[0] > 0),
     "batch norm": Op(normed, fits=lambda s: len(s) == 2 and s[1] == 3),
 }

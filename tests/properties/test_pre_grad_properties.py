@@ -17,7 +17,7 @@ from ctk.compiler.observe import Numerics
 from ctk.compiler.passes import PASSES
 from ctk.repro_templates.tolerance import TABLE, tolerance_for
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
-from tests.golden.torch_cases import NORMALIZE
+from tests.golden.torch_cases import BATCH, NORMALIZE
 from tests.helpers.passes import rules_of, run_pass, text_of, torch_graph
 
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=100)
@@ -55,10 +55,20 @@ STEPS: dict[str, Step] = {
     )[0],
     "softmax": lambda x, y: x.softmax(-1),
     "sums": lambda x, y: x.sum(0, True) + x.mean(dim=1, keepdim=True),
+    "parallel": lambda x, y: (
+        F.linear(x.tanh(), WEIGHT, BIAS) * F.linear(y.sin(), WEIGHT, bias=BIAS)
+    ),
+    "parallel, returned": lambda x, y: torch.mm(x.tanh(), WEIGHT).add_(y.tanh() @ WEIGHT),
     "split": lambda x, y: torch.cat([torch.chunk(x, 2, dim=1)[1], x.chunk(2, -1)[0]], dim=1),
     "split twice": lambda x, y: torch.cat([x.split(2)[0].split(1)[1], x.split([1, 3])[1]]),
     "unbind": lambda x, y: torch.stack(x.unbind(0)),
     "stack": lambda x, y: torch.stack([x.unbind(1)[i] for i in range(4)], dim=1).neg(),
+    "joined": lambda x, y: torch.cat([(p := x.sin().split(2))[0], p[1]], 0).cos(),
+    "stacked": lambda x, y: torch.stack([*(x.sin().unbind(1)[i] for i in range(4))], -1) * y,
+    "parts": lambda x, y: torch.cat([x.tanh(), y], dim=1).chunk(2, -1)[1].neg(),
+    "nested": lambda x, y: torch.cat([torch.cat([x, y.sin()]), torch.cat([x])])[2:6],
+    "parts of parts": lambda x, y: x + (q := x.split([1, 3])[1].split([1, 2]))[0] * q[1][:1],
+    "squeezed": lambda x, y: (q := x.chunk(4, dim=0))[0].squeeze(0) + torch.squeeze(q[-1], 0) * y,
     "norm": lambda x, y: F.batch_norm(
         F.conv1d(x[:, None], TAPS, padding=1), STATISTIC, STATISTIC, eps=0.5
     )[:, 0],
@@ -72,7 +82,7 @@ drawn = st.lists(
     min_size=1,
     max_size=8,
 )
-PRE_GRAD = {step.name: step for step in PASSES["pre_grad"]} | {"normalize_calls": NORMALIZE}
+PRE_GRAD = {step.name: step for step in (*PASSES["pre_grad"], NORMALIZE, BATCH)}
 
 
 def inputs() -> tuple[Tensor, Tensor]:

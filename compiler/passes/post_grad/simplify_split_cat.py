@@ -3,13 +3,17 @@
 Rules, `cat` and `split` along the same dimension:
     1. cat([x]) -> x
     2. cat(all parts of split(x), in order) -> x
-    3. slice(cat([a, b, ...])), just the piece b -> b
+    3. the part of cat([a, b, ...]) that is just the piece b -> b
     4. cat([cat([a, b]), c]) -> cat([a, b, c])
     5. the only part of split(x) -> x
-Preconditions: 1.-3. nobody can tell the old tensor from the new one (it does not leave the graph,
-nothing writes to it) and it has its type; the strides are the same, or nobody notices them. 4. the
-inner one has no other user, and all are contiguous. 5. a view: type and strides are the same.
-Symbolic sizes along the dimension are left alone in 3., any in 4. Exact.
+    6. cat(slices or parts of x that tile it) -> x
+    7. a part of cat([a, b, ...]) inside the piece b -> slice(b)
+A part is one of `slice` (step 1) or of `split`.
+Preconditions: all but 4. and 5. nobody can tell the old tensor from the new one (it does not leave
+the graph, nothing writes to it) and it has its type; the strides are the same, or nobody notices
+them. 4. nobody else uses the inner one, nothing writes to its pieces, and all are contiguous. 5. a
+view: type and strides are the same. Symbolic sizes along the dimension are left alone but in 1., 2.
+and 5., any in 4. Exact.
 
 Source: `torch/_inductor/fx_passes/split_cat.py`. That one rewrites torch-level calls, with stacks
 and unbind; this one sees ATen, where a few rules are left, and checks strides and sharing.
@@ -23,20 +27,25 @@ from torch.fx import Graph, Node
 
 from ctk.compiler.fx.properties import base_of, escapes, mutated_bases
 from ctk.compiler.fx.restride import is_noticed
-from ctk.compiler.fx.types import dense_strides, same_layout, same_type, tensor_of, value_of
+from ctk.compiler.fx.types import (
+    dense_strides,
+    same_layout,
+    same_sizes,
+    tensor_of,
+    value_of,
+)
+from ctk.compiler.passes.post_grad.parts import (
+    SPLITS,
+    arguments,
+    axis_of,
+    may_stand_for,
+    part_of,
+)
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat import fake
 
 aten = torch.ops.aten
-_SPLITS = frozenset(
-    {
-        aten.split.Tensor,
-        aten.split_with_sizes.default,
-        aten.unsafe_split.Tensor,
-        aten.unsafe_split_with_sizes.default,
-    }
-)
 
 
 class SimplifySplitCat(Pass):
@@ -52,17 +61,21 @@ class SimplifySplitCat(Pass):
                 rewriter.replace(node, only, rule="the only part of split(x) -> x")
                 continue
             rule, source = _found(node)
-            if source is not None and _may_replace(node, source, written):
+            if source is not None and may_stand_for(source, node, written):
                 rewriter.replace(node, source, rule=rule)
                 continue
             for inner in _inner(node):
+                if not written.isdisjoint(map(base_of, _pieces(inner))):
+                    continue  # they are read before that
                 _flatten(rewriter, node, inner)
+            if not _pieces(node):
+                _narrow(rewriter, node, written)
 
 
 def _only_part(node: Node) -> Node | None:
     """Rule 5."""
     split = node.args[0] if node.target is operator.getitem else None
-    if not isinstance(split, Node) or split.target not in _SPLITS:
+    if not isinstance(split, Node) or split.target not in SPLITS:
         return None
     value, source = value_of(split), split.args[0]
     is_only = isinstance(value, (list, tuple)) and len(cast("list[object]", value)) == 1
@@ -71,12 +84,46 @@ def _only_part(node: Node) -> Node | None:
 
 def _found(node: Node) -> tuple[str, Node | None]:
     """Return which of the rules 1 to 3 holds at a node, and what it puts there."""
-    if node.target is aten.slice.Tensor and node.args:
-        return "slice(cat([a, b])), one piece -> it", _piece(node)
     pieces = _pieces(node)
+    if not pieces:
+        return "a part of cat([a, b]), one piece -> it", _whole_piece(node)
     if len(pieces) == 1:
         return "cat([x]) -> x", pieces[0]
-    return "cat(split(x)) -> x", _split_source(node, pieces) if pieces else None
+    source = _split_source(node, pieces)
+    if source is not None:
+        return "cat(split(x)) -> x", source
+    axis = axis_of(tensor_of(node), arguments(node, 0)[0])
+    return "cat(parts that tile x) -> x", _tiled(pieces, axis)
+
+
+def _whole_piece(node: Node) -> Node | None:
+    """Rule 3."""
+    found = _piece(node)
+    tensor = tensor_of(found[0]) if found is not None else None
+    if found is None or tensor is None:
+        return None
+    piece, axis, begin, end = found
+    return piece if (begin, end) == (0, tensor.shape[axis]) else None
+
+
+def _narrow(rewriter: Rewriter, node: Node, written: set[Node]) -> None:
+    """Rule 7."""
+    found = _piece(node)
+    mine, others = tensor_of(node), tensor_of(found[0]) if found is not None else None
+    if found is None or mine is None or others is None or mine.dtype != others.dtype:
+        return
+    piece, axis, begin, end = found
+    if escapes(node) or base_of(piece) in written:
+        return
+    if not same_sizes(mine.stride(), others.stride()) and is_noticed({node: others.stride()}):
+        return
+
+    def edit(graph: Graph) -> None:
+        new = rewriter.insert(aten.slice.Tensor, (piece, axis, begin, end), before=node)
+        node.replace_all_uses_with(new)
+        graph.erase_node(node)
+
+    rewriter.rewrite("a part of cat([a, b]) inside b -> slice(b)", [node, piece], edit)
 
 
 def _pieces(node: Node) -> list[Node]:
@@ -86,68 +133,59 @@ def _pieces(node: Node) -> list[Node]:
     return [each for each in parts if isinstance(each, Node)]
 
 
-def _axis(tensor: torch.Tensor | None, given: object) -> int | None:
-    """Return a dimension that a call names, counted from 0."""
-    if tensor is None or not isinstance(given, int) or not tensor.dim():
-        return None
-    return given % tensor.dim()
-
-
-def _arguments(node: Node, *defaults: object) -> tuple[object, ...]:
-    """Return the arguments behind the first, with defaults for those that are missing.
-
-    Where one is given by keyword, all are None, which no rule takes.
-    """
-    if node.kwargs:
-        return (None,) * len(defaults)
-    return (*node.args[1:], *defaults[len(node.args) - 1 :])
-
-
 def _split_source(node: Node, pieces: list[Node]) -> Node | None:
     """Rule 2."""
     if any(piece.target is not operator.getitem for piece in pieces):
         return None
     split, value = pieces[0].args[0], value_of(pieces[0].args[0])
-    if not isinstance(split, Node) or split.target not in _SPLITS:
+    if not isinstance(split, Node) or split.target not in SPLITS:
         return None
     if not isinstance(value, (list, tuple)) or len(cast("list[object]", value)) != len(pieces):
         return None
     in_order = all(piece.args == (split, index) for index, piece in enumerate(pieces))
-    axis, source = _axis(tensor_of(node), _arguments(node, 0)[0]), split.args[0]
+    axis, source = axis_of(tensor_of(node), arguments(node, 0)[0]), split.args[0]
     if not in_order or axis is None or not isinstance(source, Node):
         return None
-    return source if axis == _axis(tensor_of(source), _arguments(split, None, 0)[1]) else None
+    return source if axis == axis_of(tensor_of(source), arguments(split, None, 0)[1]) else None
 
 
-def _piece(node: Node) -> Node | None:
-    """Rule 3."""
-    cat = node.args[0]
-    given, start, end, step = _arguments(node, 0, None, None, 1)
-    start = 0 if start is None else start
-    if not isinstance(cat, Node) or step != 1 or not isinstance(start, int):
+def _tiled(pieces: list[Node], axis: int | None) -> Node | None:
+    """Rule 6."""
+    parts = [part_of(each) for each in pieces]
+    known = [each for each in parts if each is not None and each.axis == axis]
+    if len(known) != len(pieces) or len({each.source for each in known}) != 1 or axis is None:
         return None
-    tensor, pieces = tensor_of(cat), _pieces(cat)
-    axis = _axis(tensor, given)
-    if tensor is None or axis is None or axis != _axis(tensor, _arguments(cat, 0)[0]):
+    source = known[0].source
+    tensor = tensor_of(source)
+    ends = [0, *(each.end for each in known)]
+    is_tiled = [each.begin for each in known] == ends[:-1]
+    return source if is_tiled and tensor is not None and tensor.shape[axis] == ends[-1] else None
+
+
+def _piece(node: Node) -> tuple[Node, int, int, int] | None:
+    """Rules 3 and 7: return in which piece a part of a concatenation lies, and where there."""
+    part = part_of(node)
+    tensor, pieces = (tensor_of(part.source), _pieces(part.source)) if part else (None, [])
+    if part is None or tensor is None or not pieces:
         return None
-    total = tensor.shape[axis]
-    if fake.is_symbolic(total):
+    if part.axis != axis_of(tensor, arguments(part.source, 0)[0]):
         return None
     begin = 0
     for piece in pieces:
-        part = tensor_of(piece)
-        if part is None or part.dim() != tensor.dim():  # an empty row is left out by `cat`
+        each = tensor_of(piece)
+        if each is None or each.dim() != tensor.dim():  # an empty row is left out by `cat`
             return None
-        begin, last = begin + part.shape[axis], begin
-        if last == start and begin == (total if end is None else min(cast("int", end), total)):
-            return piece
+        size = each.shape[part.axis]
+        if begin <= part.begin and part.end <= begin + size and part.begin < part.end:
+            return piece, part.axis, part.begin - begin, part.end - begin
+        begin += size
     return None
 
 
 def _inner(node: Node) -> list[Node]:
     """Rule 4: return the inner `cat`s."""
     result = tensor_of(node)
-    axis = _axis(result, _arguments(node, 0)[0]) if _pieces(node) else None
+    axis = axis_of(result, arguments(node, 0)[0]) if _pieces(node) else None
     if result is None or axis is None or not _is_dense(node):
         return []
     found = dict.fromkeys(piece for piece in _pieces(node) if len(piece.users) == 1)
@@ -160,7 +198,7 @@ def _is_part_of(piece: Node, axis: int, rank: int) -> bool:
     if not parts or any(each is None or each.dim() != rank for each in types):
         return False
     is_whole = len(parts) == len(cast("list[object]", piece.args[0]))
-    is_same = _axis(tensor_of(piece), _arguments(piece, 0)[0]) == axis
+    is_same = axis_of(tensor_of(piece), arguments(piece, 0)[0]) == axis
     return is_whole and is_same and all(map(_is_dense, parts))
 
 
@@ -182,16 +220,6 @@ def _flatten(rewriter: Rewriter, node: Node, inner: Node) -> None:
     rewriter.rewrite("cat([cat([a, b]), c]) -> cat([a, b, c])", [node, inner], edit)
 
 
-def _may_replace(node: Node, source: Node, written: set[Node]) -> bool:
-    """Return whether nobody can tell the operand of a concatenation from its result."""
-    mine, others = tensor_of(node), tensor_of(source)
-    if mine is None or others is None or not same_type(mine, others):
-        return False
-    if escapes(node) or base_of(source) in written:
-        return False
-    return same_layout(node, source) or not is_noticed({node: others.stride()})
-
-
 def examples() -> list[Example]:
     """Return programs that the pass changes, one for each rule."""
     x, y = torch.ones(4, 3), torch.ones(2, 3)
@@ -203,6 +231,9 @@ def examples() -> list[Example]:
         (lambda x, y: aten.cat.default([aten.cat.default([x, y]), y.sin()]), (x, y)),
         (lambda x, y: aten.cat.default([x.t(), aten.cat.default([y.t(), y.t()], 1)], -1), (x, y)),
         (lambda x: x.split(4)[0].sin(), (x,)),
+        (lambda x: aten.cat.default([x[:1], x[1:3], x[3:]]).sin(), (x,)),
+        (lambda x, y: aten.cat.default([x, y, x])[5:6].sin(), (x, y)),
+        (lambda x, y: aten.cat.default([x, y]).split_with_sizes([3, 1, 2])[2].sin(), (x, y)),
     ]
 
 

@@ -61,7 +61,7 @@ class NormalizeCalls(Pass):
             return
         for node in rewriter.nodes():
             if node.op == "call_module":
-                _normalize_module(rewriter, node)
+                normalize_module(rewriter, node)
             elif (call := call_of(node)) is not None:
                 _normalize(rewriter, node, call)
 
@@ -88,7 +88,8 @@ def _rule(node: Node, call: Call) -> str:
     return f"{module}.{getattr(node.target, '__name__', node.target)}(...) -> {name}(...)"
 
 
-def _normalize_module(rewriter: Rewriter, node: Node) -> None:
+def normalize_module(rewriter: Rewriter, node: Node) -> None:
+    """Write the call of a module as that of its function (rule 2), if it is one."""
     module = fetch(rewriter.module, node.target)
     body = _body(module) if len(node.args) == 1 and not node.kwargs else None
     if body is None or graphs.has_hooks(cast("nn.Module", module)):

@@ -145,3 +145,75 @@ def test_a_result_without_a_gradient_leaves_others_theirs(program):
     for each in (results, expected):
         sum(value.sum() for value in each if value.requires_grad).backward()
     torch.testing.assert_close(mine.grad, others.grad)
+
+
+class Parallel(nn.Module):
+    """Linears side by side and behind one another; what they give is returned and written to."""
+
+    def __init__(self, frozen=False):
+        super().__init__()
+        self.parts = nn.ModuleList(nn.Linear(4, 4) for _ in range(4))
+        self.parts[1].requires_grad_(not frozen)
+
+    def forward(self, x):
+        a, b = self.parts[0](x).relu(), self.parts[1](x).tanh()
+        c, d = self.parts[2](a), self.parts[3](b * 2)
+        with torch.no_grad():
+            e = self.parts[3](b)
+        return c, d.add_(1), a, e
+
+
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("dynamic", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_parallel_linears_have_their_gradients(frozen, dynamic):
+    model, x = Parallel(frozen), torch.randn(3, 4, requires_grad=True)
+    compiled, log = compiled_with_log(
+        model, dynamic=dynamic, passes={"batch_linears": {"enabled": True}}
+    )
+    results, expected = compiled(x), model(x)
+    assert count(log, "batch_linears") == (1 if frozen else 2)
+    wanted = [x, *(each for each in model.parameters() if each.requires_grad)]
+    for a, b in zip(results, expected, strict=True):
+        assert (a.stride(), a.requires_grad) == (b.stride(), b.requires_grad)
+        torch.testing.assert_close(a, b)
+    sums = [sum(each.square().sum() for each in given) for given in (results, expected)]
+    for a, b in zip(*(torch.autograd.grad(each, wanted) for each in sums), strict=True):
+        torch.testing.assert_close(a, b)
+    if dynamic:
+        y = torch.randn(7, 4)
+        torch.testing.assert_close(compiled(y), model(y))
+
+
+def test_autocast_keeps_its_types():
+    def program(x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return F.linear(x, x) + F.linear(x, x.sin()), x.bfloat16() @ x.bfloat16()
+
+    x = torch.randn(4, 4)
+    compiled, _ = compiled_with_log(program, passes={"batch_linears": {"enabled": True}})
+    for a, b in zip(compiled(x), program(x), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def parts(x, y):
+    with torch.no_grad():
+        held = torch.cat([(h := x.chunk(2))[0], h[1]])
+    a, b = torch.cat([x.sin(), y.cos()], dim=1).split([4, 4], dim=-1)
+    c, d = a.exp().split([1, 3], 1)
+    e, f, g = d.chunk(3, dim=1)
+    whole = torch.cat([c, d], 1).tanh() * held.sin()
+    return whole, e.squeeze(1) + g.squeeze(-1) * f.squeeze(1), torch.cat([b]), torch.cat(x.split(1))
+
+
+@pytest.mark.parametrize("dynamic", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_splits_and_concatenations_have_their_gradients(dynamic):
+    x, y = (torch.randn(4, 4, requires_grad=True) for _ in "xy")
+    compiled, log = compiled_with_log(parts, dynamic=dynamic)
+    results, expected = compiled(x, y), parts(x, y)
+    assert count(log, "simplify_torch_split_cat") >= (1 if dynamic else 2)
+    for a, b in zip(results, expected, strict=True):
+        assert (a.stride(), a.requires_grad) == (b.stride(), b.requires_grad)
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
+    sums = [sum(each.square().sum() for each in given) for given in (results, expected)]
+    for a, b in zip(*(torch.autograd.grad(each, [x, y]) for each in sums), strict=True):
+        torch.testing.assert_close(a, b)

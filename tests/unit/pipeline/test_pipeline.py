@@ -273,8 +273,8 @@ def test_on_failure_warn():
 
 
 def ill_formed(gm):
-    nodes = list(gm.graph.nodes)
-    nodes[1].append(nodes[0])
+    named = list(gm.graph.nodes)
+    named[1].name = named[0].name
 
 
 def narrower(gm):

@@ -1,0 +1,173 @@
+"""The order of a graph's nodes: what must run before what, beside operands; a stable sort.
+
+A node has a place after its operands and, if something is written, drawn or set, also after nodes
+whose results it does not read. `orderings` says which, linear in the size of the graph: storages
+are told apart by union of what may share one (all inputs are one storage: they may be aliases).
+
+    y = sin(x); x.add_(1); z = cos(x)      add_ runs after sin, cos runs after add_
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from graphlib import CycleError
+from itertools import pairwise
+
+from torch.fx import Graph, Node
+
+from ctk.compiler.fx.effects import is_calm, mutated_arguments
+from ctk.compiler.fx.properties import is_random, is_view
+from ctk.compiler.fx.walk import topological
+from ctk.compiler.torch_compat import operators
+
+
+def sort_stably(graph: Graph) -> bool:
+    """Put the nodes in an order in which each comes after its operands, if they are not.
+
+    A node that comes too late moves to its first user; inputs come first, the output comes last,
+    and all others keep their order.
+
+    Returns:
+        Whether a node was moved.
+
+    Raises:
+        graphlib.CycleError: Nodes read each other; or a node would have to move across what writes
+            to the same memory, draws or sets a mode. Its arguments say which, and the nodes.
+    """
+    given = list(graph.nodes)
+    ranked = sorted(given, key=_part)
+    topological(ranked, _operands)  # raises where nodes read each other
+    order = _operands_first(ranked)
+    if order == given:
+        return False
+    if order != ranked:
+        _require_orderings(ranked, order)
+    reorder(graph, order)
+    return True
+
+
+def _part(node: Node) -> int:
+    return {"placeholder": 0, "output": 2}.get(node.op, 1)
+
+
+def _operands(node: Node) -> list[Node]:
+    return node.all_input_nodes
+
+
+def _operands_first(nodes: Iterable[Node]) -> list[Node]:
+    done: dict[Node, None] = {}
+    for node in nodes:
+        waiting = [node]
+        while waiting:
+            missing = [each for each in waiting[-1].all_input_nodes if each not in done]
+            if missing:
+                waiting += reversed(missing)
+            else:
+                done[waiting.pop()] = None
+    return [*done]
+
+
+def _require_orderings(given: Sequence[Node], order: Sequence[Node]) -> None:
+    """Raise where a node has moved in front of another, which does not need it."""
+    place = {node: index for index, node in enumerate(order)}
+    for node, behind in orderings(given).items():
+        for other in behind:
+            if place[other] > place[node] and node not in _needed_for(other):
+                raise CycleError("it would move across a write, a draw or a mode", [node, other])
+
+
+def _needed_for(node: Node) -> set[Node]:
+    found, queue = {node}, [node]
+    while queue:
+        fresh = [each for each in queue.pop().all_input_nodes if each not in found]
+        found.update(fresh)
+        queue += fresh
+    return found
+
+
+def reorder(graph: Graph, order: Sequence[Node]) -> None:
+    """Put the nodes of a graph in this order; it lists all of them."""
+    if order == list(graph.nodes):
+        return
+    first = next(iter(graph.nodes))
+    if first is not order[0]:
+        first.prepend(order[0])
+    for before, node in pairwise(order):
+        if before.next is not node:
+            before.append(node)
+
+
+def orderings(nodes: Sequence[Node]) -> Mapping[Node, Sequence[Node]]:
+    """Return the earlier nodes, beside its operands, that a node must stay behind.
+
+    Cases: 1. a write to a storage stays behind the earlier nodes that read or write it, and what
+    reads it behind the last write; 2. random draws stay in order; 3. what sets a mode, runs another
+    graph or does what nobody knows stays where it is among all others.
+
+    Args:
+        nodes: In the order that is to be kept.
+    """
+    storage = _storages(nodes)
+    written = {storage(each) for node in nodes for each in mutated_arguments(node)}
+    found: dict[Node, list[Node]] = {}
+    writer: dict[Node, Node] = {}
+    readers: dict[Node, list[Node]] = {}
+    since: list[Node] = []
+    barrier = draw = None
+    for node in nodes:
+        behind = found.setdefault(node, [])
+        behind += [barrier] if barrier is not None else []
+        if not is_calm(node) and not _writes(node) and node.op != "output":
+            behind += since
+            barrier, since = node, []
+        since.append(node)
+        if is_random(node):
+            behind += [draw] if draw is not None else []
+            draw = node
+        mine = {storage(each) for each in (node, *node.all_input_nodes)} & written
+        wrote = {storage(each) for each in mutated_arguments(node)}
+        for each in mine:
+            behind += [writer[each]] if each in writer else []
+            if each in wrote:
+                behind += readers.pop(each, [])
+                writer[each] = node
+            else:
+                readers.setdefault(each, []).append(node)
+    return found
+
+
+def _writes(node: Node) -> bool:
+    return bool(mutated_arguments(node))
+
+
+class _Storages:
+    """Which nodes may share a storage: each set of them has one node that stands for it."""
+
+    def __init__(self) -> None:
+        self._above: dict[Node, Node] = {}
+
+    def __call__(self, node: Node) -> Node:
+        """Return the node that stands for the set of this one."""
+        while (above := self._above.get(node, node)) is not node:
+            self._above[node] = self._above.get(above, above)  # halve the way
+            node = above
+        return node
+
+    def join(self, node: Node, other: Node) -> None:
+        self._above[self(node)] = self(other)
+
+
+def _storages(nodes: Sequence[Node]) -> _Storages:
+    found, outside = _Storages(), None
+    for node in nodes:
+        if node.op in ("placeholder", "get_attr"):
+            outside = outside or node
+            found.join(node, outside)
+        elif node.op != "output" and _may_share(node):
+            for each in node.all_input_nodes:
+                found.join(node, each)
+    return found
+
+
+def _may_share(node: Node) -> bool:
+    """Return whether a result may share memory with an operand; of what is unknown, it may."""
+    declared = operators.declared_by(node.target) if node.op == "call_function" else None
+    return declared is None or declared.writes or is_view(node)

@@ -1,0 +1,171 @@
+"""Compute a tensor right before it is first used, so that it need not be kept until then.
+
+Rule: `a = f(x); ...; b = g(a)` -> `...; a = f(x); b = g(a)`. Only the order changes: exact.
+Preconditions: `f` is an operator of torch without effects or random numbers, with one tensor for
+its result. Nothing in between writes to what it reads, sets a mode or runs another graph; and
+operands that would have died before have no more bytes than `a`, and than `b`: so there is never
+more alive at once. Inputs of a forward graph are alive anyhow, and so are those of the program in
+backward.
+
+Source: `reorder_for_locality` in `torch/_inductor/fx_passes/post_grad.py`. That one moves whatever
+it may, even where operands live longer than the result would have; and not in graphs that write.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+from torch.fx import Graph, Node
+
+from ctk.compiler.fx.effects import is_calm
+from ctk.compiler.fx.order import orderings
+from ctk.compiler.fx.properties import is_mutating, is_pure, is_view
+from ctk.compiler.fx.types import tensor_of
+from ctk.compiler.partition.costs import nbytes
+from ctk.compiler.partition.roles import is_tangent
+from ctk.compiler.rewriting.base import Example, Pass
+from ctk.compiler.rewriting.rewriter import Rewriter
+
+
+class OrderForLocality(Pass):
+    """Compute a tensor right before it is first used."""
+
+    name = "order_for_locality"
+
+    def run(self, rewriter: Rewriter) -> None:
+        moving = _Moving(rewriter.graph)
+        front = rewriter.graph.output_node()
+        while front.op != "root":
+            front = _settle(rewriter, moving, front).prev
+
+
+def _settle(rewriter: Rewriter, moving: "_Moving", node: Node) -> Node:
+    """Settle a node and, in front of it, what it is the first to need; return the first of them.
+
+    What is settled stands at the end of the graph, in its last order. A node that is moved to its
+    front lets what is in between live without it, and its operands with it.
+    """
+    moving.settle(node)
+    front, queue = node, deque([node])
+    while queue:
+        for each in moving.operands(queue.popleft()):
+            if front.prev is not each and not (
+                moving.saves(each, front) and _move(rewriter, each, front)
+            ):
+                continue
+            front = each
+            moving.settle(each)
+            queue.append(each)
+    return front
+
+
+def _move(rewriter: Rewriter, node: Node, front: Node) -> bool:
+    rule = f"{node.target} -> in front of its first user"
+    return rewriter.rewrite(rule, [node, front], lambda graph: front.prepend(node))
+
+
+class _Moving:
+    """What is known while nodes are settled from the end of a graph to its start.
+
+    Attributes:
+        places: Where each node stood at first.
+        bases: The node whose memory a node's value is.
+        followers: What must stay behind a node, beside its users.
+        alive: The bases that are alive at the front of what is settled, or always.
+        settled: The nodes at the end.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        nodes = list(graph.nodes)
+        self.places = {node: place for place, node in enumerate(nodes)}
+        self.bases = _bases(nodes)
+        self.followers = _followers(nodes)
+        self.alive = _held(nodes)
+        self.settled: set[Node] = set()
+
+    def settle(self, node: Node) -> None:
+        self.settled.add(node)
+        self.alive.update(self.bases[each] for each in node.all_input_nodes)
+
+    def operands(self, user: Node) -> list[Node]:
+        """Return the operands of a settled node that may follow all that is not, the last first."""
+        found = [each for each in user.all_input_nodes if self._may_move(each)]
+        return sorted(found, key=self.places.__getitem__, reverse=True)
+
+    def _may_move(self, node: Node) -> bool:
+        if node in self.settled or not self.settled.issuperset(node.users):
+            return False
+        is_free = self.settled.issuperset(self.followers.get(node, ()))
+        return is_free and _is_movable(node)
+
+    def saves(self, node: Node, front: Node) -> bool:
+        """Return whether no more is alive at any time if a node moves in front of another."""
+        bases = {self.bases[each] for each in node.all_input_nodes} - self.alive
+        limit = min(self._new_nbytes(node), self._new_nbytes(front))
+        return sum(map(nbytes, bases)) <= limit
+
+    def _new_nbytes(self, node: Node) -> int:
+        is_new = node.op == "call_function" and self.bases[node] is node
+        return nbytes(node) if is_new else 0
+
+
+def _bases(nodes: Sequence[Node]) -> dict[Node, Node]:
+    found: dict[Node, Node] = {}
+    for node in nodes:
+        is_alias = node.op == "call_function" and (is_view(node) or is_mutating(node))
+        source = next(iter(node.all_input_nodes), None) if is_alias else None
+        found[node] = found[source] if source is not None else node
+    return found
+
+
+def _followers(nodes: Sequence[Node]) -> Mapping[Node, Sequence[Node]]:
+    found: dict[Node, list[Node]] = {}
+    if all(map(is_calm, nodes)):
+        return found
+    for node, behind in orderings(nodes).items():
+        for each in behind:
+            found.setdefault(each, []).append(node)
+    return found
+
+
+def _held(nodes: Sequence[Node]) -> set[Node]:
+    """Return what the caller holds while the graph runs; what forward has saved, it does not."""
+    is_backward = any(map(is_tangent, nodes))
+    inputs = (node for node in nodes if node.op in ("placeholder", "get_attr"))
+    return {n for n in inputs if not is_backward or n.op == "get_attr" or "primals" in n.name}
+
+
+def _is_movable(node: Node) -> bool:
+    if node.op != "call_function" or tensor_of(node) is None or "unbacked_bindings" in node.meta:
+        return False
+    return getattr(node.target, "namespace", None) in ("aten", "prims") and is_pure(node)
+
+
+def examples() -> list[Example]:
+    """Return programs that the pass changes."""
+    x, y = torch.ones(4, 3), torch.ones(3)
+    return [
+        (_constant_first, (x, y)),
+        (_views_first, (x, y)),
+        (_written_between, (x, y)),
+    ]
+
+
+def _constant_first(x: Tensor, y: Tensor) -> Tensor:
+    ones, later = torch.ones_like(x), y.exp()
+    return (x.sin().cos() * later).tanh() - ones
+
+
+def _views_first(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    turned, row = x.t(), y.expand(4, 3)
+    return x.sin() + row, (x * 2).neg().t() - turned
+
+
+def _written_between(x: Tensor, y: Tensor) -> Tensor:
+    old, other = x.neg(), y.neg()
+    x.add_(1)
+    return x.sin().tanh() * old + other
+
+
+PASS = OrderForLocality()
