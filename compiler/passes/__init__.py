@@ -25,6 +25,7 @@ from ctk.compiler.passes.joint import (
     fuse_attention,
     remove_noops,
     simplify_views,
+    store_unique_indices,
 )
 from ctk.compiler.passes.post_grad import (
     fuse_addmm,
@@ -58,6 +59,7 @@ JOINT: tuple[Pass, ...] = (
     eliminate_common_subexpressions.PASS,
     simplify_views.PASS,
     eliminate_dead_code.PASS,
+    store_unique_indices.PASS,
     fuse_attention.PASS,
 )
 
