@@ -23,6 +23,7 @@ from ctk.compiler.passes.joint import (
     fold_constants,
     fold_uniform_values,
     fuse_attention,
+    pad_mm,
     remove_noops,
     simplify_views,
     store_unique_indices,
@@ -61,6 +62,7 @@ JOINT: tuple[Pass, ...] = (
     eliminate_dead_code.PASS,
     store_unique_indices.PASS,
     fuse_attention.PASS,
+    pad_mm.PASS,
 )
 
 POST_GRAD: tuple[Pass, ...] = (

@@ -14,7 +14,6 @@ from ctk.compiler.passes.joint import (
     fuse_attention,
     remove_noops,
     simplify_views,
-    store_unique_indices,
 )
 from ctk.compiler.passes.post_grad import (
     fuse_addmm,
@@ -24,8 +23,9 @@ from ctk.compiler.passes.post_grad import (
 )
 from ctk.compiler.passes.pre_grad import remove_inference_dropout
 from tests.golden.test_frozen_passes import CASES as FROZEN_CASES
+from tests.golden.test_joint_passes import CASES as JOINT_CASES
 from tests.golden.torch_cases import TORCH_CASES, Dropout, moved, written
-from tests.helpers.passes import aten_graph, rules_of, run_pass, text_of
+from tests.helpers.passes import aten_graph, rules_of, run_pass, text_of, unchanged
 
 X, Y, B = torch.randn(4, 4), torch.randn(4, 4), torch.randn(4)
 aten = torch.ops.aten
@@ -104,13 +104,6 @@ def attention(q, k, v, mask):
     return (torch.softmax(scores, -1) @ v) * 2
 
 
-def shuffled(x, y, b):
-    order = torch.randperm(4)
-    rows = torch.index_add(x, 0, order[:2], y[:2])
-    back = aten.index_put(torch.zeros(4, 4), [order], rows.exp(), True)
-    return back, aten.scatter_add(b, 0, b.sort()[1], b)
-
-
 def attention_graph():
     """The graph as the passes before leave it."""
     gm = aten_graph(attention, *(torch.randn(2, 3, 5, 8) for _ in "qkv"), torch.randn(5, 5))
@@ -130,7 +123,7 @@ CASES = [
     (simplify_views.PASS, "joint", lambda: aten_graph(views, X)),
     (fuse_attention.PASS, "joint", attention_graph),
     (fuse_addmm.PASS, "forward", lambda: aten_graph(linear, X, Y, B)),
-    (store_unique_indices.PASS, "joint", lambda: aten_graph(shuffled, X, Y, B)),
+    *JOINT_CASES,
     (fold_uniform_values.PASS, "joint", lambda: aten_graph(uniforms, X)),
     (simplify_split_cat.PASS, "forward", lambda: aten_graph(split_cat, X, Y)),
     (move_constructors.PASS, "forward", lambda: aten_graph(moved, X)),
@@ -155,12 +148,6 @@ def test_pass_on_a_small_graph(step, stage, graph, golden):
 def test_every_pass_has_a_golden_case():
     in_tables = {step.name for steps in PASSES.values() for step in steps}
     assert in_tables == {case[0].name for case in CASES}
-
-
-def unchanged(function, step, *inputs, stage="joint"):
-    gm = aten_graph(function, *inputs)
-    record = run_pass(gm, step, stage=stage)
-    return rules_of(record) == [] and not record.changed
 
 
 @pytest.mark.parametrize(
@@ -262,40 +249,6 @@ def test_fuse_addmm_must_not_fire(function, inputs):
 )
 def test_simplify_views_must_not_fire(function):
     assert unchanged(function, simplify_views.PASS, X)
-
-
-ORDER, PLACES = torch.randperm(4), torch.tensor([0, 0])
-
-
-def written_order(x):
-    order = torch.randperm(4)
-    order.fill_(0)
-    return torch.index_add(x, 0, order, x)
-
-
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda x: torch.index_add(x, 0, PLACES, x[:2]),  # two equal ones
-        lambda x: torch.index_add(x, 0, torch.randint(4, (2,)), x[:2]),
-        lambda x: torch.index_add(x, 0, torch.randperm(2).repeat(2), x),
-        lambda x: torch.index_add(x, 0, torch.randperm(2)[:1].expand(2), x[:2]),
-        lambda x: torch.index_add(x, 0, torch.randperm(4) % 2, x),
-        lambda x: torch.index_add(x, 0, torch.randperm(4).to(torch.int32), x),
-        lambda x: aten.index_put(x, [torch.randperm(5)[:1]], x[:1], True),  # 4 is out of bounds
-        lambda x: aten.index_put(x, [torch.arange(-2, 2)], x, True),  # negative ones
-        lambda x: aten.index_put(x, [ORDER, ORDER], x[0], True),
-        lambda x: aten.index_put(x, [torch.randperm(4)], x, False),
-        lambda x: torch.index_add(x, 0, torch.randperm(4), x, alpha=2),
-        lambda x: torch.index_add(x.t(), 0, torch.randperm(4), x),  # whose result is dense
-        lambda x: torch.index_add(x * 1j, 0, torch.randperm(4), x * 1j),
-        lambda x: x.scatter_add(0, torch.randperm(4)[None].expand(2, 4), x),  # of two dimensions
-        lambda x: x[torch.randperm(4)],
-        written_order,
-    ],
-)
-def test_store_unique_indices_must_not_fire(function):
-    assert unchanged(function, store_unique_indices.PASS, X)
 
 
 def shared_product(x):

@@ -50,6 +50,26 @@ def _trials(config: Mapping[str, object]) -> Sequence[Trial]:
     return (*others, freezing, Trial("verify", not options.verify))
 
 
+def _decided(config: Mapping[str, object]) -> Mapping[str, object]:
+    """Return a config in which `pad_mm.decisions` says what this process has measured."""
+    from ctk.compiler.passes.joint.pad_mm import PASS
+    from ctk.compiler.passes.joint.products import measured
+    from ctk.compiler.rewriting.options import set_options
+
+    known = measured()
+    if not known:
+        return config
+    given = resolve(config).passes.get(PASS.name, {})
+    step = set_options(PASS, PASS.name, given)
+    told = {each.removeprefix("-") for each in step.decisions}
+    new = [
+        key if gained >= step.min_speedup else f"-{key}"
+        for key, gained in known.items()
+        if key not in told
+    ]
+    return {**config, f"{PASS.name}.decisions": [*step.decisions, *new]}
+
+
 def ctk_backend(target: str, folder: Path) -> Callable[..., Any]:
     """Return the compiler under test."""
     try:
@@ -67,6 +87,7 @@ TARGET = Target(
         repro_backend=ctk_backend,
         effective=lambda config: resolve(config).differences(),
         profiles_on_gpu=True,
+        decided=_decided,
         # its own fallback would hide what is looked for
         forced={"on_failure": "raise"},
         disable_variable="CTK_DISABLE",
