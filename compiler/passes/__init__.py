@@ -25,6 +25,7 @@ from ctk.compiler.passes.joint import (
     fuse_attention,
     pad_mm,
     remove_noops,
+    replace_random,
     simplify_views,
     store_unique_indices,
 )
@@ -63,6 +64,7 @@ JOINT: tuple[Pass, ...] = (
     store_unique_indices.PASS,
     fuse_attention.PASS,
     pad_mm.PASS,
+    replace_random.PASS,
 )
 
 POST_GRAD: tuple[Pass, ...] = (

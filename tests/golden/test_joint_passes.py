@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ctk.compiler.passes.joint import pad_mm, store_unique_indices
+from ctk.compiler.passes.joint import pad_mm, replace_random, store_unique_indices
 from tests.helpers.passes import aten_graph, unchanged
 
 X, Y, B = torch.randn(4, 4), torch.randn(4, 4), torch.randn(4)
@@ -25,7 +25,15 @@ def ragged(x, y, b):
     return product, torch.mm(narrow.t(), y[:3, 1:]), torch.bmm(batch, y[:3].expand(2, 3, 4)).sin()
 
 
+def draws(x):
+    kept, mask = aten.native_dropout(x, 0.25, True)
+    drawn = torch.rand_like(x.t()) + torch.randint(7, (4, 4)) + aten.normal_functional(x, 1.0, 2.0)
+    return torch.randperm(4), kept * mask, torch.bernoulli(x.sigmoid()), drawn
+
+
+SEEDED = replace_random.ReplaceRandom(enabled=True)
 CASES = [
+    (SEEDED, "joint", lambda: aten_graph(draws, X)),
     (ALWAYS, "joint", lambda: aten_graph(ragged, X, Y, B)),
     (store_unique_indices.PASS, "joint", lambda: aten_graph(shuffled, X, Y, B)),
 ]

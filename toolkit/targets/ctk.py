@@ -11,6 +11,10 @@ from ctk.compiler.observe import Observer
 from ctk.repro_templates.loading import CannotTell
 from ctk.toolkit.targets.base import Target, Traits, Trial
 
+EAGERS_DRAWS = {f"{place}replace_random.enabled": False for place in ("", "joint/")}
+"""Options with which a compile can be compared with eager: other random numbers would be a failure
+of every program that draws."""
+
 
 def _compile(
     gm: GraphModule,
@@ -21,7 +25,8 @@ def _compile(
 ) -> Callable[..., object]:
     from ctk.compiler.pipeline import compile_fx  # loads torch's compiler parts
 
-    return compile_fx(gm, example_inputs, resolve(config), observer)
+    options = resolve(config).patch(EAGERS_DRAWS)
+    return compile_fx(gm, example_inputs, options, observer)
 
 
 def _check_config(config: Mapping[str, object]) -> None:

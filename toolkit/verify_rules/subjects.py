@@ -167,7 +167,8 @@ def _whole(module: ModuleType, step: Step) -> Subject:
 
 UNDRAWN: Mapping[str, str] = {
     "fuse_attention": "a softmax of large scores amplifies any rounding, and the kernels treat "
-    "infinite scores otherwise: see docs/limitations.md"
+    "infinite scores otherwise: see docs/limitations.md",
+    "replace_random": "it draws other numbers on purpose: they are held by statistics",
 }
 """Passes of ours that are not tried on drawn numbers unless their module is named, and why."""
 
