@@ -3,8 +3,12 @@
 from typing import Literal
 
 OnFailure = Literal["raise", "fallback", "warn"]
-PassSlot = Literal["pre_grad", "joint", "post_grad", "forward", "backward", "frozen"]
-"""Where a user's passes run: after the stage's own. `post_grad` means forward and backward."""
+PassSlot = Literal[
+    "before_pre_grad", "pre_grad", "before_joint", "joint", "before_post_grad", "post_grad",
+    "forward", "backward", "frozen",
+]  # fmt: skip
+"""Where a user's passes run: after the stage's own, or before them. `post_grad` means forward and
+backward."""
 
 Check = Literal["off", "output", "pass"]
 InputsMode = Literal["recipe", "full", "none"]

@@ -1,4 +1,4 @@
-"""Which passes a compile runs: the stage's own, then the user's, with the options of its `Config`.
+"""Which passes a compile runs: the stage's own and the user's, with the options of its `Config`.
 
 `Config` holds options by the names of passes, which it does not know; here both come together.
 """
@@ -29,7 +29,15 @@ SLOTS: Mapping[Stage, tuple[PassSlot, ...]] = {
     "backward": ("post_grad", "backward"),
     "frozen": ("frozen",),
 }
-"""Where the user's passes run, by stage."""
+"""Where the user's passes run behind the stage's own, by stage."""
+
+BEFORE: Mapping[Stage, tuple[PassSlot, ...]] = {
+    "pre_grad": ("before_pre_grad",),
+    "joint": ("before_joint",),
+    "forward": ("before_post_grad",),
+    "backward": ("before_post_grad",),
+}
+"""Where they run before the stage's own."""
 
 
 def select_passes(
@@ -46,7 +54,8 @@ def select_passes(
             not exist or has no such option, or to a value that is not allowed.
     """
     passes: dict[Stage, tuple[Step, ...]] = {
-        stage: (*table, *_users(stage, config)) for stage, table in tables.items()
+        stage: (*_users(BEFORE, stage, config), *table, *_users(SLOTS, stage, config))
+        for stage, table in tables.items()
     }
     everything: list[tuple[Stage, Step | PartitionOptions]] = [
         (stage, step) for stage, steps in passes.items() for step in steps
@@ -71,8 +80,9 @@ def partition_options(config: Config) -> PartitionOptions:
     return _with_options("joint", PARTITION, config)
 
 
-def _users(stage: Stage, config: Config) -> list[Step]:
-    entries = [entry for slot in SLOTS[stage] for entry in config.custom_passes.get(slot, ())]
+def _users(slots: Mapping[Stage, tuple[PassSlot, ...]], stage: Stage, config: Config) -> list[Step]:
+    names = slots.get(stage, ())
+    entries = [entry for slot in names for entry in config.custom_passes.get(slot, ())]
     return [resolve_pass(entry) for entry in entries]
 
 

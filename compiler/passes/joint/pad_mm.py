@@ -70,10 +70,17 @@ class PadMm(Pass):
             if node.target not in _OPERANDS:
                 continue
             product = _product_of(node)
+            if isinstance(product, Product) and self._may_pad(product):
+                product = replace(product, is_copied=_is_seen(node, product))
             pads, why = (False, product) if isinstance(product, str) else self.decided(product)
             rewriter.note(f"{node}: {'padded' if pads else 'left alone'}: {why}")
             if pads and isinstance(product, Product):
                 _pad(rewriter, node, product)
+
+    def _may_pad(self, product: Product) -> bool:
+        """Return whether more must be known of a product before it is decided."""
+        is_measured = product.device.type in self.devices and product.flops >= self.min_flops
+        return is_measured or self.enabled == "always" or bool(self.decisions)
 
     def decided(self, product: Product) -> tuple[bool, str]:
         """Return whether to pad a product that lacks something, and why."""
@@ -114,8 +121,7 @@ def _product_of(node: Node) -> Product | str:
     missing = lacks(product, [not fake.is_symbolic(size) for size in sizes])
     if not any(missing):
         return f"its sizes fit: {', '.join(map(str, sizes))}"
-    product = replace(product, missing=missing)
-    return replace(product, is_copied=_is_seen(node, result, product))
+    return replace(product, missing=missing)
 
 
 def _operand(tensor: torch.Tensor) -> Operand | None:
@@ -130,10 +136,11 @@ def _hinted(sizes: torch.Size | tuple[int, ...]) -> tuple[int, ...] | None:
     return hints if len(hints) == len(found) else None
 
 
-def _is_seen(node: Node, result: torch.Tensor, product: Product) -> bool:
+def _is_seen(node: Node, product: Product) -> bool:
     """Return whether somebody would see that the result is a part of a larger one."""
+    result = tensor_of(node)
     rows, _, columns = product.missing
-    if not rows and not columns:
+    if result is None or not (rows or columns):
         return False
     if escapes(node) or any(map(fake.is_symbolic, result.shape)):
         return True

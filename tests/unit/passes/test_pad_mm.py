@@ -142,7 +142,7 @@ LAYOUTS = (lambda x: x, lambda x: x.t().contiguous().t(), lambda x: x.repeat(1, 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_small_integers_are_multiplied_exactly(dtype):
     """Their sums are exact in any order, so every bit counts, infinities and NaN too."""
-    sizes = itertools.product((1, 2, 7, 9), (1, 3, 8, 9), (1, 5, 8))
+    sizes = itertools.product((1, 7), (3, 8), (1, 5))
     for (rows, inner, columns), (one, two) in itertools.product(
         sizes, itertools.product(LAYOUTS, LAYOUTS)
     ):
