@@ -129,6 +129,7 @@ class PassRecord:
         nodes: For a step of dispatch, whose graphs are not told: the captured nodes that it met.
         decomposed: For a decomposition: each operator that it replaced, by the names of the traced
             graph, as far as they are known.
+        notes: What it says of nodes that it looked at: what was measured, why one was left alone.
     """
 
     id: PassId
@@ -140,6 +141,7 @@ class PassRecord:
     seconds: float = 0.0
     nodes: tuple[str, ...] = ()
     decomposed: tuple[Decomposed, ...] = field(default=(), repr=False)
+    notes: tuple[str, ...] = ()
 
     @property
     def changed(self) -> bool:

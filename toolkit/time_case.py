@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from torch.fx import GraphModule
 
-from ctk.compiler.observe import Observer
+from ctk.compiler.observe import Observer, PassRecord
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder
 from ctk.toolkit.run.execute import run_compiled
@@ -29,6 +29,7 @@ class StepTime:
         runs: How often it ran.
         rewrites: How many it made.
         seconds: All runs together.
+        notes: What the pass says of the nodes that it looked at.
     """
 
     stage: str
@@ -36,6 +37,7 @@ class StepTime:
     runs: int
     rewrites: int
     seconds: float
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ def time_case(case: Case) -> Times:
 def step_times(log: CompileLog) -> tuple[StepTime, ...]:
     """Return the time of each pass and code generator that a log tells of."""
     single = [
-        StepTime(p.id.stage, p.id.name, 1, sum(not r.vetoed for r in p.rewrites), p.seconds)
+        StepTime(p.id.stage, p.id.name, 1, _made(p), p.seconds, p.notes)
         for p in log.passes()
         if not p.vetoed and p.seconds
     ]
@@ -119,6 +121,12 @@ def step_times(log: CompileLog) -> tuple[StepTime, ...]:
     )
 
 
+def _made(record: PassRecord) -> int:
+    """Return how many rewrites a pass made."""
+    return sum(not rewrite.vetoed for rewrite in record.rewrites)
+
+
 def _sum(stage: str, name: str, steps: Sequence[StepTime]) -> StepTime:
     runs, rewrites = sum(s.runs for s in steps), sum(s.rewrites for s in steps)
-    return StepTime(stage, name, runs, rewrites, sum(s.seconds for s in steps))
+    notes = tuple(note for step in steps for note in step.notes) if name else ()
+    return StepTime(stage, name, runs, rewrites, sum(s.seconds for s in steps), notes)

@@ -18,6 +18,7 @@ from ctk.compiler.torch_compat import partition as compat
 
 _FORWARD_SEEDS = ("fwd_seed", "fwd_base_offset")
 _BACKWARD_SEEDS = ("bwd_seed", "bwd_base_offset")
+_TAGS = ("partitioner_tag", "recompute", "ac_graph_id")
 _RECOMPUTE = (CheckpointPolicy.MUST_RECOMPUTE, CheckpointPolicy.PREFER_RECOMPUTE)
 
 
@@ -45,6 +46,11 @@ def is_primal(node: Node) -> bool:
 def tag_of(node: Node) -> object:
     """Return on which side AOTAutograd has traced a node, or wants it; None if it does not say."""
     return node.meta.get("partitioner_tag")
+
+
+def inherit_tags(node: Node, replaced: Node) -> None:
+    """Tag a new node as the one that it stands for: its side, and what checkpointing wants."""
+    node.meta.update({key: replaced.meta[key] for key in _TAGS if key in replaced.meta})
 
 
 def is_effect(node: Node) -> bool:

@@ -23,8 +23,11 @@ from ctk.compiler.passes.joint import (
     fold_constants,
     fold_uniform_values,
     fuse_attention,
+    pad_mm,
     remove_noops,
+    replace_random,
     simplify_views,
+    store_unique_indices,
 )
 from ctk.compiler.passes.post_grad import (
     fuse_addmm,
@@ -64,7 +67,10 @@ JOINT: tuple[Pass, ...] = (
     eliminate_common_subexpressions.PASS,
     simplify_views.PASS,
     eliminate_dead_code.PASS,
+    store_unique_indices.PASS,
     fuse_attention.PASS,
+    pad_mm.PASS,
+    replace_random.PASS,
 )
 
 POST_GRAD: tuple[Pass, ...] = (

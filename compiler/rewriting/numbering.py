@@ -91,6 +91,7 @@ class PassRun:
         earlier: The passes that ran before in this stage; errors name them.
         changed: Whether this run has changed a graph.
         rewrites: What was made and vetoed so far, when somebody watches.
+        notes: What the pass said of nodes, when somebody watches.
         states: For each graph that was changed, what its nodes computed before.
     """
 
@@ -100,6 +101,7 @@ class PassRun:
     earlier: tuple[PassId, ...] = ()
     changed: bool = False
     rewrites: list[RewriteRecord] = field(default_factory=list[RewriteRecord])
+    notes: list[str] = field(default_factory=list[str])
     states: dict[GraphModule, dict[Node, NodeState]] = field(
         default_factory=dict[GraphModule, dict[Node, NodeState]]
     )
@@ -141,6 +143,11 @@ class PassRun:
         self.changed = True
         if module not in self.states:
             self.states[module] = {n: (n.target, n.args, n.kwargs) for n in module.graph.nodes}
+
+    def note(self, text: str) -> None:
+        """Keep what a pass says of a node for the observer."""
+        if self.numbering.observer is not None:
+            self.notes.append(text)
 
     def record(self, rewrite_id: RewriteId, nodes: Sequence[str], *, vetoed: bool = False) -> None:
         """Keep a rewrite for the observer, with a copy of the graph after it if one is wanted."""

@@ -80,6 +80,10 @@ class Rewriter:
         finally:
             self._is_editing = False
 
+    def note(self, text: str) -> None:
+        """Say what was decided of a node, for `ctk show CASE --why-not PASS` and `--times`."""
+        self._run.note(text)
+
     def insert(
         self,
         target: Callable[..., object],

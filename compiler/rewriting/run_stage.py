@@ -77,7 +77,16 @@ def _run_pass(
     after = copy_graph_module(run.root, lazy=True) if run.changed else snapshot
     seconds = time.perf_counter() - started
     numbering.observer.on_pass(
-        PassRecord(run.id, step.numerics, snapshot, after, tuple(run.rewrites), vetoed, seconds)
+        PassRecord(
+            run.id,
+            step.numerics,
+            snapshot,
+            after,
+            tuple(run.rewrites),
+            vetoed,
+            seconds,
+            notes=tuple(run.notes),
+        )
     )
     return after, vetoed
 

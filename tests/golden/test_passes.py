@@ -22,8 +22,9 @@ from ctk.compiler.passes.post_grad import (
 )
 from ctk.compiler.passes.pre_grad import remove_inference_dropout
 from tests.golden.test_frozen_passes import CASES as FROZEN_CASES
+from tests.golden.test_joint_passes import CASES as JOINT_CASES
 from tests.golden.torch_cases import ATEN_CASES, TORCH_CASES, Dropout, moved
-from tests.helpers.passes import aten_graph, rules_of, run_pass, text_of
+from tests.helpers.passes import aten_graph, rules_of, run_pass, text_of, unchanged
 
 X, Y, B = torch.randn(4, 4), torch.randn(4, 4), torch.randn(4)
 aten = torch.ops.aten
@@ -121,6 +122,7 @@ CASES = [
     (simplify_views.PASS, "joint", lambda: aten_graph(views, X)),
     (fuse_attention.PASS, "joint", attention_graph),
     (fuse_addmm.PASS, "forward", lambda: aten_graph(linear, X, Y, B)),
+    *JOINT_CASES,
     (fold_uniform_values.PASS, "joint", lambda: aten_graph(uniforms, X)),
     (simplify_split_cat.PASS, "forward", lambda: aten_graph(split_cat, X, Y)),
     (move_constructors.PASS, "forward", lambda: aten_graph(moved, X)),
@@ -145,12 +147,6 @@ def test_pass_on_a_small_graph(step, stage, graph, golden):
 def test_every_pass_has_a_golden_case():
     in_tables = {step.name for steps in PASSES.values() for step in steps}
     assert in_tables == {case[0].name for case in CASES}
-
-
-def unchanged(function, step, *inputs, stage="joint"):
-    gm = aten_graph(function, *inputs)
-    record = run_pass(gm, step, stage=stage)
-    return rules_of(record) == [] and not record.changed
 
 
 @pytest.mark.parametrize(

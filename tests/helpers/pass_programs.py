@@ -154,6 +154,14 @@ def updates(x: Tensor, n: int) -> Tensor:
     return second + old * n if n % 2 else aten.masked_fill.Scalar(second, x > 0, float(n))
 
 
+def shuffled(x: Tensor, n: int) -> Tensor:
+    """Rows added at indices that differ, as far as the pass can tell, and (an odd `n`) not."""
+    order = torch.randperm(x.shape[0]) if n < 2 else torch.arange(x.shape[0]).flip(0)
+    order = order % 2 if n % 2 and x.shape[0] > 1 else order
+    first = torch.index_add(x, 0, order[:1], x.sin()[:1])
+    return aten.index_put.default(torch.full_like(first, 0.0), [order], first, True)
+
+
 def rows_plus(x: Tensor, n: int) -> Tensor:
     return (ROW * n).expand(3, 3) + x
 
@@ -222,6 +230,7 @@ SHAPES = {  # of more than one operator, as passes look for them: twice in each
     "attention": Op(attended, fits=lambda s: len(s) == 2 and min(s) > 0),
     "slices": Op(slices, fits=lambda s: len(s) > 0 and s[0] > 0),
     "updates": Op(updates, fits=lambda s: len(s) > 0 and s[0] > 0),
+    "shuffled": Op(shuffled, fits=lambda s: len(s) > 0 and s[0] > 0),
     "batch norm": Op(normed, fits=lambda s: len(s) == 2 and s[1] == 3),
 }
 OPS = {**UNARY, **VIEWS, **OTHERS, **SHAPES}

@@ -45,5 +45,12 @@ def rules_of(record) -> list[str]:
     return [rewrite.id.rule for rewrite in record.rewrites]
 
 
+def unchanged(function, step, *inputs, stage="joint"):
+    """Return whether a pass leaves the graph of a function alone."""
+    gm = aten_graph(function, *inputs)
+    record = run_pass(gm, step, stage=stage)
+    return rules_of(record) == [] and not record.changed
+
+
 def randn(*sizes):
     return torch.randn(*sizes)

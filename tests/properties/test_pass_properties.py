@@ -13,23 +13,27 @@ import torch.nn.functional as F
 from hypothesis import example, given, note, settings
 from hypothesis import strategies as st
 from torch import Tensor, fx
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from ctk.compiler.config import Config
 from ctk.compiler.fx.clone import clone_inputs
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import Numerics, PassRecord
 from ctk.compiler.passes import PASSES
+from ctk.compiler.passes.joint.replace_random import ReplaceRandom
 from ctk.compiler.passes.pre_grad import remove_inference_dropout
 from ctk.repro_templates.tolerance import TABLE, tolerance_for
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
+from ctk.toolkit.verify_rules.subjects import enabled
 from tests.helpers.pass_programs import Program, programs
 from tests.helpers.passes import run_pass, text_of
 
 ATEN_PASSES = {
-    step.name: (stage, step)
+    step.name: (stage, enabled(step))
     for stage, steps in PASSES.items()
     if stage != "pre_grad"
     for step in steps
+    if step.name != "replace_random"  # whose numbers are others: see its own property below
 }
 EAGER = Config(codegen="eager")
 SETTINGS = settings(derandomize=True, deadline=None, max_examples=100)
@@ -176,6 +180,60 @@ def test_all_passes_in_order_on_symbolic_sizes(count: int):
         assert_same(ran(gm, program), ran(after, program), "reassociates")
 
     hold(count, check)
+
+
+draws = st.lists(
+    st.tuples(
+        st.sampled_from(["rand", "randn", "uniform", "normal", "exponential", "dropout", "coin"]),
+        st.sampled_from([torch.float16, torch.float32, torch.float64]),
+        st.lists(st.integers(0, 4), max_size=3),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+@given(steps=draws, left_out=st.integers(0, 5))
+@settings(SETTINGS, max_examples=20)
+def test_other_random_numbers_keep_types_strides_and_what_is_left_out(
+    steps: list[tuple[str, torch.dtype, list[int], bool]], left_out: int
+):
+    """What is drawn from seeds has the old type; without one rewrite all others draw the same."""
+    aten = torch.ops.aten
+
+    def program() -> list[Tensor]:
+        found: list[Tensor] = []
+        for kind, dtype, sizes, is_turned in steps:
+            x = torch.full(sizes, 0.5, dtype=dtype)
+            x = x.permute(list(reversed(range(x.dim())))) if is_turned else x
+            found += {
+                "rand": lambda x=x: [torch.rand_like(x)],
+                "randn": lambda x=x: [torch.randn(x.shape, dtype=x.dtype)],
+                "uniform": lambda x=x: [aten.uniform(x, -1.0, 2.0)],
+                "normal": lambda x=x: [aten.normal_functional(x, 1.0, 0.5)],
+                "exponential": lambda x=x: [aten.exponential(x, 3.0)],
+                "dropout": lambda x=x: list(aten.native_dropout(x, 0.5, True)),
+                "coin": lambda x=x: [torch.bernoulli(x)],
+            }[kind]()
+        return found
+
+    def run(gm: fx.GraphModule) -> list[Tensor]:
+        torch.manual_seed(0)
+        return gm()
+
+    gm = make_fx(program, tracing_mode="fake")()
+    whole, partly = copy_graph_module(gm), copy_graph_module(gm)
+    step = ReplaceRandom(enabled=True)
+    record = run_pass(whole, step)
+    assert len(record.rewrites) + len(record.notes) == len(steps)
+    assert not run_pass(copy_graph_module(whole), step).rewrites
+    vetoed = min(left_out, len(steps))
+    run_pass(partly, step, observer=Recorder(Veto(rewrites=frozenset({vetoed}))))
+    owner = [at + 1 for at, (kind, *_) in enumerate(steps) for _ in range(1 + (kind == "dropout"))]
+    for old, new, other, at in zip(run(gm), run(whole), run(partly), owner, strict=True):
+        assert (new.dtype, new.shape, new.stride()) == (old.dtype, old.shape, old.stride())
+        assert at == vetoed or bits(new) == bits(other)
 
 
 WHOLE_GRAPH = ("to_channels_last",)

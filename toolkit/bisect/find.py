@@ -37,6 +37,7 @@ from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.oracle.judge import NEXT_ISOLATE, raises_alike
 from ctk.toolkit.processes.accelerator import has_lost_cuda
+from ctk.toolkit.run.decided import with_decisions
 from ctk.toolkit.targets import traits_of
 
 MAX_SUSPECTS = 4
@@ -91,7 +92,7 @@ def _find(ask: Questions, tell: Callable[[Judgement], None]) -> Search:
     if judgement.verdict is not Verdict.REPRODUCES:
         return Search(judgement, compiles=ask.compiles, reason=judgement.detail)
     tell(judgement)
-    ask.case = replace(ask.case, signature=judgement.signature)
+    ask.case = with_decisions(replace(ask.case, signature=judgement.signature))
     for strategy in STRATEGIES:
         found = strategy(ask, seen)
         if found is not None:

@@ -243,6 +243,8 @@ def times_table(times: "Times") -> Table:
         inside = [step for step in times.steps if step.stage == stage.stage and step.seconds]
         for step in sorted(inside, key=lambda each: -each.seconds):
             rows.add_row("", *time_cells(step, times.seconds)[1:])
+            for note in step.notes:
+                rows.add_row("", f"  {note}", "", "", "", "")
     rest = f"{times.rest * 1000:.1f}", f"{times.rest / max(times.seconds, 1e-9):.0%}"
     rows.add_row("the rest", "tracing, wrappers, what no step tells", "", "", *rest)
     return rows

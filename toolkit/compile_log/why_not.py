@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from ctk.compiler.decomposition_table import Operator, decomposable, explain_decomposition
 from ctk.compiler.errors import ConfigError, nearest
-from ctk.compiler.passes import rule_tables
+from ctk.compiler.observe import PassRecord
+from ctk.compiler.passes import PASSES, rule_tables
 from ctk.compiler.patterns.matcher import AnyRule, why_not
 from ctk.toolkit.compile_log.recorder import CompileLog
 
@@ -16,37 +17,61 @@ DECOMPOSE = "decompose."
 
 @dataclass(frozen=True, slots=True)
 class WhyNot:
-    """What a rule did in one run of its pass.
+    """What a rule, or a whole pass, did in one run of the pass.
 
     Attributes:
         step: The pass.
         fired: How often it rewrote.
         reason: Why it did nowhere; None if it did, or would now.
+        notes: What the pass says of the nodes that it looked at.
     """
 
     step: str
     fired: int
     reason: str | None
+    notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         if self.fired:
-            return f"{self.step}: it fired, {self.fired} time(s)"
-        return f"{self.step}: {self.reason or 'it may fire, but was vetoed or came too late'}"
+            said = f"it fired, {self.fired} time(s)"
+        else:
+            said = self.reason or "it may fire, but was vetoed or came too late"
+        return "\n  ".join((f"{self.step}: {said}", *self.notes))
 
 
 def why_nots(log: CompileLog, name: str) -> list[WhyNot]:
     """Return what a rule did in each run of its pass, in the order of the compile.
 
+    Args:
+        log: Of the compile.
+        name: A rule; or a pass: all its rules, or what it says itself.
+
     Raises:
         ConfigError: No pass has such a rule.
     """
-    owner, rule = _rule_named(name)
+    if name in _passes():
+        rules = rule_tables().get(name)
+        if rules is None:
+            return [_said(record) for record in log.passes() if record.id.name == name]
+        return [found for rule in rules.rules for found in _of_rule(log, name, rule)]
+    return _of_rule(log, *_rule_named(name))
+
+
+def _said(record: PassRecord) -> WhyNot:
+    """Return what a pass without rules did in one run, and says of it."""
+    fired = sum(not each.vetoed for each in record.rewrites)
+    reason = "it was vetoed" if record.vetoed else "it rewrote nothing"
+    return WhyNot(str(record.id), fired, None if fired else reason, record.notes)
+
+
+def _of_rule(log: CompileLog, owner: str, rule: AnyRule) -> list[WhyNot]:
+    name = rule.name
     found: list[WhyNot] = []
     for record in log.passes():
         if record.id.name == owner:
             fired = sum(each.id.rule == name and not each.vetoed for each in record.rewrites)
             reason = None if fired else why_not(rule, record.before.graph)
-            found.append(WhyNot(str(record.id), fired, reason))
+            found.append(WhyNot(f"{record.id}: {name}", fired, reason))
     return found
 
 
@@ -82,6 +107,10 @@ def _operator_named(log: CompileLog, name: str) -> Operator:
     return known[name]
 
 
+def _passes() -> set[str]:
+    return {step.name for steps in PASSES.values() for step in steps}
+
+
 def _rule_named(name: str) -> tuple[str, AnyRule]:
     """Return a rule and the name of its pass."""
     known = {
@@ -89,6 +118,7 @@ def _rule_named(name: str) -> tuple[str, AnyRule]:
     }
     if name not in known:
         raise ConfigError(
-            f"no rule is called {name!r}{nearest(name, known)}; known: {', '.join(known)}"
+            f"no rule or pass is called {name!r}{nearest(name, {*known, *_passes()})}; "
+            f"known: {', '.join(known)}, and the passes of docs/passes.md"
         )
     return known[name]

@@ -32,6 +32,7 @@ from ctk.toolkit.oracle.several import Opened, first_failing
 from ctk.toolkit.processes.interrupts import interrupts_put_off
 from ctk.toolkit.report.as_json import write_json
 from ctk.toolkit.report.diagnosis import Diagnosis
+from ctk.toolkit.run.decided import with_decisions
 
 BUG = "ctk-bug.txt"
 
@@ -102,7 +103,7 @@ class Operation:
         case, search = first_failing(self.subject.cases, ask, lambda search: search.judgement)
         if search.judgement.fails:
             self._failing(case, search.judgement, captured)
-            case = replace(case, signature=search.judgement.signature)
+            case = with_decisions(replace(case, signature=search.judgement.signature))
         found = self.found or Diagnosis(case, search, 0.0, folder=self.folder)
         is_told = search.judgement.tells_of_the_program
         whole = None if is_told else self.end_to_end()
@@ -155,7 +156,7 @@ class Operation:
         """Write down that a case fails, and the case, before anybody looks for the culprit."""
         if self.found is not None:
             return
-        failing = replace(case, signature=seen.signature)
+        failing = with_decisions(replace(case, signature=seen.signature))
         if captured is not None and (not captured.is_dir() or describe(captured).problem):
             self.saving(
                 captured.name,

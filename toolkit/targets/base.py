@@ -101,6 +101,8 @@ class Traits:
             random numbers that the target draws itself. A program that is watched runs with them.
         profiles_on_gpu: Whether the first call of a compiled graph on a GPU is another than the
             later ones (TorchScript profiles, then fuses), so that a check must not use it up.
+        decided: Returns a config with what this process has measured and decided by it, so that
+            another process, or another machine, decides the same.
         forced: Options that this toolkit sets whatever the config says, because a compile without
             them hides its failures; cases are saved without them.
         settings: Where torch keeps the target's options as settings of its own
@@ -121,6 +123,7 @@ class Traits:
     defaults: Mapping[str, object] = field(default_factory=dict[str, object])
     native: Callable[[], Mapping[str, object]] = dict[str, object]
     profiles_on_gpu: bool = False
+    decided: Callable[[Mapping[str, object]], Mapping[str, object]] = dict[str, object]
     forced: Mapping[str, object] = field(default_factory=dict[str, object])
     settings: str = ""
     disable_variable: str = ""

@@ -11,6 +11,10 @@ from ctk.compiler.observe import Observer
 from ctk.repro_templates.loading import CannotTell
 from ctk.toolkit.targets.base import Target, Traits, Trial
 
+EAGERS_DRAWS = {f"{place}replace_random.enabled": False for place in ("", "joint/")}
+"""Options with which a compile can be compared with eager: other random numbers would be a failure
+of every program that draws."""
+
 
 def _compile(
     gm: GraphModule,
@@ -21,7 +25,8 @@ def _compile(
 ) -> Callable[..., object]:
     from ctk.compiler.pipeline import compile_fx  # loads torch's compiler parts
 
-    return compile_fx(gm, example_inputs, resolve(config), observer)
+    options = resolve(config).patch(EAGERS_DRAWS)
+    return compile_fx(gm, example_inputs, options, observer)
 
 
 def _check_config(config: Mapping[str, object]) -> None:
@@ -50,6 +55,26 @@ def _trials(config: Mapping[str, object]) -> Sequence[Trial]:
     return (*others, freezing, Trial("verify", not options.verify))
 
 
+def _decided(config: Mapping[str, object]) -> Mapping[str, object]:
+    """Return a config in which `pad_mm.decisions` says what this process has measured."""
+    from ctk.compiler.passes.joint.pad_mm import PASS
+    from ctk.compiler.passes.joint.products import measured
+    from ctk.compiler.rewriting.options import set_options
+
+    known = measured()
+    if not known:
+        return config
+    given = resolve(config).passes.get(PASS.name, {})
+    step = set_options(PASS, PASS.name, given)
+    told = {each.removeprefix("-") for each in step.decisions}
+    new = [
+        key if gained >= step.min_speedup else f"-{key}"
+        for key, gained in known.items()
+        if key not in told
+    ]
+    return {**config, f"{PASS.name}.decisions": [*step.decisions, *new]}
+
+
 def ctk_backend(target: str, folder: Path) -> Callable[..., Any]:
     """Return the compiler under test."""
     try:
@@ -67,6 +92,7 @@ TARGET = Target(
         repro_backend=ctk_backend,
         effective=lambda config: resolve(config).differences(),
         profiles_on_gpu=True,
+        decided=_decided,
         # its own fallback would hide what is looked for
         forced={"on_failure": "raise"},
         disable_variable="CTK_DISABLE",

@@ -1,7 +1,7 @@
 """The options of the target `ctk` that a case may set without trust.
 
-All but the user's own passes: a generator, names of passes and numbers. `custom_passes` names code,
-unless it is empty.
+All but the user's own passes: a generator, names of passes, numbers, and words, of which no pass of
+ours makes a file or code. `custom_passes` names code, unless it is empty.
 """
 
 import re
@@ -29,10 +29,11 @@ def is_harmless(key: str, value: object) -> bool:
 
 
 def _is_option(step: object, option: object, value: object) -> bool:
-    """Return whether a pass may have an option: a switch or a number, no text that could name."""
+    """Return whether a pass may have an option: a switch, a number, or words without blanks."""
     is_named = isinstance(step, str) and _PASS.fullmatch(step) is not None
     is_named &= isinstance(option, str) and _OPTION.fullmatch(option) is not None
-    return is_named and (value is None or isinstance(value, bool) or is_number(value, -MOST, MOST))
+    is_plain = value is None or isinstance(value, bool) or is_number(value, -MOST, MOST)
+    return is_named and (is_plain or _are_names(value))
 
 
 def is_number(value: object, least: float, most: float) -> bool:

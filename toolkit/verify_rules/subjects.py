@@ -121,13 +121,13 @@ def _steps(values: Mapping[str, object], module: ModuleType) -> dict[Step, list[
     made = [each for each in values.values() if isinstance(each, Pass)]
     made = [each for each in made if type(each).__module__ == module.__name__]
     made += [_made(each) for each in values.values() if _is_own_pass(each, module, made)]
-    return {_enabled(step): list(mentioned(module, type(step).__name__)) for step in made}
+    return {enabled(step): list(mentioned(module, type(step).__name__)) for step in made}
 
 
-def _enabled(step: Pass) -> Pass:
-    """Return a pass that is off unless asked for, switched on."""
-    is_off = getattr(step, "enabled", True) is False
-    return replace(cast("Any", step), enabled=True) if is_off else step
+def enabled(step: Pass) -> Pass:
+    """Return a pass that is off unless asked for, or where it sees no gain, switched on."""
+    on = {False: True, "auto": "always"}.get(getattr(step, "enabled", True))
+    return step if on is None else replace(cast("Any", step), enabled=on)
 
 
 def _owner(steps: Mapping[Step, object], module: ModuleType) -> Step | Owner:
@@ -167,7 +167,8 @@ def _whole(module: ModuleType, step: Step) -> Subject:
 
 UNDRAWN: Mapping[str, str] = {
     "fuse_attention": "a softmax of large scores amplifies any rounding, and the kernels treat "
-    "infinite scores otherwise: see docs/limitations.md"
+    "infinite scores otherwise: see docs/limitations.md",
+    "replace_random": "it draws other numbers on purpose: they are held by statistics",
 }
 """Passes of ours that are not tried on drawn numbers unless their module is named, and why."""
 

@@ -25,6 +25,7 @@ from ctk.toolkit.case.trust import command_on
 from ctk.toolkit.formats.files import write_text
 from ctk.toolkit.graphs.value_types import describe_dynamic
 from ctk.toolkit.importers.program import hinted
+from ctk.toolkit.run.decided import with_decisions
 from ctk.toolkit.run.modes import current_modes
 from ctk.toolkit.watch.announce import Subject, announcement, import_hint, note_saved
 from ctk.toolkit.watch.dump import guarded
@@ -115,7 +116,8 @@ class WatchedCase:
             The announcement. An exception is announced once, however many places it passes.
         """
         modes = dataclasses.replace(self.case.modes, backward=backward or self.case.modes.backward)
-        self.case = dataclasses.replace(self.case, signature=signature, modes=modes)
+        failing = dataclasses.replace(self.case, signature=signature, modes=modes)
+        self.case = with_decisions(failing)
         kept = self.session.options.inputs
         text = announcement(self.case, self.folder, kept, details) + import_hint(self.subject)
         if error is None or note_saved(error, self.case, self.folder):

@@ -19,6 +19,18 @@ def test_show_says_why_a_rule_did_not_fire(tmp_path: Path) -> None:
     assert ctk("show", folder, "--why-not", "x", "--target", "ctk").code == 2
 
 
+def test_show_says_what_a_pass_says_of_its_nodes(tmp_path: Path) -> None:
+    (graph,) = repro(lambda x: (x @ x).t().t(), torch.ones(3, 3)).graphs
+    folder = save_case(graph.case, tmp_path / "case")
+    said = ctk("show", folder, "--why-not", "pad_mm")
+    assert said.code == 0
+    assert "joint/pad_mm: it rewrote nothing" in said.out
+    assert "mm: left alone: cpu is not in pad_mm.devices: nothing is measured" in said.out
+    rules = ctk("show", folder, "--why-not", "simplify_views", "--json")
+    assert len(rules.data["runs"]) > 2  # one for each rule
+    assert "left alone" in ctk("show", folder, "--times").out
+
+
 def test_show_says_why_an_operator_stays_whole(tmp_path: Path) -> None:
     (graph,) = repro(lambda x: torch.nn.functional.gelu(x), torch.ones(2, 3)).graphs
     folder = save_case(graph.case, tmp_path / "case")

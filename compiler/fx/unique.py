@@ -1,0 +1,129 @@
+"""Which tensors of indices are known to hold different numbers, none of them negative.
+
+    perm = randperm(n)              # n different numbers below n
+    index = perm[:k]                # k of them
+
+Read from a node backwards: a source whose numbers differ, then operators that take each element at
+most once. Nothing is run, and no guard is added.
+"""
+
+import operator
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+import torch
+from torch.fx import Node
+
+from ctk.compiler.fx.types import tensor_of, value_of
+from ctk.compiler.torch_compat import arguments, fake
+
+aten = torch.ops.aten
+_ONCE = frozenset(
+    {
+        aten.alias.default,
+        aten.clone.default,
+        aten.detach.default,
+        aten.flip.default,
+        aten.permute.default,
+        aten.reshape.default,
+        aten.select.int,
+        aten.slice.Tensor,
+        aten.split.Tensor,
+        aten.split_with_sizes.default,
+        aten.squeeze.default,
+        aten.squeeze.dim,
+        aten.squeeze.dims,
+        aten.t.default,
+        aten.transpose.int,
+        aten.unbind.int,
+        aten.unsafe_split.Tensor,
+        aten.unsafe_split_with_sizes.default,
+        aten.unsqueeze.default,
+        aten._to_copy.default,
+        aten._unsafe_view.default,
+        aten.view.default,
+    }
+)
+"""Operators whose results hold each element of their operand at most once, in any order."""
+
+_PERMUTATIONS = (aten.randperm.default, aten.randperm.generator)
+_RANGES = (aten.arange.default, aten.arange.start, aten.arange.start_step)
+_SORTS = (aten.sort.default, aten.sort.stable, aten.topk.default)
+
+
+def unique_below(index: Node) -> tuple[object, tuple[Node, ...]] | None:
+    """Return a bound of a tensor's numbers if they are different, and not negative.
+
+    Returns:
+        The size, a number or a symbol, that all are below, and the nodes that they were read from:
+        nothing may write to those. None where two may be equal.
+    """
+    chain = tuple(_chain(index))
+    if any(not _is_whole(node) for node in chain):
+        return None
+    bound = _bound_of(chain[-1])
+    return None if bound is None else (bound, chain)
+
+
+def _chain(node: Node) -> Iterator[Node]:
+    """Yield a node, and what its elements were taken from."""
+    yield node
+    while _takes_each_once(node):
+        node = node.all_input_nodes[0]
+        yield node
+
+
+def _takes_each_once(node: Node) -> bool:
+    source = node.args[0] if node.op == "call_function" and node.args else None
+    if not isinstance(source, Node):
+        return False
+    if node.target is operator.getitem:
+        return source.target in _ONCE
+    return node.target in _ONCE
+
+
+def _is_whole(node: Node) -> bool:
+    """Return whether a node holds 64-bit integers, or several parts that do: others may wrap."""
+    value = value_of(node)
+    if isinstance(value, (list, tuple)):
+        return True
+    return isinstance(value, torch.Tensor) and value.dtype == torch.int64
+
+
+def _bound_of(node: Node) -> object:
+    """Return what the numbers of a source are below; None if it is no source of different ones."""
+    if node.target in _PERMUTATIONS and node.args:
+        return value_of(node.args[0])
+    if node.target in _RANGES:
+        return _end_of_range(node)
+    source = node.args[0] if node.target is operator.getitem else None
+    if isinstance(source, Node) and source.target in _SORTS and node.args[1] == 1:
+        tensor = tensor_of(source.args[0])
+        return tensor.shape[0] if tensor is not None and tensor.dim() == 1 else None
+    return None
+
+
+def _end_of_range(node: Node) -> object:
+    start, step = (_argument(node, name, default) for name, default in (("start", 0), ("step", 1)))
+    if type(start) is not int or type(step) is not int or start < 0 or step < 1:
+        return None
+    return value_of(_argument(node, "end", None))
+
+
+def _argument(node: Node, name: str, default: object) -> object:
+    found = arguments.argument_of(node.target, node.args, node.kwargs, name)
+    return default if found is None else found
+
+
+def is_at_most(bound: object, size: object) -> bool:
+    """Return whether a bound is known to be no larger than a size, without adding a guard."""
+    if type(bound) is int and type(size) is int:
+        return bound <= size
+    return fake.is_symbolic(bound) and str(bound) == str(size)
+
+
+def only_index(indices: object) -> tuple[int, Node] | None:
+    """Return the dimension and the tensor where a list of indices has just one: `x[:, index]`."""
+    given = cast("Sequence[object]", indices if isinstance(indices, (list, tuple)) else ())
+    found = [(axis, each) for axis, each in enumerate(given) if isinstance(each, Node)]
+    return found[0] if len(found) == 1 else None
