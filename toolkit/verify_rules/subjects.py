@@ -167,7 +167,9 @@ def _whole(module: ModuleType, step: Step) -> Subject:
 
 UNDRAWN: Mapping[str, str] = {
     "fuse_attention": "a softmax of large scores amplifies any rounding, and the kernels treat "
-    "infinite scores otherwise: see docs/limitations.md"
+    "infinite scores otherwise: see docs/limitations.md",
+    "fuse_quantized": "oneDNN's layers of integers crash the process on operands that drawing "
+    "changes; drawn programs of `tests/properties/test_quantized_properties.py` try it",
 }
 """Passes of ours that are not tried on drawn numbers unless their module is named, and why."""
 
