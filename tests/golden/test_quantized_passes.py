@@ -170,8 +170,3 @@ def test_fuse_quantized_must_not_fire(function, inputs, rule, reason):
     rules = [each for each in RULES.get().rules if each.name.startswith(rule)]
     said = [str(explain(each, node)) for each in rules for node in gm.graph.nodes]
     assert any(reason in each for each in said), said
-
-
-def test_fuse_quantized_has_no_numbers_for_torchscript():
-    gm = prepacked(lambda x: product(x).clamp(0.0, 6.0), X)
-    assert rules_of(run_pass(gm, fuse_quantized.PASS, stage="frozen")) == []

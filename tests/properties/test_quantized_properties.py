@@ -29,7 +29,7 @@ PASSES = (
 )
 EAGER = Config(codegen="eager")
 SETTINGS = settings(derandomize=True, deadline=None)
-HOW_MANY = pytest.mark.parametrize("count", [8, pytest.param(150, marks=pytest.mark.slow)])
+HOW_MANY = pytest.mark.parametrize("count", [8, pytest.param(60, marks=pytest.mark.slow)])
 SCALE = 0.0625
 """Of the last quantize: a power of two, so that one step is exact."""
 

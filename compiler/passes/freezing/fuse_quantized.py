@@ -6,8 +6,7 @@ Rules, `y` being a layer of `prepack_quantized`:
        scale, and a bias of finite constants, for oneDNN makes a number of a NaN
     3. quantize_per_tensor(y, ...) -> clamp(y that gives integers); no clamp for all of a type
 Preconditions: nobody else uses `y`, which is float32, and has no post-op yet (3: any, and the scale
-is a positive number, the type uint8 or int8); nothing is written between; numbers of post-ops not
-where TorchScript compiles the graph, which cannot take them.
+is a positive number, the type uint8 or int8); nothing is written between.
 Reassociates: oneDNN multiplies scales before it rounds. So a number within a rounding error of the
 middle between two integers may become the other one: one step of the quantization.
 
@@ -140,8 +139,6 @@ def _post_op(match: Match, kind: str) -> _PostOp | None:
 def _fuse(rewriter: Rewriter, match: Match, name: str, kind: str) -> None:
     post_op, layer = _post_op(match, kind), match.node("y")
     assert post_op is not None  # _may_be_post_op has looked
-    if post_op[1] and rewriter.config.codegen == "torchscript":
-        return
 
     def replacement() -> Node:
         return rewriter.insert(layer.target, (*layer.args[:-3], *post_op), before=match.root)  # type: ignore[arg-type]  # a layer's operator

@@ -35,7 +35,7 @@ def rewrites_in(model, x, codegen, **config):
 def test_a_quantized_convnet(codegen):
     made = rewrites_in(Convnet(), IMAGES, codegen)
     assert made["prepack_quantized"] == 4
-    assert made["fuse_quantized"] >= (5 if codegen == "eager" else 3)
+    assert made["fuse_quantized"] >= 5
     assert "prepack_convolution" not in made
 
 
