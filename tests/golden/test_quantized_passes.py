@@ -108,6 +108,7 @@ def test_promote_dequantize_must_not_fire(function):
         (lambda x: torch.mm(requantized(x), weight(axis=1).t()), (X,), "not for its outputs"),
         (lambda x: torch.mm(requantized(x, high=255), weight().t()), (X,), "may pass 16 bits"),
         (lambda x: torch.mm(requantized(x), weight(scales=-SCALES).t()), (X,), "not positive"),
+        (lambda x: torch.mm(requantized(x), weight(WEIGHT[:1]).t()), (X,), "number of scales"),
         (lambda x: torch.addmm(X, requantized(x), weight().t()), (X,), "is no row"),
         (lambda x: torch.mm(requantized(x)[:0], weight().t()), (X,), "not dequantized"),
         (lambda x: torch.mm(requantized(x).double(), weight().t().double()), (X,), "float64"),

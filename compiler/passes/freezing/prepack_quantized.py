@@ -139,6 +139,8 @@ def _not_weight(layer: _Layer) -> str | None:
         return f"the scales of {w.node} are no constants"
     if any(_numbers(w.zero_point)):
         return f"the weight {w.node} has zero points other than 0"
+    if len(_numbers(w.scale)) not in (1, tensor.shape[rows]):
+        return f"the weight {w.node} has another number of scales than of outputs"
     if not all(0 < scale <= _FLOAT32 for scale in _numbers(w.scale)):
         return f"the weight {w.node} has scales that are not positive and finite"
     return None
