@@ -2,12 +2,14 @@
 
 A packed weight is an opaque tensor that cannot be stored or printed and fits this machine only, so
 graphs hold plain ones until here. A weight that is not an attribute of the graph stays as it is:
-oneDNN packs it in each call then.
+oneDNN packs it in each call then. The operators for integers take packed weights only, so there
+the graph has a call that packs, which is computed here.
 """
 
 import torch
 from torch.fx import GraphModule, Node
 
+from ctk.compiler.fx.constants import constant_value
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.fx.walk import fetch
@@ -16,12 +18,16 @@ from ctk.compiler.torch_compat import fake, onednn
 _PACKED = "_packed_"
 """How packed weights are called, followed by a number."""
 
+_COMPUTED = "_packed_integers_"
+"""The same for what a graph packs itself."""
+
 
 def with_packed_weights(gm: GraphModule) -> GraphModule:
     """Return a copy of a graph with packed weights, or the graph itself if it has none to pack."""
-    if not any(_weight_position(node) for node in gm.graph.nodes):
+    if not any(_weight_position(node) or onednn.packs(node.target) for node in gm.graph.nodes):
         return gm
     copy = copy_graph_module(gm)
+    _compute_packed(copy)
     packed: dict[object, str] = {}
     for node in copy.graph.nodes:
         position = _weight_position(node)
@@ -38,6 +44,21 @@ def with_packed_weights(gm: GraphModule) -> GraphModule:
     copy.graph.eliminate_dead_code(lambda node: node.op != "get_attr")
     copy.recompile()
     return copy
+
+
+def _compute_packed(gm: GraphModule) -> None:
+    """Put packed weights where a graph packs constants itself."""
+    calls = [node for node in gm.graph.nodes if onednn.packs(node.target)]
+    for number, node in enumerate(calls):
+        if any(each.op != "get_attr" for each in node.all_input_nodes):
+            continue
+        name = f"{_COMPUTED}{number}"
+        gm.register_buffer(name, constant_value(node), persistent=False)
+        with gm.graph.inserting_before(node):
+            constant = gm.graph.get_attr(name)
+        constant.meta.update(node.meta)
+        node.replace_all_uses_with(constant)
+        gm.graph.erase_node(node)
 
 
 def _pack(gm: GraphModule, weight: Node, settings: tuple[object, ...] | None) -> torch.Tensor:

@@ -10,7 +10,7 @@ from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.fx.properties import base_of, is_pure, mutated_bases
 from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.fx.walk import fetch
-from ctk.compiler.torch_compat import fake, operators
+from ctk.compiler.torch_compat import fake, onednn, operators
 
 
 class Constants:
@@ -37,6 +37,7 @@ class Constants:
             or operators.declared_by(node.target) is None
             or not is_pure(node)
             or base_of(node) in self._written
+            or onednn.packs(node.target)  # what they give cannot be stored
         ):
             return False
         tensor = tensor_of(node)
@@ -69,3 +70,18 @@ class Constants:
 
     def _attribute(self, node: Node) -> object:
         return fetch(self._module, node.target)
+
+
+def constant_value(node: Node) -> torch.Tensor:
+    """Compute a node that `is_constant` says depends on attributes only, which nobody writes to."""
+    module = node.graph.owning_module
+    assert module is not None
+
+    def compute(each: Node) -> torch.Tensor:
+        if each.op == "get_attr":
+            return cast("torch.Tensor", fetch(module, each.target))
+        args, kwargs = map_arg(each.args, compute), map_arg(each.kwargs, compute)
+        return cast("torch.Tensor", each.target(*args, **kwargs))  # type: ignore[operator]  # an overload
+
+    with fake.real_compute():
+        return compute(node)

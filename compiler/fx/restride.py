@@ -53,6 +53,10 @@ _READS_MEMORY = frozenset(
 """Operators whose values, not only strides, depend on where the numbers of an operand lie."""
 
 
+_TORCH = ("aten", "prims", "quantized_decomposed")
+"""Libraries whose operators look at strides as they say."""
+
+
 def _spreads(changed: dict[Node, object], mode: object) -> bool:
     """Follow a change through the users, in the order of the graph, until nobody differs."""
     pending = {user for node in changed for user in node.users}
@@ -80,7 +84,7 @@ def again(node: Node, changed: Mapping[Node, object], mode: object) -> object | 
     """
     if node.op != "call_function" or not is_pure(node) or node.target in _READS_MEMORY:
         return None
-    if getattr(node.target, "namespace", "aten") not in ("aten", "prims"):
+    if getattr(node.target, "namespace", "aten") not in _TORCH:
         return None  # an operator of somebody else may read its operands as it likes
 
     def operand(each: Node) -> object:

@@ -3,9 +3,13 @@
 # What pyright says of private names is what this package is for.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
+import importlib
+from functools import cache
 from typing import Any
 
 import torch
+
+from ctk.compiler.torch_compat import fake
 
 
 def runs(dtype: torch.dtype) -> bool:
@@ -72,3 +76,82 @@ def packed_convolution_weight(
     Seen in torch 2.11 and 2.13.
     """
     return torch.ops.mkldnn._reorder_convolution_weight(weight, *settings, input_size)
+
+
+def runs_quantized() -> bool:
+    """Return whether oneDNN computes products and convolutions of 8-bit integers here."""
+    backend: Any = torch.backends.mkldnn
+    engines = torch.backends.quantized.supported_engines
+    return backend.is_available() and bool(backend.enabled) and "onednn" in engines
+
+
+@cache
+def adds_pairs_in_16_bits() -> bool:
+    """Return whether sums of two products of 8-bit integers saturate at 16 bits on this CPU.
+
+    So do x86 CPUs without VNNI: 255 * 127 + 255 * 127 gives 32767 there. Asked of the CPU (a
+    variable may keep oneDNN from its instructions) and of oneDNN (one kernel does not speak for
+    all). Seen in torch 2.11 and 2.13: `torch.cpu.get_capabilities`.
+    """
+    known: Any = torch.cpu.get_capabilities()
+    if not any(known.get(name) for name in ("avx512_vnni", "avx_vnni")):
+        return True
+    with fake.real_compute():
+        x, weight = torch.full((2, 64), 255, dtype=torch.uint8), torch.full((32, 64), 127)
+        packed = torch.ops.onednn.qlinear_prepack(weight.to(torch.int8), None)
+        ones, zeros = torch.ones(32), torch.zeros(32, dtype=torch.int64)
+        settings = (None, 1.0, 0, torch.float32, "none", [], "")
+        result = qlinear()(x, 1.0, 0, packed, ones, zeros, *settings)
+        return bool((result != 255.0 * 127 * 64).any())
+
+
+def qlinear() -> Any:
+    """Return `(x, x_scale, x_zero_point, packed, scales, zero_points, bias, ...)`.
+
+    The others: output_scale, output_zero_point, output_dtype, attr, scalars, algorithm. A weight
+    that is not packed crashes the process. Seen in torch 2.11 and 2.13.
+    """
+    return torch.ops.onednn.qlinear_pointwise.default
+
+
+def qlinear_dynamic() -> Any:
+    """Return the same for a scale and a zero point of `x` that are tensors (torch 2.11, 2.13)."""
+    return torch.ops.onednn.qlinear_pointwise.tensor
+
+
+def qconvolution() -> Any:
+    """Return `qlinear` with stride, padding, dilation and groups behind the bias.
+
+    Seen in torch 2.11 and 2.13.
+    """
+    return torch.ops.onednn.qconv_pointwise.default
+
+
+def pack_qlinear() -> Any:
+    """Return `(weight, x_shape)`: packs a weight [outputs, inputs] (torch 2.11, 2.13)."""
+    return torch.ops.onednn.qlinear_prepack.default
+
+
+def pack_qconvolution() -> Any:
+    """Return what packs the weight of a convolution, [outputs, inputs / groups, ...].
+
+    `(weight, scales, x_scale, x_zero_point, stride, padding, dilation, groups, x_shape)`. Seen in
+    torch 2.11 and 2.13.
+    """
+    return torch.ops.onednn.qconv_prepack.default
+
+
+def packs(target: object) -> bool:
+    """Return whether an operator gives an opaque tensor, which fits only this machine."""
+    if getattr(target, "namespace", None) != "onednn":
+        return False
+    return target in (pack_qlinear(), pack_qconvolution())
+
+
+def quantized_decomposed() -> Any:
+    """Return the library of operators that PT2E quantization writes into graphs.
+
+    Importing the module registers them: in torch 2.11 and 2.13 `torch.ao.quantization.fx`.
+    """
+    importlib.import_module("torch.ao.quantization.fx._decomposed")
+    return torch.ops.quantized_decomposed

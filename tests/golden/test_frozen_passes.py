@@ -5,6 +5,7 @@ import torch
 
 from ctk.compiler.config import Config
 from ctk.compiler.passes.freezing import (
+    fold_binary,
     fuse_post_ops,
     prepack_convolution,
     prepack_linear,
@@ -183,3 +184,40 @@ def test_fuse_post_ops_takes_relu_where_nan_does_not_count():
     assert len(rules_of(record)) == 2
     expected = torch.nn.functional.hardtanh(layer(layer(X).relu()))
     torch.testing.assert_close(gm(X), expected)
+
+
+def normed(x):
+    return aten._native_batch_norm_legit_no_training(x, None, None, SCALE, SCALE, 0.1, 0.1)[0]
+
+
+def shared_binary(x):
+    y = torch.mm(x, W)
+    return y * 2 + y
+
+
+@pytest.mark.parametrize(
+    ("function", "inputs"),
+    [
+        (lambda x, w: torch.mm(x, w) * 2, (X, W)),  # the weight is no constant
+        (lambda x, b: torch.addmm(b, x, W) * 2, (X, torch.randn(4))),  # nor is the bias
+        (lambda x, c: torch.mm(x, W) * c, (X, SCALE)),
+        (shared_binary, (X,)),
+        (lambda x: torch.mm(x, W) * 0, (X,)),
+        (lambda x: torch.mm(x, W) / 0.0, (X,)),
+        (lambda x: torch.mm(x, W) * 2.0**30, (X,)),  # weights might overflow
+        (lambda x: torch.addmm(SCALE, x, W) - float("inf"), (X,)),
+        (lambda x: torch.mm(x, W) * SCALE[:, None], (X,)),  # along the rows
+        (lambda x: torch.mm(x, W) * SCALE.double(), (X,)),  # promotes
+        (lambda x: torch.mm(x.half(), W.half()) * 3, (X,)),  # weights would be rounded
+        (lambda x: torch.mm(x, W) * SCALE.view(1, 1, 4), (X,)),  # a dimension more
+        (lambda x: 1 / torch.mm(x, W), (X,)),
+        (lambda x: torch.add(torch.addmm(SCALE, x, W), SCALE, alpha=2), (X,)),
+        (lambda x: W * torch.mm(x, W), (X,)),  # a number for each element
+        (lambda x: torch.mm(x, W).view(2, 2, 4) * W.view(2, 2, 4), (X,)),  # the same, seen so
+        (lambda x: torch.mm(x, W).view(8, 2) * 2, (X,)),  # splits channels
+        (lambda x: torch.mm(x, W).t().view(2, 2, 4) * SCALE, (X,)),  # along the rows
+        (lambda x: normed(torch.mm(x, W)), (X,)),  # another pass's
+    ],
+)
+def test_fold_binary_must_not_fire(function, inputs):
+    assert unchanged(function, fold_binary.PASS, *inputs, stage="frozen")

@@ -23,6 +23,7 @@ from ctk.compiler.passes.post_grad import (
 from ctk.compiler.passes.pre_grad import remove_inference_dropout
 from tests.golden.test_frozen_passes import CASES as FROZEN_CASES
 from tests.golden.test_joint_passes import CASES as JOINT_CASES
+from tests.golden.test_quantized_passes import CASES as QUANTIZED_CASES
 from tests.golden.torch_cases import ATEN_CASES, TORCH_CASES, Dropout, moved
 from tests.helpers.passes import aten_graph, rules_of, run_pass, text_of, unchanged
 
@@ -88,8 +89,9 @@ def split_cat(x, y):
 
 def binary(x, y):
     image = aten.convolution(y, KERNEL, None, [1], [0], [1], True, [0], 2)
-    product = torch.mm(x, W) / 2 + 1
-    return (image * SCALE[:, None] - 1).exp(), 3 * torch.addmm(SCALE, x, W) + SCALE, product
+    chain = batch_norm(image * SCALE[:, None] - 1) / 2 + 1
+    tokens = torch.mm(x, W).view(2, 2, 4) / 2 + SCALE
+    return chain.exp(), 3 * torch.addmm(SCALE, x, W) + SCALE, tokens
 
 
 def parallel(x):
@@ -115,6 +117,7 @@ EAGER = Config(codegen="eager")
 CASES = [
     *ATEN_CASES,
     *FROZEN_CASES,
+    *QUANTIZED_CASES,
     (remove_noops.PASS, "joint", lambda: aten_graph(noops, X)),
     (fold_constants.PASS, "joint", lambda: aten_graph(constants, X)),
     (eliminate_common_subexpressions.PASS, "joint", lambda: aten_graph(repeated, X)),
@@ -344,35 +347,6 @@ def used_here_too(x):
 )
 def test_move_constructors_must_not_fire(function):
     assert unchanged(function, move_constructors.PASS, X, stage="forward")
-
-
-def shared_binary(x):
-    y = torch.mm(x, W)
-    return y * 2 + y
-
-
-@pytest.mark.parametrize(
-    ("function", "inputs"),
-    [
-        (lambda x, w: torch.mm(x, w) * 2, (X, W)),  # the weight is no constant
-        (lambda x, b: torch.addmm(b, x, W) * 2, (X, B)),  # nor is the bias
-        (lambda x, c: torch.mm(x, W) * c, (X, SCALE)),
-        (shared_binary, (X,)),
-        (lambda x: torch.mm(x, W) * 0, (X,)),
-        (lambda x: torch.mm(x, W) / 0.0, (X,)),
-        (lambda x: torch.mm(x, W) * 2.0**30, (X,)),  # weights might overflow
-        (lambda x: torch.addmm(SCALE, x, W) - float("inf"), (X,)),
-        (lambda x: torch.mm(x, W) * SCALE[:, None], (X,)),  # along the rows
-        (lambda x: torch.mm(x, W) * SCALE.double(), (X,)),  # promotes
-        (lambda x: torch.mm(x.half(), W.half()) * 3, (X,)),  # weights would be rounded
-        (lambda x: torch.mm(x, W) * SCALE.view(1, 1, 4), (X,)),  # a dimension more
-        (lambda x: 1 / torch.mm(x, W), (X,)),
-        (lambda x: torch.add(torch.addmm(SCALE, x, W), SCALE, alpha=2), (X,)),
-        (lambda x: W * torch.mm(x, W), (X,)),  # a number for each element
-    ],
-)
-def test_fold_binary_must_not_fire(function, inputs):
-    assert unchanged(function, fold_binary.PASS, *inputs, stage="frozen")
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,14 @@ from hypothesis import strategies as st
 from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from ctk.compiler.torch_compat import onednn
+
 aten = torch.ops.aten
 ROW = torch.tensor([[0.5, -1.0, 2.0]])
 SQUARE = (torch.arange(9.0) - 4).view(3, 3).t()
 HALF = torch.full((3,), 0.5)
+INTEGERS = torch.tensor([[1, -127, 3], [100, 0, 127], [-64, 5, -128]], dtype=torch.int8)
+PT2E = onednn.quantized_decomposed()
 KERNEL = torch.linspace(-0.5, 0.5, 81).view(3, 3, 3, 3)
 
 
@@ -77,6 +81,17 @@ def in_onednn(x: Tensor, n: int) -> Tensor:
     twice = aten.convolution(image, KERNEL, HALF, [1, 1], [1, 1], [1, 1], False, [0, 0], 1).tanh()
     settings = ([1, 1], [1, 1], [1, 1], False, [0, 0], 1)
     return z + aten.convolution(twice, KERNEL, None, *settings).mean((0, 2, 3))
+
+
+def quantized(x: Tensor, n: int) -> Tensor:
+    """Products of integers with constant ones, that share an operand; an odd `n` turns it."""
+    settings = (0.05, 64, 0, 127, torch.uint8)
+    numbers = PT2E.quantize_per_tensor.default(x.tanh(), *settings)
+    y = PT2E.dequantize_per_tensor.default(numbers, *settings)
+    rows = y.t().t() if n % 2 else y.view(1, -1, 3).view(-1, 3)
+    weight = PT2E.dequantize_per_channel.default(INTEGERS, HALF, None, 0, -127, 127, torch.int8)
+    first = torch.mm(rows, weight.t()) + torch.mm(y, weight.t())
+    return first + torch.addmm(HALF, y, weight.t())
 
 
 def normed(x: Tensor, n: int) -> Tensor:
@@ -223,6 +238,7 @@ OTHERS = {
 SHAPES = {  # of more than one operator, as passes look for them: twice in each
     "convolved": Op(convolved, fits=lambda s: len(s) == 2 and s[1] == 3 and s[0] > 0),
     "in oneDNN": Op(in_onednn, fits=lambda s: len(s) == 2 and s[1] == 3 and s[0] > 0),
+    "quantized": Op(quantized, fits=lambda s: len(s) == 2 and s[1] == 3 and s[0] > 0),
     "uniform": Op(uniform),
     "layers": Op(layers, fits=lambda s: len(s) == 2 and s[1] == 3),
     "elsewhere": Op(elsewhere, fits=lambda s: broadcast(s, (3,))),

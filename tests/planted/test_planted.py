@@ -15,6 +15,11 @@ from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.usercode.program import load_program
 
 FILES = sorted((Path(__file__).parent / "cases").glob("*.py"))
+SLOW = ("frozen_integers", "frozen_onednn_bias")
+CASES = [
+    pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem in SLOW else [])
+    for path in FILES
+]
 
 
 def load(path: Path):
@@ -34,7 +39,7 @@ def called(case: Case) -> list[str]:
     return [getattr(n.target, "__name__", str(n.target)) for n in nodes]
 
 
-@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
+@pytest.mark.parametrize("path", CASES)
 def test_planted_miscompile_is_named_and_reached(path):
     module = load(path)
     expect = module.EXPECT

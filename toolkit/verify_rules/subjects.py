@@ -169,6 +169,8 @@ UNDRAWN: Mapping[str, str] = {
     "fuse_attention": "a softmax of large scores amplifies any rounding, and the kernels treat "
     "infinite scores otherwise: see docs/limitations.md",
     "replace_random": "it draws other numbers on purpose: they are held by statistics",
+    "fuse_quantized": "oneDNN's layers of integers crash the process on operands that drawing "
+    "changes; drawn programs of `tests/properties/test_quantized_properties.py` try it",
 }
 """Passes of ours that are not tried on drawn numbers unless their module is named, and why."""
 

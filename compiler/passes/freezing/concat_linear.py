@@ -21,6 +21,7 @@ from torch.fx.node import Argument, map_arg
 from ctk.compiler.fx.properties import escapes, is_constant, is_written_between
 from ctk.compiler.fx.restride import is_noticed
 from ctk.compiler.fx.types import tensor_of
+from ctk.compiler.passes.freezing.quantized import is_quantized
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 
@@ -59,6 +60,8 @@ def _key(node: Node) -> object | None:
     *bias, x, weight = node.args
     result, row = tensor_of(node), tensor_of(bias[0]) if bias else None
     if result is None or not all(map(is_constant, (*bias, weight))) or is_constant(x):
+        return None
+    if is_quantized(weight):
         return None
     if bias and (row is None or row.dim() != 1 or row.shape[0] != result.shape[1]):
         return None

@@ -21,7 +21,9 @@ and functional batch norms are met too.
 
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -29,7 +31,17 @@ from torch.fx import Node
 
 from ctk.compiler.fx.properties import is_constant, is_written_between
 from ctk.compiler.fx.types import same_sizes, tensor_of, type_text
-from ctk.compiler.patterns.matcher import Match, Op, Rule, RuleTable, Var, apply_rules
+from ctk.compiler.passes.freezing.quantized import is_quantized
+from ctk.compiler.patterns.matcher import (
+    Match,
+    Op,
+    Rule,
+    RuleTable,
+    Var,
+    apply_rules,
+    replace_match,
+)
+from ctk.compiler.patterns.solve import matches
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat import fake
@@ -55,6 +67,8 @@ def _may_fold(match: Match) -> str | None:
         return f"the statistics of {norm} are used"
     if not is_constant(weight):
         return f"the weight {weight} is no constant"
+    if is_quantized(weight):
+        return f"the weight {weight} is quantized"
     if is_written_between(product, match.root):
         return f"something is written between {product} and {match.root}"
     operands = [match.bound.get(name) for name in ("x", "w", "b", *_STATISTICS)]
@@ -186,6 +200,32 @@ class FoldBatchNorm(Pass):
 
     def run(self, rewriter: Rewriter) -> None:
         apply_rules(rewriter, RULES)
+
+
+def fold_behind(rewriter: Rewriter, node: Node, made: AbstractSet[Node]) -> list[Node]:
+    """Apply the rules at a node, behind one of the products that somebody has just made.
+
+    Others had their turn, and may have been vetoed.
+
+    Returns:
+        The product with the batch norm in it, if there is one.
+    """
+    for rule in RULES.at(node) if made else ():
+        assert isinstance(rule, Rule)  # so is each of the table
+        for match in matches(rule.pattern, node):
+            if made.isdisjoint(match.inner) or rule.guard(match) is not None:
+                continue
+            new: list[Node] = []
+            replace_match(rewriter, rule.name, match, partial(_noted, rewriter, rule, match, new))
+            return new
+    return []
+
+
+def _noted(rewriter: Rewriter, rule: Rule, match: Match, new: list[Node]) -> Sequence[Node]:
+    """Return what replaces a match, and note it."""
+    made = rule.replacement(rewriter, match)
+    new += [made] if isinstance(made, Node) else made
+    return new
 
 
 def examples() -> list[Example]:

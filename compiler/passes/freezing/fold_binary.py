@@ -1,18 +1,25 @@
 """Fold arithmetic with constants into the weights of the convolution or product before it.
 
 Rules, `c` a number, a constant of one element, or one of one element per output channel, and `y` a
-convolution or an `addmm` with constant weight `w` and bias `b` (`mm` has none: see the last):
-    1. y + c -> y with b + c        y - c -> y with b - c
+convolution or an `addmm` with constant weight `w` and bias `b`, or `mm(x, w)`, which has none:
+    1. y + c -> y with b + c        y - c -> y with b - c        (an `mm` becomes an `addmm`)
     2. y * c -> y with w * c, b * c        y / c -> y with w / c, b / c
-    3. mm(x, w) * c -> mm(x, w * c)        mm(x, w) / c -> mm(x, w / c)
+    3. view(y) op c -> view(y with op), the view of a product splitting rows only: a linear layer
+       of tokens
+    4. batch_norm(y) -> y, for a `y` that 1 or 2 have just made: the rules of `fold_batch_norm`
+Nodes are visited once, in the order of the graph, and each sees what was made of those before it.
+So a chain folds as a whole, however long it is (`conv * c + d`, a batch norm, `- e`), and a rewrite
+that is vetoed is offered once.
 Preconditions: nobody else uses `y`; all dtypes are the same, float32 or float64; the result has
 the type and strides of `y`; `c` is finite, and as a factor between 2^-20 and 2^20, lest weights
 overflow or vanish. Reassociates.
 
-Source: `torch/_inductor/fx_passes/binary_folding.py`. That one counts on a later folding of
-unrelated operators, and folds any factor; this one looks at the values.
+Source: `torch/_inductor/fx_passes/binary_folding.py`. That one repeats folding of constants and of
+arithmetic four times, counts on a later folding of unrelated operators, and folds any factor; this
+one looks at the values.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -21,7 +28,8 @@ from torch.fx import Graph, Node
 from ctk.compiler.fx.constants import Constants
 from ctk.compiler.fx.properties import is_constant, is_written_between
 from ctk.compiler.fx.types import same_sizes, same_type, tensor_of
-from ctk.compiler.passes.freezing.fold_batch_norm import along_outputs
+from ctk.compiler.passes.freezing.fold_batch_norm import along_outputs, fold_behind
+from ctk.compiler.passes.freezing.quantized import is_quantized
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat import fake
@@ -30,33 +38,56 @@ aten = torch.ops.aten
 _SUMS = (aten.add.Tensor, aten.sub.Tensor)
 _FACTORS = (aten.mul.Tensor, aten.div.Tensor)
 _COMMUTATIVE = (aten.add.Tensor, aten.mul.Tensor)
-_PRODUCTS = (aten.convolution.default, aten.addmm.default, aten.mm.default)
+_PRODUCTS = (aten.addmm.default, aten.mm.default)
+_VIEWS = (aten.view.default, aten.reshape.default, aten._unsafe_view.default)
 
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """A product with constant weights, by the positions of its weight and bias."""
+    """A convolution or product with constant weights.
+
+    Attributes:
+        node: The call.
+        weight: Its weight.
+        bias: Its bias, if it has one.
+        seen: What arithmetic sees of it: the call, or a view of it that splits rows.
+    """
 
     node: Node
     weight: Node
     bias: Node | None
+    seen: Node
 
     @staticmethod
-    def of(node: object) -> "_Layer | None":
-        if not isinstance(node, Node) or node.target not in _PRODUCTS or node.kwargs:
+    def of(seen: object) -> "_Layer | None":
+        node = _behind_view(seen)
+        if node is None or node.kwargs or len(node.users) != 1:
             return None
-        if len(node.users) != 1:
+        if node.target not in (aten.convolution.default, *_PRODUCTS):
             return None
+        assert isinstance(seen, Node)  # _behind_view has looked
         is_addmm = node.target is aten.addmm.default
         weight = node.args[2 if is_addmm else 1]
         bias = None if node.target is aten.mm.default else node.args[0 if is_addmm else 2]
-        if not isinstance(weight, Node) or not is_constant(weight):
+        if not isinstance(weight, Node) or not is_constant(weight) or is_quantized(weight):
             return None
         if not isinstance(bias, Node):
-            return _Layer(node, weight, None) if bias is None else None
+            return _Layer(node, weight, None, seen) if bias is None else None
         row = tensor_of(bias)
         is_row = row is not None and row.dim() == 1 and is_constant(bias)
-        return _Layer(node, weight, bias) if is_row else None
+        return _Layer(node, weight, bias, seen) if is_row else None
+
+
+def _behind_view(seen: object) -> Node | None:
+    """Return the product that a node is a view of, if that splits rows only; else the node."""
+    inner = seen.args[0] if isinstance(seen, Node) and seen.target in _VIEWS else None
+    if not isinstance(inner, Node) or inner.target not in _PRODUCTS:
+        return seen if isinstance(seen, Node) else None
+    shown, product = tensor_of(seen), tensor_of(inner)
+    if shown is None or product is None or shown.dim() < 2:
+        return None
+    is_same = same_sizes(shown.shape[-1:], product.shape[-1:])
+    return inner if is_same and len(seen.users) == 1 else None  # type: ignore[union-attr]  # a node, as inner is one
 
 
 class FoldBinary(Pass):
@@ -66,11 +97,12 @@ class FoldBinary(Pass):
     numerics = "reassociates"
 
     def run(self, rewriter: Rewriter) -> None:
-        constants = Constants(rewriter.module)
+        constants, made = Constants(rewriter.module), set[Node]()
         for node in rewriter.nodes():
+            made.update(fold_behind(rewriter, node, made))
             for layer, operand in _readings(node):
                 if _keeps_type(node, layer) and _is_foldable(node, layer, operand, constants):
-                    _fold(rewriter, node, layer, operand)
+                    made.update(_fold(rewriter, node, layer, operand))
                     break
 
 
@@ -84,24 +116,26 @@ def _readings(node: Node) -> list[tuple[_Layer, object]]:
 
 
 def _keeps_type(node: Node, layer: _Layer) -> bool:
-    result, product = tensor_of(node), tensor_of(layer.node)
-    if result is None or product is None or not same_type(result, product):
+    result, seen = tensor_of(node), tensor_of(layer.seen)
+    if result is None or seen is None or not same_type(result, seen):
         return False
     if result.dtype not in (torch.float32, torch.float64) or result.dim() < 2:
         return False
-    is_sum_of_mm = node.target in _SUMS and layer.node.target is aten.mm.default  # fuse_addmm
-    is_same = same_sizes(result.stride(), product.stride())
-    return is_same and not is_sum_of_mm and not is_written_between(layer.node, node)
+    is_same = same_sizes(result.stride(), seen.stride())
+    return is_same and not is_written_between(layer.node, node)
 
 
 def _is_foldable(node: Node, layer: _Layer, operand: object, constants: Constants) -> bool:
     """Return whether an operand is one number per output channel, or one for all, and harmless."""
+    axis = 1 if layer.node.target is aten.convolution.default else -1
     with fake.real_compute():
         if isinstance(operand, (int, float)) and not isinstance(operand, bool):
             value = torch.tensor(float(operand), dtype=torch.float64)
         elif isinstance(operand, Node) and constants.is_known(operand):
             value, result = constants.value(operand), tensor_of(node)
-            if result is None or value.dtype != result.dtype or not _is_per_channel(value, result):
+            if result is None or value.dtype != result.dtype:
+                return False
+            if not _is_per_channel(value, result, axis):
                 return False
         else:
             return False
@@ -111,64 +145,77 @@ def _is_foldable(node: Node, layer: _Layer, operand: object, constants: Constant
     return is_fine
 
 
-def _is_per_channel(value: torch.Tensor, result: torch.Tensor) -> bool:
-    """Return whether a value broadcasts along dimension 1 of a result and no other."""
+def _is_per_channel(value: torch.Tensor, result: torch.Tensor, axis: int) -> bool:
+    """Return whether a value broadcasts along the channels of a result and no other dimension."""
     if value.numel() == 1:
         return True
     sizes = [1] * (result.dim() - value.dim()) + list(value.shape)
-    sizes[1:2] = [1] if sizes[1] == result.shape[1] else [0]
+    sizes[axis] = 1 if sizes[axis] == result.shape[axis] else 0
     return all(size == 1 for size in sizes)
 
 
-def _fold(rewriter: Rewriter, node: Node, layer: _Layer, operand: object) -> None:
+def _fold(rewriter: Rewriter, node: Node, layer: _Layer, operand: object) -> list[Node]:
+    """Put an operand into a layer; return the new layer, and what is seen of it."""
+    new: list[Node] = []
+
+    def edit(graph: Graph) -> None:
+        folded = _folded(rewriter, node, layer, operand)
+        new.append(folded)
+        if layer.seen is not layer.node:
+            view, sizes = layer.seen.target, layer.seen.args[1:]
+            new.append(rewriter.insert(view, (folded, *sizes), before=node))  # type: ignore[arg-type]  # a view's operator
+        node.replace_all_uses_with(new[-1])
+        for each in dict.fromkeys((node, layer.seen, layer.node)):
+            graph.erase_node(each)
+
+    target = _target(node, layer)
+    rule = f"{node.target}({layer.node.target}, constant) -> {target}"
+    rewriter.rewrite(rule, [node, layer.node], edit)
+    return new
+
+
+def _target(node: Node, layer: _Layer) -> Callable[..., object]:
+    """Return what a layer calls with an operation in it."""
+    if node.target in _SUMS and layer.node.target is aten.mm.default:
+        return aten.addmm.default
+    return layer.node.target  # type: ignore[return-value]  # an operator
+
+
+def _folded(rewriter: Rewriter, node: Node, layer: _Layer, operand: object) -> Node:
+    """Add a layer with an operand in its weights, in front of the arithmetic."""
+
     def call(target: object, *args: object) -> Node:
         return rewriter.insert(target, args, before=node)  # type: ignore[arg-type]  # as FX types arguments
 
-    def flat() -> object:
-        """The operand as a row, or a number."""
-        return call(aten.reshape.default, operand, [-1]) if isinstance(operand, Node) else operand
+    row = call(aten.reshape.default, operand, [-1]) if isinstance(operand, Node) else operand
+    weight, bias = _weight(call, node, layer, row), layer.bias
+    if bias is None and node.target in _SUMS:
+        bias = _no_bias(rewriter, node, layer)
+    bias = None if bias is None else call(node.target, bias, row)
+    target, args = _target(node, layer), list(layer.node.args)
+    if target is aten.addmm.default:
+        return call(target, bias, args[-2], weight)
+    return call(target, args[0], weight, *([bias, *args[3:]] if len(args) > 2 else []))
 
-    def bias(row: object) -> Node | None:
-        result = tensor_of(node)
-        assert result is not None  # _keeps_type has looked
-        if layer.bias is not None:
-            return call(node.target, layer.bias, row)
-        if node.target in _FACTORS:
-            return None
-        none = rewriter.insert(
-            aten.full.default,
-            ([result.shape[1]], 0.0),
-            {"dtype": result.dtype, "device": result.device},
-            before=node,
-        )
-        return call(node.target, none, row)
 
-    def weight(row: object) -> Node:
-        if node.target in _SUMS:
-            return layer.weight
-        scale = tensor_of(row)
-        if layer.node.target is aten.convolution.default and scale is not None:
-            views = along_outputs(layer.weight, layer.node.args[6], layer.node.args[8])
-            for target, args in views if scale.numel() > 1 else ():
-                row = call(target, row, *args)
-        return call(node.target, layer.weight, row)
+def _weight(call: Callable[..., Node], node: Node, layer: _Layer, row: object) -> Node:
+    """Return the weight with a factor in it: a row, or a number."""
+    if node.target in _SUMS:
+        return layer.weight
+    scale = tensor_of(row)
+    if layer.node.target is aten.convolution.default and scale is not None:
+        views = along_outputs(layer.weight, layer.node.args[6], layer.node.args[8])
+        for target, args in views if scale.numel() > 1 else ():
+            row = call(target, row, *args)
+    return call(node.target, layer.weight, row)
 
-    def edit(graph: Graph) -> None:
-        row = flat()
-        replaced = {layer.weight: weight(row)}
-        args = list(layer.node.args)
-        if layer.node.target is aten.convolution.default:
-            args[1:3] = [replaced[layer.weight], bias(row)]
-        elif layer.node.target is aten.addmm.default:
-            args = [bias(row), args[1], replaced[layer.weight]]
-        else:
-            args[1] = replaced[layer.weight]
-        node.replace_all_uses_with(call(layer.node.target, *args))
-        graph.erase_node(node)
-        graph.erase_node(layer.node)
 
-    rule = f"{node.target}({layer.node.target}, constant) -> {layer.node.target}"
-    rewriter.rewrite(rule, [node, layer.node], edit)
+def _no_bias(rewriter: Rewriter, node: Node, layer: _Layer) -> Node:
+    """Add a row of zeros, one for each output channel, of the kind of the weight."""
+    result = tensor_of(layer.node)
+    assert result is not None  # _keeps_type has looked
+    zeros = (layer.weight, [result.shape[1]], 0.0)
+    return rewriter.insert(aten.new_full.default, zeros, before=node)
 
 
 def examples() -> list[Example]:
@@ -190,7 +237,15 @@ def examples() -> list[Example]:
         (lambda y, w, b: torch.addmm(b, y, w) / 2.0, (y, w, row)),
         (lambda y, w, c: c * torch.mm(y, w), (y, w, row)),
         (lambda y, w: torch.mm(y, w) / 3, (y, w)),
+        (lambda y, w, c: torch.mm(y, w).view(1, 2, 4) * c - c, (y, w, row)),
+        (lambda x, w, b, c: _normed(aten.convolution.default(x, w, b, *plain) * c, b) - c,
+         (x, kernel, row, one)),
     ]  # fmt: skip
+
+
+def _normed(y: torch.Tensor, row: torch.Tensor) -> torch.Tensor:
+    norm = aten._native_batch_norm_legit_no_training.default
+    return norm(y, row, row, row, row, 0.1, 0.5)[0]
 
 
 PASS = FoldBinary()

@@ -2,7 +2,8 @@
 
 Rules, `linear` being `mkldnn::_linear_pointwise`:
     1. addmm(b, x, w) -> linear(x, t(w), b)        mm(x, w) -> linear(x, t(w), None)
-    2. view(linear(view(x)), sizes) -> linear(x), the views only merging and splitting rows
+    2. view(linear(view(x)), sizes) -> linear(x), the views only merging and splitting rows; of
+       `prepack_quantized`'s too
 The graph keeps the plain weight; code generation packs it (`codegen/packing.py`), so that a graph
 can be stored, printed and run anywhere.
 Preconditions: on a CPU with oneDNN; `w` is a constant, `b` a row; one dtype, float32 (not where the
@@ -14,6 +15,7 @@ Source: `_register_weight_pack_pass` and `_recover_linear` of
 MKL's kernel for float32, which fuses nothing.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -77,10 +79,17 @@ def _pack(rewriter: Rewriter, node: Node, graph: Graph) -> None:
     graph.erase_node(node)
 
 
+def _linears() -> tuple[Callable[..., object], ...]:
+    """Return the products of oneDNN that take their rows in any number of dimensions."""
+    if not onednn.runs_quantized():
+        return (onednn.linear(),)
+    return onednn.linear(), onednn.qlinear(), onednn.qlinear_dynamic()
+
+
 def _between_views(node: Node) -> Node | None:
     """Rule 2: return the product between two views."""
     linear = node.args[0] if node.target in _VIEWS else None
-    if not isinstance(linear, Node) or linear.target is not onednn.linear():
+    if not isinstance(linear, Node) or linear.target not in _linears():
         return None
     inner = linear.args[0]
     if len(linear.users) > 1 or not isinstance(inner, Node) or inner.target not in _VIEWS:
@@ -98,7 +107,7 @@ def _widen(rewriter: Rewriter, linear: Node, node: Node, graph: Graph) -> None:
     inner = linear.args[0]
     assert isinstance(inner, Node)  # _between_views has looked
     operands = (inner.args[0], *linear.args[1:])
-    node.replace_all_uses_with(rewriter.insert(onednn.linear(), operands, before=linear))
+    node.replace_all_uses_with(rewriter.insert(linear.target, operands, before=linear))  # type: ignore[arg-type]  # a layer's operator
     graph.erase_node(node)
     graph.erase_node(linear)
 

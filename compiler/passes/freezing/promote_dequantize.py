@@ -1,0 +1,161 @@
+"""Bring dequantizes to the layers that read them, one to each, so that these can take integers.
+
+Rules, `dequantize` being `quantized_decomposed::dequantize_per_tensor`:
+    1. view|permute|t|transpose|clone(dequantize(q)) -> dequantize(the same of q)
+    2. layer(dequantize(q), w) -> layer(another dequantize(q), w), if somebody else reads it too
+Preconditions: what is read goes to a convolution or a product; the dequantized tensor and its views
+do not leave the graph, and nobody writes to them or between; `q` has its strides. Exact: each
+number is computed from the same integer. What no layer takes is merged again later
+(`eliminate_common_subexpressions`).
+
+Source: `_register_dequant_promotion_pass` of `torch/_inductor/fx_passes/quantization.py`. That one
+copies the chain behind a dequantize for each user; this one moves the chain in front of it, where
+it moves a quarter of the bytes.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch.fx import Node
+
+from ctk.compiler.fx.properties import escapes, is_written_between
+from ctk.compiler.fx.types import same_sizes, tensor_of
+from ctk.compiler.passes.freezing.quantized import LAYERS, integers_of, name_of
+from ctk.compiler.patterns.matcher import Match, Op, Rule, RuleTable, Var, apply_rules
+from ctk.compiler.rewriting.base import Example, Pass
+from ctk.compiler.rewriting.rewriter import Rewriter
+from ctk.compiler.torch_compat import onednn
+
+aten = torch.ops.aten
+_X = Var("x")
+_VIEWS = (
+    Op(aten.view.default, (_X, Var("sizes"))),
+    Op(aten._unsafe_view.default, (_X, Var("sizes"))),
+    Op(aten.permute.default, (_X, Var("order"))),
+    Op(aten.t.default, (_X,)),
+    Op(aten.transpose.int, (_X, Var("first"), Var("second"))),
+    Op(aten.clone.default, (_X,), {"memory_format": Var("format")}),
+)
+"""What can as well be done to the integers."""
+
+
+class PromoteDequantize(Pass):
+    """Bring dequantizes to the layers that read them, one to each."""
+
+    name = "promote_dequantize"
+
+    def run(self, rewriter: Rewriter) -> None:
+        apply_rules(rewriter, RULES)
+
+
+def _is_movable(match: Match) -> str | None:
+    y, view = match.bound["x"], match.root
+    found = integers_of(y)
+    if found is None or found.axis is not None or not isinstance(y, Node):
+        return f"{y} is not dequantized with one scale for all"
+    if not _feeds_layer(view):
+        return f"no layer reads {view}"
+    if escapes(y):
+        return f"{y}, or a view of it, leaves the graph or is written to"
+    if is_written_between(y, view):
+        return f"something is written between {y} and {view}"
+    integers, numbers = tensor_of(found.node), tensor_of(y)
+    if integers is None or numbers is None:
+        return f"the type of {y} is unknown"
+    if not same_sizes(integers.stride(), numbers.stride()):
+        return f"{found.node} has other strides than {y}"
+    return None
+
+
+def _feeds_layer(view: Node) -> bool:
+    """Return whether a layer reads a node, or a view of it."""
+    queue = [view]
+    while queue:
+        for user in queue.pop().users:
+            if user.target in LAYERS:
+                return True
+            if any(user.target is view.target for view in _VIEWS):
+                queue.append(user)
+    return False
+
+
+def _move(rewriter: Rewriter, match: Match) -> Node:
+    y, view = match.node("x"), match.root
+    found = integers_of(y)
+    assert found is not None  # _is_movable has looked
+    args = (found.node, *view.args[1:])
+    integers = rewriter.insert(view.target, args, view.kwargs, before=view)  # type: ignore[arg-type]  # a view's operator
+    return rewriter.insert(y.target, (integers, *y.args[1:]), y.kwargs, before=view)  # type: ignore[arg-type]  # an operator
+
+
+def _is_shared(match: Match) -> str | None:
+    x = match.bound["x"]
+    found = integers_of(x)
+    if found is None or not isinstance(x, Node):
+        return f"{x} is no dequantized tensor"
+    if len(x.users) == 1:
+        return f"nobody else reads {x}"
+    if is_written_between(x, match.root):
+        return f"something is written between {x} and {match.root}"
+    return None
+
+
+def _copy(rewriter: Rewriter, match: Match) -> Node:
+    x, layer = match.node("x"), match.root
+    own = rewriter.insert(x.target, x.args, x.kwargs, before=layer)  # type: ignore[arg-type]  # an operator
+    args = tuple(own if each is x else each for each in layer.args)
+    return rewriter.insert(layer.target, args, layer.kwargs, before=layer)  # type: ignore[arg-type]  # an operator
+
+
+_REST = tuple(Var(f"rest{number}") for number in range(8))
+_LAYERS = {
+    "convolution": Op(aten.convolution.default, (_X, *_REST)),
+    "addmm": Op(aten.addmm.default, (Var("b"), _X, Var("w"))),
+    "mm": Op(aten.mm.default, (_X, Var("w"))),
+}
+RULES = RuleTable(
+    *(
+        Rule(f"{name_of(view)}(dequantize) -> dequantize of it", view, _move, _is_movable)
+        for view in _VIEWS
+    ),
+    *(
+        Rule(f"{name}(shared dequantize) -> {name}(its own)", layer, _copy, _is_shared)
+        for name, layer in _LAYERS.items()
+    ),
+)
+
+
+def examples() -> list[Example]:
+    """Return programs that the pass changes: one for each rule."""
+    library = onednn.quantized_decomposed()
+
+    def read(x: torch.Tensor) -> torch.Tensor:
+        return library.dequantize_per_tensor.default(x, 0.5, 3, 0, 127, torch.uint8)
+
+    def through(view: Callable[..., torch.Tensor], *args: object) -> Callable[..., object]:
+        return lambda x, w: torch.mm(view(read(x), *args), w)
+
+    def shared(layer: Callable[..., torch.Tensor]) -> Callable[..., object]:
+        def program(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+            y = read(x)
+            return layer(y, w).sum() + y.sin().sum()
+
+        return program
+
+    x, other, w = torch.ones(2, 3).byte(), torch.ones(3, 2).byte(), torch.ones(3, 4)
+    image, kernel = torch.ones(1, 3, 4, 4).byte(), torch.ones(4, 3, 2, 2)
+    plain = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1)
+    return [
+        (through(aten.view.default, [2, 3]), (x, w)),
+        (through(aten._unsafe_view.default, [2, 3]), (x, w)),
+        (through(aten.clone.default), (x, w)),
+        (through(aten.permute.default, [1, 0]), (other, w)),
+        (through(aten.t.default), (other, w)),
+        (through(aten.transpose.int, 0, 1), (other, w)),
+        (shared(torch.mm), (x, w)),
+        (shared(lambda y, w: torch.addmm(w[0], y, w)), (x, w)),
+        (shared(lambda y, w: aten.convolution.default(y, w, None, *plain)), (image, kernel)),
+    ]
+
+
+PASS = PromoteDequantize()

@@ -1,0 +1,139 @@
+"""Read quantized tensors in graphs as PT2E quantization writes them.
+
+    q = quantize_per_tensor(x, scale, zero_point, low, high, dtype)      # integers
+    y = dequantize_per_tensor(q, scale, zero_point, low, high, dtype)    # (q - zero_point) * scale
+
+and `dequantize_per_channel` for weights. Here is only what several passes ask; no pass.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch.fx import Node
+
+from ctk.compiler.fx.properties import is_constant
+from ctk.compiler.fx.types import tensor_of
+from ctk.compiler.patterns.expression import Op
+from ctk.compiler.torch_compat import arguments
+
+aten = torch.ops.aten
+prims = torch.ops.prims
+
+LAYERS = (aten.convolution.default, aten.addmm.default, aten.mm.default)
+"""What oneDNN can compute with integers."""
+
+_LIBRARY = "quantized_decomposed"
+_TRANSPOSES = (aten.t.default, aten.permute.default, aten.transpose.int)
+_COPIES = (aten.clone.default, aten._to_copy.default, prims.convert_element_type.default)
+_MOVES = (aten.view.default, aten.reshape.default, aten.clone.default, *_TRANSPOSES)
+"""Operators that move numbers, and change none."""
+
+
+def name_of(pattern: Op) -> str:
+    """Return the short name of what a pattern calls: `view`."""
+    return str(pattern.target).split(".")[1]
+
+
+def is_call_of(node: object, name: str) -> bool:
+    """Return whether a node calls an operator of PT2E quantization, of any overload."""
+    target = node.target if isinstance(node, Node) and node.op == "call_function" else None
+    if getattr(target, "namespace", None) != _LIBRARY:
+        return False
+    return str(target).split(".")[1] == name
+
+
+@dataclass(frozen=True, slots=True)
+class Integers:
+    """What a dequantize reads.
+
+    Attributes:
+        node: The integers.
+        scale: A number, a node with one, or a node with one for each channel.
+        zero_point: The same; None for zeros.
+        axis: Along which dimension the channels lie; None where one scale is for all.
+    """
+
+    node: Node
+    scale: object
+    zero_point: object
+    axis: int | None
+
+
+def integers_of(node: object) -> Integers | None:
+    """Return what a node dequantizes; None where it is no dequantize, or one of another kind."""
+    if not isinstance(node, Node):
+        return None
+
+    def argument(name: str) -> object:
+        return arguments.argument_of(node.target, node.args, node.kwargs, name)
+
+    given = argument("input")
+    if not isinstance(given, Node):
+        return None
+    if is_call_of(node, "dequantize_per_tensor") and not str(node.target).endswith("tensor2"):
+        return Integers(given, argument("scale"), argument("zero_point"), None)
+    if is_call_of(node, "dequantize_per_channel"):
+        axis, tensor = argument("axis"), tensor_of(given)
+        if not isinstance(axis, int) or tensor is None:
+            return None
+        return Integers(given, argument("scales"), argument("zero_points"), axis % tensor.dim())
+    return None
+
+
+def plain(node: object, dtype: torch.dtype) -> object:
+    """Return what a node is a copy of: with other strides, or rounded to a type from float32."""
+    while isinstance(node, Node) and node.target in _COPIES and node.all_input_nodes:
+        tensor = tensor_of(node)
+        if tensor is None or tensor.dtype != dtype:
+            return node
+        node = node.args[0]
+    return node
+
+
+def transposed(node: object, dtype: torch.dtype) -> tuple[object, bool]:
+    """Return a matrix behind copies and transposes, and whether it is the other way round."""
+    is_other, node = False, plain(node, dtype)
+    while isinstance(node, Node) and node.target in _TRANSPOSES:
+        is_other ^= _swaps(node)
+        node = plain(node.args[0], dtype)
+    return node, is_other
+
+
+def _swaps(node: Node) -> bool:
+    """Return whether a transpose of a matrix is one: `permute([0, 1])` is none."""
+    if node.target is aten.permute.default:
+        order = node.args[1]
+        return isinstance(order, (list, tuple)) and order[0] in (1, -1)
+    if node.target is aten.transpose.int:
+        return len({axis % 2 for axis in node.args[1:] if isinstance(axis, int)}) == 2
+    return True
+
+
+def is_quantized(weight: object) -> bool:
+    """Return whether a weight is dequantized from constant integers.
+
+    Folding anything into it, or joining it with others, would hide it from oneDNN.
+    """
+    tensor = tensor_of(weight)
+    if tensor is None:
+        return False
+    found = integers_of(transposed(weight, tensor.dtype)[0])
+    return found is not None and is_constant(found.node)
+
+
+def bounds_of(node: Node) -> tuple[int, int]:
+    """Return between which numbers integers lie: as their quantize says, or as their type does."""
+    tensor = tensor_of(node)
+    assert tensor is not None  # the caller has looked
+    info = torch.iinfo(tensor.dtype)
+    while node.target in _MOVES and isinstance(node.args[0], Node):
+        node = node.args[0]
+    if not is_call_of(node, "quantize_per_tensor"):
+        return info.min, info.max
+    low, high = (
+        arguments.argument_of(node.target, node.args, node.kwargs, name)
+        for name in ("quant_min", "quant_max")
+    )
+    if not isinstance(low, int) or not isinstance(high, int):
+        return info.min, info.max
+    return max(info.min, low), min(info.max, high)
