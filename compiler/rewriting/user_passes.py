@@ -26,7 +26,8 @@ class FunctionPass:
         function: Changes a graph.
         takes: What its argument is. A function of a `Rewriter` makes rewrites; those of a function
             of a whole `GraphModule` or `Graph` are read off its effect (`effect_split.py`).
-        numerics: What it does to values; unknown, so it may reassociate.
+        numerics: What it does to values: the function's attribute `numerics`; where it has none,
+            that is unknown, so it may reassociate.
     """
 
     name: str
@@ -59,7 +60,8 @@ def resolve_pass(entry: object) -> Pass | FunctionPass:
     if not callable(entry):
         raise ConfigError(f"custom pass {entry!r} is neither a Pass nor callable")
     name = getattr(entry, "__name__", type(entry).__name__)
-    return FunctionPass(name, entry, _first_parameter(entry))
+    numerics: Numerics = getattr(entry, "numerics", "reassociates")
+    return _declared(FunctionPass(name, entry, _first_parameter(entry), numerics))
 
 
 def _declared(entry: Pass | FunctionPass) -> Pass | FunctionPass:

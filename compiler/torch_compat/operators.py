@@ -193,6 +193,14 @@ def arguments_of(target: Any) -> tuple[tuple[str, str, bool, bool], ...]:
     )
 
 
+def results_of(target: Any) -> tuple[str, ...]:
+    """Return the type of each result of an overload.
+
+    Seen in torch 2.11 and 2.13: `FunctionSchema.returns`.
+    """
+    return tuple(str(each.type) for each in target._schema.returns)
+
+
 def overloads_of(packet: Any) -> tuple[Any, ...]:
     """Return the overloads of a packet that torch itself calls, without the `out` ones."""
     names = (name for name in packet.overloads() if "out" not in name)

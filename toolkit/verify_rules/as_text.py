@@ -7,9 +7,11 @@ from torch import Tensor
 from torch.fx import GraphModule
 
 from ctk.compiler.errors import CtkError
+from ctk.compiler.rewriting.user_passes import FunctionPass
 from ctk.toolkit.graphs.python_source import graph_to_python
 from ctk.toolkit.verify_rules.graphs import inputs_of
 from ctk.toolkit.verify_rules.running import Play
+from ctk.toolkit.verify_rules.subjects import WHOLE
 from ctk.toolkit.verify_rules.verify import CounterExample, Finding
 
 
@@ -65,6 +67,18 @@ def _shown(value: object) -> object:
     return value.tolist() if isinstance(value, Tensor) else value
 
 
+def _declaration(finding: Finding) -> list[str]:
+    """Return how a plain function says that it rounds otherwise, where only values differ."""
+    step, counter = finding.subject.step, finding.counter
+    found = counter.trial.difference if counter is not None else None
+    is_plain = isinstance(step, FunctionPass) and not hasattr(step.function, "numerics")
+    if not is_plain or finding.subject.name != WHOLE or found is None or found.kind != "value":
+        return []
+    return [
+        f'# bits are compared; if it may round otherwise: {step.name}.numerics = "reassociates"'
+    ]
+
+
 def counter_text(finding: Finding) -> str:
     """Return a refuted rule with its counter-example."""
     counter = finding.counter
@@ -76,5 +90,6 @@ def counter_text(finding: Finding) -> str:
         graph_text(trial.after, "After"),
         inputs_text(counter).strip(),
         *(f"# {line}" for line in results_text(trial.plays)),
+        *_declaration(finding),
     ]
     return "\n\n".join(parts)

@@ -9,12 +9,23 @@ size, and all else as it was. So each corner of a few accepted draws is tried in
     company    each value written to, returned, and read once more, at each place
     results    returned or not; sizes as symbols, run with these sizes and with larger ones
     constants  each number, dimension and word that the argument may be
+    arguments  each argument that a call does not give; tensors swapped, or the same
+    calls      one less
+
+The kinds take turns, so that few corners of a draw are some of each kind.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import zip_longest
 from random import Random
+from typing import cast
 
+from ctk.toolkit.verify_rules.arguments import (
+    other_lists,
+    with_fewer_calls,
+    with_other_arguments,
+)
 from ctk.toolkit.verify_rules.drawing import (
     constants_for,
     with_dense_layouts,
@@ -27,18 +38,21 @@ from ctk.toolkit.verify_rules.values import DTYPES
 
 
 def corners(random: Random, draw: Draw) -> list[Draw]:
-    """Return the corners around a draw, in any order."""
+    """Return the corners around a draw: to be taken from the end."""
     plain = replace(draw, neighbours=())
-    found = [
-        *_dtypes(random, plain),
-        *_sizes(plain),
-        *_operands(plain),
-        *_company(plain),
-        *_results(plain),
-        *_constants(random, plain),
+    kinds = [
+        _dtypes(random, plain),
+        _sizes(plain),
+        _operands(plain),
+        _company(plain),
+        _results(plain),
+        _constants(random, plain),
+        with_other_arguments(random, plain),
+        with_fewer_calls(plain),
     ]
-    random.shuffle(found)
-    return found
+    turns = [random.sample(found, len(found)) for found in map(list, kinds)]
+    mixed = [each for turn in zip_longest(*turns) for each in turn if each is not None]
+    return mixed[::-1]
 
 
 def _dtypes(random: Random, draw: Draw) -> Iterator[Draw]:
@@ -87,7 +101,10 @@ def _company(draw: Draw) -> Iterator[Draw]:
     for of in (*draw.tensors(), *range(count)):
         first = of + 1 if isinstance(of, int) else 0
         for at in range(first, count + 1):
-            yield replace(draw, neighbours=(Neighbour("write", of, at),))
+            written = replace(draw, neighbours=(Neighbour("write", of, at),))
+            yield written
+            if isinstance(of, str):
+                yield with_tensors(written, {of: _placed(draw.tensors()[of], "view")})
         yield replace(draw, neighbours=(Neighbour("return", of, count),))
         yield replace(draw, neighbours=(Neighbour("use", of, count),))
 
@@ -103,5 +120,9 @@ def _results(draw: Draw) -> Iterator[Draw]:
 def _constants(random: Random, draw: Draw) -> Iterator[Draw]:
     for name, each in draw.bound.items():
         if isinstance(each, Constant):
-            for value in constants_for(random, draw, name):
+            values = constants_for(random, draw, name)
+            if isinstance(each.value, tuple):
+                rank = max((len(one.shape) for one in draw.tensors().values()), default=0)
+                values += other_lists(cast("tuple[int, ...]", each.value), rank)
+            for value in values:
                 yield replace(draw, bound={**draw.bound, name: Constant(value)})

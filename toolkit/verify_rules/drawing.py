@@ -8,6 +8,7 @@ by coverage do; here the guard is what must be passed).
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice, product
 from random import Random
 
 import torch
@@ -43,10 +44,17 @@ CHOICES: Mapping[str, tuple[object, ...]] = {
 FILLS = ("fill_value", "value", "s")
 """The numbers of a factory that are no sizes."""
 
+CONDITIONS, INDICES = ("condition", "mask"), ("index", "indices")
+"""Tensors that are mostly bools, and mostly small whole numbers, by the name of the argument."""
+
 
 def draw_wildly(random: Random, program: Program) -> Draw:
     """Return a draw from nothing: sizes from a pool of two, mostly one dtype."""
-    pool = random.choices(SIZES, WEIGHTS, k=random.choice((1, 2, 2, 3)))
+    sizes, weights = (
+        (*SIZES, *_sizes(program.hints)),
+        (*WEIGHTS, *(2 for _ in _sizes(program.hints))),
+    )
+    pool = random.choices(sizes, weights, k=random.choice((1, 2, 2, 3)))
     base = tuple(random.choice(pool) for _ in range(random.choice((0, 1, 1, 2, 2, 2, 3, 4))))
     dtype = random.choice(DTYPES)
     bound = {
@@ -57,11 +65,47 @@ def draw_wildly(random: Random, program: Program) -> Draw:
     return _symbols(random, draw) if random.random() < 0.2 else draw
 
 
+def _sizes(hints: Sequence[object]) -> list[int]:
+    """Return the sizes among the numbers that a rule mentions, and those next to them."""
+    known = [each for each in hints if type(each) is int and 1 < each < 16]
+    return [size for each in known for size in (each, each + 1)]
+
+
 def draw_near(random: Random, draw: Draw) -> Draw:
     """Return a draw that differs from another in one or two places."""
     for _ in range(random.choice((1, 1, 2))):
         draw = random.choice(CHANGES)(random, draw)
     return draw
+
+
+def draws_with_hints(random: Random, program: Program) -> list[Draw]:
+    """Return a few draws whose numbers are those that a rule mentions: alike tensors of a dtype."""
+    numbers = [each for each in program.hints if type(each) in (int, float)]
+    names = [name for name, role in program.roles.items() if _takes_number(role)]
+    if not numbers or not names:
+        return []
+    found: list[Draw] = []
+    combinations = list(islice(product(numbers, repeat=len(names)), 1000))
+    chosen = random.sample(combinations, min(len(combinations), HINTED))
+    for values, dtype in product(chosen, (torch.float32, random.choice(DTYPES))):
+        draw = draw_wildly(random, program)
+        alike = {
+            name: TensorDraw(dtype, (2, 3), values=draw_values(random)) for name in draw.tensors()
+        }
+        numbered = {name: Constant(value) for name, value in zip(names, values, strict=True)}
+        found.append(replace(draw, bound={**draw.bound, **alike, **numbered}, neighbours=()))
+    return found
+
+
+HINTED = 12
+"""How many choices of mentioned numbers are tried at first, in float32 and in another dtype."""
+
+
+def _takes_number(role: Role) -> bool:
+    """Return whether an argument is a number, or a tensor for which a number may stand."""
+    is_list = "List" in role.kind or "bool" in role.kind
+    is_number = any(kind in role.kind for kind in ("number", "float", "int", "Scalar"))
+    return not is_list and (role.name == "other" or is_number) and role.name not in CHOICES
 
 
 def _operand(
@@ -73,8 +117,10 @@ def _operand(
         return Constant(None)
     if "List" in role.kind:
         return tuple(_tensor(random, role, pool, base, dtype) for _ in range(2))
-    if role.name == "other" and random.random() < 0.15:
-        return Constant(random.choice(SCALARS))  # a number stands where a tensor may
+    numbers = [each for each in role.hints if type(each) in (int, float)]
+    if role.name == "other" and random.random() < (0.3 if numbers else 0.15):
+        is_hinted = numbers and random.random() < 0.6
+        return Constant(random.choice(numbers if is_hinted else SCALARS))  # instead of a tensor
     return _tensor(random, role, pool, base, dtype)
 
 
@@ -82,10 +128,15 @@ def _tensor(
     random: Random, role: Role, pool: Sequence[int], base: tuple[int, ...], dtype: torch.dtype
 ) -> TensorDraw:
     own = random.choice(DTYPES) if random.random() < 0.15 else dtype
+    values = draw_values(random)
+    if role.name in CONDITIONS and random.random() < 0.8:
+        own = torch.bool
+    if role.name in INDICES and random.random() < 0.8:
+        own, values = torch.int64, tuple(random.choices((0, 1, 2), (4, 2, 1), k=3))
     shape = _shape(random, pool, base, role.rank)
     layout = random.choice(tuple(LAYOUTS)) if random.random() < 0.4 else "contiguous"
     place = random.choices(("input", "constant", "view"), (8, 1, 1))[0]
-    return TensorDraw(own, shape, layout, draw_values(random), place)
+    return TensorDraw(own, shape, layout, values, place)
 
 
 def _shape(
@@ -106,6 +157,9 @@ def _shape(
 
 def _constant(random: Random, role: Role, base: tuple[int, ...]) -> object:
     kind = role.kind
+    hints = _hints_for(role)
+    if hints and random.random() < 0.4:
+        return random.choice(hints)
     if role.name in CHOICES:
         return random.choice(CHOICES[role.name])
     if kind.startswith("Optional") and random.random() < 0.3:
@@ -119,6 +173,19 @@ def _constant(random: Random, role: Role, base: tuple[int, ...]) -> object:
     if "number" in kind or "float" in kind or "Scalar" in kind:
         return random.choice(SIZES if role.makes and role.name not in FILLS else SCALARS)
     return None
+
+
+def _hints_for(role: Role) -> list[object]:
+    """Return what a rule mentions that an argument may be."""
+    if "List" in role.kind or "bool" in role.kind:
+        return []
+    if role.name in ("dtype", "memory_format"):
+        kinds: tuple[type, ...] = (torch.dtype if role.name == "dtype" else torch.memory_format,)
+    elif "number" in role.kind or "float" in role.kind or "Scalar" in role.kind:
+        kinds = (int, float)
+    else:
+        kinds = (int,) if "int" in role.kind else (str,) if "str" in role.kind else ()
+    return [each for each in role.hints if type(each) in kinds]
 
 
 def _list(random: Random, role: Role, base: tuple[int, ...]) -> tuple[int, ...]:
@@ -201,10 +268,12 @@ def constants_for(random: Random, draw: Draw, name: str) -> list[object]:
     """Return values that an operand which is no tensor may have."""
     role = draw.program.roles[name]
     if role.name in CHOICES:
-        return list(CHOICES[role.name])
+        return [*_hints_for(role), *CHOICES[role.name]]
+    if role.kind == "bool":
+        return [False, True]
     shapes = [each.shape for each in draw.tensors().values()] or [()]
     found = [_constant(random, role, random.choice(shapes)) for _ in range(12)]
-    return found if "Tensor" not in role.kind else list(SCALARS)
+    return [*_hints_for(role), *found] if not role.is_tensor else list(SCALARS)
 
 
 def _resize(random: Random, draw: Draw) -> Draw:
@@ -314,6 +383,8 @@ CHANGES: tuple[Callable[[Random, Draw], Draw], ...] = (
     _all_dtypes,
     _resize,
     _resize,
+    _other_constant,
+    _other_constant,
     _other_constant,
     _repeat,
     _company,

@@ -1,15 +1,21 @@
-"""The operators that a pass mentions: in its own code, and in what that uses of its module.
+"""What a pass mentions: operators, and numbers, types and words, in its code and what that uses.
 
-    if node.target is torch.ops.aten.mul.Tensor:      -> aten.mul.Tensor
+    if node.target is torch.ops.aten.mul.Tensor:      -> aten.mul.Tensor, no other overload
     _SPLITS = frozenset({aten.split.Tensor})          -> aten.split.Tensor, where `_SPLITS` is used
     if node.target is aten.add:                       -> every overload of aten.add
+    if str(node.target) == "aten.mul.Tensor":         -> aten.mul.Tensor
     if node.target is torch.relu:                     -> torch.relu, if no operator is mentioned
+    if node.args[1] == -1:                            -> -1, and not 1, which is an index
 
-Read off the source: nothing is called.
+Read off the source: nothing is called. Names are those of the module, of what encloses a function,
+and of its own assignments and imports; other modules of the user are followed, torch and ctk not.
 """
 
 import ast
+import importlib
 import inspect
+import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, cast
@@ -18,34 +24,75 @@ import torch
 
 from ctk.compiler.torch_compat import operators
 
+aten = torch.ops.aten
+KNOWN_CODE = frozenset({"torch", "ctk", "numpy", "pytest", *sys.stdlib_module_names})
+"""Packages whose code is not part of a pass."""
+
 
 def operators_in(values: Iterable[object]) -> list[object]:
     """Return the operators, or else the torch functions, among what a definition mentions."""
     found: dict[object, None] = {}
     functions: dict[object, None] = {}
+    words: dict[object, None] = {}
     for value in values:
         if operators.kind_of(value) == "packet":
             found |= dict.fromkeys(operators.overloads_of(value))
         elif operators.declared_by(value) is not None:
             found[value] = None
+        elif isinstance(value, str):
+            (found if value.startswith("aten") else words).update(dict.fromkeys(_named(value)))
         elif _is_torch_function(value):
             functions[value] = None
-    return sorted(found or functions, key=str)
+    return sorted(found or functions or words, key=str)
+
+
+def hints_in(values: Iterable[object]) -> tuple[object, ...]:
+    """Return the numbers, dtypes, formats and words among what a definition mentions."""
+    kinds = (int, float, str, torch.dtype, torch.memory_format)
+    hints = [each for each in values if isinstance(each, kinds)]
+    return tuple({(type(each), repr(each)): each for each in hints}.values())
 
 
 def mentioned(module: ModuleType, name: str) -> Iterator[object]:
-    """Yield what the names in a definition of a module stand for, and in those that it uses."""
-    known = _definitions(module)
-    todo, seen = [name], {name}
+    """Yield what a definition of a module, and those that it uses, mention."""
+    todo, seen = [(module, name)], {(module, name)}
     while todo:
-        for node in ast.walk(known.get(todo.pop(), ast.Module([], []))):
-            if isinstance(node, ast.Attribute):
-                yield _value(node, module)
-            elif isinstance(node, ast.Name) and node.id not in seen:
-                seen.add(node.id)
-                todo.append(node.id)
-                yield getattr(module, node.id, None)
-                yield from _members(getattr(module, node.id, None))
+        where, called = todo.pop()
+        definition = _definitions(where).get(called)
+        if definition is None:
+            continue
+        names = _scope(where, definition)
+        nodes = list(ast.walk(definition))
+        indices = {id(each.slice) for each in nodes if isinstance(each, ast.Subscript)}
+        owners = {id(each.value) for each in nodes if isinstance(each, ast.Attribute)}
+        for node in nodes:
+            value = None if id(node) in indices | owners else _value(node, names)
+            yield from _members(value)
+            for used in _uses(node, value, where):
+                if used not in seen:
+                    seen.add(used)
+                    todo.append(used)
+
+
+def mentioned_by(function: Any, module: ModuleType) -> Iterator[object]:
+    """Yield what a function of a module mentions, with what it encloses."""
+    outer = str(getattr(function, "__qualname__", "")).partition(".")[0]
+    yield from mentioned(module, outer)
+    for cell in getattr(function, "__closure__", None) or ():
+        value = cell.cell_contents
+        yield from _members(value)
+        if isinstance(value, FunctionType) and value is not function:
+            yield from mentioned(module, value.__name__)
+
+
+def helpers_of(module: ModuleType) -> set[str]:
+    """Return the names that functions and classes of a module use of each other."""
+    found: set[str] = set()
+    for name, definition in _definitions(module).items():
+        if isinstance(definition, (ast.ClassDef, ast.FunctionDef)):
+            used = {each.id for each in ast.walk(definition) if isinstance(each, ast.Name)}
+            found |= used - {name}
+    return found
 
 
 def _definitions(module: ModuleType) -> dict[str, ast.stmt]:
@@ -64,21 +111,73 @@ def _definitions(module: ModuleType) -> dict[str, ast.stmt]:
     return found
 
 
-def _members(value: object) -> Iterator[object]:
-    if isinstance(value, (list, tuple, set, frozenset, Mapping)):
-        members = cast("Iterable[object]", value)
-        yield from (each for each in members if hasattr(each, "__name__"))
+def _scope(module: ModuleType, definition: ast.stmt) -> dict[str, object]:
+    """Return the names of a module, and those that a definition assigns or imports itself."""
+    names: dict[str, object] = dict(vars(module))
+    for node in ast.walk(definition):
+        if isinstance(node, ast.Import):
+            for each in node.names:
+                bound = each.asname or each.name.partition(".")[0]
+                names.setdefault(bound, sys.modules.get(each.name if each.asname else bound))
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            source = sys.modules.get(node.module) or _imported(node.module)
+            for each in node.names:
+                names.setdefault(each.asname or each.name, getattr(source, each.name, None))
+        elif isinstance(node, ast.Assign) and isinstance(node.value, (ast.Name, ast.Attribute)):
+            for target in node.targets:
+                if isinstance(target, ast.Name):
+                    names.setdefault(target.id, _value(node.value, names))
+    return names
 
 
-def _value(node: ast.expr, module: ModuleType) -> object:
-    """Return what a dotted name stands for; None where a part of it is computed."""
+def _imported(name: str) -> ModuleType | None:
+    """Return a module of torch that code imports when it runs; others are left alone."""
+    return importlib.import_module(name) if name.partition(".")[0] == "torch" else None
+
+
+def _uses(node: ast.AST, value: object, module: ModuleType) -> Iterator[tuple[ModuleType, str]]:
+    """Yield the definitions that a node refers to."""
     if isinstance(node, ast.Name):
-        return getattr(module, node.id, None)
+        yield module, node.id
+    if isinstance(value, (FunctionType, type)) and value.__module__ != module.__name__:
+        other = sys.modules.get(value.__module__)
+        if other is not None and other.__name__.partition(".")[0] not in KNOWN_CODE:
+            yield other, value.__name__
+
+
+def _members(value: object) -> Iterator[object]:
+    """Yield a value, or what its collection holds."""
+    if isinstance(value, (list, tuple, set, frozenset, Mapping)):
+        yield from cast("Iterable[object]", value)
+    elif value is not None:
+        yield value
+
+
+def _value(node: ast.AST, names: Mapping[str, object]) -> object:
+    """Return what an expression stands for; None where a part of it is computed."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        number = _value(node.operand, names)
+        return -number if isinstance(number, (int, float)) else None
+    if isinstance(node, ast.Name):
+        return names.get(node.id)
     if not isinstance(node, ast.Attribute):
         return None
-    owner = _value(node.value, module)
+    owner = _value(node.value, names)
     is_known = isinstance(owner, ModuleType) or operators.kind_of(owner) == "packet"
     return getattr(owner, node.attr, None) if is_known else None
+
+
+def _named(word: str) -> tuple[object, ...]:
+    """Return the operators that a word names: `aten.mul.Tensor`, `aten::mul`, `mul`."""
+    found = re.fullmatch(r"(?:aten(?:\.|::))?([a-z_]\w*)(?:\.(\w+))?", word)
+    packet = getattr(aten, found[1], None) if found else None
+    if found is None or operators.kind_of(packet) != "packet":
+        return ()
+    if found[2] is None:
+        return operators.overloads_of(packet)
+    return tuple(each for each in operators.overloads_of(packet) if str(each).endswith(found[2]))
 
 
 def _is_torch_function(value: Any) -> bool:

@@ -1,13 +1,18 @@
 """Programs to try a whole pass on, which says nowhere what it looks for.
 
-Cases: 1. each operator that the pass's module mentions, by itself and on top of each other; 2. for
-a pass that mentions none, `GENERAL`: things twice, things unused, views, copies, constants.
+Cases: 1. each operator that the pass mentions, by itself and on top of each other; 2. for a pass
+that mentions none, `GENERAL`: things twice, things unused, views, copies, constants; 3. a `Grammar`
+of these operators, for all that is larger: chains, diamonds, operands that are used again.
 """
 
+import operator
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
 
 import torch
 
+from ctk.compiler.torch_compat import operators
 from ctk.toolkit.verify_rules.program import Call, Program, Ref, Var
 from ctk.toolkit.verify_rules.schemas import Role, arguments_of
 
@@ -19,6 +24,11 @@ VIEW = Call(aten.view.default, (X, S))
 CLONE = Call(aten.clone.default, (X,))
 ADD = Call(aten.add.Tensor, (X, Y))
 FULL = Call(aten.full_like.default, (X, Y))
+COMMON: tuple[object, ...] = (
+    *(aten.neg.default, aten.clone.default, aten.alias.default, aten.transpose.int),
+    *(aten.add.Tensor, aten.mul.Tensor, aten.relu.default),
+)
+"""What stands around the operators of a pass."""
 
 
 def _program(*calls: Call) -> Program:
@@ -43,37 +53,154 @@ GENERAL: tuple[Program, ...] = (
 )
 
 
-def around(targets: Sequence[object]) -> tuple[Program, ...]:
+def around(targets: Sequence[object], hints: tuple[object, ...] = ()) -> tuple[Program, ...]:
     """Return each operator on variables, with and without its optional arguments, and in pairs."""
-    single = [call for target in targets for call in _calls(target, "")]
-    inner = [call for target in targets for call in _calls(target, "in_")]
-    pairs = [
-        _program(below, Call(above.target, (Ref(0), *above.args[1:]), above.kwargs))
-        for above in single
-        if above.args
-        for below in inner
-    ]
-    return (*map(_program, single), *pairs)
+    known = [each for each in targets if _makes_tensors(each)]
+    found: list[Program] = []
+    for target in known:
+        plain, *others = _forms(target)
+        found += [_grown((target, form), hints=hints) for form in (plain, *others)]
+    for above in known:
+        for below in known:
+            found.append(_grown((below, _forms(below)[0]), (above, _forms(above)[0]), hints=hints))
+    return tuple(each for each in found if each.roles)
 
 
-def _calls(target: object, prefix: str) -> list[Call]:
-    """Return the calls of an operator: the shortest, the longest, and with each keyword."""
+def _forms(target: object) -> list[list[Role]]:
+    """Return which arguments a call gives: the fewest, all by position, and each by name."""
     roles = arguments_of(target)
-    positional = [Var(f"{prefix}{each.name}") for each in roles if not each.keyword]
-    required = max(1, sum(each.required and not each.keyword for each in roles))
-    counts = dict.fromkeys((required, len(positional)))
-    keywords = [each for each in roles if each.keyword and _is_drawn(each)]
-    plain = [Call(target, tuple(positional[:count])) for count in counts]
-    named = [
-        Call(target, tuple(positional[:required]), {each.name: Var(f"{prefix}{each.name}")})
-        for each in keywords
-    ]
-    return [*plain, *named] if positional else []
+    fewest = [each for each in roles if each.required] or roles[:1]
+    positional = [each for each in roles if not each.keyword or each.required]
+    named = [[*fewest, each] for each in roles if each.keyword and _is_drawn(each, fewest)]
+    return [fewest, *([positional] if len(positional) > len(fewest) else []), *named]
 
 
 DRAWN = ("dtype", "memory_format", "alpha", "beta", "rounding_mode", "correction", "keepdim")
 
 
-def _is_drawn(role: Role) -> bool:
+def _is_drawn(role: Role, fewest: Sequence[Role] = ()) -> bool:
     """Return whether an argument that is given by name is drawn; `device` is not."""
-    return role.name in DRAWN or role.required or "number" in role.kind or "bool" in role.kind
+    is_known = role.name in DRAWN or "number" in role.kind or role.kind == "float"
+    return role not in fewest and (is_known or role.kind in ("str", "Optional[str]"))
+
+
+def _makes_tensors(target: object) -> bool:
+    """Return whether an operator takes and gives tensors; of functions nothing is known."""
+    if operators.declared_by(target) is None:
+        return bool(arguments_of(target))
+    return any("Tensor" in kind for kind in operators.results_of(target))
+
+
+def _grown(*steps: tuple[object, list[Role]], hints: tuple[object, ...]) -> Program:
+    """Return a chain: each call takes the one before as its first tensor."""
+    growing = _Growing(hints)
+    for target, roles in steps:
+        growing.call(target, roles)
+    return growing.program()
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """Programs of a few calls of some operators.
+
+    Attributes:
+        targets: The operators that a pass mentions.
+        hints: Numbers, types and words that it mentions.
+    """
+
+    targets: tuple[object, ...]
+    hints: tuple[object, ...] = ()
+
+    def grow(self, random: Random) -> Program:
+        """Return a program: an operand may be a new one, an earlier one, or an earlier result."""
+        known = [each for each in self.targets if _makes_tensors(each)] or [*COMMON]
+        growing = _Growing(self.hints, random)
+        for _ in range(random.choice((1, 2, 2, 2, 3, 3, 4))):
+            target = random.choice(known if random.random() < 0.85 else COMMON)
+            growing.call(target, _some(random, target))
+        return growing.program()
+
+
+def _some(random: Random, target: object) -> list[Role]:
+    """Return the arguments that a call gives, in the order of the schema."""
+    roles = arguments_of(target)
+    positional = [each for each in roles if not each.keyword]
+    required = max(1, sum(each.required for each in positional))
+    count = required if random.random() < 0.6 else random.randint(required, len(positional))
+    given = positional[:count]
+    named = [each for each in roles if each.keyword]
+    return given + [
+        each for each in named if each.required or (_is_drawn(each) and random.random() < 0.3)
+    ]
+
+
+@dataclass(slots=True)
+class _Growing:
+    """A program as it grows; without `random` it is a chain of calls with operands of their own."""
+
+    hints: tuple[object, ...]
+    random: Random | None = None
+    calls: list[Call] = field(default_factory=list[Call])
+    tensors: list[Var | Ref] = field(default_factory=list["Var | Ref"])
+    numbers: dict[str, list[Var]] = field(default_factory=dict[str, "list[Var]"])
+    used: set[int] = field(default_factory=set[int])
+
+    def program(self) -> Program:
+        """Return the program; what nothing uses is a result."""
+        refs = [each.number for each in self.tensors if isinstance(each, Ref)]
+        results = tuple(number for number in refs if number not in self.used)
+        return Program(tuple(self.calls), results or tuple(refs[-1:]), self.hints)
+
+    def call(self, target: object, roles: Sequence[Role]) -> None:
+        """Add a call with these arguments; of several results, the first two are taken."""
+        is_first = True
+        args: list[object] = []
+        kwargs: dict[str, object] = {}
+        for role in roles:
+            value = self._argument(role, is_first=is_first)
+            is_first = is_first and not role.is_tensor
+            if role.keyword:
+                kwargs[role.name] = value
+            else:
+                args.append(value)
+        number = len(self.calls)
+        self.calls.append(Call(target, tuple(args), kwargs))
+        kinds = operators.results_of(target) if operators.declared_by(target) else ("Tensor",)
+        if kinds == ("Tensor",):
+            self.tensors.append(Ref(number))
+            return
+        for index in range(2 if "List" in kinds[0] else min(len(kinds), 2)):
+            self.tensors.append(Ref(len(self.calls)))
+            self.calls.append(Call(operator.getitem, (Ref(number), index)))
+
+    def _argument(self, role: Role, *, is_first: bool) -> object:
+        if role.is_tensor and "List" in role.kind:
+            count = self.random.choice((1, 2, 2, 3)) if self.random else 2
+            return [self._tensor(role.item, is_first=at == 0) for at in range(count)]
+        if role.is_tensor:
+            return self._tensor(role, is_first=is_first)
+        known = self.numbers.setdefault(f"{role.name}: {role.kind}", [])
+        if self.random and known and self.random.random() < 0.4:
+            return self.random.choice(known)
+        known.append(self._variable(role))
+        return known[-1]
+
+    def _tensor(self, role: Role, *, is_first: bool) -> Var | Ref:
+        refs = [each for each in self.tensors if isinstance(each, Ref)]
+        variables = [each for each in self.tensors if isinstance(each, Var)]
+        chance = self.random.random() if self.random else 0.0 if is_first else 1.0
+        if refs and is_first and chance < 0.7:
+            found: Var | Ref = refs[-1]
+        elif self.random and variables and chance < (0.85 if is_first else 0.4):
+            found = self.random.choice(variables)
+        elif self.random and self.tensors and chance < (0.9 if is_first else 0.55):
+            found = self.random.choice(self.tensors)
+        else:
+            found = self._variable(role)
+            self.tensors.append(found)
+        if isinstance(found, Ref):
+            self.used.add(found.number)
+        return found
+
+    def _variable(self, role: Role) -> Var:
+        return Var(f"{role.name}_{len(self.calls)}_{len(self.tensors)}")

@@ -23,18 +23,18 @@ ORDERS = 8
 """How many orders of swapped operands are tried at most."""
 
 
-def programs_of(pattern: Pattern) -> tuple[Program, ...]:
+def programs_of(pattern: Pattern, hints: tuple[object, ...] = ()) -> tuple[Program, ...]:
     """Return a program for each order of a pattern's operands."""
     parts = list(ops_of(*roots_of(pattern)))
     swapped = [part for part in parts if part.swaps[0] != part.swaps[1]]
     choices = itertools.product(*((False, True) for _ in swapped))
     return tuple(
-        _program(pattern, frozenset(itertools.compress(swapped, choice)))
+        _program(pattern, frozenset(itertools.compress(swapped, choice)), hints)
         for choice in itertools.islice(choices, ORDERS)
     )
 
 
-def _program(pattern: Pattern, swapped: frozenset[Op]) -> Program:
+def _program(pattern: Pattern, swapped: frozenset[Op], hints: tuple[object, ...]) -> Program:
     numbers: dict[Op, int] = {}
     calls: list[Call] = []
     for part in ops_of(*roots_of(pattern)):
@@ -46,7 +46,7 @@ def _program(pattern: Pattern, swapped: frozenset[Op]) -> Program:
             operands[a], operands[b] = operands[b], operands[a]
         numbers[part] = len(calls)
         calls.append(_call(part.target, operands))
-    return Program(tuple(calls), tuple(numbers[root] for root in roots_of(pattern)))
+    return Program(tuple(calls), tuple(numbers[root] for root in roots_of(pattern)), hints)
 
 
 def _part(part: object, numbers: Mapping[Op, int], name: str) -> object:

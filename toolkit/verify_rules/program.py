@@ -8,7 +8,7 @@ operators that a pass mentions (`pass_patterns.py`). It says nothing of the oper
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from ctk.toolkit.verify_rules.schemas import Role, roles_of_call
@@ -51,15 +51,19 @@ class Program:
     Attributes:
         calls: Each uses earlier ones only.
         results: The numbers of those whose values leave the program.
+        hints: Numbers, types and words that the code of a rule mentions.
         roles: What each variable stands for, in the order in which they are read.
     """
 
     calls: tuple[Call, ...]
     results: tuple[int, ...]
+    hints: tuple[object, ...] = ()
     roles: Mapping[str, Role] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "roles", _roles(self.calls))
+        roles = _roles(self.calls)
+        hinted = {name: replace(role, hints=self.hints) for name, role in roles.items()}
+        object.__setattr__(self, "roles", hinted)
 
 
 def _roles(calls: tuple[Call, ...]) -> dict[str, Role]:

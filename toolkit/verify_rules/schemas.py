@@ -54,6 +54,7 @@ class Role:
         required: Whether it has no default.
         keyword: Whether it is given by name only.
         makes: Whether the operator takes no tensor, so that its numbers are sizes.
+        hints: Numbers, types and words that the code of a rule mentions.
     """
 
     name: str
@@ -62,6 +63,11 @@ class Role:
     required: bool = True
     keyword: bool = False
     makes: bool = False
+    hints: tuple[object, ...] = ()
+
+    @property
+    def is_tensor(self) -> bool:
+        return "Tensor" in self.kind
 
     @property
     def item(self) -> "Role":

@@ -20,8 +20,14 @@ from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.rewriting.user_passes import FunctionPass, resolve_pass
 from ctk.toolkit.verify_rules.draws import Draw
 from ctk.toolkit.verify_rules.examples import seeds_in
-from ctk.toolkit.verify_rules.mentioned import mentioned, operators_in
-from ctk.toolkit.verify_rules.pass_patterns import GENERAL, around
+from ctk.toolkit.verify_rules.mentioned import (
+    helpers_of,
+    hints_in,
+    mentioned,
+    mentioned_by,
+    operators_in,
+)
+from ctk.toolkit.verify_rules.pass_patterns import GENERAL, Grammar, around
 from ctk.toolkit.verify_rules.patterns import programs_of, seeds_of
 from ctk.toolkit.verify_rules.program import Program
 
@@ -40,6 +46,7 @@ class Subject:
         seeds: Draws to start from: the examples of the module.
         place: Where the pass itself is found: `path/to/file.py:PASS`; empty for one of ours, which
             runs in every compile; None where there is no pass around the rule.
+        grammar: More programs, for a whole pass.
     """
 
     name: str
@@ -48,6 +55,7 @@ class Subject:
     programs: tuple[Program, ...]
     seeds: tuple[Draw, ...] = ()
     place: str | None = None
+    grammar: Grammar | None = None
 
     @property
     def pass_name(self) -> str:
@@ -72,6 +80,7 @@ def rule_subject(
     stage: Stage = "joint",
     seeds: tuple[Draw, ...] = (),
     place: str | None = None,
+    hints: tuple[object, ...] = (),
 ) -> Subject:
     """Return one rule of a pass as a subject: a pass that applies this rule only."""
     table = RuleTable(rule)
@@ -81,7 +90,7 @@ def rule_subject(
 
     step = FunctionPass(owner.name, run, "rewriter", rule.numerics or owner.numerics)
     seeds = (*seeds_of(rule), *seeds)
-    return Subject(rule.name, step, stage, programs_of(rule.pattern), seeds, place)
+    return Subject(rule.name, step, stage, programs_of(rule.pattern, hints), seeds, place)
 
 
 WHOLE = "any rewrite"
@@ -90,7 +99,8 @@ WHOLE = "any rewrite"
 def subjects_in(module: ModuleType, name: str | None = None) -> tuple[Subject, ...]:
     """Return what a module has to verify: its rules, and the passes that are no tables of rules.
 
-    A plain function of a graph, a module or a rewriter is a pass, where there is nothing else.
+    A plain function of a graph, a module or a rewriter is a pass, if no other definition uses it.
+    It is exact unless its attribute `numerics` says otherwise.
 
     Args:
         module: The module.
@@ -106,13 +116,13 @@ def subjects_in(module: ModuleType, name: str | None = None) -> tuple[Subject, .
             stage_of(owner),
             seeds_in(module, stage_of(owner)),
             _place(module, table if isinstance(owner, Owner) else owner),
+            hints_in(each for name in vars(module) for each in mentioned(module, name)),
         )
         for table in _tables(values.values())
         for rule in table.rules
     ]
     whole = [step for step in steps if step not in owners.values()]
-    if not rules and not steps:
-        whole = _function_passes(values, module)
+    whole += _function_passes(values, module, is_named=name is not None)
     return (*rules, *(_whole(module, step) for step in whole))
 
 
@@ -135,16 +145,25 @@ def _owner(steps: Mapping[Step, object], module: ModuleType) -> Step | Owner:
     return next(iter(steps)) if len(steps) == 1 else Owner(module.__name__.rpartition(".")[2])
 
 
-def _function_passes(values: Mapping[str, object], module: ModuleType) -> list[Step]:
+def _function_passes(
+    values: Mapping[str, object], module: ModuleType, *, is_named: bool
+) -> list[Step]:
     """Return the public functions of a module whose only argument is a graph to change."""
+    helpers = set[str]() if is_named else helpers_of(module)
     return [
-        resolve_pass(value)
+        replace(cast("FunctionPass", resolve_pass(value)), numerics=numerics_of(value))
         for name, value in values.items()
         if isinstance(value, FunctionType)
         and value.__module__ == module.__name__
         and not name.startswith("_")
-        and _takes_graph(value)
+        and name not in helpers
+        and (is_named or _takes_graph(value))
     ]
+
+
+def numerics_of(function: object) -> Numerics:
+    """Return what a function says of its numerics; one that says nothing is tried as exact."""
+    return getattr(function, "numerics", "exact")
 
 
 def _takes_graph(function: FunctionType) -> bool:
@@ -158,11 +177,15 @@ def _takes_graph(function: FunctionType) -> bool:
 
 
 def _whole(module: ModuleType, step: Step) -> Subject:
-    is_function = isinstance(step, FunctionPass)
-    name = step.name if is_function else type(step).__name__
-    programs = around(operators_in(mentioned(module, name))) or GENERAL
+    if isinstance(step, FunctionPass):
+        values = list(mentioned_by(step.function, module))
+    else:
+        values = list(mentioned(module, type(step).__name__))
+    targets, hints = operators_in(values), hints_in(values)
+    programs = around(targets, hints) or GENERAL
     stage = stage_of(step)
-    return Subject(WHOLE, step, stage, programs, seeds_in(module, stage), _place(module, step))
+    seeds, place = seeds_in(module, stage), _place(module, step)
+    return Subject(WHOLE, step, stage, programs, seeds, place, Grammar(tuple(targets), hints))
 
 
 UNDRAWN: Mapping[str, str] = {

@@ -7,6 +7,7 @@ from torch.fx import GraphModule
 
 from ctk.compiler.config import Config
 from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.fx.same import same_graph
 from ctk.compiler.observe import first_line
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.run_stage import run_stage
@@ -69,7 +70,7 @@ def _applied(
     except Exception as error:  # whatever a rule raises is what it is refuted by
         said = f"{type(error).__name__}: {first_line(error)}"
         return Trial("differs", Difference("crash", f"the rule raises {said}"), built.graph)
-    if not numbering.used:
+    if not numbering.used and same_graph(built.graph, after):  # functions' changes go uncounted
         return IDLE
     mode, fakes, inputs = typed
     if draw.dynamic and not fake.guards_hold(mode, fakes, inputs):  # type: ignore[arg-type]  # as typed above

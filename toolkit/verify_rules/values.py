@@ -31,7 +31,7 @@ DTYPES: tuple[torch.dtype, ...] = (
 ORDINARY: tuple[Value, ...] = (1, 2, 3, 0, -1, 5, 0.5, -2.5, 7, 100, -90)
 SPECIAL: tuple[Value, ...] = (
     *("-0.0", "nan", "inf", "-inf", "max", "min", "tiny", "-tiny", "next to 1", "half max"),
-    "large",
+    *("large", "least"),
 )
 SIMPLEST: tuple[Value, ...] = (*ORDINARY, *SPECIAL)
 """Every value, the simplest first: the order of shrinking."""
@@ -56,6 +56,7 @@ def number(value: Value, dtype: torch.dtype) -> int | float | bool | complex:
     info = torch.finfo(dtype)
     tiny = info.smallest_normal / 4
     words = {"max": info.max, "min": -info.max, "tiny": tiny, "-tiny": -tiny}
+    words |= {"least": info.smallest_normal * info.eps}
     words |= {"next to 1": 1 + info.eps, "half max": info.max / 2, "large": info.max**0.74}
     real = words.get(value, 0.0) if value in words else float(value)
     return complex(real, real) if dtype.is_complex and value in SPECIAL else real

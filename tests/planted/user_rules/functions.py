@@ -1,4 +1,4 @@
-"""Plain functions of a graph that are wrong in one corner, and one that is right."""
+"""Plain functions of a graph that are wrong in one corner."""
 
 import torch
 from torch.fx import Graph, GraphModule
@@ -15,7 +15,7 @@ def drop_relu_of_abs(graph: Graph) -> None:
 
 
 def swap_minimum(gm: GraphModule) -> None:
-    """Right: where both have one type and layout, their order is of no account."""
+    """Wrong in the sign of a zero: the order of 0.0 and -0.0 counts."""
     for node in gm.graph.find_nodes(op="call_function", target=aten.minimum.default):
         a, b = (each.meta["val"] for each in node.args)
         if (a.dtype, a.shape, a.stride()) == (b.dtype, b.shape, b.stride()):
