@@ -196,20 +196,6 @@ def test_scalars_may_stand_between_tensors():
     assert fired(table, lambda x, y: (x * 3.5 + y).sin(), X, Y)[1] == ["rule"]
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"exclusive_arg_names": ("zz",)}, "exclusive_arg_names of the rule rule names 'zz'"),
-        ({"scalar_workaround": {"zz": 2.5}}, "scalar_workaround of the rule rule names 'zz'"),
-        ({"scalar_workaround": {"s": 2.5, "y": 2.5}}, "two scalars of the rule rule have one"),
-        ({"scalar_workaround": {"s": 2.5, "y": 3.5}}, "has 2 example inputs for the tensor"),
-    ],
-)
-def test_arguments_that_do_not_fit_are_refused_at_once(options, said):
-    with pytest.raises(ValueError, match=said):
-        table_of(lambda x, s, y: x * s + y, torch.add, [X, Y], **options)
-
-
 def test_exclusive_arguments_are_different_nodes():
     def search(x, y):
         return x.sin() * y.cos()
