@@ -1,7 +1,7 @@
 """The options of the target `ctk` that a case may set without trust.
 
-All but the user's own passes: a generator, names of passes, numbers, and words, of which no pass of
-ours makes a file or code. `custom_passes` names code, unless it is empty.
+All but the user's own passes: a generator, names of passes, numbers, and the words of `WORDS`.
+`custom_passes` names code, unless it is empty.
 """
 
 import re
@@ -16,6 +16,9 @@ GENERATORS = ("torchscript", "eager")
 MOST = 2**40
 """Largest number that an option may have: a count of bytes."""
 
+WORDS = frozenset({"pad_mm.enabled", "pad_mm.devices", "pad_mm.decisions"})
+"""Options of our passes that are words, of which no pass makes a file or code."""
+
 _PASS = re.compile(r"[\w./#-]{1,200}")
 _OPTION = re.compile(r"\w{1,100}")
 
@@ -29,11 +32,12 @@ def is_harmless(key: str, value: object) -> bool:
 
 
 def _is_option(step: object, option: object, value: object) -> bool:
-    """Return whether a pass may have an option: a switch, a number, or words without blanks."""
+    """Return whether a pass may have an option: a switch, a number, or known words."""
     is_named = isinstance(step, str) and _PASS.fullmatch(step) is not None
     is_named &= isinstance(option, str) and _OPTION.fullmatch(option) is not None
     is_plain = value is None or isinstance(value, bool) or is_number(value, -MOST, MOST)
-    return is_named and (is_plain or _are_names(value))
+    is_word = f"{str(step).rpartition('/')[2]}.{option}" in WORDS
+    return is_named and (is_plain or (is_word and _are_names(value)))
 
 
 def is_number(value: object, least: float, most: float) -> bool:

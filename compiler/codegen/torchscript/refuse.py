@@ -84,8 +84,8 @@ def refuse_unsupported(graph: Graph) -> None:
             raise refusal(node, why)
 
 
-def refuse_shared_constants(graph: Graph) -> None:
-    """Raise `CodegenUnsupported` where results share memory that no input decides.
+def why_not_shared(graph: Graph) -> CodegenUnsupported | None:
+    """Return what to raise where results share memory that no input decides.
 
     TorchScript computes such values once, each on its own.
     """
@@ -98,7 +98,8 @@ def refuse_shared_constants(graph: Graph) -> None:
         base = base_of(node)
         owner = owners.setdefault(base, base if base.op == "get_attr" else node)
         if base not in decided and owner is not node:
-            raise refusal(node, f"a result that shares the memory of the constant {owner.name}")
+            return refusal(node, f"a result that shares the memory of the constant {owner.name}")
+    return None
 
 
 def _why_not(node: Node) -> str | None:

@@ -20,7 +20,7 @@ from ctk.compiler.codegen.torchscript.overloads import (
     strip_overloads,
     take_scalar_overloads,
 )
-from ctk.compiler.codegen.torchscript.refuse import refuse_shared_constants, refuse_unsupported
+from ctk.compiler.codegen.torchscript.refuse import refuse_unsupported, why_not_shared
 from ctk.compiler.codegen.torchscript.signature import Signature, type_signature
 from ctk.compiler.codegen.torchscript.signs import NUMBERS, keep_signs, signed_zeros
 from ctk.compiler.codegen.torchscript.symbols import adapt_symbols
@@ -79,12 +79,13 @@ def rewrite_for_torchscript(gm: GraphModule, example_inputs: Sequence[object]) -
         CodegenUnsupported: TorchScript cannot take the graph; names the node.
     """
     graph = _copy(gm.graph)
-    unfused = why_unfused(graph, example_inputs)
+    unfused, shared = why_unfused(graph, example_inputs), why_not_shared(graph)
     for rewrite in REWRITES:
         rewrite(graph)
     signature = type_signature(gm, graph, example_inputs)
     constants = dict(bind_constants(gm, graph))
-    refuse_shared_constants(graph)
+    if shared is not None:
+        raise shared
     unknown = {*signed_zeros(constants)}
     numbers = {UNIT: 1} if keep_addmm_whole(graph) else {}
     numbers |= {name: NUMBERS[name] for name in keep_signs(graph)}

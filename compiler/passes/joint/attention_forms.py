@@ -6,8 +6,13 @@ heads may come transposed or not: `q`, `k` and `v` stand for any node, so a view
 part of the form.
 
 A row whose scores are all -inf is NaN as written, and 0 in the fused kernels. Whether there is one
-follows from the mask alone, so each form with a mask puts the NaN back (`_with_empty_rows`), in the
-result and in the gradients.
+follows from the mask alone, so each form with a mask puts the NaN back, in the result and in the
+gradients.
+
+Of a mask that is added the kernels' gradients are wrong where it is large throughout a row (the
+smallest finite number, as models write it): they make the weights again from the logarithm of their
+sum, in which a large number leaves no digits for the sum. There the weights are made again as they
+are written (`_AddedMask`).
 """
 
 from collections.abc import Callable, Mapping
@@ -17,8 +22,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
-sdpa: Callable[..., Tensor] = functional.scaled_dot_product_attention
+KERNELS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+"""Not cuDNN's: its gradients of half-precision numbers are NaN for some masks (torch 2.11)."""
 SCALE: Mapping[str, float] = {"scale": 4.27}
 DROPOUT: Mapping[str, float] = {"scale": 4.27, "p": 0.113377}
 
@@ -132,62 +139,77 @@ def _divided_float_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale:
     return (_scores(q, k) / scale + mask).float().softmax(-1).to(q.dtype) @ v
 
 
-def _divided_mask_dropout(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float, p: float
-) -> Tensor:
-    return functional.dropout((_scores(q, k) / scale + mask).softmax(-1), p) @ v
-
-
 def _times_float_mask(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float) -> Tensor:
     return (_scores(q, k) * scale + mask).float().softmax(-1).to(q.dtype) @ v
 
 
-def _with_empty_rows(out: Tensor, empty: Tensor, v: Tensor, *, is_added: bool) -> Tensor:
+def sdpa(*operands: Tensor, scale: float = 1.0, p: float = 0.0) -> Tensor:
+    """Return `scaled_dot_product_attention` by the kernels that are right."""
+    with sdpa_kernel(KERNELS):
+        return functional.scaled_dot_product_attention(*operands, dropout_p=p, scale=scale)
+
+
+class _AddedMask(torch.autograd.Function):
+    """Attention with a mask that is added: the kernel forward, weights made again backward."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: float) -> Tensor:
+        ctx.save_for_backward(q, k, v, mask)
+        ctx.scale = scale
+        empty = (mask == -torch.inf).all(-1, keepdim=True)
+        return sdpa(q, k, v, mask, scale=scale).masked_fill(empty, torch.nan)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        (gradient,), (q, k, v, mask) = gradients, ctx.saved_tensors
+        scores = _scores(q, k) * ctx.scale + mask
+        exact = torch.promote_types(scores.dtype, torch.float32)
+        weights = scores.softmax(-1, dtype=exact)
+        of_weights = (gradient @ v.transpose(-2, -1)).to(exact)
+        of_scores = _of_softmax(of_weights, weights, -1, exact).to(q.dtype) * ctx.scale
+        of_values = weights.to(q.dtype).transpose(-2, -1) @ gradient
+        return of_scores @ k, of_scores.transpose(-2, -1) @ q, of_values, None, None
+
+
+_of_softmax = torch.ops.aten._softmax_backward_data.default
+
+
+def _with_empty_rows(out: Tensor, empty: Tensor, v: Tensor) -> Tensor:
     """Return attention with NaN for the rows that a mask empties.
 
     Args:
         out: Attention, with 0 there.
         empty: Which rows these are: like the mask, its last dimension 1.
         v: The values. All of their gradient is NaN where there is such a row: each is multiplied by
-            a weight of that row.
-        is_added: The mask is added, so that gradients of scores are NaN there, too. One that is
-            filled in stops them.
+            a weight of that row. Gradients of scores are not: the mask is filled in.
     """
     if not out.requires_grad:
         return out.masked_fill(empty, torch.nan)
-    if is_added:
-        return out * torch.ones_like(empty, dtype=out.dtype).masked_fill(empty, torch.nan)
     some = empty.any(-2, keepdim=True)
     nothing = torch.zeros_like(some, dtype=v.dtype).masked_fill(some, torch.nan)
     return torch.where(empty, (v * nothing).sum(-2, keepdim=True), out)
 
 
 def _by(q: Tensor, k: Tensor, v: Tensor, *, scale: float = 1.0, p: float = 0.0) -> Tensor:
-    return sdpa(q, k, v, dropout_p=p, scale=scale)
+    return sdpa(q, k, v, scale=scale, p=p)
 
 
 def _over(q: Tensor, k: Tensor, v: Tensor, *, scale: float, p: float = 0.0) -> Tensor:
-    return sdpa(q, k, v, dropout_p=p, scale=1 / scale)
+    return sdpa(q, k, v, scale=1 / scale, p=p)
 
 
-def _added(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float = 1.0, p: float = 0.0
-) -> Tensor:
-    empty = (mask == -torch.inf).all(-1, keepdim=True)
-    out = sdpa(q, k, v, mask, dropout_p=p, scale=scale)
-    return _with_empty_rows(out, empty, v, is_added=True)
+def _added(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float = 1.0) -> Tensor:
+    return _AddedMask.apply(q, k, v, mask, scale)
 
 
-def _over_added(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float, p: float = 0.0
-) -> Tensor:
-    return _added(q, k, v, mask, scale=1 / scale, p=p)
+def _over_added(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float) -> Tensor:
+    return _added(q, k, v, mask, scale=1 / scale)
 
 
 def _kept(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float = 1.0) -> Tensor:
     empty = mask.any(-1, keepdim=True).logical_not()
     out = sdpa(q, k, v, mask, scale=scale)
-    return _with_empty_rows(out, empty, v, is_added=False)
+    return _with_empty_rows(out, empty, v)
 
 
 def _over_kept(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, *, scale: float) -> Tensor:
@@ -222,8 +244,5 @@ FORMS = (
     Form("times_float_mask", _times_float_mask, _added, "float", SCALE, torch.float16),
     Form("divided_dropout", _divided_dropout, _over, None, DROPOUT, dropout=True),
     Form("times_dropout", _times_dropout, _by, None, DROPOUT, dropout=True),
-    Form(
-        "divided_mask_dropout", _divided_mask_dropout, _over_added, "float", DROPOUT, dropout=True
-    ),
 )
 """More specific forms first: `plain` also matches where the scores are scaled otherwise."""

@@ -4,9 +4,10 @@ Rule: `softmax(mask(scale(q @ k.mT))) @ v -> scaled_dot_product_attention(q, k, 
 form of `attention_forms.py`, in inference and, with the gradients of `q`, `k` and `v`, in training.
 
 What is put in is `F.scaled_dot_product_attention` traced with operands like the match's: the ATen
-kernel that torch itself chooses for them (`_scaled_dot_product_flash_attention_for_cpu`, `_flash_`,
-`_efficient_` or `_cudnn_attention`), and in training its backward kernel with it, because the joint
-graph holds both. Where torch chooses the unfused composite (dropout on the CPU, an odd head size on
+kernel that torch itself chooses for them (`_scaled_dot_product_flash_attention_for_cpu`, `_flash_`
+or `_efficient_attention`; not cuDNN's, see the forms), and in training its backward kernel with it,
+because the joint graph holds both. With a mask that is added, backward computes the weights again.
+Where torch chooses the unfused composite (dropout on the CPU, an odd head size on
 CUDA), nothing is gained, and the rule does not fire.
 
 Preconditions: the scores, the probabilities and what backward makes of them have no other user, so
@@ -43,6 +44,7 @@ from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat import fake
 
+HALVES = (torch.float16, torch.bfloat16)
 BEFORE = (remove_noops.PASS, eliminate_common_subexpressions.PASS, simplify_views.PASS)
 
 
@@ -81,6 +83,8 @@ def _refusal(form: Form, draws_otherwise: bool, match: Match) -> str | None:
         return f"the scale is {scale}"
     tensors = {name: tensor_of(value) for name, value in match.bound.items()}
     query, mask = tensors["q"], tensors.get("mask")
+    if query is not None and form.dtype is torch.float16 and query.dtype not in HALVES:
+        return f"the softmax of {type_text(query)} is not wider than its operands"
     wanted = query.dtype if form.mask == "float" and query is not None else torch.bool
     if mask is not None and mask.dtype != wanted:
         return f"the mask is {type_text(mask)}, not {wanted}"

@@ -110,6 +110,21 @@ def test_rows_that_are_masked_as_a_whole_are_nan_as_in_eager(form, training):
             assert error(mine, true) <= max(allowed, 2 * error(other, true))
 
 
+@pytest.mark.parametrize("fill", [torch.finfo(torch.float32).min, -1e9])
+def test_rows_that_a_large_number_masks_have_the_gradients_of_eager(fill):
+    form = next(form for form in FORMS if form.name == "times_mask")
+    inputs = inputs_of(form, training=True)
+    inputs[3] = inputs[3].nan_to_num(neginf=fill)
+    inputs[3][1, 0, 3:5] = fill
+    program = program_of(form)
+    out, log = compiled(program, *inputs)
+    assert len(rules(log)) == 1
+    eager = program(*inputs)
+    gradients = [torch.autograd.grad(each.sum(), inputs[:3]) for each in (out, eager)]
+    for mine, other in zip((out, *gradients[0]), (eager, *gradients[1]), strict=True):
+        torch.testing.assert_close(mine, other)
+
+
 ON_CPU = [form for form in FORMS if not form.dropout]
 each_form = pytest.mark.parametrize(
     "form",

@@ -90,7 +90,7 @@ def test_why(operator: Operator, chosen: tuple[str, ...], why: str) -> None:
     assert why in explain_decomposition(operator, chosen).why
 
 
-@pytest.mark.parametrize("name", ["core", "aten.gleu", "", "-", "-inductor", "torch.relu"])
+@pytest.mark.parametrize("name", ["core", "aten.gleu", "", "-", "-inducter", "torch.relu"])
 def test_an_unknown_name_says_what_is_allowed(name: str) -> None:
     with pytest.raises(ConfigError, match="allowed: the tables core_aten and inductor"):
         decomposition_table((name,))

@@ -138,7 +138,7 @@ def test_a_pass_does_as_its_options_say():
     ("changes", "expected"),
     [
         ({"fold_constant.max_nbytes": 1}, "unknown pass 'fold_constant'; did you mean 'fold_cons"),
-        ({"passes": {"x": {}}}, "unknown pass 'x'; passes with options: fold_constants"),
+        ({"passes": {"x": {}}}, "unknown pass 'x'; passes with options: batch_linears"),
         ({"backward/fold_constants.max_nbytes": 1}, "unknown pass 'backward/fold_constants'"),
         ({"remove_noops.speed": 1}, "pass remove_noops has no options, so none called 'speed'"),
         ({"joint/fold_constants.max_nbytes": "1M"}, "joint/fold_constants.max_nbytes='1M' is not"),
