@@ -14,18 +14,12 @@ from tests.planted.test_planted import called, load
 HERE = Path(__file__).parent
 EXAMPLE = HERE.parent.parent / "examples" / "inductor_bug.py"
 FILES = sorted((HERE / "inductor").glob("*.py"))
-QUICK = "snapshot_of_cache"
 BUG = "cpp.inject_relu_bug_TESTING_ONLY"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.__version__ < "2.13", reason="these bugs are those of torch 2.13")
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(path, id=path.stem, marks=() if path.stem == QUICK else pytest.mark.slow)
-        for path in FILES
-    ],
-)
+@pytest.mark.parametrize("path", FILES, ids=[path.stem for path in FILES])
 def test_a_real_bug_is_named_confirmed_and_reduced(path, tmp_path):
     expect = load(path).EXPECT
     diagnosis = diagnose(path, target="inductor", out=tmp_path)

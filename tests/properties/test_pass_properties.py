@@ -169,6 +169,7 @@ def test_a_pass_without_one_of_its_rewrites_or_without_any(count: int):
     hold(count, check, choice=st.integers(0, 20))
 
 
+@pytest.mark.slow
 @HOW_MANY
 def test_all_passes_in_order_on_symbolic_sizes(count: int):
     def check(program: Program) -> None:

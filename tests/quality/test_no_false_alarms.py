@@ -6,7 +6,7 @@ from benchmarks.false_alarms import ASKED, answer
 from tests.helpers.healthy import HEALTHY, MORE
 from tests.helpers.healthy.base import Healthy
 
-SOME = [each for each in HEALTHY if each not in MORE][::3]
+SOME = [each for each in HEALTHY if each not in MORE][::6]
 ALL = pytest.mark.parametrize("program", HEALTHY, ids=[each.name for each in HEALTHY])
 QUICK = pytest.mark.parametrize(
     "program",

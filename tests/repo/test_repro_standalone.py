@@ -148,6 +148,7 @@ def drop_relu(graph: torch.fx.Graph) -> None:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.clean_process
 def test_a_broken_pass_of_ctk_reproduces_and_can_be_left_out(folder: Path, tmp_path: Path) -> None:
     source = tmp_path / "broken_pass.py"

@@ -67,6 +67,7 @@ PASS = SpoilRelu()
 '''
 
 
+@pytest.mark.slow
 def test_a_pass_with_an_option(stranger: Stranger) -> None:
     stranger.add(
         "compiler/passes/joint/spoil_relu.py",
@@ -280,6 +281,7 @@ CODEGEN = Codegen("each_node", compile_each)
 '''
 
 
+@pytest.mark.slow
 def test_a_code_generator(stranger: Stranger) -> None:
     stranger.add(
         "compiler/codegen/each_node.py",

@@ -123,6 +123,7 @@ def test_it_works_in_a_project_with_folders_of_the_same_names(wheel: Path, tmp_p
     assert not (project / "found" / "minimal" / "compiler").exists()
 
 
+@pytest.mark.slow
 def test_an_editable_install_sees_new_files(tmp_path: Path) -> None:
     source = copy_project(tmp_path / "source")
     python = install(build("build_editable", source, tmp_path), tmp_path / "venv")

@@ -41,6 +41,7 @@ def test_a_case_that_never_ends_is_ended(tmp_path: Path) -> None:
     assert graph["judgement"]["verdict"] == "timeout"
 
 
+@pytest.mark.slow
 def test_a_case_that_fills_the_memory_is_ended(tmp_path: Path) -> None:
     case = endless_case(tmp_path, elements=200_000_000)
     said = ctk("repro", case, seconds=60, CTK_MEMORY="1G")

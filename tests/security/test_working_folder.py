@@ -47,7 +47,15 @@ def start(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.clean_process
-@pytest.mark.parametrize("command", ["repro", "show", "ls", "doctor"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "repro",
+        "show",
+        pytest.param("ls", marks=pytest.mark.slow),
+        pytest.param("doctor", marks=pytest.mark.slow),
+    ],
+)
 def test_no_command_imports_from_the_working_folder(command: str, tmp_path: Path) -> None:
     craft = Craft.new(tmp_path)
     mark = trapped(craft.folder)
@@ -77,6 +85,7 @@ def test_the_long_commands_import_nothing_from_there_either(command: str, tmp_pa
     assert not mark.exists(), mark.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.clean_process
 def test_children_import_nothing_from_the_working_folder(tmp_path: Path) -> None:
     craft = Craft.new(tmp_path)
@@ -118,6 +127,7 @@ def test_the_clean_run_of_a_repro_imports_nothing_from_its_folder(tmp_path: Path
     assert not mark.exists(), mark.read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.clean_process
 def test_beside_a_program_installed_modules_win(tmp_path: Path) -> None:
     folder = tmp_path / "there"

@@ -80,7 +80,9 @@ def clean_dispatcher():
 
 
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
-@pytest.mark.parametrize("target", ["ctk", "aot_eager", "torchscript"])
+@pytest.mark.parametrize(
+    "target", ["ctk", "aot_eager", pytest.param("torchscript", marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("name", ["upsample_nearest2d", "upsample_bilinear2d"])
 def test_a_wrong_decomposition_is_named_and_confirmed(
     name, target, backward, tmp_path, monkeypatch

@@ -91,6 +91,7 @@ def test_two_wrong_rewrites_are_both_named(tmp_path):
     assert search.also[0].rewrite > search.culprit.rewrite
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("warm_children")
 @pytest.mark.parametrize(
     ("name", "kind", "seconds"), [("die", "signal", None), ("hang", "timeout", 6)]

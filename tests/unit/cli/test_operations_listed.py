@@ -24,6 +24,7 @@ def cut_short(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_operations_with_their_state_and_how_to_go_on(cut_short: Path) -> None:
     said = ctk("ls", cut_short, "--json")
     short, whole = said.data["operations"]

@@ -88,6 +88,7 @@ def test_of_a_watched_script(backend: str, place: Path) -> None:
     run_all(commands, place, (1,))
 
 
+@pytest.mark.slow
 def test_of_a_search_that_was_cut_short(place: Path) -> None:
     assert shell("ctk repro broken.py --out 'my cases'", place).code == 1
     said = shell(
@@ -99,6 +100,7 @@ def test_of_a_search_that_was_cut_short(place: Path) -> None:
     run_all(commands, place, (1,))
 
 
+@pytest.mark.slow
 def test_of_folders(place: Path) -> None:
     said = shell("ctk repro broken.py --out 'my cases'", place)
     assert printed(said), said.out + said.err

@@ -111,7 +111,7 @@ def left_behind(folder: Path) -> list[str]:
     return [path.name for path in (folder / "tmp").iterdir() if path.name.startswith("ctk-")]
 
 
-@pytest.mark.parametrize("command", ["repro", "check"])
+@pytest.mark.parametrize("command", ["repro", pytest.param("check", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("target", "seen"), [("abort", "signal"), ("leave", "exit")])
 def test_a_deadly_compile_is_asked_again_in_a_child(
     command: str, target: str, seen: str, good: Path, tmp_path: Path
@@ -189,6 +189,7 @@ def test_a_usage_error_and_help_have_their_own_exit_codes(tmp_path: Path) -> Non
     assert ctk("repro", tmp_path / "nothing", folder=tmp_path).code == 2
 
 
+@pytest.mark.slow
 def test_a_program_that_does_not_end_is_ended_by_sigterm(tmp_path: Path) -> None:
     process = start("check", write(tmp_path, "stuck.py", GOOD + STUCK), folder=tmp_path)
     wait_for_the_child(tmp_path)

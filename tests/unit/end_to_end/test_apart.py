@@ -89,6 +89,7 @@ def test_eager_that_is_deadly_is_no_question(tmp_path: Path) -> None:
     assert "eager itself ends" in found.judgement.detail
 
 
+@pytest.mark.slow
 @pytest.mark.clean_process
 def test_commands_ask_about_programs_in_children(good: Path, tmp_path: Path) -> None:
     target = write(tmp_path, "second.py", SECOND_CALL)
@@ -97,6 +98,7 @@ def test_commands_ask_about_programs_in_children(good: Path, tmp_path: Path) -> 
     assert json.loads(said.out)["end_to_end"]["judgement"]["signature"]["signal"] == 11
 
 
+@pytest.mark.slow
 @pytest.mark.clean_process
 def test_a_graph_that_hangs_is_not_asked_about_again(good: Path, tmp_path: Path) -> None:
     target = write(tmp_path, "t.py", SECOND_CALL.replace("len(calls) == 2", "True"))
@@ -104,6 +106,7 @@ def test_a_graph_that_hangs_is_not_asked_about_again(good: Path, tmp_path: Path)
     assert report.judgement.verdict is Verdict.TIMEOUT and report.end_to_end is None
 
 
+@pytest.mark.slow
 @pytest.mark.clean_process
 def test_a_backend_of_torch_is_a_layer_of_its_own() -> None:
     program = load_program(str(ROOT / "tests" / "dynamo_bugs" / "np_fix.py"))

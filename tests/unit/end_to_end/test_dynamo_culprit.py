@@ -18,7 +18,7 @@ from ctk.toolkit.reduce_program.protocol import Plan, Played, Seen
 from tests.helpers.project import ROOT
 
 BUGS = sorted((ROOT / "tests" / "dynamo_bugs").glob("*.py"))
-QUICK = ("class_forward_changed", "np_clip", "nested_fn_attr")
+QUICK = ("nested_fn_attr",)
 EAGER = Plan(target="eager")
 WRONG = EndToEnd(Judgement(Verdict.REPRODUCES), layer="dynamo", backend="eager")
 

@@ -50,7 +50,11 @@ def trained() -> Callable[[Tensor], Tensor]:
 # Dynamo looks at the gradients of all tensors
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
 @pytest.mark.parametrize(
-    ("backend", "verdict"), [("aot_eager", Verdict.PASSES), (off, Verdict.REPRODUCES)]
+    ("backend", "verdict"),
+    [
+        ("aot_eager", Verdict.PASSES),
+        pytest.param(off, Verdict.REPRODUCES, marks=pytest.mark.slow),
+    ],
 )
 def test_a_training_step_may_round_otherwise(backend: Any, verdict: Verdict) -> None:
     torch.manual_seed(3)

@@ -57,6 +57,7 @@ def test_the_case_holds_the_state_from_before_the_step(step: Path) -> None:
     assert torch.equal(held, torch.linspace(-1, 1, 6))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["ctk", "aot_eager"])
 def test_a_right_step_is_right_each_time(step: Path, target: str) -> None:
     for command in ("check", "repro", "check"):

@@ -61,6 +61,7 @@ def wait_for(condition: object, process: subprocess.Popen[str]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_killed_diagnosis_keeps_the_culprit_and_the_best_case_so_far(tmp_path: Path) -> None:
     program = write(tmp_path, "slow.py", LONG + BROKEN_PASS + SLOW)
     out = tmp_path / "found"

@@ -96,7 +96,13 @@ def codes(subject: Path | Case, tmp_path: Path, **options: object) -> dict[str, 
     return found | {"check": int(answer_of_report(checked).exit_code)}
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(each, marks=() if each in ("good", "broken") else pytest.mark.slow)
+        for each in PROGRAMS
+    ],
+)
 def test_programs(name: str, tmp_path: Path) -> None:
     text, code = PROGRAMS[name]
     program = write(tmp_path, "program.py", text)
@@ -153,7 +159,11 @@ def test_program_that_fails_in_eager(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("warm_children")
 @pytest.mark.parametrize(
-    ("target", "option", "code"), [("compile", "--isolate", 1), ("hang", "--timeout=3", 125)]
+    ("target", "option", "code"),
+    [
+        ("compile", "--isolate", 1),
+        pytest.param("hang", "--timeout=3", 125, marks=pytest.mark.slow),
+    ],
 )
 def test_case_that_ends_or_stops_its_process(
     target: str, option: str, code: int, good: Path, tmp_path: Path
@@ -203,6 +213,7 @@ def one_branch(x: torch.Tensor) -> torch.Tensor:
     return torch.cond(x.sum() > 0, lambda a: a.sin() * 2, lambda a: a.cos(), (x,))
 
 
+@pytest.mark.slow
 def test_branch_whose_backward_overwrites_its_tangent(tmp_path: Path) -> None:
     """Inductor lets the branches of `torch.cond` reuse the memory of their operands."""
     (case,) = load_cases(

@@ -86,6 +86,7 @@ def test_kill_9_at_any_question_loses_no_answer(
         check_killed_and_resumed(name, kill_at, whole, folder)
 
 
+@pytest.mark.slow
 def test_a_finished_run_answers_again_without_a_compile(tmp_path: Path) -> None:
     runs = Runs.new(tmp_path)
     first = runs.ctk("diagnose", tmp_path / "out")

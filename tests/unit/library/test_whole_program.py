@@ -98,6 +98,7 @@ def marks_of(name: str) -> list[pytest.MarkDecorator]:
     return [*slow, SHADOWS] if name == "builtin_shadow" else slow
 
 
+@pytest.mark.slow
 @pytest.mark.clean_process
 @pytest.mark.parametrize(
     "path",

@@ -212,6 +212,7 @@ class TestProcesses:
             assert not marked(mark)
             assert executor.ask(case_for("right")).verdict is Verdict.PASSES
 
+    @pytest.mark.slow
     def test_nothing_survives_a_killed_parent(self, tmp_path: Path, mark: str):
         script = tmp_path / "parent.py"
         script.write_text(

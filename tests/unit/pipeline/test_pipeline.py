@@ -37,7 +37,7 @@ def run(model, *inputs, observer=None, config=None, **options):
 
 
 @pytest.mark.parametrize("codegen", ["eager", "torchscript"])
-@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("dynamic", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_training_gives_eagers_results_and_gradients(codegen, dynamic):
     model, x = encoder(), torch.randn(2, 5, 16)
     expected = model(x)

@@ -141,6 +141,7 @@ def test_a_limit_ends_with_its_block(start: Start) -> None:
     assert end_of(process).startswith("end 0 False")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stops_all", [False, True])
 def test_time_in_which_a_half_is_stopped_does_not_count(start: Start, stops_all: bool) -> None:
     process = start("hang_under_watch")

@@ -58,6 +58,7 @@ def player(program):
         yield found
 
 
+@pytest.mark.slow
 def test_a_missing_guard_is_seen_at_the_second_call(player):
     assert player.judged(SHADOWED, EAGER, WRONG).verdict is Verdict.REPRODUCES
     fresh = Plan(target="eager", fresh=True)
@@ -89,6 +90,7 @@ def test_the_smallest_program_keeps_the_guard_that_is_missing(player):
     assert "scaled" not in found.text and found.statements_after <= 18
 
 
+@pytest.mark.slow
 @pytest.mark.clean_process
 def test_the_repro_reproduces_and_says_so(program, tmp_path):
     failure = ProgramFailure(SHADOWED, program, EAGER, WRONG, "Dynamo's guards")

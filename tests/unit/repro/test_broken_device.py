@@ -34,7 +34,7 @@ def program(x: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor]:
     ("backend", "code", "said"),
     [
         ("silent", 1, "FAILURE: another failure: missing-error RuntimeError: all elements"),
-        ("honest", 0, "NO FAILURE"),
+        pytest.param("honest", 0, "NO FAILURE", marks=pytest.mark.slow),
     ],
 )
 def test_the_compiled_program_is_asked_in_a_child(

@@ -70,6 +70,7 @@ def test_what_a_program_leaves_does_not_keep_the_verdict(
     assert time.monotonic() - started < 30
 
 
+@pytest.mark.slow
 @pytest.mark.clean_process
 def test_crash_is_told_in_a_clean_process(backends: Path, folder: Path) -> None:
     case = make_case(

@@ -185,6 +185,7 @@ def test_records_form_a_chain_and_name_what_nobody_announced():
     assert numbers == sorted(set(numbers))
 
 
+@pytest.mark.slow
 def test_passes_over_branches_belong_to_the_whole_graph():
     with torch.no_grad():
         recorder = captured(branches, *relu_inputs())
@@ -205,6 +206,7 @@ def test_symbolic_sizes():
     assert any(isinstance(value, int) for value in call.inputs)
 
 
+@pytest.mark.slow
 def test_every_pass_and_every_rewrite_can_be_vetoed_alone():
     x, w = relu_inputs(grad=True)
     (expected,) = torch.autograd.grad(relu_net(x, w).sum(), w)
@@ -232,6 +234,7 @@ class Convolutions(torch.nn.Module):
         return torch.relu(self.a(x) + self.b(x))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="needs oneDNN's patterns")
 def test_what_only_inductor_can_run_is_written_out():
     model, x = Convolutions().eval(), torch.randn(1, 3, 8, 8)

@@ -1,5 +1,6 @@
 """Below Inductor's passes: lowerings, fusions, kernels and options have names and vetoes."""
 
+import pytest
 import torch
 from torch import Tensor
 from torch.fx import symbolic_trace
@@ -106,6 +107,7 @@ def test_a_vetoed_kernel_runs_as_aten_and_the_others_stay():
     assert "torch.ops.aten.relu.default" not in source
 
 
+@pytest.mark.slow
 def test_an_option_is_off_for_the_compile_that_vetoes_it_only():
     from torch._inductor import config
 

@@ -15,7 +15,17 @@ def test_every_pass_of_ours_has_a_subject_or_a_reason():
     assert names == {each.pass_name for each in SUBJECTS} | UNDRAWN.keys()
 
 
-@pytest.mark.parametrize("subject", SUBJECTS, ids=IDS)
+QUICK_PASSES = ("fold_uniform_values", "simplify_slices")
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        pytest.param(each, id=name, marks=() if is_quick else pytest.mark.slow)
+        for each, name in zip(SUBJECTS, IDS, strict=True)
+        for is_quick in [each.name != "any rewrite" or each.pass_name in QUICK_PASSES]
+    ],
+)
 def test_a_rule_of_ours_holds(subject):
     finding = verify_subject(subject, draws=6, seed=0)
     assert finding.verdict == "holds", finding.counter and finding.counter.said

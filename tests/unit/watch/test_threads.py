@@ -24,7 +24,13 @@ def watched(script: Path, backends: str, *options: str):
     return run_python(*CTK, "run", "--out", out, *options, script, backends)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(each, marks=pytest.mark.slow if place else ())
+        for place, each in enumerate(PROGRAMS)
+    ],
+)
 def test_threads_compile_at_the_same_time(tmp_path: Path, name: str):
     script = tmp_path / f"{name}.py"
     script.write_text(PROGRAMS[name])
