@@ -17,6 +17,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any, cast
 
@@ -98,9 +99,14 @@ def helpers_of(module: ModuleType) -> set[str]:
 def _definitions(module: ModuleType) -> dict[str, ast.stmt]:
     """Return the statements of a module that define a name; none where there is no source."""
     try:
-        tree = ast.parse(inspect.getsource(module))
+        return _defined_in(inspect.getsource(module))
     except (OSError, TypeError, SyntaxError):
         return {}
+
+
+@lru_cache(maxsize=256)
+def _defined_in(source: str) -> dict[str, ast.stmt]:
+    tree = ast.parse(source)
     found: dict[str, ast.stmt] = {}
     for each in tree.body:
         if isinstance(each, (ast.ClassDef, ast.FunctionDef)):

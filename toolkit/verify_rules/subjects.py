@@ -109,6 +109,9 @@ def subjects_in(module: ModuleType, name: str | None = None) -> tuple[Subject, .
     values = {k: v for k, v in vars(module).items() if name in (None, k)}
     steps = _steps(values, module)
     owners = {table: step for step in steps for table in _tables(steps[step])}
+    tables = list(_tables(values.values()))
+    every = (each for known in vars(module) for each in mentioned(module, known))
+    hints = hints_in(every if tables else ())
     rules = [
         rule_subject(
             rule,
@@ -116,9 +119,9 @@ def subjects_in(module: ModuleType, name: str | None = None) -> tuple[Subject, .
             stage_of(owner),
             seeds_in(module, stage_of(owner)),
             _place(module, table if isinstance(owner, Owner) else owner),
-            hints_in(each for name in vars(module) for each in mentioned(module, name)),
+            hints,
         )
-        for table in _tables(values.values())
+        for table in tables
         for rule in table.rules
     ]
     whole = [step for step in steps if step not in owners.values()]
