@@ -16,7 +16,7 @@ from tests.planted.user_rules.graphs import (
 
 def swapped_product(graph: Graph) -> None:
     for node in calls(graph, aten.mul.Tensor):
-        if look_alike(*node.args):
+        if look_alike(*node.args) and not type_of(node).is_complex():  # whose bits have an order
             node.args = node.args[::-1]
 
 
@@ -41,7 +41,7 @@ def nothing_reads_it(gm: GraphModule) -> None:
 
 def swapped_add(graph: Graph) -> None:
     for node in calls(graph, aten.add.Tensor):
-        if look_alike(*node.args) and not node.kwargs:
+        if look_alike(*node.args) and not node.kwargs and not type_of(node).is_complex():
             node.args = node.args[::-1]
 
 
@@ -66,7 +66,8 @@ def swapped_dims(graph: Graph) -> None:
 
 def t_is_transpose(graph: Graph) -> None:
     for node in calls(graph, aten.t.default):
-        if type_of(node.args[0]).dim() == 2:
+        tensor = type_of(node.args[0])  # None of what was put in just now
+        if tensor is not None and tensor.dim() == 2:
             put(graph, node, aten.transpose.int, node.args[0], 0, 1)
 
 
