@@ -20,7 +20,9 @@ def count_fused_steps() -> None:
 
 
 def _count(optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[Any, Any]) -> None:
+    if torch.compiler.is_compiling():  # a step that is compiled writes by `copy_`, which counts
+        return
     for group in optimizer.param_groups:
-        written = [each for each in group["params"] if each.grad is not None]
-        if group.get("fused") and not torch.compiler.is_compiling():
+        if group.get("fused"):
+            written = (each for each in group["params"] if each.grad is not None)
             increment_version(each for each in written if not each.is_inference())

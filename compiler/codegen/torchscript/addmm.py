@@ -2,15 +2,13 @@
 
 from torch.fx import Graph, Node
 
+from ctk.compiler.codegen.torchscript.hidden import ONE
 from ctk.compiler.codegen.torchscript.overloads import overload_nodes
 from ctk.compiler.torch_compat import operators
 
-UNIT = "ctk_unit"
-"""Attribute that holds the int 1. It must stay an attribute when the module is frozen."""
 
-
-def keep_addmm_whole(graph: Graph) -> bool:
-    """aten.addmm(c, a, b) -> aten.addmm(c, a, b, alpha=ctk_unit); return whether there was one.
+def keep_addmm_whole(graph: Graph) -> set[str]:
+    """aten.addmm(c, a, b) -> aten.addmm(c, a, b, alpha=ctk_unit); return what numbers it hides.
 
     TorchScript splits an addmm whose alpha and beta are known to be 1 into `mm` and `add`, which in
     bfloat16 rounds the product before the sum. It does not split one whose alpha it cannot know
@@ -19,8 +17,8 @@ def keep_addmm_whole(graph: Graph) -> bool:
     found = [node for node in overload_nodes(graph) if _is_plain_addmm(node)]
     for node in found:
         with graph.inserting_before(node):
-            node.kwargs = {**node.kwargs, "alpha": graph.get_attr(UNIT)}
-    return bool(found)
+            node.kwargs = {**node.kwargs, "alpha": graph.get_attr(ONE)}
+    return {ONE} if found else set()
 
 
 def _is_plain_addmm(node: Node) -> bool:

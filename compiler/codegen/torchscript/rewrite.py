@@ -10,10 +10,11 @@ from typing import Literal
 
 from torch.fx import Graph, GraphModule, Node
 
-from ctk.compiler.codegen.torchscript.addmm import UNIT, keep_addmm_whole
+from ctk.compiler.codegen.torchscript.addmm import keep_addmm_whole
 from ctk.compiler.codegen.torchscript.arguments import adapt_arguments
 from ctk.compiler.codegen.torchscript.constants import bind_constants
 from ctk.compiler.codegen.torchscript.fusing import why_unfused
+from ctk.compiler.codegen.torchscript.hidden import NUMBERS
 from ctk.compiler.codegen.torchscript.overloads import (
     count_overloads,
     overload_nodes,
@@ -22,7 +23,7 @@ from ctk.compiler.codegen.torchscript.overloads import (
 )
 from ctk.compiler.codegen.torchscript.refuse import refuse_unsupported, why_not_shared
 from ctk.compiler.codegen.torchscript.signature import Signature, type_signature
-from ctk.compiler.codegen.torchscript.signs import NUMBERS, keep_signs, signed_zeros
+from ctk.compiler.codegen.torchscript.signs import keep_signs, signed_zeros
 from ctk.compiler.codegen.torchscript.symbols import adapt_symbols
 from ctk.compiler.codegen.torchscript.to_copy import to_copy_to_to
 from ctk.compiler.codegen.torchscript.views import declare_views
@@ -86,10 +87,8 @@ def rewrite_for_torchscript(gm: GraphModule, example_inputs: Sequence[object]) -
     constants = dict(bind_constants(gm, graph))
     if shared is not None:
         raise shared
-    unknown = {*signed_zeros(constants)}
-    numbers = {UNIT: 1} if keep_addmm_whole(graph) else {}
-    numbers |= {name: NUMBERS[name] for name in keep_signs(graph)}
-    unknown |= {*numbers}
+    numbers = {name: NUMBERS[name] for name in keep_addmm_whole(graph) | keep_signs(graph)}
+    unknown = {*signed_zeros(constants), *numbers}
     overloads = count_overloads(graph)
     writes = frozenset[Written](
         kind for node in overload_nodes(graph) for kind in _written_by(node)

@@ -2,8 +2,7 @@
 
 It keeps equal constants once, and equal means `==`, for numbers and for tensors. It drops the
 addition of a zero that it knows, which makes 0.0 of -0.0 in eager, and arithmetic of complex
-numbers with 0 and 1, which makes NaN of infinities. What it cannot know it leaves alone, so such
-values become attributes that stay when the module is frozen.
+numbers with 0 and 1, which makes NaN of infinities. Such values are hidden from it (`hidden.py`).
 """
 
 import math
@@ -14,18 +13,10 @@ import torch
 from torch.fx import Graph, Node
 from torch.fx.node import map_aggregate
 
+from ctk.compiler.codegen.torchscript.hidden import NUMBERS
 from ctk.compiler.codegen.torchscript.overloads import overload_nodes
 from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.torch_compat import fake, operators
-
-NUMBERS: Mapping[str, int | float] = {
-    "ctk_zero": 0,
-    "ctk_zero_float": 0.0,
-    "ctk_negative_zero": -0.0,
-    "ctk_one": 1,
-    "ctk_one_float": 1.0,
-}
-"""Attributes that hold the numbers."""
 
 _SUMS = ("aten::add", "aten::sub")
 _PRODUCTS = ("aten::mul", "aten::div")
