@@ -64,6 +64,11 @@ def dense_strides(sizes: Sequence[int]) -> list[int]:
     return [math.prod(lengths[axis + 1 :]) for axis in range(len(lengths))]
 
 
+def is_dense(tensor: torch.Tensor) -> bool:
+    """Return whether a tensor is known to have no gaps, its last dimension innermost."""
+    return same_sizes(tensor.stride(), dense_strides(tensor.shape))
+
+
 def number_type(value: object) -> type | None:
     """Return `bool`, `int` or `float` for a number or a symbolic one, else None."""
     return next((found for found, kinds in _NUMBERS if isinstance(value, kinds)), None)

@@ -30,7 +30,14 @@ from torch.fx import Node
 
 from ctk.compiler.fx.constants import constant_value
 from ctk.compiler.fx.properties import is_constant, is_written_between, mutated_bases
-from ctk.compiler.fx.types import dense_strides, same_sizes, tensor_of, type_text, value_of
+from ctk.compiler.fx.types import (
+    dense_strides,
+    is_dense,
+    same_sizes,
+    tensor_of,
+    type_text,
+    value_of,
+)
 from ctk.compiler.passes.freezing.quantized import (
     Integers,
     bounds_of,
@@ -243,7 +250,7 @@ class _Packing:
     def dense(self, node: Node) -> Node:
         """A constant without gaps in memory: oneDNN reads some by their place alone."""
         tensor = cast("torch.Tensor", tensor_of(node))
-        if list(tensor.stride()) == dense_strides(tensor.shape):
+        if is_dense(tensor):
             return node
         options = {"memory_format": torch.contiguous_format}
         return self.rewriter.insert(aten.clone.default, (node,), options, before=self.match.root)

@@ -24,7 +24,7 @@ from torch.fx import Graph, Node
 from torch.fx.node import Argument, map_arg
 
 from ctk.compiler.fx.properties import base_of, escapes, is_view, mutated_bases
-from ctk.compiler.fx.types import dense_strides, same_layout, same_sizes, tensor_of
+from ctk.compiler.fx.types import is_dense, same_layout, tensor_of
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat import fake
@@ -131,9 +131,7 @@ def _may_fill(node: Node, value: torch.Tensor) -> bool:
         return False
     if is_view(node) and (escapes(node) or len(node.all_input_nodes[0].users) > 1):
         return False
-    if any(map(fake.is_symbolic, tensor.shape)) or not same_sizes(
-        tensor.stride(), dense_strides(tensor.shape)
-    ):
+    if any(map(fake.is_symbolic, tensor.shape)) or not is_dense(tensor):
         return False
     number = _number(value)
     return math.isfinite(number) and not _is_negative_zero(number)

@@ -31,7 +31,7 @@ from typing import Any
 import torch
 from torch.fx import Graph, Node
 
-from ctk.compiler.fx.types import dense_strides, tensor_of
+from ctk.compiler.fx.types import is_dense, tensor_of
 from ctk.compiler.partition.roles import inherit_tags, tag_of
 from ctk.compiler.passes.joint.philox import DRAW
 from ctk.compiler.rewriting.base import Pass
@@ -71,7 +71,7 @@ class Drawing:
         """Draw numbers of the size and the strides of the result."""
         tensor = _result_of(self.node)
         assert tensor is not None  # the recipe has looked
-        options = {} if _is_dense(tensor) else {"stride": list(tensor.stride())}
+        options = {} if is_dense(tensor) else {"stride": list(tensor.stride())}
         return self.call(DRAW, self.seeds, self.index, self._size(tensor), kind, dtype,
                          *bounds, **options)  # fmt: skip
 
@@ -111,18 +111,6 @@ def _result_of(node: Node) -> torch.Tensor | None:
     value = node.meta.get("val")
     first = value[0] if isinstance(value, (list, tuple)) and value else value
     return first if isinstance(first, torch.Tensor) else None
-
-
-def _is_dense(tensor: torch.Tensor) -> bool:
-    """Return whether a tensor is contiguous, symbols compared by expression."""
-    if not any(map(fake.is_symbolic, tensor.shape)):
-        return list(tensor.stride()) == dense_strides(tensor.shape)
-    expected: list[object] = []
-    step: Any = 1
-    for size in reversed(tensor.shape):
-        expected.append(step)
-        step = step * size
-    return [str(each) for each in reversed(expected)] == [str(each) for each in tensor.stride()]
 
 
 def _is_float(_: Node, tensor: torch.Tensor) -> str | None:
@@ -281,7 +269,7 @@ def _refusal(node: Node, tensor: torch.Tensor) -> str | None:
         return "it has a generator of its own, or pinned memory"
     if tensor.layout is not torch.strided or tensor.device.type == "meta":
         return "its result holds no numbers, or not all"
-    if any(map(fake.is_symbolic, tensor.shape)) and not _is_dense(tensor):
+    if any(map(fake.is_symbolic, tensor.shape)) and not is_dense(tensor):
         return "its size is symbolic and its strides are not dense"
     source = tensor_of(node.args[0]) if node.target in _FROM_OPERAND else tensor
     if source is None or list(map(str, source.stride())) != list(map(str, tensor.stride())):

@@ -19,7 +19,7 @@ from torch.fx import Node
 from torch.fx.node import Argument
 
 from ctk.compiler.fx.properties import base_of, escapes, mutated_bases
-from ctk.compiler.fx.types import dense_strides, same_layout, same_sizes, tensor_of, value_of
+from ctk.compiler.fx.types import is_dense, same_layout, same_sizes, tensor_of, value_of
 from ctk.compiler.patterns.expression import Match, Op, Var
 from ctk.compiler.patterns.matcher import Rule, RuleTable, apply_rules
 from ctk.compiler.rewriting.base import Pass
@@ -49,7 +49,7 @@ def _are_dense(match: Match) -> str | None:
         tensor = tensor_of(node)
         if tensor is None:
             return f"the type of {node} is unknown"
-        if not same_sizes(tensor.stride(), dense_strides(tensor.shape)):
+        if not is_dense(tensor):
             return f"{node} is not dense: its strides are {tuple(tensor.stride())}"
     return None if _gives_the_same(match) else "the view of symbolic sizes may give another type"
 

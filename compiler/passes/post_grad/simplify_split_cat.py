@@ -27,13 +27,7 @@ from torch.fx import Graph, Node
 
 from ctk.compiler.fx.properties import base_of, escapes, mutated_bases
 from ctk.compiler.fx.restride import is_noticed
-from ctk.compiler.fx.types import (
-    dense_strides,
-    same_layout,
-    same_sizes,
-    tensor_of,
-    value_of,
-)
+from ctk.compiler.fx.types import is_dense, same_layout, same_sizes, tensor_of, value_of
 from ctk.compiler.passes.post_grad.parts import (
     SPLITS,
     arguments,
@@ -205,9 +199,7 @@ def _is_part_of(piece: Node, axis: int, rank: int) -> bool:
 def _is_dense(node: Node) -> bool:
     """Return whether a tensor is dense with its last dimension innermost, so that `cat` is too."""
     tensor = tensor_of(node)
-    if tensor is None or any(map(fake.is_symbolic, tensor.shape)):
-        return False
-    return list(tensor.stride()) == dense_strides(tensor.shape)
+    return tensor is not None and not any(map(fake.is_symbolic, tensor.shape)) and is_dense(tensor)
 
 
 def _flatten(rewriter: Rewriter, node: Node, inner: Node) -> None:

@@ -32,7 +32,7 @@ from torch.fx import Graph, Node
 from ctk.compiler.fx.effects import is_barred, is_calm
 from ctk.compiler.fx.torch_calls import Call, call_of, function_of, plain_tensor_of
 from ctk.compiler.fx.torch_sharing import leaves
-from ctk.compiler.fx.types import dense_strides, same_layout, value_of
+from ctk.compiler.fx.types import is_dense, same_layout, value_of
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.torch_compat import fake, operators
@@ -279,9 +279,7 @@ def _may_stand_for(source: Node, node: Node) -> bool:
 
 def _is_dense(node: Node) -> bool:
     tensor = plain_tensor_of(node)
-    if tensor is None or any(map(fake.is_symbolic, tensor.shape)):
-        return False
-    return list(tensor.stride()) == dense_strides(tensor.shape)
+    return tensor is not None and not any(map(fake.is_symbolic, tensor.shape)) and is_dense(tensor)
 
 
 def _is_squeeze(node: Node, axis: int) -> bool:
