@@ -306,3 +306,20 @@ def _symbolic_context(
         tensor_source=source,
         shape_env_to_source_to_symbol_cache={id(env): chosen},
     )
+
+
+def size_expression(value: Any) -> Any:
+    """Return the sympy expression of a SymInt (torch 2.11, 2.13: `SymNode.expr`)."""
+    return value.node.expr
+
+
+def least_value(value: Any, symbol: Any) -> int:
+    """Return the least value that a symbol of a SymInt's expression may have; 0 if unknown.
+
+    Seen in torch 2.11 and 2.13: `ShapeEnv.var_to_range`.
+    """
+    found = value.node.shape_env.var_to_range.get(symbol)
+    try:
+        return max(0, int(found.lower)) if found is not None else 0
+    except (TypeError, ValueError, OverflowError):
+        return 0

@@ -73,6 +73,10 @@ ROOMS = (
         "compiler/fake_kernels.py",
         "What operators say of their results before they run, as passes of `dispatch`.",
     ),
+    Room(
+        "compiler/lowering",
+        "A functional graph as kernels of a loop IR and calls of the library: lowered, fused.",
+    ),
     Room("compiler/dispatch.py", "Autograd: from a captured graph to functional ATen graphs."),
     Room(
         "compiler/freezing",

@@ -1,0 +1,173 @@
+"""Arrays: what lowerings compute with. A shape, a type, and the value at each position.
+
+Nothing is computed when arrays are combined: `array.at(position)` builds the expression of one
+element, and the builder (`builder.py`) makes kernels of that.
+
+    x = Array((n, m), torch.float32, at=...)
+    y = apply("mul", x, constant(2.0, torch.float32))
+    y.at((i, j))                                    # mul(x[i*m + j], 2.0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import torch
+
+from ctk.compiler.lowering.index import ONE, ZERO, Index, IndexLike, as_index
+from ctk.compiler.lowering.ir import Const, Dtype, Guarded, Op, Position, Value
+from ctk.compiler.lowering.vocabulary import BOOL_RESULTS
+
+At: TypeAlias = tuple[Index, ...]
+Shape: TypeAlias = tuple[Index, ...]
+Number: TypeAlias = float | int | bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Array:
+    """A value for each position.
+
+    Attributes:
+        shape: Sizes.
+        dtype: Of the values.
+        element: Builds the value at a position, whose parts are within the sizes.
+    """
+
+    shape: Shape
+    dtype: Dtype
+    element: Callable[[At], Value] = field(repr=False)
+    _made: dict[At, Value] = field(default_factory=dict[At, Value], repr=False)
+
+    def at(self, position: Sequence[IndexLike]) -> Value:
+        """Return the value at a position; the same object for the same position."""
+        key = tuple(map(as_index, position))
+        if key not in self._made:
+            self._made[key] = self.element(key)
+        return self._made[key]
+
+
+def constant(value: Number, dtype: Dtype, shape: Shape = ()) -> Array:
+    """Return an array of one number."""
+    const = Const(_fitting(value, dtype), dtype)
+    return Array(shape, dtype, lambda _: const)
+
+
+def positions(index: Index, dtype: Dtype = torch.int64) -> Array:
+    """Return an index expression as an array without dimensions."""
+    return Array((), dtype, lambda _: Position(index, dtype))
+
+
+def iota(shape: Shape, axis: int, dtype: Dtype = torch.int64) -> Array:
+    """Return the position along an axis."""
+    return Array(shape, dtype, lambda at: Position(at[axis], dtype))
+
+
+def apply(name: str, *arrays: Array, dtype: Dtype | None = None) -> Array:
+    """Return an operation of the vocabulary on each element, shapes broadcast.
+
+    Args:
+        name: The operation.
+        arrays: Its operands, already of the types that it asks for.
+        dtype: Of the result; by default bool for comparisons, else that of the last operand.
+    """
+    shape = broadcast_shape(*(array.shape for array in arrays))
+    spread = [expand(array, shape) for array in arrays]
+    kind = dtype or (torch.bool if name in BOOL_RESULTS else arrays[-1].dtype)
+    return Array(shape, kind, lambda at: Op(name, tuple(each.at(at) for each in spread), kind))
+
+
+def cast(array: Array, dtype: Dtype) -> Array:
+    """Return an array converted to a type, as torch converts."""
+    if array.dtype == dtype:
+        return array
+    return Array(array.shape, dtype, lambda at: convert(array.at(at), dtype))
+
+
+def convert(value: Value, dtype: Dtype) -> Value:
+    """Return a value converted to a type; a number is converted at once."""
+    if value.dtype == dtype:
+        return value
+    if isinstance(value, Const) and not (dtype.is_floating_point and dtype.itemsize < 4):
+        return Const(_fitting(value.value, dtype), dtype)
+    return Op("cast", (value,), dtype)
+
+
+def guarded(condition: Array, value: Array, other: Array) -> Array:
+    """Return `value` where a condition holds, its loads made only there, and `other` elsewhere."""
+    shape = broadcast_shape(condition.shape, value.shape, other.shape)
+    c, v, o = (expand(each, shape) for each in (condition, value, other))
+    return Array(shape, o.dtype, lambda at: Guarded(c.at(at), v.at(at), o.at(at)))
+
+
+def broadcast_shape(*shapes: Shape) -> Shape:
+    """Return the shape that arrays of these shapes have together."""
+    rank = max(map(len, shapes), default=0)
+    result: list[Index] = []
+    for axis in range(-rank, 0):
+        sizes = [shape[axis] for shape in shapes if len(shape) >= -axis]
+        result.append(next((size for size in sizes if size != ONE), ONE))
+    return tuple(result)
+
+
+def expand(array: Array, shape: Shape) -> Array:
+    """Return an array broadcast to a shape."""
+    if array.shape == shape:
+        return array
+    lead = len(shape) - len(array.shape)
+    single = [size == ONE for size in array.shape]
+
+    def element(at: At) -> Value:
+        own = at[lead:]
+        return array.at([ZERO if one else i for one, i in zip(single, own, strict=True)])
+
+    return Array(shape, array.dtype, element)
+
+
+def moved(array: Array, shape: Shape, back: Callable[[At], Sequence[IndexLike]]) -> Array:
+    """Return an array whose element at a position is that of `array` at `back(position)`."""
+    return Array(shape, array.dtype, lambda at: array.at(back(at)))
+
+
+def reshaped(array: Array, shape: Shape) -> Array:
+    """Return an array with the same elements, in row-major order, in another shape."""
+    return moved(array, shape, lambda at: unflatten(flatten(at, shape), array.shape))
+
+
+def flatten(position: Sequence[Index], shape: Sequence[Index]) -> Index:
+    """Return the row-major number of a position."""
+    total = ZERO
+    for where, size in zip(position, shape, strict=True):
+        total = total * size + where
+    return total
+
+
+def unflatten(number: Index, shape: Sequence[Index]) -> At:
+    """Return the position with a row-major number, which is within the shape."""
+    at: list[Index] = []
+    step = ONE
+    for axis in range(len(shape) - 1, -1, -1):
+        part = number // step
+        at.append(part if axis == 0 else part % shape[axis])
+        step = step * shape[axis]
+    return tuple(reversed(at))
+
+
+def compute_type(dtype: Dtype) -> Dtype:
+    """Return the type that values of a type are computed in: float32 for narrower floats."""
+    if dtype.is_floating_point and dtype.itemsize < 4:
+        return torch.float32
+    return dtype
+
+
+def raised(array: Array) -> Array:
+    """Return an array in the type that it is computed in."""
+    return cast(array, compute_type(array.dtype))
+
+
+def _fitting(value: Number, dtype: Dtype) -> Number:
+    """Return a number as Python has numbers of a type."""
+    if dtype == torch.bool:
+        return bool(value)
+    return float(value) if dtype.is_floating_point else int(value)

@@ -1,0 +1,483 @@
+"""Index expressions: integers over loop variables and size symbols, always in one normal form.
+
+An `Index` is a sum of products of atoms. An atom is a loop variable, a size symbol, a quotient or
+remainder that does not simplify, or a number that the kernel reads (`Indirect`, a gather). Equal
+expressions are equal objects as far as the rules below see, so that two kernels that walk memory in
+the same way are recognised by `==`.
+
+    i = var("i", 4); j = var("j", 8)
+    (i * 8 + j) // 8 == i          (i * 8 + j) % 8 == j         because 0 <= j < 8
+    ((f // 8) * 8) + f % 8 == f
+
+Sizes are not negative, and a loop variable `v` of size `n` has 0 <= v < n. Division rounds down.
+
+Source: the simplification by ranges is that of `torch/_inductor/sizevars.py` and Halide's bounds
+inference; this one is a polynomial ring of its own, because sympy took most of the compile time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A size that is known when the graph is called.
+
+    Attributes:
+        name: As torch calls it: `s0`, `u3`.
+        low: The least value that it may have.
+    """
+
+    name: str
+    low: int = 0
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """A loop variable: 0 <= its value < size."""
+
+    name: str
+    size: Index
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Quotient:
+    """`value // divisor`, rounded down."""
+
+    value: Index
+    divisor: Index
+
+    def __str__(self) -> str:
+        return f"({self.value} // {_factor(self.divisor)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Remainder:
+    """`value % divisor`, never negative."""
+
+    value: Index
+    divisor: Index
+
+    def __str__(self) -> str:
+        return f"({self.value} % {_factor(self.divisor)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """The larger or the smaller of two sizes."""
+
+    kind: str  # "max" or "min"
+    left: Index
+    right: Index
+
+    def __str__(self) -> str:
+        return f"{self.kind}({self.left}, {self.right})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Indirect:
+    """An integer that the kernel computes or reads, as a position: 0 <= value < size.
+
+    Attributes:
+        value: A `Value` of integer type (ir.py).
+        size: Of the dimension that it is a position of.
+    """
+
+    value: object
+    size: Index
+
+    def __str__(self) -> str:
+        return f"[{self.value}]"
+
+
+Atom: TypeAlias = Symbol | Var | Quotient | Remainder | Extreme | Indirect
+Monomial: TypeAlias = tuple[Atom, ...]
+IndexLike: TypeAlias = "Index | int"
+
+
+def _inner(atom: Atom) -> tuple[Index, ...]:
+    if isinstance(atom, (Quotient, Remainder)):
+        return atom.value, atom.divisor
+    return (atom.left, atom.right) if isinstance(atom, Extreme) else ()
+
+
+def _atoms(terms: tuple[tuple[Monomial, int], ...]) -> frozenset[Atom]:
+    found: set[Atom] = set()
+    for monomial, _ in terms:
+        for atom in monomial:
+            found.add(atom)
+            for inner in _inner(atom):
+                found |= inner.atoms
+    return frozenset(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A sum of products.
+
+    Attributes:
+        terms: Each product of atoms and its factor, none of them zero.
+        atoms: The atoms of the sum, those within quotients, remainders and extremes too.
+    """
+
+    terms: tuple[tuple[Monomial, int], ...]
+    atoms: frozenset[Atom] = field(init=False, compare=False, repr=False)
+    _hash: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_hash", hash(self.terms))
+        object.__setattr__(self, "atoms", _atoms(self.terms))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __add__(self, other: IndexLike) -> Index:
+        if isinstance(other, int) and other == 0:
+            return self
+        sums = dict(self.terms)
+        for monomial, factor in as_index(other).terms:
+            sums[monomial] = sums.get(monomial, 0) + factor
+        return _made(sums)
+
+    def __mul__(self, other: IndexLike) -> Index:
+        if isinstance(other, int) and other == 1:
+            return self
+        sums: dict[Monomial, int] = {}
+        for left, a in self.terms:
+            for right, b in as_index(other).terms:
+                product = _sorted((*left, *right))
+                sums[product] = sums.get(product, 0) + a * b
+        return _made(sums)
+
+    def __neg__(self) -> Index:
+        return self * -1
+
+    def __sub__(self, other: IndexLike) -> Index:
+        return self + as_index(other) * -1
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __rsub__(self, other: IndexLike) -> Index:
+        return as_index(other) - self
+
+    def __floordiv__(self, other: IndexLike) -> Index:
+        return _divided(self, as_index(other))[0]
+
+    def __mod__(self, other: IndexLike) -> Index:
+        return _divided(self, as_index(other))[1]
+
+    def __str__(self) -> str:
+        if not self.terms:
+            return "0"
+        return " + ".join(_term(monomial, factor) for monomial, factor in self.terms)
+
+    def __repr__(self) -> str:
+        return f"Index({self})"
+
+    @property
+    def number(self) -> int | None:
+        """The value, if it is a plain number."""
+        if not self.terms:
+            return 0
+        if len(self.terms) == 1 and not self.terms[0][0]:
+            return self.terms[0][1]
+        return None
+
+    def factor_of(self, var: Var) -> Index | None:
+        """Return by how much the value grows with `var`; None where that is not the same always."""
+        found: dict[Monomial, int] = {}
+        for monomial, factor in self.terms:
+            count = monomial.count(var)
+            if count > 1 or any(var in inner.atoms for a in monomial for inner in _inner(a)):
+                return None
+            if count:
+                found[tuple(atom for atom in monomial if atom != var)] = factor
+        return _made(found)
+
+    def replace(self, change: Callable[[Atom], IndexLike | None]) -> Index:
+        """Return the expression with atoms put in the place of atoms, and simplified again.
+
+        Args:
+            change: Gives what an atom becomes; None leaves it, and goes on inside of it.
+        """
+        total = ZERO
+        for monomial, factor in self.terms:
+            product = as_index(factor)
+            for atom in monomial:
+                product = product * _replaced(atom, change)
+            total = total + product
+        return total
+
+    def substitute(self, values: Mapping[Var, IndexLike]) -> Index:
+        """Return the expression with loop variables replaced."""
+        if not any(atom in values for atom in self.atoms if isinstance(atom, Var)):
+            return self
+        return self.replace(lambda atom: values.get(atom) if isinstance(atom, Var) else None)
+
+
+ZERO = Index(())
+
+
+def as_index(value: IndexLike) -> Index:
+    """Return a number as an expression."""
+    if isinstance(value, Index):
+        return value
+    return Index((((), int(value)),)) if value else ZERO
+
+
+ONE = as_index(1)
+
+
+def of_atom(atom: Atom) -> Index:
+    """Return an atom as an expression."""
+    if isinstance(atom, Var) and atom.size == ONE:
+        return ZERO
+    return Index((((atom,), 1),))
+
+
+def var(name: str, size: IndexLike) -> Index:
+    """Return a new loop variable as an expression; 0 where its size is 1."""
+    return of_atom(Var(name, as_index(size)))
+
+
+def symbol(name: str, low: int = 0) -> Index:
+    """Return a size symbol as an expression."""
+    return of_atom(Symbol(name, low))
+
+
+def larger(left: IndexLike, right: IndexLike) -> Index:
+    """Return the larger of two sizes."""
+    return _extreme("max", as_index(left), as_index(right))
+
+
+def smaller(left: IndexLike, right: IndexLike) -> Index:
+    """Return the smaller of two sizes."""
+    return _extreme("min", as_index(left), as_index(right))
+
+
+def product(sizes: list[Index] | tuple[Index, ...]) -> Index:
+    """Return the product of some sizes."""
+    return math.prod(sizes, start=ONE)
+
+
+def is_nonnegative(value: Index) -> bool:
+    """Return whether an expression is known never to be negative."""
+    low = _bound(value, upper=False)
+    return low is not None and low >= 0
+
+
+def is_less(left: IndexLike, right: IndexLike) -> bool:
+    """Return whether one expression is known to be less than another, always."""
+    return is_nonnegative(as_index(right) - left - 1)
+
+
+def largest(value: Index) -> Index | None:
+    """Return the largest value that an expression takes as its loop variables run.
+
+    None if that is not known.
+    """
+    return _extent(value, upper=True)
+
+
+def _made(sums: Mapping[Monomial, int]) -> Index:
+    terms = {monomial: factor for monomial, factor in sums.items() if factor}
+    if any(isinstance(atom, Remainder) for monomial in terms for atom in monomial):
+        terms = _recombined(terms)
+    ordered = sorted(terms.items(), key=lambda term: tuple(map(_order, term[0])), reverse=True)
+    return Index(tuple(ordered))
+
+
+def _recombined(terms: dict[Monomial, int]) -> dict[Monomial, int]:
+    """Rule: `(x // d) * d + x % d -> x`, with any common factor."""
+    for monomial, factor in terms.items():
+        for position, atom in enumerate(monomial):
+            if not isinstance(atom, Remainder):
+                continue
+            others = monomial[:position] + monomial[position + 1 :]
+            quotient = atom.value // atom.divisor
+            wanted = quotient * atom.divisor * Index(((others, factor),))
+            if not wanted.terms or any(terms.get(m) != f for m, f in wanted.terms):
+                continue
+            left = {m: f for m, f in terms.items() if m != monomial}
+            rest = _made({m: f for m, f in left.items() if (m, f) not in wanted.terms})
+            return dict((rest + atom.value * Index(((others, factor),))).terms)
+    return terms
+
+
+def _divided(value: Index, divisor: Index) -> tuple[Index, Index]:
+    """Return quotient and remainder, simplified."""
+    if divisor == ONE:
+        return value, ZERO
+    number, by = value.number, divisor.number
+    if number is not None and by:
+        return as_index(number // by), as_index(number % by)
+    whole, rest = _split(value, divisor)
+    if not rest.terms or (is_nonnegative(rest) and is_less(rest, divisor)):
+        return whole, rest
+    return whole + _quotient(rest, divisor), _remainder(rest, divisor)
+
+
+def _split(value: Index, divisor: Index) -> tuple[Index, Index]:
+    """Return `q, r` with `value == q * divisor + r`, where `q` is what divides term by term."""
+    if len(divisor.terms) != 1:
+        return ZERO, value
+    atoms, factor = divisor.terms[0]
+    whole: dict[Monomial, int] = {}
+    rest: dict[Monomial, int] = {}
+    for monomial, times in value.terms:
+        left = _without(monomial, atoms)
+        if left is not None and times % factor == 0:
+            whole[left] = times // factor
+        elif left is not None and not atoms and not monomial:
+            whole[()], rest[()] = times // factor, times % factor
+        else:
+            rest[monomial] = times
+    return _made(whole), _made(rest)
+
+
+def _quotient(value: Index, divisor: Index) -> Index:
+    if len(value.terms) == 1 and value.terms[0][1] == 1 and len(value.terms[0][0]) == 1:
+        atom = value.terms[0][0][0]
+        if isinstance(atom, Quotient):
+            return atom.value // (atom.divisor * divisor)
+    common = _common(value, divisor)
+    if common > 1:
+        return _scaled(value, common) // _scaled(divisor, common)
+    return of_atom(Quotient(value, divisor))
+
+
+def _remainder(value: Index, divisor: Index) -> Index:
+    if len(value.terms) == 1 and value.terms[0][1] == 1 and len(value.terms[0][0]) == 1:
+        atom = value.terms[0][0][0]
+        if isinstance(atom, Remainder) and (atom.divisor % divisor) == ZERO:
+            return atom.value % divisor
+    common = _common(value, divisor)
+    if common > 1:
+        return (_scaled(value, common) % _scaled(divisor, common)) * common
+    return of_atom(Remainder(value, divisor))
+
+
+def _common(value: Index, divisor: Index) -> int:
+    return math.gcd(*(factor for index in (value, divisor) for _, factor in index.terms))
+
+
+def _scaled(value: Index, by: int) -> Index:
+    return Index(tuple((monomial, factor // by) for monomial, factor in value.terms))
+
+
+def _without(monomial: Monomial, atoms: Monomial) -> Monomial | None:
+    left = list(monomial)
+    for atom in atoms:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    return tuple(left)
+
+
+def _extreme(kind: str, left: Index, right: Index) -> Index:
+    if is_nonnegative(left - right):
+        return left if kind == "max" else right
+    if is_nonnegative(right - left):
+        return right if kind == "max" else left
+    return of_atom(Extreme(kind, left, right))
+
+
+def _bound(value: Index, *, upper: bool) -> int | None:
+    """Return a number that the value never goes below (or above); None if there is none."""
+    extent = _extent(value, upper=upper)
+    if extent is None:
+        return None
+    moved = extent.replace(
+        lambda atom: (
+            of_atom(Symbol(f"{atom.name}'", 0)) + atom.low
+            if isinstance(atom, Symbol) and atom.low
+            else None
+        )
+    )
+    rest = [factor for monomial, factor in moved.terms if monomial]
+    if any(factor < 0 if not upper else factor > 0 for factor in rest):
+        return None
+    return dict(moved.terms).get((), 0)
+
+
+def _extent(value: Index, *, upper: bool) -> Index | None:
+    """Return the extreme of a value over its loop variables, as an expression of sizes."""
+    total = ZERO
+    for monomial, factor in value.terms:
+        high = upper == (factor > 0)
+        parts = [_reach(atom, high=high) for atom in monomial]
+        if any(part is None for part in parts):
+            return None
+        total = total + product([part for part in parts if part is not None]) * factor
+    return total
+
+
+def _reach(atom: Atom, *, high: bool) -> Index | None:
+    """Return the largest (or least) value of an atom, all of which are never negative."""
+    if isinstance(atom, Symbol):
+        return of_atom(atom)
+    if isinstance(atom, (Var, Indirect)):
+        return atom.size - 1 if high else ZERO
+    if isinstance(atom, Remainder):
+        if not high:
+            return ZERO
+        inner = _extent(atom.value, upper=True) if is_nonnegative(atom.value) else None
+        limit = atom.divisor - 1
+        return inner if inner is not None and is_nonnegative(limit - inner) else limit
+    if isinstance(atom, Quotient):
+        inner = _extent(atom.value, upper=high)
+        if inner is None or _mentions_vars(inner):
+            return None
+        return inner // atom.divisor
+    return of_atom(atom)
+
+
+def _mentions_vars(value: Index) -> bool:
+    return any(isinstance(atom, (Var, Indirect)) for atom in value.atoms)
+
+
+def _replaced(atom: Atom, change: Callable[[Atom], IndexLike | None]) -> Index:
+    changed = change(atom)
+    if changed is not None:
+        return as_index(changed)
+    if isinstance(atom, Quotient):
+        return atom.value.replace(change) // atom.divisor.replace(change)
+    if isinstance(atom, Remainder):
+        return atom.value.replace(change) % atom.divisor.replace(change)
+    if isinstance(atom, Extreme):
+        return _extreme(atom.kind, atom.left.replace(change), atom.right.replace(change))
+    return of_atom(atom)
+
+
+_KINDS = {Symbol: 0, Var: 1, Quotient: 2, Remainder: 3, Extreme: 4, Indirect: 5}
+
+
+def _order(atom: Atom) -> tuple[int, str]:
+    key = f"{id(atom.value)}" if isinstance(atom, Indirect) else str(atom)
+    return _KINDS[type(atom)], key
+
+
+def _sorted(atoms: Monomial) -> Monomial:
+    return tuple(sorted(atoms, key=_order))
+
+
+def _term(monomial: Monomial, factor: int) -> str:
+    parts = [str(atom) for atom in monomial]
+    if factor != 1 or not parts:
+        parts.append(str(factor))
+    return "*".join(parts)
+
+
+def _factor(value: Index) -> str:
+    return str(value) if len(value.terms) <= 1 else f"({value})"

@@ -1,0 +1,295 @@
+"""The loop IR: what a graph is between ATen and generated code.
+
+    Program   buffers, and steps in order: kernels, and calls of the library
+    Kernel    loops over `outer`, and within them sweeps, one after the other
+    Sweep     statements, for each value of its `inner` loops; without inner loops, once
+    Store     writes a value to a buffer
+    Reduce    one value of all the inner iterations; later sweeps read it
+    Scan      one value for each iteration, of those up to it
+    Value     an expression: a constant, a load, a position, an operation on values
+
+A layer norm over rows, as one kernel:
+
+    kernel out(i0 < 32) of [native_layer_norm]:
+      for r0 < 768:
+        mean, m2 = mean_m2(float(x[i0*768 + r0]))
+      for r0 < 768:
+        out[i0*768 + r0] = half((float(x[i0*768 + r0]) - mean) * rsqrt(m2 / 768 + 1e-05))
+
+The outer iterations are independent of each other, and so are the inner ones of a sweep but for
+reductions, scans and stores that add. Values are compared by identity: two that compute the same
+are one only if they are one object, or when a printer numbers them (`walk.Numbers`).
+
+Source: the loop-level IR of Inductor (`torch/_inductor/ir.py`, `loop_body.py`) with its operator
+vocabulary (`ops_handler.py`), and tinygrad's reductions. This one is data, no closures: it prints,
+it can be interpreted, and a fused kernel is a value like one that was not fused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import torch
+from torch.fx import Node
+
+from ctk.compiler.lowering.index import ZERO, Index, IndexLike, Var
+
+Dtype: TypeAlias = torch.dtype
+
+ReduceKind = Literal["sum", "prod", "max", "min", "any", "all", "argmax", "argmin", "mean_m2"]
+"""`max` and `min` give NaN if there is one. `argmax` and `argmin` give the first position, of the
+first NaN if there is one; their two values are (value, position). `mean_m2` gives two: the mean,
+and the sum of squares of what is left without it.
+"""
+
+ScanKind = Literal["sum", "prod", "max", "min", "logsumexp"]
+
+StoreMode = Literal["set", "add", "max", "min", "prod"]
+"""`set` writes. The others combine with what is there, at positions that may meet (a scatter)."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Const:
+    """A number."""
+
+    value: float | int | bool
+    dtype: Dtype
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Load:
+    """An element of a buffer. `index` counts elements from the buffer's first."""
+
+    buffer: str
+    index: Index
+    dtype: Dtype
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Position:
+    """An index expression as a value."""
+
+    index: Index
+    dtype: Dtype = torch.int64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Op:
+    """An operation of `vocabulary.py` on values.
+
+    Attributes:
+        name: Which.
+        args: Its operands.
+        dtype: Of the result. Arithmetic is done in it; there are no implicit conversions but
+            those that `vocabulary.py` names.
+        origin: Name of the graph's node that it comes from.
+    """
+
+    name: str
+    args: tuple[Value, ...]
+    dtype: Dtype
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Guarded:
+    """A value that is computed, and whose loads are made, only where a condition holds.
+
+    Attributes:
+        condition: A value of type bool.
+        value: The result where it holds.
+        other: The result elsewhere; computed everywhere.
+    """
+
+    condition: Value
+    value: Value
+    other: Value
+    origin: str = ""
+
+    @property
+    def dtype(self) -> Dtype:
+        return self.other.dtype
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Local:
+    """The result of a reduction of an earlier sweep, or of a scan earlier in this one."""
+
+    name: str
+    dtype: Dtype
+
+
+Value: TypeAlias = Const | Load | Position | Op | Guarded | Local
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Store:
+    """Write a value to a buffer. `index` counts elements.
+
+    Attributes:
+        guard: A condition under which it is written; None for always.
+        origin: Name of the graph's node whose value this is (part of).
+    """
+
+    buffer: str
+    index: Index
+    value: Value
+    mode: StoreMode = "set"
+    guard: Value | None = None
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduce:
+    """One value (or more) of all the inner iterations of a sweep.
+
+    Attributes:
+        names: What later sweeps call the results: one, or two for kinds with two.
+        kind: How they are combined; never an order that depends on threads.
+        value: What is combined, converted to the type of the accumulator before.
+        dtypes: Of the results, accumulators too.
+    """
+
+    names: tuple[str, ...]
+    kind: ReduceKind
+    value: Value
+    dtypes: tuple[Dtype, ...]
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scan:
+    """One value for each inner iteration, of those up to it; there is one inner loop."""
+
+    name: str
+    kind: ScanKind
+    value: Value
+    dtype: Dtype
+    origin: str = ""
+
+
+Statement: TypeAlias = Store | Reduce | Scan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sweep:
+    """Statements for each value of some inner loops, the last of which is the innermost."""
+
+    inner: tuple[Var, ...]
+    statements: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kernel:
+    """Loops over independent outer iterations; in each, sweeps in order.
+
+    Attributes:
+        name: Unique in the program; made of what it stores.
+        outer: Its outer loops, the last of which is the innermost.
+        sweeps: What one iteration does.
+        nodes: Names of the graph's nodes that it computes, in the order of the graph.
+        device: Where it runs.
+    """
+
+    name: str
+    outer: tuple[Var, ...]
+    sweeps: tuple[Sweep, ...]
+    nodes: tuple[str, ...]
+    device: torch.device
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        return tuple(each for sweep in self.sweeps for each in sweep.statements)
+
+    @property
+    def stores(self) -> tuple[Store, ...]:
+        return tuple(each for each in self.statements if isinstance(each, Store))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LibraryCall:
+    """A node of the graph that runs as it is: an operator of ATen, or arithmetic of sizes.
+
+    Attributes:
+        node: The node; its operands are the values of nodes.
+        why: Why it is no kernel.
+    """
+
+    node: Node = field(repr=False)
+    why: str = ""
+
+    @property
+    def name(self) -> str:
+        return self.node.name
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return (self.node.name,)
+
+
+StepOf: TypeAlias = Kernel | LibraryCall
+
+BufferRole = Literal["input", "constant", "kernel", "library"]
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Memory of one tensor.
+
+    Attributes:
+        name: Name of the node whose value it holds, or one that begins with it.
+        dtype: Of its elements.
+        shape: Sizes.
+        strides: In elements; dense, in whatever order, if a kernel makes the buffer.
+        device: Where it is.
+        role: Who makes it: the caller, the graph, a kernel or the library.
+    """
+
+    name: str
+    dtype: Dtype
+    shape: tuple[Index, ...]
+    strides: tuple[Index, ...]
+    device: torch.device
+    role: BufferRole
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A tensor value of a node: some elements of a buffer.
+
+    Attributes:
+        buffer: Its name.
+        dtype: Of the elements.
+        shape: Sizes.
+        strides: In elements.
+        offset: Of the first element, in elements from the buffer's first.
+    """
+
+    buffer: str
+    dtype: Dtype
+    shape: tuple[Index, ...]
+    strides: tuple[Index, ...]
+    offset: Index = ZERO
+
+    def at(self, position: tuple[IndexLike, ...] | list[IndexLike]) -> Index:
+        """Return where an element is; dimensions of size 1 do not matter."""
+        pairs = zip(position, self.strides, strict=True)
+        return sum((stride * where for where, stride in pairs), self.offset)
+
+
+@dataclass(slots=True)
+class Program:
+    """A lowered graph.
+
+    Attributes:
+        buffers: By name. Those of inputs and constants are named as their nodes.
+        steps: Kernels and library calls in an order that respects what they read and write.
+        views: The tensor values of nodes that kernels read or make, by the node's name.
+        outputs: The buffers that must exist when the program has run, whoever reads them.
+    """
+
+    buffers: dict[str, Buffer]
+    steps: list[StepOf]
+    views: dict[str, View]
+    outputs: frozenset[str]

@@ -1,0 +1,223 @@
+"""A functional ATen graph becomes a program: one kernel (or a few) for each node, nothing fused.
+
+For each node, in order:
+1. an input, or a constant of the graph, is memory that exists
+2. a view is other strides on the memory of what it views
+3. an operator of the table `LOWERINGS` becomes kernels
+4. one that has a decomposition is taken apart, and each part becomes kernels
+5. everything else is a call of the library, never an error; `LibraryCall.why` says why
+
+What it does not do: fuse (`fuse.py`), plan memory (`memory.py`), generate code.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.node import Argument, map_arg
+
+from ctk.compiler.fx.effects import mutated_arguments
+from ctk.compiler.fx.properties import is_pure, is_view
+from ctk.compiler.fx.types import tensor_of, value_of
+from ctk.compiler.fx.walk import fetch
+from ctk.compiler.lowering.arrays import Array
+from ctk.compiler.lowering.builder import Builder
+from ctk.compiler.lowering.exact import require_exact
+from ctk.compiler.lowering.ir import Dtype, Kernel, LibraryCall, Program, View
+from ctk.compiler.lowering.operators import LOWERINGS
+from ctk.compiler.lowering.sizes import NotLowered, size_of, sizes_of
+
+
+@dataclass(frozen=True, slots=True)
+class LoweringOptions:
+    """How a graph is lowered.
+
+    Attributes:
+        exact: Kernels only of what gives the bits of eager; all else is a call of the library.
+        accumulate: The type of sums of floats of 32 bits and less.
+        library: Names of nodes that stay calls of the library.
+    """
+
+    exact: bool = False
+    accumulate: Dtype = torch.float32
+    library: frozenset[str] = field(default_factory=frozenset[str])
+
+
+def lower(gm: GraphModule, options: LoweringOptions | None = None) -> Program:
+    """Return the program of a graph, which is left unchanged.
+
+    Args:
+        gm: Functional ATen graph with a recorded value on each node.
+        options: How.
+    """
+    lowering = _Lowering(gm, options or LoweringOptions())
+    for node in gm.graph.nodes:
+        lowering.add(node)
+    return lowering.program()
+
+
+class _Lowering:
+    """One graph on its way."""
+
+    def __init__(self, gm: GraphModule, options: LoweringOptions) -> None:
+        self.gm = gm
+        self.options = options
+        self.builder = Builder(exact=options.exact, accumulate=options.accumulate)
+        self.outputs: list[Node] = []
+
+    def add(self, node: Node) -> None:
+        if node.op == "placeholder":
+            self._existing(node, value_of(node), "input")
+        elif node.op == "get_attr":
+            self._existing(node, fetch(self.gm, node.target), "constant")
+        elif node.op == "output":
+            self.outputs = list(node.all_input_nodes)
+        else:
+            self._call(node)
+
+    def program(self) -> Program:
+        """Return what was made, less the views and sizes that nobody reads."""
+        builder = self.builder
+        needed = set(self.outputs)
+        steps: list[Kernel | LibraryCall] = []
+        for step in reversed(builder.steps):
+            if isinstance(step, LibraryCall):
+                if step.node not in needed and is_pure(step.node):
+                    continue
+                needed.update(step.node.all_input_nodes)
+            steps.append(step)
+        views = builder.views
+        outputs = {views[n.name].buffer for n in needed if n.name in views}
+        return Program(builder.buffers, steps[::-1], views, frozenset(outputs))
+
+    def _existing(self, node: Node, value: object, role: Any) -> None:
+        if isinstance(value, torch.Tensor):
+            try:
+                self.builder.add_tensor(node.name, value, role)
+            except NotLowered:
+                return  # whoever reads it is a call of the library
+
+    def _call(self, node: Node) -> None:
+        builder = self.builder
+        builder.node = node
+        if self._is_item(node) or self._is_alias(node):
+            return
+        before = len(builder.steps), dict(builder.buffers), dict(builder.views)
+        try:
+            if node.name in self.options.library:
+                raise NotLowered("it is to be one")
+            self._lower(node)
+            if self.options.exact:
+                require_exact(builder.steps[before[0] :])
+        except NotLowered as error:
+            del builder.steps[before[0] :]
+            builder.buffers, builder.views = before[1], before[2]
+            self._library(node, str(error))
+
+    def _lower(self, node: Node) -> None:
+        lowering = LOWERINGS.get(node.target)
+        if lowering is None:
+            raise NotLowered("there is no lowering of it")
+        args = [self._operand(each) for each in node.args]
+        kwargs = {name: self._operand(each) for name, each in node.kwargs.items()}
+        result = lowering(self.builder, *args, **kwargs)
+        if isinstance(result, Array):
+            tensor = tensor_of(node)
+            assert tensor is not None
+            self.builder.write_result(node.name, result, tensor)
+        elif isinstance(result, View):
+            self.builder.views[node.name] = result
+        else:
+            self._write_items(node, result)
+
+    def _write_items(self, node: Node, results: Sequence[Array | None]) -> None:
+        """Write what is used of several results, each as the value of its first `getitem`."""
+        recorded = cast("Sequence[object]", value_of(node))
+        first: dict[int, str] = {}
+        for user in node.users:
+            index = user.args[1] if user.target is operator.getitem else None
+            if not isinstance(index, int):
+                raise NotLowered(f"{user.name} reads its results as a whole")
+            if index in first:
+                self.builder.views[user.name] = self.builder.views[first[index]]
+                continue
+            first[index], result, tensor = user.name, results[index], recorded[index]
+            if result is None or not isinstance(tensor, torch.Tensor):
+                raise NotLowered(f"its result {index} is not computed")
+            self.builder.write_result(user.name, result, tensor)
+
+    def _is_item(self, node: Node) -> bool:
+        """Return whether a node picks a result of a lowered node, which is made already."""
+        return node.target is operator.getitem and node.name in self.builder.views
+
+    def _is_alias(self, node: Node) -> bool:
+        """Add a view, and its call for whoever needs it as a tensor; False for other nodes."""
+        tensor = tensor_of(node)
+        if tensor is None or not is_view(node) or node.target is operator.getitem:
+            return False
+        base = next((each for each in node.all_input_nodes if tensor_of(each) is not None), None)
+        known = self.builder.views.get(base.name) if base is not None else None
+        if base is None or known is None or tensor.dtype != known.dtype:
+            return False
+        source = cast("torch.Tensor", tensor_of(base))
+        try:
+            shape, strides = sizes_of(tensor.shape), sizes_of(tensor.stride())
+            moved = size_of(tensor.storage_offset()) - size_of(source.storage_offset())
+        except NotLowered:
+            return False
+        view = View(known.buffer, known.dtype, shape, strides, known.offset + moved)
+        self.builder.views[node.name] = view
+        self.builder.steps.append(LibraryCall(node, "it is a view"))
+        return True
+
+    def _operand(self, argument: Argument) -> Any:
+        return map_arg(argument, self._value)
+
+    def _value(self, node: Node) -> Any:
+        """Return what a lowering gets for a node: an array, or a number of the call."""
+        value = value_of(node)
+        if isinstance(value, torch.Tensor):
+            if node.name not in self.builder.views:
+                raise NotLowered(f"its operand {node.name} is memory that kernels do not read")
+            return self.builder.read(node.name)
+        if isinstance(value, (int, torch.SymInt)):
+            return size_of(value) if isinstance(value, torch.SymInt) else value
+        raise NotLowered(f"its operand {node.name} is a {type(value).__name__}")
+
+    def _library(self, node: Node, why: str) -> None:
+        self.builder.steps.append(LibraryCall(node, why))
+        tensor = tensor_of(node)
+        if tensor is None:
+            return
+        alias = self._written_alias(node)
+        if alias is not None:
+            self.builder.views[node.name] = alias
+            return
+        try:
+            self.builder.add_tensor(node.name, tensor, "library")
+        except NotLowered:
+            return
+
+    def _written_alias(self, node: Node) -> View | None:
+        """Return the operand that a call in place returns."""
+        written = [each.name for each in mutated_arguments(node)]
+        return self.builder.views.get(written[0]) if len(written) == 1 else None
+
+
+def library_reads(program: Program, call: LibraryCall) -> frozenset[str]:
+    """Return the buffers that a library call reads."""
+    return _buffers(program, call.node.all_input_nodes)
+
+
+def library_writes(program: Program, call: LibraryCall) -> frozenset[str]:
+    """Return the buffers that a library call writes: what it makes, and what it changes."""
+    return _buffers(program, (call.node, *mutated_arguments(call.node)))
+
+
+def _buffers(program: Program, nodes: Iterable[Node]) -> frozenset[str]:
+    return frozenset(program.views[n.name].buffer for n in nodes if n.name in program.views)

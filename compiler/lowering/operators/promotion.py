@@ -1,0 +1,69 @@
+"""Types of elementwise operators: what their operands are converted to, and computed in.
+
+Rules, those of torch's type promotion:
+    1. the result has the highest kind among the operands: bool < integer < float
+    2. within a kind, tensors with dimensions decide, else those without, else numbers
+    3. numbers are integers of 64 bits or the default float
+Floats of 16 bits are computed in float32, numbers beside them too.
+
+Source: docs "Tensor Attributes", section type promotion.
+"""
+
+from collections.abc import Sequence
+from functools import reduce
+from typing import TypeAlias
+
+import torch
+
+from ctk.compiler.lowering.arrays import Array, Number, cast, compute_type, constant, positions
+from ctk.compiler.lowering.index import Index
+from ctk.compiler.lowering.ir import Dtype
+
+Operand: TypeAlias = Array | Index | Number
+
+
+def promoted(operands: Sequence[Operand], *, to_float: bool = False) -> Dtype:
+    """Return the type of the result of an elementwise operator.
+
+    Args:
+        operands: Arrays and numbers.
+        to_float: Integers become the default float, as in `div` and `exp`.
+    """
+    ranks = [_rank(operand) for operand in operands]
+    types = [_type(operand) for operand in operands]
+    highest = max(map(_kind, types))
+    deciding = max(r for r, t in zip(ranks, types, strict=True) if _kind(t) == highest)
+    chosen = [t for r, t in zip(ranks, types, strict=True) if r == deciding and _kind(t) == highest]
+    dtype = reduce(torch.promote_types, chosen)
+    return torch.get_default_dtype() if to_float and _kind(dtype) < 2 else dtype
+
+
+def operand(value: Operand, dtype: Dtype) -> Array:
+    """Return an operand as an array of the type that `dtype` is computed in."""
+    wanted = compute_type(dtype)
+    if isinstance(value, Array):
+        return cast(value, wanted)
+    if isinstance(value, Index):
+        return cast(positions(value), wanted)
+    return constant(value, wanted)
+
+
+def _rank(value: Operand) -> int:
+    """Return 2 for a tensor with dimensions, 1 for one without, 0 for a number."""
+    if isinstance(value, Array):
+        return 2 if value.shape else 1
+    return 0
+
+
+def _type(value: Operand) -> Dtype:
+    if isinstance(value, Array):
+        return value.dtype
+    if isinstance(value, bool):
+        return torch.bool
+    return torch.get_default_dtype() if isinstance(value, float) else torch.int64
+
+
+def _kind(dtype: Dtype) -> int:
+    if dtype == torch.bool:
+        return 0
+    return 2 if dtype.is_floating_point else 1

@@ -1,0 +1,119 @@
+"""Sizes of torch as index expressions, and back to Python.
+
+torch has sizes as sympy expressions within a `SymInt`. What an index expression cannot say
+(fractions, conditions) raises `NotLowered`: then the node stays a call of the library.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+
+from ctk.compiler.lowering.index import (
+    ONE,
+    Extreme,
+    Index,
+    Quotient,
+    Remainder,
+    Symbol,
+    as_index,
+    larger,
+    product,
+    smaller,
+    symbol,
+)
+from ctk.compiler.torch_compat import fake
+
+
+class NotLowered(Exception):
+    """A node has no kernel; says why. It becomes a call of the library."""
+
+
+def size_of(value: int | torch.SymInt) -> Index:
+    """Return a size as an index expression.
+
+    Raises:
+        NotLowered: It is made by arithmetic that index expressions do not have.
+    """
+    if not isinstance(value, torch.SymInt):
+        return as_index(int(value))
+    return _converted(fake.size_expression(value), value)
+
+
+def sizes_of(values: Iterable[int | torch.SymInt]) -> tuple[Index, ...]:
+    """Return sizes as index expressions.
+
+    Raises:
+        NotLowered: As `size_of`.
+    """
+    return tuple(map(size_of, values))
+
+
+def symbols_of(indices: Iterable[Index]) -> list[Symbol]:
+    """Return the symbols of some expressions, each once, by name."""
+    found = {atom for index in indices for atom in index.atoms if isinstance(atom, Symbol)}
+    return sorted(found, key=lambda each: each.name)
+
+
+def python_text(index: Index) -> str:
+    """Return an expression of symbols as Python code."""
+    parts = (
+        "*".join((*map(_python_atom, monomial), str(factor))) for monomial, factor in index.terms
+    )
+    return " + ".join(parts) or "0"
+
+
+def _python_atom(atom: object) -> str:
+    if isinstance(atom, Quotient):
+        return f"(({python_text(atom.value)}) // ({python_text(atom.divisor)}))"
+    if isinstance(atom, Remainder):
+        return f"(({python_text(atom.value)}) % ({python_text(atom.divisor)}))"
+    if isinstance(atom, Extreme):
+        return f"{atom.kind}({python_text(atom.left)}, {python_text(atom.right)})"
+    return str(atom)
+
+
+def _converted(expression: Any, size: torch.SymInt) -> Index:
+    """Return a sympy expression as an index expression."""
+    if expression.is_Integer:
+        return as_index(int(expression))
+    if expression.is_Symbol:
+        return symbol(str(expression), fake.least_value(size, expression))
+    kind = type(expression).__name__
+    if kind == "Pow" and expression.exp.is_Integer and expression.exp > 0:
+        base = _converted(expression.base, size)
+        return product([base] * int(expression.exp))
+    make = _FUNCTIONS.get(kind)
+    if make is None:
+        raise NotLowered(f"its size {expression} is no sum of products")
+    return make([_converted(each, size) for each in expression.args])
+
+
+def _sum(parts: list[Index]) -> Index:
+    total = as_index(0)
+    for part in parts:
+        total = total + part
+    return total
+
+
+def _fold(function: Callable[[Index, Index], Index]) -> Callable[[list[Index]], Index]:
+    def folded(parts: list[Index]) -> Index:
+        first, *rest = parts
+        for part in rest:
+            first = function(first, part)
+        return first
+
+    return folded
+
+
+_FUNCTIONS: Mapping[str, Callable[[list[Index]], Index]] = {
+    "Add": _sum,
+    "Mul": lambda parts: product([ONE, *parts]),
+    "FloorDiv": lambda parts: parts[0] // parts[1],
+    "CleanDiv": lambda parts: parts[0] // parts[1],
+    "Mod": lambda parts: parts[0] % parts[1],
+    "PythonMod": lambda parts: parts[0] % parts[1],
+    "ModularIndexing": lambda parts: (parts[0] // parts[1]) % parts[2],
+    "Max": _fold(larger),
+    "Min": _fold(smaller),
+}

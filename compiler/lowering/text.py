@@ -1,0 +1,106 @@
+"""The loop IR as text, for people: what `ctk show --kernels` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ctk.compiler.lowering.index import Index
+from ctk.compiler.lowering.ir import (
+    Buffer,
+    Const,
+    Guarded,
+    Kernel,
+    LibraryCall,
+    Load,
+    Local,
+    Op,
+    Position,
+    Program,
+    Reduce,
+    Statement,
+    Store,
+    Value,
+)
+
+_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<",
+          "le": "<=", "gt": ">", "ge": ">="}  # fmt: skip
+
+
+def program_text(program: Program) -> str:
+    """Return a program: its buffers, then its steps."""
+    lines = [buffer_text(buffer) for buffer in program.buffers.values()]
+    for step in program.steps:
+        lines += ["", kernel_text(step) if isinstance(step, Kernel) else library_text(step)]
+    return "\n".join(lines)
+
+
+def buffer_text(buffer: Buffer) -> str:
+    """Return a buffer in one line: `buffer x: float32[4, s0] strides [s0, 1] (input, cpu)`."""
+    dtype = str(buffer.dtype).removeprefix("torch.")
+    shape, strides = _list(buffer.shape), _list(buffer.strides)
+    where = f"({buffer.role}, {buffer.device})"
+    return f"buffer {buffer.name}: {dtype}{shape} strides {strides} {where}"
+
+
+def library_text(call: LibraryCall) -> str:
+    """Return a library call in one line."""
+    return f"library {call.node.format_node()}  # {call.why}"
+
+
+def kernel_text(kernel: Kernel) -> str:
+    """Return a kernel: its loops and statements, each with the node that it comes from."""
+    loops = ", ".join(f"{each.name} < {each.size}" for each in kernel.outer)
+    lines = [f"kernel {kernel.name}({loops}) of [{', '.join(kernel.nodes)}]:"]
+    for sweep in kernel.sweeps:
+        for depth, loop in enumerate(sweep.inner):
+            lines.append(f"{'  ' * (depth + 1)}for {loop.name} < {loop.size}:")
+        indent = "  " * (len(sweep.inner) + 1)
+        lines += [f"{indent}{line}" for each in sweep.statements for line in _statement(each)]
+    return "\n".join(lines)
+
+
+def value_text(value: Value) -> str:
+    """Return a value as an expression."""
+    if isinstance(value, Const):
+        return str(value.value)
+    if isinstance(value, Load):
+        return f"{value.buffer}[{index_text(value.index)}]"
+    if isinstance(value, Position):
+        return f"({index_text(value.index)})"
+    if isinstance(value, Local):
+        return value.name
+    if isinstance(value, Guarded):
+        parts = map(value_text, (value.value, value.condition, value.other))
+        return "({} if {} else {})".format(*parts)
+    return _op(value)
+
+
+def index_text(index: Index) -> str:
+    """Return an index expression; what the kernel reads stands in brackets."""
+    return str(index)
+
+
+def _op(op: Op) -> str:
+    args = [value_text(each) for each in op.args]
+    if op.name == "cast":
+        return f"{str(op.dtype).removeprefix('torch.')}({args[0]})"
+    if op.name in _INFIX:
+        return f"({args[0]} {_INFIX[op.name]} {args[1]})"
+    return f"{op.name}({', '.join(args)})"
+
+
+def _statement(statement: Statement) -> Iterator[str]:
+    value = value_text(statement.value)
+    if isinstance(statement, Store):
+        sign = "=" if statement.mode == "set" else f"{statement.mode}="
+        guard = f" if {value_text(statement.guard)}" if statement.guard is not None else ""
+        text = f"{statement.buffer}[{index_text(statement.index)}] {sign} {value}{guard}"
+    elif isinstance(statement, Reduce):
+        text = f"{', '.join(statement.names)} = {statement.kind}({value})"
+    else:
+        text = f"{statement.name} = scan_{statement.kind}({value})"
+    yield f"{text}  # {statement.origin}"
+
+
+def _list(sizes: tuple[Index, ...]) -> str:
+    return f"[{', '.join(map(str, sizes))}]"

@@ -1,0 +1,182 @@
+"""Walk, change and number the values of the loop IR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from ctk.compiler.lowering.index import Atom, Index, IndexLike, Indirect, Var
+from ctk.compiler.lowering.ir import (
+    Const,
+    Guarded,
+    Kernel,
+    Load,
+    Local,
+    Op,
+    Position,
+    Statement,
+    Store,
+    Value,
+)
+
+
+def operands(value: Value) -> tuple[Value, ...]:
+    """Return the values that a value is computed of, those within its index too."""
+    if isinstance(value, Op):
+        return value.args
+    if isinstance(value, Guarded):
+        return value.condition, value.value, value.other
+    if isinstance(value, (Load, Position)):
+        return indirect(value.index)
+    return ()
+
+
+def indirect(index: Index) -> tuple[Value, ...]:
+    """Return the values that an index expression is computed of."""
+    return tuple(atom.value for atom in index.atoms if isinstance(atom, Indirect))  # type: ignore[misc]  # index.py does not know Value
+
+
+def values_of(statement: Statement) -> tuple[Value, ...]:
+    """Return the values that a statement uses directly."""
+    if isinstance(statement, Store):
+        guard = () if statement.guard is None else (statement.guard,)
+        return (*indirect(statement.index), *guard, statement.value)
+    return (statement.value,)
+
+
+def walk(statement: Statement) -> list[Value]:
+    """Return every value below a statement once, operands first."""
+    seen: dict[int, Value] = {}
+    stack: list[tuple[Value, bool]] = [(value, False) for value in reversed(values_of(statement))]
+    while stack:
+        value, done = stack.pop()
+        if id(value) in seen:
+            continue
+        if done:
+            seen[id(value)] = value
+            continue
+        stack.append((value, True))
+        stack.extend((each, False) for each in reversed(operands(value)) if id(each) not in seen)
+    return list(seen.values())
+
+
+def loads(kernel: Kernel) -> list[Load]:
+    """Return the loads of a kernel, each once, in the order of its statements."""
+    found = {
+        id(value): value
+        for statement in kernel.statements
+        for value in walk(statement)
+        if isinstance(value, Load)
+    }
+    return list(found.values())
+
+
+def reads(kernel: Kernel) -> frozenset[str]:
+    """Return the buffers that a kernel reads; those that a store combines with are written."""
+    return frozenset(load.buffer for load in loads(kernel))
+
+
+def writes(kernel: Kernel) -> frozenset[str]:
+    """Return the buffers that a kernel writes."""
+    return frozenset(store.buffer for store in kernel.stores)
+
+
+@dataclass(slots=True)
+class Rewriting:
+    """Change values from the leaves up; what does not change stays the same object.
+
+    Attributes:
+        variables: What loop variables become.
+        change: Gives what a value becomes whose operands have been changed; None leaves it.
+    """
+
+    variables: Mapping[Var, IndexLike] = field(default_factory=dict[Var, "IndexLike"])
+    change: Callable[[Value], Value | None] = lambda _: None
+    _made: dict[int, tuple[Value, Value]] = field(default_factory=dict[int, tuple[Value, Value]])
+
+    def value(self, value: Value) -> Value:
+        """Return a value changed."""
+        known = self._made.get(id(value))
+        if known is not None:
+            return known[1]
+        new = self._rebuilt(value)
+        changed = self.change(new)
+        result = new if changed is None else changed
+        self._made[id(value)] = (value, result)
+        return result
+
+    def index(self, index: Index) -> Index:
+        """Return an index expression changed."""
+        if not any(isinstance(atom, (Var, Indirect)) for atom in index.atoms):
+            return index
+        return index.replace(self._atom)
+
+    def statement(self, statement: Statement) -> Statement:
+        """Return a statement changed."""
+        if isinstance(statement, Store):
+            guard = None if statement.guard is None else self.value(statement.guard)
+            index, value = self.index(statement.index), self.value(statement.value)
+            return replace(statement, index=index, value=value, guard=guard)
+        return replace(statement, value=self.value(statement.value))
+
+    def _atom(self, atom: Atom) -> IndexLike | None:
+        if isinstance(atom, Var):
+            return self.variables.get(atom)
+        if isinstance(atom, Indirect):
+            new = self.value(atom.value)  # type: ignore[arg-type]  # index.py does not know Value
+            if new is not atom.value:
+                return Index((((Indirect(new, atom.size),), 1),))
+        return None
+
+    def _rebuilt(self, value: Value) -> Value:
+        if isinstance(value, Op):
+            args = tuple(map(self.value, value.args))
+            same = all(a is b for a, b in zip(args, value.args, strict=True))
+            return value if same else Op(value.name, args, value.dtype, value.origin)
+        if isinstance(value, Guarded):
+            parts = self.value(value.condition), self.value(value.value), self.value(value.other)
+            same = all(a is b for a, b in zip(parts, operands(value), strict=True))
+            return value if same else Guarded(*parts, value.origin)
+        if isinstance(value, (Load, Position)):
+            index = self.index(value.index)
+            return value if index == value.index else replace(value, index=index)
+        return value
+
+
+@dataclass(slots=True)
+class Numbers:
+    """Numbers values so that two that compute the same have one number (for printers)."""
+
+    _numbers: dict[object, int] = field(default_factory=dict[object, int])
+    _known: dict[int, tuple[Value, int]] = field(default_factory=dict[int, tuple[Value, int]])
+
+    def of(self, value: Value) -> int:
+        """Return the number of a value."""
+        known = self._known.get(id(value))
+        if known is None:
+            key = self._key(value)
+            number = self._numbers.setdefault(key, len(self._numbers))
+            self._known[id(value)] = known = (value, number)
+        return known[1]
+
+    def _key(self, value: Value) -> object:
+        if isinstance(value, Const):
+            return "const", value.dtype, repr(value.value)
+        if isinstance(value, Load):
+            return "load", value.buffer, self._index(value.index)
+        if isinstance(value, Position):
+            return "position", value.dtype, self._index(value.index)
+        if isinstance(value, Local):
+            return "local", value.name
+        name = value.name if isinstance(value, Op) else "guarded"
+        return name, value.dtype, tuple(map(self.of, operands(value)))
+
+    def _index(self, index: Index) -> object:
+        """Return a key in which equal gathers are equal."""
+        if not indirect(index):
+            return index
+        atoms = {atom: self.of(atom.value) for atom in index.atoms if isinstance(atom, Indirect)}  # type: ignore[arg-type]  # index.py does not know Value
+        return frozenset(
+            (tuple(("at", atoms[a]) if a in atoms else a for a in monomial), factor)
+            for monomial, factor in index.terms
+        )
