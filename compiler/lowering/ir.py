@@ -244,6 +244,8 @@ class Buffer:
         strides: In elements; dense, in whatever order, if a kernel makes the buffer.
         device: Where it is.
         role: Who makes it: the caller, the graph, a kernel or the library.
+        memory: Name of the buffer whose memory it uses; its own, if empty. A kernel that reads one
+            and writes the other touches each element of both at the same time.
     """
 
     name: str
@@ -252,6 +254,7 @@ class Buffer:
     strides: tuple[Index, ...]
     device: torch.device
     role: BufferRole
+    memory: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,3 +296,8 @@ class Program:
     steps: list[StepOf]
     views: dict[str, View]
     outputs: frozenset[str]
+
+
+def is_temporary(program: Program, buffer: str) -> bool:
+    """Return whether a buffer is no node's value, but made by kernels of a node for each other."""
+    return "." in buffer and buffer in program.buffers

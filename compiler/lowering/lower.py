@@ -13,7 +13,7 @@ What it does not do: fuse (`fuse.py`), plan memory (`memory.py`), generate code.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -207,17 +207,3 @@ class _Lowering:
         """Return the operand that a call in place returns."""
         written = [each.name for each in mutated_arguments(node)]
         return self.builder.views.get(written[0]) if len(written) == 1 else None
-
-
-def library_reads(program: Program, call: LibraryCall) -> frozenset[str]:
-    """Return the buffers that a library call reads."""
-    return _buffers(program, call.node.all_input_nodes)
-
-
-def library_writes(program: Program, call: LibraryCall) -> frozenset[str]:
-    """Return the buffers that a library call writes: what it makes, and what it changes."""
-    return _buffers(program, (call.node, *mutated_arguments(call.node)))
-
-
-def _buffers(program: Program, nodes: Iterable[Node]) -> frozenset[str]:
-    return frozenset(program.views[n.name].buffer for n in nodes if n.name in program.views)

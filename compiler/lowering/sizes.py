@@ -4,8 +4,8 @@ torch has sizes as sympy expressions within a `SymInt`. What an index expression
 (fractions, conditions) raises `NotLowered`: then the node stays a call of the library.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
 
 import torch
 
@@ -53,6 +53,15 @@ def symbols_of(indices: Iterable[Index]) -> list[Symbol]:
     """Return the symbols of some expressions, each once, by name."""
     found = {atom for index in indices for atom in index.atoms if isinstance(atom, Symbol)}
     return sorted(found, key=lambda each: each.name)
+
+
+def mentioned_symbols(value: object) -> frozenset[str]:
+    """Return the symbols that are sizes of a value: of a tensor, or the number itself."""
+    if isinstance(value, (list, tuple)):
+        return frozenset[str]().union(*map(mentioned_symbols, cast("Sequence[object]", value)))
+    sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
+    found = (fake.size_expression(each) for each in sizes if isinstance(each, torch.SymInt))
+    return frozenset(str(each) for each in found if each.is_Symbol)
 
 
 def python_text(index: Index) -> str:

@@ -1,0 +1,1 @@
+"""Generators that make many kernels share this: lower, fuse, plan, compile, and call in order."""

@@ -1,0 +1,53 @@
+"""What a generator of kernels adds to the schedule: how kernels of the loop IR are compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from ctk.compiler.lowering.ir import Buffer, Kernel
+
+
+class CompiledKernel(Protocol):
+    """A kernel that can be called."""
+
+    @property
+    def kernel(self) -> Kernel: ...
+
+    @property
+    def source(self) -> str: ...
+
+    @property
+    def seconds(self) -> float: ...
+
+    @property
+    def launch(self) -> Callable[..., None]:
+        """Runs it: the buffers of `arguments_of(kernel)` in their order, then its sizes."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Generator:
+    """A generator of kernels.
+
+    Attributes:
+        name: As in the table of code generators.
+        devices: Types of the devices that its kernels run on.
+        compile_kernels: Compiles the kernels of a graph. Raises `CodegenUnsupported` if it cannot
+            at all: no compiler.
+        options: Makes its options of what `Config` has for it.
+        takes: What `launch` gets for a buffer: the address of its memory, or the tensor.
+        min_outer: With fewer outer iterations than this, a kernel leaves processors idle.
+        small: A kernel of fewer iterations than this may have as few as it likes.
+    """
+
+    name: str
+    devices: frozenset[str]
+    compile_kernels: Callable[
+        [Sequence[Kernel], Mapping[str, Buffer], Any], Sequence[CompiledKernel]
+    ]
+    options: Callable[[Mapping[str, object]], Any]
+    takes: Literal["address", "tensor"] = "address"
+    min_outer: int = 16
+    small: int = 16384

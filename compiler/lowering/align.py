@@ -1,0 +1,212 @@
+"""Give two kernels the same loops, where what they read and write in common is walked alike.
+
+Loops are compared by their strides in a buffer that both kernels touch. A loop of stride 1 and size
+32 is split at the stride 8 of the other kernel, and then both have a loop (stride 8, size 4) and
+one (stride 1, size 8), which are the same:
+
+    first   for f < 32:  B[f] = ...                         B[i*8 + j]   i < 4, j < 8
+    second  for i < 4:  for r < 8:  t += B[i*8 + r]         B[i*8 + r]
+
+Loops are only split, never joined: no quotient or remainder appears. Outer loops may be reordered,
+because their iterations are independent. The outer loops of the result are those of the kernel that
+has inner loops; what else a pointwise kernel loops over goes inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from ctk.compiler.lowering.index import ZERO, Index, Var, is_less, of_atom
+from ctk.compiler.lowering.ir import Kernel, Sweep
+from ctk.compiler.lowering.walk import Rewriting
+
+Link: TypeAlias = tuple[Index, Index]
+"""Where the two kernels touch one buffer: an index of the first, and one of the second."""
+
+
+class Misaligned(Exception):
+    """Two kernels cannot have the same loops; says why."""
+
+
+@dataclass(slots=True)
+class _Loop:
+    """A loop of a kernel, or a part of one that was split.
+
+    Attributes:
+        var: Stands for it in index expressions.
+        is_outer: Whether it is one of the kernel's outer loops.
+        partner: The loop of the other kernel that is the same.
+    """
+
+    var: Var
+    is_outer: bool
+    partner: _Loop | None = None
+
+
+@dataclass(slots=True)
+class _Side:
+    """A kernel whose loops are being split.
+
+    Attributes:
+        kernel: As it was.
+        loops: Its outer loops, then the inner loops of all its sweeps, as they are by now.
+        parts: What each of the kernel's own loops has become, from the outermost part.
+        is_pure: It has outer loops only, so that any of them may go inside.
+    """
+
+    kernel: Kernel
+    prefix: str
+    loops: list[_Loop] = field(default_factory=list[_Loop])
+    parts: dict[Var, list[_Loop]] = field(default_factory=dict[Var, list["_Loop"]])
+
+    def __post_init__(self) -> None:
+        inner = dict.fromkeys(loop for sweep in self.kernel.sweeps for loop in sweep.inner)
+        for is_outer, loops in ((True, self.kernel.outer), (False, tuple(inner))):
+            for number, own in enumerate(loops):
+                name = f"{self.prefix}{'o' if is_outer else 'n'}{number}"
+                loop = _Loop(Var(name, own.size), is_outer)
+                self.loops.append(loop)
+                self.parts[own] = [loop]
+
+    @property
+    def is_pure(self) -> bool:
+        return all(loop.is_outer for loop in self.loops)
+
+    def index(self, index: Index) -> Index:
+        """Return an index expression of the kernel, in the loops as they are by now."""
+        return index.substitute({own: _combined(parts) for own, parts in self.parts.items()})
+
+    def split(self, loop: _Loop, inner_size: Index) -> None:
+        """Split a loop in two, the inner of which has this size."""
+        name, is_outer = loop.var.name, loop.is_outer
+        high = _Loop(Var(f"{name}h", loop.var.size // inner_size), is_outer)
+        low = _Loop(Var(f"{name}l", inner_size), is_outer)
+        for loops in (self.loops, *self.parts.values()):
+            if loop in loops:
+                at = loops.index(loop)
+                loops[at : at + 1] = [high, low]
+
+
+def align(first: Kernel, second: Kernel, links: Sequence[Link]) -> tuple[Kernel, Kernel]:
+    """Return two kernels with the same outer loops, and inner loops that match as the same.
+
+    Args:
+        first: Kernel.
+        second: Kernel.
+        links: Pairs of indices into one buffer each, the most important first.
+
+    Raises:
+        Misaligned: Their loops do not match.
+    """
+    a, b = _Side(first, "a"), _Side(second, "b")
+    for ours, theirs in links:
+        _match(a, b, ours, theirs)
+    lead, other = (b, a) if a.is_pure and not b.is_pure else (a, b)
+    if a.is_pure and b.is_pure and _unmatched(a) > _unmatched(b):
+        lead, other = b, a
+    outer = [loop for loop in lead.loops if loop.is_outer]
+    for loop in outer:
+        if loop.partner is None:
+            raise Misaligned(f"a loop of {loop.var.size} of {lead.kernel.name} has no partner")
+    taken = {id(loop.partner) for loop in outer}
+    if not other.is_pure and any(each.is_outer and id(each) not in taken for each in other.loops):
+        raise Misaligned(f"{other.kernel.name} has more outer loops")
+    names = _named(lead, other, outer)
+    return _renamed(a, names, outer), _renamed(b, names, outer)
+
+
+def _match(a: _Side, b: _Side, ours: Index, theirs: Index) -> None:
+    """Split the loops of both at each other's strides in a buffer, and pair those that agree."""
+    for here, there, mine, others in ((a, b, ours, theirs), (b, a, theirs, ours)):
+        for _, stride in _strides(there, others):
+            for loop, own in _strides(here, mine):
+                inner = _cut(own, loop.var.size, stride)
+                if inner is not None and loop.partner is None:
+                    here.split(loop, inner)
+                    break
+    free = [(loop, s) for loop, s in _strides(b, theirs) if loop.partner is None]
+    for loop, stride in _strides(a, ours):
+        if loop.partner is not None:
+            continue
+        for candidate, other in free:
+            fits = candidate.partner is None and candidate.var.size == loop.var.size
+            if fits and other == stride and _may_pair(a, loop, b, candidate):
+                loop.partner, candidate.partner = candidate, loop
+                break
+
+
+def _may_pair(a: _Side, loop: _Loop, b: _Side, candidate: _Loop) -> bool:
+    """Return whether two loops can be one: an outer loop of a kernel with inner ones stays out."""
+    return loop.is_outer == candidate.is_outer or (a.is_pure or b.is_pure)
+
+
+def _strides(side: _Side, index: Index) -> list[tuple[_Loop, Index]]:
+    """Return the loops by which an index grows, with its stride in each."""
+    expression = side.index(index)
+    found = [(loop, expression.factor_of(loop.var)) for loop in side.loops]
+    return [(loop, stride) for loop, stride in found if stride is not None and stride != ZERO]
+
+
+def _cut(stride: Index, size: Index, other: Index) -> Index | None:
+    """Return the inner size at which a loop is split by a stride within its reach, if it is one."""
+    if stride == other or not is_less(stride, other) or not is_less(other, stride * size):
+        return None
+    inner = other // stride
+    if inner * stride != other or (size // inner) * inner != size:
+        return None
+    return inner
+
+
+def _combined(parts: Sequence[_Loop]) -> Index:
+    total = ZERO
+    for loop in parts:
+        total = total * loop.var.size + of_atom(loop.var)
+    return total
+
+
+def _unmatched(side: _Side) -> int:
+    return sum(loop.partner is None for loop in side.loops)
+
+
+def _named(lead: _Side, other: _Side, outer: Sequence[_Loop]) -> dict[int, Var]:
+    """Return the new name of each loop; partners have one name."""
+    names: dict[int, Var] = {}
+    inner = 0
+    for number, loop in enumerate(outer):
+        assert loop.partner is not None  # align has looked
+        names[id(loop)] = names[id(loop.partner)] = Var(f"i{number}", loop.var.size)
+    for loop in (*lead.loops, *other.loops):
+        if id(loop) in names:
+            continue
+        names[id(loop)] = Var(f"r{inner}", loop.var.size)
+        if loop.partner is not None:
+            names[id(loop.partner)] = names[id(loop)]
+        inner += 1
+    return names
+
+
+def _renamed(side: _Side, names: dict[int, Var], outer: Sequence[_Loop]) -> Kernel:
+    """Return the kernel in the shared loops."""
+    shared = tuple(names[id(loop)] for loop in outer)
+    variables: dict[Var, Index] = {}
+    for own, parts in side.parts.items():
+        total = ZERO
+        for loop in parts:
+            total = total * loop.var.size + of_atom(names[id(loop)])
+        variables[own] = total
+    rewriting = Rewriting(variables=variables)
+    inside = [names[id(loop)] for loop in side.loops if names[id(loop)] not in shared]
+    sweeps: list[Sweep] = []
+    for sweep in side.kernel.sweeps:
+        own = [names[id(part)] for loop in sweep.inner for part in side.parts[loop]]
+        loops = _ordered(own if sweep.inner else inside if side.is_pure else [])
+        sweeps.append(Sweep(loops, tuple(map(rewriting.statement, sweep.statements))))
+    old = side.kernel
+    return Kernel(old.name, shared, tuple(sweeps), old.nodes, old.device)
+
+
+def _ordered(loops: Sequence[Var]) -> tuple[Var, ...]:
+    """Return inner loops in the order of their numbers, which is that of the leading kernel."""
+    return tuple(sorted(loops, key=lambda loop: int(loop.name[1:])))

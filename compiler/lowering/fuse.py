@@ -1,0 +1,342 @@
+"""Fusion: which kernels become one. Every fusion is a numbered rewrite, which may be vetoed.
+
+Kernels are taken in the order of the program. Each one tries, until nothing more fits:
+    1. inline     a producer that nobody else reads, if what it computes is not computed more often
+    2. merge      a producer whose loops are the same, so that its results stay in registers
+    3. siblings   an earlier kernel that reads the same memory in the same loops
+Never fused: kernels of two devices; two with a step between them that must run between them (a
+read of the second depends on it, or it reads what the second writes); what would leave too few
+outer iterations for the machine; more nodes than a compiler likes in one function.
+
+Source: the scores and conditions of `torch/_inductor/scheduler.py`. This one goes through the
+program once, and looks for paths between steps only where a fusion is about to happen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from ctk.compiler.lowering.align import Misaligned
+from ctk.compiler.lowering.index import Var, product
+from ctk.compiler.lowering.ir import Buffer, Kernel, LibraryCall, Load, Op, Program, is_temporary
+from ctk.compiler.lowering.merge import inline, merge, pruned, sole_store
+from ctk.compiler.lowering.order import dependencies, in_order, step_reads, step_writes
+from ctk.compiler.lowering.vocabulary import FUNCTIONS
+from ctk.compiler.lowering.walk import loads, walk, writes
+
+Allow: TypeAlias = Callable[[str, Sequence[str]], bool]
+"""Is asked before a fusion, with its rule and the names of the graph's nodes in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FusionOptions:
+    """What may be fused.
+
+    Attributes:
+        exact: Round where eager rounds.
+        min_outer: With fewer outer iterations than this, a kernel leaves processors idle.
+        small: A kernel of fewer iterations than this runs on one processor anyway.
+        max_nodes: Nodes of the graph in one kernel.
+        max_values: Values in one kernel.
+    """
+
+    exact: bool = False
+    min_outer: int = 16
+    small: int = 16384
+    max_nodes: int = 128
+    max_values: int = 400
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """Steps that have become one.
+
+    Attributes:
+        step: The kernel, or the library call.
+        first: The place of its earliest step in the program.
+        place: The place of its latest.
+        nodes: Names of the graph's nodes in it.
+        after: What must run before it.
+        before: What must run after it.
+        partners: The kernels that share memory with it which is no node's value.
+        refused: The kernels that it cannot be fused with as it is.
+    """
+
+    step: Kernel | LibraryCall
+    first: int
+    place: int
+    nodes: tuple[str, ...]
+    after: dict[_Group, None] = field(default_factory=dict["_Group", None])
+    before: dict[_Group, None] = field(default_factory=dict["_Group", None])
+    partners: dict[_Group, None] = field(default_factory=dict["_Group", None])
+    refused: set[int] = field(default_factory=set[int])
+
+
+def fuse(program: Program, allow: Allow, options: FusionOptions | None = None) -> Program:
+    """Return a program with fewer kernels that computes the same.
+
+    Args:
+        program: As lowered; not changed.
+        allow: Is asked before each fusion.
+        options: What may be fused.
+    """
+    fusion = _Fusion(program, allow, options or FusionOptions())
+    fusion.run()
+    return fusion.result()
+
+
+class _Fusion:
+    """The program while its kernels are being fused."""
+
+    def __init__(self, program: Program, allow: Allow, options: FusionOptions) -> None:
+        self.program = program
+        self.allow = allow
+        self.options = options
+        self.groups: dict[_Group, None] = {}
+        self.writers: dict[str, dict[_Group, None]] = {}
+        self.readers: dict[str, dict[_Group, None]] = {}
+        self._connect()
+
+    def run(self) -> None:
+        for group in list(self.groups):
+            while isinstance(group.step, Kernel) and self._grown(group):
+                pass
+
+    def result(self) -> Program:
+        """Return the program of the groups, in an order that respects what depends on what."""
+        needed = set(self.program.outputs)
+        steps: list[Kernel | LibraryCall] = []
+        order = in_order(
+            {group: list(group.after) for group in self.groups},
+            {group: group.place for group in self.groups},
+        )
+        assert order is not None  # _leads keeps it free of circles
+        for group in reversed(order):
+            step = group.step
+            if isinstance(step, Kernel):
+                existing = {b for b in writes(step) if self.program.buffers[b].role != "kernel"}
+                kept = pruned(step, needed | existing)
+                if kept is None:
+                    continue
+                step = replace(kept, nodes=group.nodes)
+            needed |= step_reads(self.program, step)
+            steps.append(step)
+        steps.reverse()
+        return replace(self.program, steps=steps, buffers=self._buffers(steps))
+
+    def _buffers(self, steps: Sequence[Kernel | LibraryCall]) -> dict[str, Buffer]:
+        """Return the buffers that are still there."""
+        made = {name for step in steps if isinstance(step, Kernel) for name in writes(step)}
+        every = self.program.buffers.items()
+        return {name: b for name, b in every if b.role != "kernel" or name in made}
+
+    def _connect(self) -> None:
+        """Make a group of each step, with what must run before it."""
+        program = self.program
+        groups = [_Group(s, place, place, s.nodes) for place, s in enumerate(program.steps)]
+        for group, before in zip(groups, dependencies(program), strict=True):
+            self.groups[group] = None
+            for place in before:
+                _order(groups[place], group)
+            self._enter(group)
+        for buffer, writers in self.writers.items():
+            if is_temporary(program, buffer):
+                whole = (*writers, *self.readers.get(buffer, ()))
+                for group in whole:
+                    group.partners.update(dict.fromkeys(g for g in whole if g is not group))
+
+    def _enter(self, group: _Group) -> None:
+        """Note what a group reads and writes."""
+        for name in sorted(step_reads(self.program, group.step)):
+            self.readers.setdefault(name, {})[group] = None
+        for name in sorted(step_writes(self.program, group.step)):
+            self.writers.setdefault(name, {})[group] = None
+
+    def _grown(self, group: _Group) -> bool:
+        """Fuse a group with one other, if it can be; tell whether it was."""
+        return any(self._fused(*pair) for pair in self._candidates(group))
+
+    def _candidates(self, group: _Group) -> Iterator[tuple[_Group, _Group, bool]]:
+        """Yield pairs in program order, and whether the second reads what the first makes."""
+        assert isinstance(group.step, Kernel)
+        read = [name for name in _ordered_reads(group.step) if name in self.program.buffers]
+        producers = {
+            other: None
+            for name in read
+            for other in self.writers.get(name, ())
+            if other is not group and isinstance(other.step, Kernel)
+        }
+        for other in sorted(producers, key=lambda each: each.place, reverse=True):
+            yield other, group, True
+        siblings = {
+            other: None
+            for name in read
+            for other in list(self.readers.get(name, ()))[-_SIBLINGS:]
+            if other.place < group.place and isinstance(other.step, Kernel)
+        }
+        for other in sorted(siblings, key=lambda each: each.place, reverse=True):
+            if other not in producers:
+                yield other, group, False
+
+    def _fused(self, first: _Group, second: _Group, is_producer: bool) -> bool:
+        one, two = first.step, second.step
+        assert isinstance(one, Kernel) and isinstance(two, Kernel)
+        nodes = tuple(dict.fromkeys((*first.nodes, *second.nodes)))
+        if id(one) in second.refused or one.device != two.device:
+            return False
+        made = self._fusion(first, second, is_producer) if self._may_grow(nodes) else None
+        if made is None or _leads(first, second):
+            second.refused.add(id(one))
+            return False
+        rule, kernel = made
+        if not self.allow(f"{rule} {one.name} -> {two.name}", nodes):
+            second.refused.add(id(one))
+            return False
+        self._replace(first, second, kernel, nodes)
+        return True
+
+    def _may_grow(self, nodes: Sequence[str]) -> bool:
+        return len(nodes) <= self.options.max_nodes
+
+    def _fusion(
+        self, first: _Group, second: _Group, is_producer: bool
+    ) -> tuple[str, Kernel] | None:
+        """Return the rule and the kernel of a fusion of two groups, if there is one."""
+        one, two = first.step, second.step
+        assert isinstance(one, Kernel) and isinstance(two, Kernel)
+        exact = self.options.exact
+        if is_producer and self._is_inlined(first, second):
+            try:
+                return self._within("inline", inline(one, two, exact=exact))
+            except Misaligned:
+                pass
+        try:
+            kernel = merge(one, two, exact=exact)
+        except Misaligned:
+            return None
+        if not self._is_wide(kernel, (one, two)) or not self._shares(kernel, one, two, is_producer):
+            return None
+        return self._within("merge" if is_producer else "sibling", kernel)
+
+    def _within(self, rule: str, kernel: Kernel) -> tuple[str, Kernel] | None:
+        size = sum(len(walk(each)) for each in kernel.statements)
+        return (rule, kernel) if size <= self.options.max_values else None
+
+    def _is_inlined(self, first: _Group, second: _Group) -> bool:
+        """Return whether a producer is read by one kernel only, and not computed more often."""
+        one, two = first.step, second.step
+        assert isinstance(one, Kernel) and isinstance(two, Kernel)
+        store = sole_store(one)
+        if store is None or store.buffer in self.program.outputs:
+            return False
+        if list(self.readers.get(store.buffer, ())) != [second]:
+            return False
+        found = {load.index for load in loads(two) if load.buffer == store.buffer}
+        if _cost(one) < _CHEAP:
+            return True
+        loops = {*two.outer, *(loop for sweep in two.sweeps for loop in sweep.inner)}
+        mentioned = {atom for index in found for atom in index.atoms if isinstance(atom, Var)}
+        return len(found) == 1 and loops <= mentioned
+
+    def _is_wide(self, kernel: Kernel, parts: Sequence[Kernel]) -> bool:
+        """Return whether a merged kernel leaves enough outer iterations for all processors."""
+        limit, count = self.options.min_outer, _count(kernel.outer)
+        if count is None or count >= limit or all(_count(p.outer) == count for p in parts):
+            return True
+        sizes = [_iterations(part) for part in parts]
+        return all(size is not None and size < self.options.small for size in sizes)
+
+    def _shares(self, kernel: Kernel, one: Kernel, two: Kernel, is_producer: bool) -> bool:
+        """Return whether a merge saves a read: of the result, or of something that both read."""
+        if is_producer:
+            return True
+        return len(_places(kernel)) < len(_places(one)) + len(_places(two))
+
+    def _replace(
+        self, first: _Group, second: _Group, kernel: Kernel, nodes: tuple[str, ...]
+    ) -> None:
+        """Put what two groups have become in the place of the second."""
+        for group in (first, second):
+            for name in step_reads(self.program, group.step):
+                self.readers[name].pop(group, None)
+            for name in step_writes(self.program, group.step):
+                self.writers[name].pop(group, None)
+        for other in first.after:
+            del other.before[first]
+            _order(other, second)
+        for other in first.before:
+            del other.after[first]
+            _order(second, other)
+        for other in first.partners:
+            del other.partners[first]
+            if other is not second:
+                other.partners[second] = second.partners[other] = None
+        del self.groups[first]
+        second.step, second.nodes = kernel, nodes
+        second.first = min(first.first, second.first)
+        second.refused.clear()
+        self._enter(second)
+
+
+_SIBLINGS = 4
+"""How many of the readers of a buffer are tried."""
+
+_CHEAP = 6
+"""A value of fewer simple operations than this may be computed more than once."""
+
+
+def _order(earlier: _Group, later: _Group) -> None:
+    if earlier is not later:
+        earlier.before[later] = None
+        later.after[earlier] = None
+
+
+def _leads(first: _Group, second: _Group) -> bool:
+    """Return whether another step must run between two: then they cannot be one.
+
+    Kernels that share a node's own memory run together, so nothing may come between them, either.
+    """
+    whole = (first, second, *first.partners, *second.partners)
+    return any(_reaches(start, whole) for start in whole)
+
+
+def _reaches(start: _Group, whole: Sequence[_Group]) -> bool:
+    """Return whether a path leads from a group back to one of `whole` through any other group."""
+    low = min(group.first for group in whole)
+    stack = [each for each in start.after if each not in whole]
+    seen = set(stack)
+    while stack:
+        for earlier in stack.pop().after:
+            if earlier in whole:
+                return True
+            if earlier not in seen and earlier.place >= low:
+                seen.add(earlier)
+                stack.append(earlier)
+    return False
+
+
+def _ordered_reads(kernel: Kernel) -> list[str]:
+    return list(dict.fromkeys(load.buffer for load in loads(kernel)))
+
+
+def _places(kernel: Kernel) -> set[tuple[str, object]]:
+    return {(load.buffer, load.index) for load in loads(kernel)}
+
+
+def _cost(kernel: Kernel) -> int:
+    """Return about how many simple operations one value takes."""
+    values = [value for each in kernel.statements for value in walk(each)]
+    functions = sum(isinstance(value, Op) and value.name in FUNCTIONS for value in values)
+    return functions * 8 + sum(isinstance(value, (Op, Load)) for value in values)
+
+
+def _count(loops: Sequence[Var]) -> int | None:
+    """Return the number of iterations of some loops, if it is known."""
+    return product([loop.size for loop in loops]).number
+
+
+def _iterations(kernel: Kernel) -> int | None:
+    counts = [_count((*kernel.outer, *sweep.inner)) for sweep in kernel.sweeps]
+    return None if None in counts else max(count or 0 for count in counts)

@@ -1,0 +1,253 @@
+"""Two kernels become one: by inlining what one computes, or by running both in the same loops.
+
+    inline   the consumer computes a value of the producer where it read it; any index
+    merge    same outer loops; what the second read of the first, it takes from the same iteration
+
+Both return a new kernel, or raise `Misaligned` with the reason. What the merged kernel no longer
+needs to store is left there: `fuse.py` knows who else reads it.
+
+Rules of a merge, `first` before `second` in the program:
+    1. each load of a buffer that `first` writes is at the index of that store, in shared loops, and
+       becomes the stored value
+    2. a buffer that `second` writes and `first` reads (or writes) is touched at one index only, and
+       in a kernel without inner loops; its store comes last
+    3. a sweep of `second` joins an earlier sweep of the same inner loops if it needs nothing that
+       comes later
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from typing import TypeAlias
+
+from ctk.compiler.lowering.align import Link, Misaligned, align
+from ctk.compiler.lowering.index import ONE, Index, Quotient, Remainder, Var
+from ctk.compiler.lowering.ir import (
+    Kernel,
+    Load,
+    Local,
+    Op,
+    Reduce,
+    Scan,
+    Statement,
+    Store,
+    Sweep,
+    Value,
+)
+from ctk.compiler.lowering.walk import Rewriting, loads, reads, walk
+
+Change: TypeAlias = Callable[[Value], Value | None]
+
+_LINKS = 8
+"""How many pairs of indices are compared to find common loops."""
+
+
+def inline(producer: Kernel, consumer: Kernel, *, exact: bool) -> Kernel:
+    """Return the consumer with the producer's one value computed where it was read.
+
+    Raises:
+        Misaligned: The producer does more than store one value for each outer iteration, or the
+            value of an element cannot be computed without dividing indices.
+    """
+    store = sole_store(producer)
+    if store is None:
+        raise Misaligned(f"{producer.name} does more than compute one value")
+
+    made: dict[Index, Value] = {}
+
+    def change(value: Value) -> Value | None:
+        if not isinstance(value, Load) or value.buffer != store.buffer:
+            return None
+        if value.index not in made:
+            where = position_of(producer.outer, store.index, value.index)
+            made[value.index] = Rewriting(variables=where).value(store.value)
+        return made[value.index]
+
+    changed = Rewriting(change=forwarding(change, exact=exact))
+    sweeps = tuple(
+        Sweep(sweep.inner, tuple(map(changed.statement, sweep.statements)))
+        for sweep in consumer.sweeps
+    )
+    result = replace(consumer, sweeps=sweeps)
+    _check_in_place(result)
+    before = _divisions(producer) + _divisions(consumer)
+    if _divisions(result) > before:
+        raise Misaligned(f"{consumer.name} reads {store.buffer} in another shape")
+    return result
+
+
+def merge(first: Kernel, second: Kernel, *, exact: bool) -> Kernel:
+    """Return one kernel that does what both do.
+
+    Raises:
+        Misaligned: Their loops differ, or the second needs what another iteration makes.
+    """
+    a, b = align(first, second, list(islice(_links(first, second), _LINKS)))
+    stored = {store.buffer: store for store in a.stores}
+    scanned = {each.name for each in a.statements if isinstance(each, Scan)}
+
+    def change(value: Value) -> Value | None:
+        if not isinstance(value, Load) or value.buffer not in stored:
+            return None
+        store = stored[value.buffer]
+        if store.mode != "set" or store.guard is not None or store.index != value.index:
+            raise Misaligned(f"{second.name} reads {value.buffer} of another iteration")
+        if scanned and not scanned.isdisjoint(locals_of(store)):
+            raise Misaligned(f"{value.buffer} is the result of a scan")
+        return store.value
+
+    changed = Rewriting(change=forwarding(change, exact=exact))
+    moved = (Sweep(each.inner, tuple(map(changed.statement, each.statements))) for each in b.sweeps)
+    sweeps = _compacted([*a.sweeps, *moved])
+    merged = Kernel(second.name, a.outer, tuple(sweeps), (), first.device)
+    _check_in_place(merged)
+    return replace(merged, sweeps=tuple(_writes_last(each, reads(merged)) for each in sweeps))
+
+
+def sole_store(kernel: Kernel) -> Store | None:
+    """Return the store of a kernel that computes one value for each outer iteration, else None."""
+    if len(kernel.sweeps) != 1 or kernel.sweeps[0].inner or len(kernel.statements) != 1:
+        return None
+    store = kernel.statements[0]
+    if not isinstance(store, Store) or store.mode != "set" or store.guard is not None:
+        return None
+    return store
+
+
+def position_of(loops: Sequence[Var], store: Index, at: Index) -> dict[Var, Index]:
+    """Return the values of the loops at which a store writes the element `at`.
+
+    Raises:
+        Misaligned: The store does not write each element of dense memory once.
+    """
+    strides = {loop: store.factor_of(loop) for loop in loops}
+    step, where = ONE, dict[Var, Index]()
+    left = list(loops)
+    while left:
+        loop = next((each for each in left if strides[each] == step), None)
+        if loop is None:
+            raise Misaligned("its memory is written with gaps")
+        left.remove(loop)
+        part = at // step
+        where[loop] = part % loop.size if left else part
+        step = step * loop.size
+    rest = store.substitute(dict.fromkeys(loops, 0))
+    if rest.terms:
+        raise Misaligned("it writes a part of its memory")
+    return where
+
+
+def forwarding(change: Change, *, exact: bool) -> Change:
+    """Return a change of values that also leaves out a rounding that is undone at once."""
+
+    def changed(value: Value) -> Value | None:
+        new = change(value)
+        if exact:
+            return new
+        return _unrounded(value if new is None else new) or new
+
+    return changed
+
+
+def pruned(kernel: Kernel, needed: Container[str]) -> Kernel | None:
+    """Return a kernel without stores to buffers that nobody needs; None if nothing is left.
+
+    Args:
+        kernel: Kernel.
+        needed: The buffers that others read, and those that are results.
+    """
+    used: set[str] = set()
+    kept: list[Sweep] = []
+    for sweep in reversed(kernel.sweeps):
+        statements: list[Statement] = []
+        for each in reversed(sweep.statements):
+            if _is_needed(each, needed, used):
+                statements.append(each)
+                used.update(locals_of(each))
+        if statements:
+            kept.append(Sweep(sweep.inner, tuple(reversed(statements))))
+    return replace(kernel, sweeps=tuple(reversed(kept))) if kept else None
+
+
+def locals_of(statement: Statement) -> frozenset[str]:
+    """Return the results of reductions and scans that a statement uses."""
+    return frozenset(value.name for value in walk(statement) if isinstance(value, Local))
+
+
+def _is_needed(statement: Statement, needed: Container[str], used: set[str]) -> bool:
+    if isinstance(statement, Store):
+        return statement.buffer in needed
+    names = statement.names if isinstance(statement, Reduce) else (statement.name,)
+    return not used.isdisjoint(names)
+
+
+def _unrounded(value: Value) -> Value | None:
+    """Rule, not exact: `float32(bfloat16(v)) -> v` for a v of float32."""
+    if not isinstance(value, Op) or value.name != "cast":
+        return None
+    (inner,) = value.args
+    if not isinstance(inner, Op) or inner.name != "cast" or inner.args[0].dtype != value.dtype:
+        return None
+    narrow = inner.dtype.is_floating_point and inner.dtype.itemsize < value.dtype.itemsize
+    return inner.args[0] if value.dtype.is_floating_point and narrow else None
+
+
+def _links(first: Kernel, second: Kernel) -> Iterator[Link]:
+    """Yield pairs of indices: what the second reads of the first, then what both touch."""
+    theirs = loads(second)
+    for store in first.stores:
+        yield from ((store.index, load.index) for load in theirs if load.buffer == store.buffer)
+    ours = sorted(loads(first), key=lambda load: len(load.index.terms), reverse=True)
+    for load in ours:
+        yield from ((load.index, other.index) for other in theirs if other.buffer == load.buffer)
+    for load in ours:
+        yield from ((load.index, s.index) for s in second.stores if s.buffer == load.buffer)
+
+
+def _check_in_place(kernel: Kernel) -> None:
+    """Refuse a kernel that writes what another iteration of it may read, or writes it twice."""
+    stores = Counter(store.buffer for store in kernel.stores)
+    for buffer, count in stores.items():
+        touched = {load.index for load in loads(kernel) if load.buffer == buffer}
+        if count > 1:
+            raise Misaligned(f"both write {buffer}")
+        if not touched:
+            continue
+        touched |= {store.index for store in kernel.stores if store.buffer == buffer}
+        if len(touched) > 1 or any(sweep.inner for sweep in kernel.sweeps):
+            raise Misaligned(f"{buffer} is written where another iteration may read it")
+
+
+def _compacted(sweeps: Sequence[Sweep]) -> list[Sweep]:
+    """Move each sweep into the first one of the same loops that has what it needs before it."""
+    slots: list[tuple[tuple[Var, ...], list[Statement]]] = []
+    made: dict[str, int] = {}
+    for sweep in sweeps:
+        needed = [
+            made[name] + 1 for each in sweep.statements for name in locals_of(each) if name in made
+        ]
+        first = max(needed, default=0)
+        found = [n for n in range(first, len(slots)) if slots[n][0] == sweep.inner]
+        if not found:
+            slots.append((sweep.inner, []))
+            found = [len(slots) - 1]
+        slots[found[0]][1].extend(sweep.statements)
+        for each in sweep.statements:
+            if isinstance(each, Reduce):
+                made.update(dict.fromkeys(each.names, found[0]))
+    return [Sweep(inner, tuple(statements)) for inner, statements in slots]
+
+
+def _writes_last(sweep: Sweep, read: frozenset[str]) -> Sweep:
+    """Put stores to what the kernel also reads behind all else."""
+    last = [s for s in sweep.statements if isinstance(s, Store) and s.buffer in read]
+    return Sweep(sweep.inner, (*(s for s in sweep.statements if s not in last), *last))
+
+
+def _divisions(kernel: Kernel) -> int:
+    """Return how many quotients and remainders there are in the indices of a kernel's loads."""
+    kinds = (Quotient, Remainder)
+    return sum(isinstance(atom, kinds) for load in loads(kernel) for atom in load.index.atoms)

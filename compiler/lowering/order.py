@@ -1,0 +1,97 @@
+"""What the steps of a program read and write, and which must run before which.
+
+A step comes after the last one that wrote what it reads or writes, and after those that read since
+what it writes. Besides buffers there are values of other kinds (a size, a tuple), by the name of
+their node, and the world: what is impure keeps its order.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from ctk.compiler.fx.effects import mutated_arguments
+from ctk.compiler.fx.properties import is_pure, is_view
+from ctk.compiler.fx.types import value_of
+from ctk.compiler.lowering.arguments import arguments_of
+from ctk.compiler.lowering.ir import Kernel, LibraryCall, Program
+from ctk.compiler.lowering.sizes import mentioned_symbols
+from ctk.compiler.lowering.walk import reads, writes
+
+_WORLD = "%effects"
+
+
+def step_reads(program: Program, step: Kernel | LibraryCall) -> frozenset[str]:
+    """Return what a step reads."""
+    if isinstance(step, Kernel):
+        combined = {store.buffer for store in step.stores if store.mode != "set"}
+        sizes = {f"%{symbol.name}" for symbol in arguments_of(step).symbols}
+        return reads(step) | combined | sizes
+    operands = step.node.all_input_nodes
+    buffers = {program.views[each.name].buffer for each in operands if each.name in program.views}
+    return frozenset((*buffers, *(f"%{each.name}" for each in operands)))
+
+
+def step_writes(program: Program, step: Kernel | LibraryCall) -> frozenset[str]:
+    """Return what a step writes: buffers, values of other kinds, and the world."""
+    if isinstance(step, Kernel):
+        return writes(step)
+    node = step.node
+    other = {f"%{node.name}", *(f"%{name}" for name in mentioned_symbols(value_of(node)))}
+    if not is_pure(node):
+        other.add(_WORLD)
+    if is_view(node):
+        return frozenset(other)
+    made = [node] if node.name in program.buffers else []
+    written = (each.name for each in (*made, *mutated_arguments(node)))
+    return frozenset((*other, *(program.views[n].buffer for n in written if n in program.views)))
+
+
+def dependencies(program: Program) -> list[dict[int, None]]:
+    """Return for each step the earlier steps that must run before it, by their numbers."""
+    last: dict[str, int] = {}
+    since: dict[str, list[int]] = {}
+    result: list[dict[int, None]] = []
+    for place, step in enumerate(program.steps):
+        read, written = step_reads(program, step), step_writes(program, step)
+        before: dict[int, None] = {}
+        for name in sorted(read | written):
+            if name in last:
+                before[last[name]] = None
+        for name in sorted(written):
+            before.update(dict.fromkeys(since.pop(name, ())))
+            last[name] = place
+        for name in read:
+            since.setdefault(name, []).append(place)
+        before.pop(place, None)
+        result.append(before)
+    return result
+
+
+Item = TypeVar("Item")
+
+
+def in_order(after: Mapping[Item, Sequence[Item]], place: Mapping[Item, int]) -> list[Item] | None:
+    """Return items so that each comes after what it needs; None where they need each other.
+
+    Args:
+        after: What each item needs; items are compared by `place`.
+        place: The order of those that are ready.
+    """
+    waiting = {item: len(set(needed)) for item, needed in after.items()}
+    users: dict[Item, list[Item]] = {}
+    for item, needed in after.items():
+        for each in set(needed):
+            users.setdefault(each, []).append(item)
+    ready = [(place[item], number, item) for number, item in enumerate(after) if not waiting[item]]
+    heapq.heapify(ready)
+    result: list[Item] = []
+    while ready:
+        item = heapq.heappop(ready)[2]
+        result.append(item)
+        for user in users.get(item, ()):
+            waiting[user] -= 1
+            if not waiting[user]:
+                heapq.heappush(ready, (place[user], len(waiting) + len(result), user))
+    return result if len(result) == len(waiting) else None
