@@ -1,0 +1,185 @@
+"""From a graph to a boxed callable: lower, fuse, plan memory, compile kernels, put together.
+
+Fusion and memory planning are passes of the stage `lowered`: their rewrites have numbers, may be
+vetoed and are announced, though they change the program and not the graph.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from ctk.compiler.codegen.base import BoxedCallable
+from ctk.compiler.codegen.in_eager import eager_compile
+from ctk.compiler.codegen.kernels import Kernel as ObservedKernel
+from ctk.compiler.codegen.kernels import KernelContext
+from ctk.compiler.codegen.packing import with_packed_weights
+from ctk.compiler.codegen.schedule.assemble import Assembly
+from ctk.compiler.codegen.schedule.functions import function_of, signature_of
+from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator
+from ctk.compiler.codegen.schedule.options import kernel_options
+from ctk.compiler.codegen.schedule.units import Unit, units_of
+from ctk.compiler.fx.extract import extract
+from ctk.compiler.lowering.fuse import FusionOptions, fuse
+from ctk.compiler.lowering.ir import Kernel, LibraryCall, Program
+from ctk.compiler.lowering.lower import LoweringOptions, lower
+from ctk.compiler.lowering.memory import plan_memory
+from ctk.compiler.lowering.text import kernel_text
+from ctk.compiler.observe import PassId, PassRecord, RewriteRecord
+from ctk.compiler.rewriting.numbering import Numbering
+
+log = logging.getLogger("ctk.codegen")
+
+
+def scheduled(
+    generator: Generator,
+) -> Callable[[GraphModule, Sequence[object], KernelContext], BoxedCallable]:
+    """Return the `Codegen.compile` of a generator of kernels."""
+
+    def compile_graph(
+        gm: GraphModule, example_inputs: Sequence[object], context: KernelContext
+    ) -> BoxedCallable:
+        return _Schedule(with_packed_weights(gm), generator, context).compile()
+
+    return compile_graph
+
+
+@dataclass(slots=True)
+class _Schedule:
+    """One graph on its way to a callable."""
+
+    gm: GraphModule
+    generator: Generator
+    context: KernelContext
+
+    def compile(self) -> BoxedCallable:
+        program = self.lowered()
+        steps = units_of(program)
+        watched = {
+            step: self.context.kernel(step.name, self.nodes_of(step))
+            for step in steps
+            if isinstance(step, Unit)
+        }
+        compiled = self.compiled(program, [u for u, kernel in watched.items() if not kernel.vetoed])
+        assembly = Assembly(self.gm, program)
+        for step in steps:
+            if isinstance(step, LibraryCall):
+                assembly.add(step.node)
+            elif watched[step].vetoed:
+                self.add_eager(assembly, watched[step])
+            else:
+                self.add_unit(assembly, step, watched[step], compiled)
+        (output,) = self.gm.graph.find_nodes(op="output")
+        return eager_compile(assembly.result(output))
+
+    def lowered(self) -> Program:
+        """Return the program, fused and planned."""
+        config = self.context.numbering.config
+        options = kernel_options(config)
+        accumulate = getattr(torch, options.accumulate)
+        program = lower(
+            self.gm,
+            LoweringOptions(options.exact, accumulate, devices=self.generator.devices),
+        )
+        limits = FusionOptions(
+            exact=options.exact, min_outer=self.generator.min_outer, small=self.generator.small
+        )
+        program = self.step("fuse", program, lambda allow: fuse(program, allow, limits))
+        fused = program
+        return self.step("plan_memory", fused, lambda allow: plan_memory(fused, allow))
+
+    def step(
+        self,
+        name: str,
+        program: Program,
+        run: Callable[[Callable[[str, Sequence[str]], bool]], Program],
+    ) -> Program:
+        """Run a pass over a program, its rewrites numbered and announced."""
+        numbering = self.context.numbering
+        started = time.perf_counter()
+        asked = _Asked(numbering, numbering.pass_id("lowered", name))
+        vetoed = not numbering.allow_pass(asked.id)
+        result = program if vetoed else run(asked.allow)
+        if numbering.observer is not None:
+            seconds = time.perf_counter() - started
+            rewrites = tuple(asked.records)
+            record = PassRecord(
+                asked.id, "reassociates", self.gm, self.gm, rewrites, vetoed, seconds
+            )
+            numbering.observer.on_pass(record)
+        return result
+
+    def nodes_of(self, unit: Unit) -> tuple[str, ...]:
+        """Return the nodes of a unit in the order of the graph, results that they pick too."""
+        inside = set(unit.nodes)
+        picked = (
+            user.name
+            for node in self.gm.graph.nodes
+            if node.name in inside and isinstance(node.meta.get("val"), (list, tuple))
+            for user in node.users
+        )
+        inside.update(picked)
+        return tuple(node.name for node in self.gm.graph.nodes if node.name in inside)
+
+    def compiled(
+        self, program: Program, units: Sequence[Unit]
+    ) -> dict[Kernel, CompiledKernel]:
+        """Return the kernels of units compiled."""
+        kernels = [kernel for unit in units for kernel in unit.kernels]
+        if not kernels:
+            return {}
+        config = self.context.numbering.config
+        options = self.generator.options(config)
+        made = self.generator.compile_kernels(kernels, program.buffers, options)
+        return dict(zip(kernels, made, strict=True))
+
+    def add_unit(
+        self,
+        assembly: Assembly,
+        unit: Unit,
+        watched: ObservedKernel,
+        compiled: dict[Kernel, CompiledKernel],
+    ) -> None:
+        parts = [compiled[kernel] for kernel in unit.kernels]
+        signature = signature_of(unit, assembly.program)
+        run = function_of(unit, assembly.program, signature, parts, self.generator)
+        results = tuple(name for name, _ in signature.results)
+        source = "\n\n".join(part.source for part in parts)
+        made = watched.made(
+            run,
+            source=lambda: source,
+            results=results,
+            seconds=sum(part.seconds for part in parts),
+            ir="\n\n".join(map(kernel_text, unit.kernels)),
+        )
+        assembly.add_unit(signature, made)
+
+    def add_eager(self, assembly: Assembly, watched: ObservedKernel) -> None:
+        part = extract(self.gm, watched.nodes)
+        run: Any = watched.made(part.module.forward, results=part.results)
+        assembly.add_eager(part, run)
+
+
+@dataclass(slots=True)
+class _Asked:
+    """What one pass over a program wanted to do."""
+
+    numbering: Numbering
+    id: PassId
+    records: list[RewriteRecord] = field(default_factory=list[RewriteRecord])
+
+    def allow(self, rule: str, nodes: Sequence[str]) -> bool:
+        """Number a rewrite, and ask whether it may happen."""
+        rewrite = self.numbering.rewrite_id(self.id, rule)
+        allowed = self.numbering.allow_rewrite(rewrite)
+        if self.numbering.observer is not None:
+            self.records.append(RewriteRecord(rewrite, tuple(nodes), vetoed=not allowed))
+        return allowed
+
+

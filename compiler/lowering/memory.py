@@ -1,0 +1,121 @@
+"""Memory planning: a buffer that a kernel makes takes the memory of one that nobody reads again.
+
+Rules, each use a numbered rewrite:
+    1. in place   a pointwise kernel reads a buffer for the last time, element by element where it
+                  writes its result of the same size
+    2. reuse      a buffer of the same number of bytes is dead when the kernel begins
+Never taken: memory that the caller or the library made, results of the graph, buffers that a
+library call reads which may keep a view of them unseen.
+
+What it does not do: one arena for all, as the allocators of torch keep freed memory anyway; what
+counts is that it is still in the cache.
+
+Source: `torch/_inductor/codegen/wrapper.py`, `MemoryPlanningState`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from ctk.compiler.lowering.index import Index, product
+from ctk.compiler.lowering.ir import Buffer, Kernel, LibraryCall, Program
+from ctk.compiler.lowering.order import step_reads, step_writes
+from ctk.compiler.lowering.walk import loads, writes
+from ctk.compiler.torch_compat.operators import declared_by
+
+Allow: TypeAlias = Callable[[str, Sequence[str]], bool]
+
+
+def plan_memory(program: Program, allow: Allow) -> Program:
+    """Return a program whose buffers share memory; `Buffer.memory` says whose.
+
+    Args:
+        program: Fused; not changed.
+        allow: Is asked before each sharing, with its rule and the names of the kernel's nodes.
+    """
+    plan = _Plan(program, allow)
+    for place, step in enumerate(program.steps):
+        plan.add(place, step)
+    return replace(program, buffers=plan.buffers)
+
+
+class _Plan:
+    """The buffers while memory is being shared."""
+
+    def __init__(self, program: Program, allow: Allow) -> None:
+        self.allow = allow
+        self.buffers = dict(program.buffers)
+        self.last = _last_uses(program)
+        self.kept = program.outputs | _opaque_reads(program)
+        self.dead: dict[tuple[object, Index], list[str]] = {}
+
+    def add(self, place: int, step: Kernel | LibraryCall) -> None:
+        """Give memory to what a step makes, and take back what it read for the last time."""
+        if isinstance(step, Kernel):
+            for name in sorted(writes(step)):
+                if self.buffers[name].role == "kernel" and not self.buffers[name].memory:
+                    self._place(place, step, name)
+        for name in sorted(self.last.get(place, ())):
+            if self._is_free(name):
+                self.dead.setdefault(_size(self.buffers[name]), []).append(name)
+
+    def _place(self, place: int, kernel: Kernel, name: str) -> None:
+        buffer = self.buffers[name]
+        taken = self._in_place(place, kernel, buffer)
+        rule = "in place"
+        if taken is None and self.dead.get(_size(buffer)):
+            taken, rule = self.dead[_size(buffer)][-1], "reuse"
+        if taken is None or not self.allow(f"{rule} {taken} -> {name}", kernel.nodes):
+            return
+        if rule == "reuse":
+            self.dead[_size(buffer)].pop()
+        else:
+            self.last[place].discard(taken)
+        self.buffers[name] = replace(buffer, memory=taken)
+
+    def _in_place(self, place: int, kernel: Kernel, buffer: Buffer) -> str | None:
+        """Return a buffer that the kernel reads for the last time, just where it writes this."""
+        if any(sweep.inner for sweep in kernel.sweeps) or len(kernel.stores) != 1:
+            return None
+        (store,) = kernel.stores
+        for load in loads(kernel):
+            other = self.buffers[load.buffer]
+            if load.buffer not in self.last.get(place, ()) or not self._is_free(load.buffer):
+                continue
+            where = {each.index for each in loads(kernel) if each.buffer == load.buffer}
+            same = (other.dtype, other.device) == (buffer.dtype, buffer.device)
+            if same and where == {store.index} and _size(other) == _size(buffer):
+                return load.buffer
+        return None
+
+    def _is_free(self, name: str) -> bool:
+        buffer = self.buffers.get(name)
+        return buffer is not None and buffer.role == "kernel" and name not in self.kept
+
+
+def _last_uses(program: Program) -> dict[int, set[str]]:
+    """Return the buffers that each step uses last."""
+    place_of: dict[str, int] = {}
+    for place, step in enumerate(program.steps):
+        for name in (*step_reads(program, step), *step_writes(program, step)):
+            if name in program.buffers:
+                place_of[name] = place
+    result: dict[int, set[str]] = {}
+    for name, place in place_of.items():
+        result.setdefault(place, set()).add(name)
+    return result
+
+
+def _opaque_reads(program: Program) -> frozenset[str]:
+    """Return the buffers that are read by what may keep a view of them without saying so."""
+    found: set[str] = set()
+    for step in program.steps:
+        if isinstance(step, LibraryCall) and declared_by(step.node.target) is None:
+            found |= step_reads(program, step)
+    return frozenset(found)
+
+
+def _size(buffer: Buffer) -> tuple[object, Index]:
+    return buffer.device, product(buffer.shape) * buffer.dtype.itemsize

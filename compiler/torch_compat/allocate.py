@@ -1,0 +1,49 @@
+"""New tensors of given strides, with little overhead, and tensors in the memory of others."""
+
+# What pyright says of private names is what this package is for.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def empty_on_cpu() -> Callable[..., Tensor]:
+    """Return the function of (size, stride, dtype) that makes a tensor on the CPU.
+
+    Seen in torch 2.11 and 2.13: `torch._C._dynamo.guards._empty_strided_cpu`, without dispatch.
+    """
+    return torch._C._dynamo.guards._empty_strided_cpu
+
+
+def empty(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, device: Any) -> Tensor:
+    """Return a new tensor on a device.
+
+    Seen in torch 2.11 and 2.13: `torch._C._dynamo.guards._empty_strided_cuda`.
+    """
+    if device.type == "cuda" and device.index in (None, torch.cuda.current_device()):
+        return torch._C._dynamo.guards._empty_strided_cuda(size, stride, dtype)
+    return torch.empty_strided(size, stride, dtype=dtype, device=device)
+
+
+def in_memory_of(
+    other: Tensor, size: Sequence[int], stride: Sequence[int], dtype: torch.dtype
+) -> Tensor:
+    """Return a tensor in the memory of another, which is large enough and used no more."""
+    return other.view(dtype).as_strided(size, stride) if other.dtype != dtype else (
+        other.as_strided(size, stride)
+    )
+
+
+def fits(tensor: Tensor, size: Sequence[int], stride: Sequence[int]) -> bool:
+    """Return whether a tensor has a size and strides; those of single elements do not matter.
+
+    Seen in torch 2.11 and 2.13: `torch._C._dynamo.guards.assert_size_stride`, which raises.
+    """
+    try:
+        torch._C._dynamo.guards.assert_size_stride(tensor, size, stride)
+    except AssertionError:
+        return False
+    return True
