@@ -22,93 +22,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from ctk.compiler.lowering.atoms import (
+    Atom,
+    Extreme,
+    Indirect,
+    Monomial,
+    Quotient,
+    Remainder,
+    Symbol,
+    Var,
+    in_order,
+    order,
+    parts_of,
+    term_text,
+)
 
-@dataclass(frozen=True, slots=True)
-class Symbol:
-    """A size that is known when the graph is called.
-
-    Attributes:
-        name: As torch calls it: `s0`, `u3`.
-        low: The least value that it may have.
-    """
-
-    name: str
-    low: int = 0
-
-    def __str__(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True, slots=True)
-class Var:
-    """A loop variable: 0 <= its value < size."""
-
-    name: str
-    size: Index
-
-    def __str__(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True, slots=True)
-class Quotient:
-    """`value // divisor`, rounded down."""
-
-    value: Index
-    divisor: Index
-
-    def __str__(self) -> str:
-        return f"({self.value} // {_factor(self.divisor)})"
-
-
-@dataclass(frozen=True, slots=True)
-class Remainder:
-    """`value % divisor`, never negative."""
-
-    value: Index
-    divisor: Index
-
-    def __str__(self) -> str:
-        return f"({self.value} % {_factor(self.divisor)})"
-
-
-@dataclass(frozen=True, slots=True)
-class Extreme:
-    """The larger or the smaller of two sizes."""
-
-    kind: str  # "max" or "min"
-    left: Index
-    right: Index
-
-    def __str__(self) -> str:
-        return f"{self.kind}({self.left}, {self.right})"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Indirect:
-    """An integer that the kernel computes or reads, as a position: 0 <= value < size.
-
-    Attributes:
-        value: A `Value` of integer type (ir.py).
-        size: Of the dimension that it is a position of.
-    """
-
-    value: object
-    size: Index
-
-    def __str__(self) -> str:
-        return f"[{self.value}]"
-
-
-Atom: TypeAlias = Symbol | Var | Quotient | Remainder | Extreme | Indirect
-Monomial: TypeAlias = tuple[Atom, ...]
 IndexLike: TypeAlias = "Index | int"
-
-
-def _inner(atom: Atom) -> tuple[Index, ...]:
-    if isinstance(atom, (Quotient, Remainder)):
-        return atom.value, atom.divisor
-    return (atom.left, atom.right) if isinstance(atom, Extreme) else ()
 
 
 def _atoms(terms: tuple[tuple[Monomial, int], ...]) -> frozenset[Atom]:
@@ -116,7 +45,7 @@ def _atoms(terms: tuple[tuple[Monomial, int], ...]) -> frozenset[Atom]:
     for monomial, _ in terms:
         for atom in monomial:
             found.add(atom)
-            for inner in _inner(atom):
+            for inner in parts_of(atom):
                 found |= inner.atoms
     return frozenset(found)
 
@@ -155,8 +84,8 @@ class Index:
         sums: dict[Monomial, int] = {}
         for left, a in self.terms:
             for right, b in as_index(other).terms:
-                product = _sorted((*left, *right))
-                sums[product] = sums.get(product, 0) + a * b
+                both = in_order((*left, *right))
+                sums[both] = sums.get(both, 0) + a * b
         return _made(sums)
 
     def __neg__(self) -> Index:
@@ -180,7 +109,7 @@ class Index:
     def __str__(self) -> str:
         if not self.terms:
             return "0"
-        return " + ".join(_term(monomial, factor) for monomial, factor in self.terms)
+        return " + ".join(term_text(monomial, factor) for monomial, factor in self.terms)
 
     def __repr__(self) -> str:
         return f"Index({self})"
@@ -199,7 +128,7 @@ class Index:
         found: dict[Monomial, int] = {}
         for monomial, factor in self.terms:
             count = monomial.count(var)
-            if count > 1 or any(var in inner.atoms for a in monomial for inner in _inner(a)):
+            if count > 1 or any(var in inner.atoms for a in monomial for inner in parts_of(a)):
                 return None
             if count:
                 found[tuple(atom for atom in monomial if atom != var)] = factor
@@ -294,7 +223,7 @@ def _made(sums: Mapping[Monomial, int]) -> Index:
     terms = {monomial: factor for monomial, factor in sums.items() if factor}
     if any(isinstance(atom, Remainder) for monomial in terms for atom in monomial):
         terms = _recombined(terms)
-    ordered = sorted(terms.items(), key=lambda term: tuple(map(_order, term[0])), reverse=True)
+    ordered = sorted(terms.items(), key=lambda term: tuple(map(order, term[0])), reverse=True)
     return Index(tuple(ordered))
 
 
@@ -458,26 +387,3 @@ def _replaced(atom: Atom, change: Callable[[Atom], IndexLike | None]) -> Index:
     if isinstance(atom, Extreme):
         return _extreme(atom.kind, atom.left.replace(change), atom.right.replace(change))
     return of_atom(atom)
-
-
-_KINDS = {Symbol: 0, Var: 1, Quotient: 2, Remainder: 3, Extreme: 4, Indirect: 5}
-
-
-def _order(atom: Atom) -> tuple[int, str]:
-    key = f"{id(atom.value)}" if isinstance(atom, Indirect) else str(atom)
-    return _KINDS[type(atom)], key
-
-
-def _sorted(atoms: Monomial) -> Monomial:
-    return tuple(sorted(atoms, key=_order))
-
-
-def _term(monomial: Monomial, factor: int) -> str:
-    parts = [str(atom) for atom in monomial]
-    if factor != 1 or not parts:
-        parts.append(str(factor))
-    return "*".join(parts)
-
-
-def _factor(value: Index) -> str:
-    return str(value) if len(value.terms) <= 1 else f"({value})"

@@ -4,6 +4,7 @@ torch has sizes as sympy expressions within a `SymInt`. What an index expression
 (fractions, conditions) raises `NotLowered`: then the node stays a call of the library.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ import torch
 
 from ctk.compiler.lowering.index import (
     ONE,
+    Atom,
     Extreme,
     Index,
     Quotient,
@@ -64,12 +66,32 @@ def mentioned_symbols(value: object) -> frozenset[str]:
     return frozenset(str(each) for each in found if each.is_Symbol)
 
 
+def number_of(index: Index, sizes: Mapping[str, int]) -> int:
+    """Return the value of an expression of symbols, given theirs by name."""
+    total = 0
+    for monomial, factor in index.terms:
+        total += math.prod((_atom_number(atom, sizes) for atom in monomial), start=factor)
+    return total
+
+
 def python_text(index: Index) -> str:
     """Return an expression of symbols as Python code."""
     parts = (
         "*".join((*map(_python_atom, monomial), str(factor))) for monomial, factor in index.terms
     )
     return " + ".join(parts) or "0"
+
+
+def _atom_number(atom: Atom, sizes: Mapping[str, int]) -> int:
+    if isinstance(atom, Symbol):
+        return sizes[atom.name]
+    if isinstance(atom, Extreme):
+        pair = number_of(atom.left, sizes), number_of(atom.right, sizes)
+        return max(pair) if atom.kind == "max" else min(pair)
+    if not isinstance(atom, (Quotient, Remainder)):
+        raise NotLowered(f"{atom} is no size")
+    value, divisor = number_of(atom.value, sizes), number_of(atom.divisor, sizes)
+    return value // divisor if isinstance(atom, Quotient) else value % divisor
 
 
 def _python_atom(atom: object) -> str:

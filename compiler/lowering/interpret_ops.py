@@ -1,0 +1,152 @@
+"""The vocabulary of the loop IR in numpy: what each operation means.
+
+Functions of floats are computed in float64 and rounded to their type, so that they are as right as
+they can be. A bfloat16 is a float32 here whose last 16 bits are zero: numpy has no such type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+
+from ctk.compiler.lowering.ir import Dtype
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+_TYPES: Mapping[Dtype, Any] = {
+    torch.float64: np.float64, torch.float32: np.float32, torch.float16: np.float16,
+    torch.bfloat16: np.float32, torch.bool: np.bool_, torch.uint8: np.uint8, torch.int8: np.int8,
+    torch.int16: np.int16, torch.int32: np.int32, torch.int64: np.int64,
+}  # fmt: skip
+
+
+def compute(name: str, args: list[Array], dtype: Dtype) -> Array:
+    """Return an operation of the vocabulary on each element.
+
+    Args:
+        name: Which.
+        args: Its operands, of one type but for `where`; they broadcast.
+        dtype: Of the result.
+    """
+    with np.errstate(all="ignore"):
+        if name == "cast":
+            return convert(args[0], dtype)
+        if name in _IN_FLOAT64:
+            return convert(_IN_FLOAT64[name](*(arg.astype(np.float64) for arg in args)), dtype)
+        return convert(_DIRECT[name](*args), dtype)
+
+
+def convert(values: Array, dtype: Dtype) -> Array:
+    """Return values converted to a type, as torch converts."""
+    if dtype == torch.bfloat16:
+        return round_bfloat16(values.astype(np.float32))
+    wanted = _TYPES[dtype]
+    with np.errstate(all="ignore"):
+        if dtype == torch.bool:
+            return np.asarray(values != 0)
+        if values.dtype.kind == "f" and dtype == torch.float16:
+            return values.astype(np.float32).astype(np.float16)
+        if values.dtype.kind == "f" and dtype in (torch.uint8, torch.int8, torch.int16):
+            return values.astype(np.int64).astype(wanted)
+        return np.asarray(values).astype(wanted, copy=False)
+
+
+def round_bfloat16(values: Array) -> Array:
+    """Return float32 values rounded to the nearest bfloat16, halves to even."""
+    bits = np.ascontiguousarray(values).view(np.uint32)
+    rounded = (bits + (0x7FFF + ((bits >> 16) & 1))) & np.uint32(0xFFFF0000)
+    return np.where(np.isnan(values), values, rounded.view(np.float32).reshape(values.shape))
+
+
+def _is_float(x: Array) -> bool:
+    return x.dtype.kind == "f"
+
+
+def _floor_mod(x: Array, y: Array) -> Array:
+    """Return what is left by a division that rounds down, -0.0 as torch has it."""
+    if not _is_float(x):
+        return np.mod(x, y)
+    rest = np.fmod(x, y)
+    return np.where((rest != 0) & ((y < 0) != (rest < 0)), rest + y, rest)
+
+
+def _truncated(x: Array, y: Array) -> Array:
+    if _is_float(x):
+        return np.trunc(x / y)
+    quotient = np.floor_divide(x, y)
+    return np.where((quotient * y != x) & ((x < 0) != (y < 0)) & (y != 0), quotient + 1, quotient)
+
+
+def _shift(x: Array, by: Array, *, left: bool) -> Array:
+    width = x.dtype.itemsize * 8
+    inside = (by >= 0) & (by < width)
+    safe = np.where(inside, by, 0).astype(x.dtype)
+    if left:
+        return np.where(inside, np.left_shift(x, safe), 0)
+    return np.where(inside, np.right_shift(x, safe), np.where(x < 0, -1, 0).astype(x.dtype))
+
+
+def _rounding(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    return lambda x: function(x) if _is_float(x) else x
+
+
+def _by_torch(function: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[Array], Array]:
+    """Return a function that numpy does not have."""
+    return lambda x: function(torch.from_numpy(np.ascontiguousarray(x))).numpy().reshape(x.shape)
+
+
+_MULTIPLIERS = np.array((0xD2511F53, 0xCD9E8D57), np.uint64)
+_BUMPS = np.array((0x9E3779B9, 0xBB67AE85), np.uint64)
+_WORD, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+
+
+def philox(seed: Array, offset: Array, lane: Array) -> Array:
+    """Return words of Philox4x32-10 (its description is in passes/joint/philox.py)."""
+    key, counter = seed.astype(np.int64).view(np.uint64), offset.astype(np.int64).view(np.uint64)
+    key, counter, word = np.broadcast_arrays(key, counter, lane % 4)
+    k0, k1 = key & _WORD, key >> _HALF
+    zero = np.zeros_like(counter)
+    c = (counter & _WORD, counter >> _HALF, zero, zero)
+    for _ in range(10):
+        p0, p1 = c[0] * _MULTIPLIERS[0], c[2] * _MULTIPLIERS[1]
+        c = ((p1 >> _HALF) ^ c[1] ^ k0, p1 & _WORD, (p0 >> _HALF) ^ c[3] ^ k1, p0 & _WORD)
+        k0, k1 = (k0 + _BUMPS[0]) & _WORD, (k1 + _BUMPS[1]) & _WORD
+    return np.choose(word, c).astype(np.int64)
+
+
+_DIRECT: Mapping[str, Callable[..., Any]] = {
+    "add": np.add, "sub": lambda x, y: x - y, "mul": np.multiply,
+    "neg": np.negative, "abs": np.abs, "maximum": np.maximum, "minimum": np.minimum,
+    "div": np.true_divide, "floordiv": np.floor_divide, "truncdiv": _truncated,
+    "mod": _floor_mod, "fmod": np.fmod, "reciprocal": lambda x: np.ones_like(x) / x,
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
+    "ge": np.greater_equal,
+    "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
+    "shl": lambda x, by: _shift(x, by, left=True),
+    "shr": lambda x, by: _shift(x, by, left=False),
+    "floor": _rounding(np.floor), "ceil": _rounding(np.ceil), "trunc": _rounding(np.trunc),
+    "round": _rounding(np.rint),
+    "sign": lambda x: np.where(np.isnan(x), 0, np.sign(x)),
+    "signbit": lambda x: np.signbit(x) if _is_float(x) else x < 0,
+    "copysign": np.copysign, "isnan": np.isnan, "isinf": np.isinf, "nextafter": np.nextafter,
+    "sqrt": np.sqrt,
+    "where": np.where, "philox": philox,
+}  # fmt: skip
+"""Computed in the type of the operands."""
+
+_IN_FLOAT64: Mapping[str, Callable[..., Any]] = {
+    "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2,
+    "log10": np.log10, "log1p": np.log1p, "rsqrt": lambda x: 1 / np.sqrt(x),
+    "pow": np.power, "hypot": np.hypot, "sin": np.sin, "cos": np.cos, "tan": np.tan,
+    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2,
+    "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh, "asinh": np.arcsinh,
+    "acosh": np.arccosh, "atanh": np.arctanh, "erf": _by_torch(torch.erf),
+    "erfc": _by_torch(torch.erfc), "erfinv": _by_torch(torch.erfinv),
+    "lgamma": _by_torch(torch.lgamma), "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+}  # fmt: skip
+
+OPERATIONS = frozenset((*_DIRECT, *_IN_FLOAT64, "cast"))
+"""All of the vocabulary; a test holds it to that."""
