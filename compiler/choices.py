@@ -1,6 +1,7 @@
 """The words that options and variables may take, for config, variables and commands."""
 
-from typing import Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 OnFailure = Literal["raise", "fallback", "warn"]
 PassSlot = Literal[
@@ -19,3 +20,13 @@ backward."""
 
 Check = Literal["off", "output", "pass"]
 InputsMode = Literal["recipe", "full", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the options of a part of the pipeline that is no pass derive from.
+
+    They are set like those of passes, `Config(passes={"partition": {"memory_budget": 0.5}})`.
+    """
+
+    name: ClassVar[str]

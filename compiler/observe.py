@@ -171,6 +171,7 @@ class KernelRecord:
         vetoed: Its nodes run in eager instead.
         seconds: From asking whether it may be made until it was.
         stores: What its source calls the memory of each node that it stores: `out_ptr0`.
+        ir: The loops that the code was generated from, where the generator has such.
     """
 
     id: KernelId
@@ -182,6 +183,7 @@ class KernelRecord:
     vetoed: bool = False
     seconds: float = 0.0
     stores: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    ir: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

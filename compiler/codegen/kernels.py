@@ -58,6 +58,7 @@ class Kernel:
         vetoed: The generator must run these nodes in eager.
         seconds: How long it took to make; None until it is made.
         source: Prints its code.
+        ir: Prints what it was generated from.
     """
 
     id: KernelId
@@ -65,12 +66,19 @@ class Kernel:
     vetoed: bool = False
     seconds: float | None = None
     source: Callable[[], str] | None = None
+    ir: Callable[[], str] | None = None
     _observer: Observer | None = field(default=None, repr=False)
     _returned: Returned = field(default_factory=Returned, repr=False)
     _started: float = field(default_factory=time.perf_counter, repr=False)
 
     def made(
-        self, run: Run, *, source: Callable[[], str] | None = None, results: Sequence[str] = ()
+        self,
+        run: Run,
+        *,
+        source: Callable[[], str] | None = None,
+        results: Sequence[str] = (),
+        seconds: float | None = None,
+        ir: Callable[[], str] | None = None,
     ) -> Run:
         """Say that the kernel is made (or, vetoed, how its nodes run), and return what to call.
 
@@ -79,12 +87,14 @@ class Kernel:
             source: Prints the code; called only when somebody watches.
             results: Names of the nodes whose values `run` returns; empty for a kernel that is the
                 whole graph.
+            seconds: How long it took, where kernels are not made one after the other.
+            ir: Prints what it was generated from; called only when somebody watches.
 
         Returns:
             `run`; when somebody watches, with what notes its values and its exceptions around it.
         """
-        self.seconds = time.perf_counter() - self._started
-        self.source = source
+        self.seconds = time.perf_counter() - self._started if seconds is None else seconds
+        self.source, self.ir = source, ir
         if self._observer is None or not results:
             return run
         return watch_kernel(run, self.id, tuple(results), self._observer, self._returned)
@@ -101,7 +111,7 @@ class KernelContext:
         self.kernels: list[Kernel] = []
         self.returned = Returned()
         self._codegen = codegen
-        self._numbering = numbering
+        self.numbering = numbering
 
     def kernel(self, name: str = "", nodes: Sequence[str] = ()) -> Kernel:
         """Return the next kernel, which the observer may have vetoed.
@@ -113,9 +123,9 @@ class KernelContext:
             nodes: Names of the nodes that it computes; empty for all.
         """
         full = f"{self.stage}.{name}" if name else self.stage
-        kernel_id = self._numbering.kernel_id(self._codegen.name, full)
-        vetoed = not self._numbering.allow_kernel(kernel_id)
-        observer = self._numbering.observer
+        kernel_id = self.numbering.kernel_id(self._codegen.name, full)
+        vetoed = not self.numbering.allow_kernel(kernel_id)
+        observer = self.numbering.observer
         kernel = Kernel(
             kernel_id, tuple(nodes), vetoed, _observer=observer, _returned=self.returned
         )
@@ -145,6 +155,7 @@ class KernelContext:
                 graph,
                 kernel.nodes,
                 source=_text(kernel.source),
+                ir=_text(kernel.ir),
                 suffix=self._codegen.suffix,
                 reason=reason,
                 vetoed=kernel.vetoed,

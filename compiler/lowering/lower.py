@@ -41,11 +41,13 @@ class LoweringOptions:
         exact: Kernels only of what gives the bits of eager; all else is a call of the library.
         accumulate: The type of sums of floats of 32 bits and less.
         library: Names of nodes that stay calls of the library.
+        devices: Types of the devices that kernels run on.
     """
 
     exact: bool = False
     accumulate: Dtype = torch.float32
     library: frozenset[str] = field(default_factory=frozenset[str])
+    devices: frozenset[str] = frozenset(("cpu", "cuda"))
 
 
 def lower(gm: GraphModule, options: LoweringOptions | None = None) -> Program:
@@ -123,6 +125,9 @@ class _Lowering:
         lowering = LOWERINGS.get(node.target)
         if lowering is None:
             raise NotLowered("there is no lowering of it")
+        device = self.builder.device
+        if device.type not in self.options.devices:
+            raise NotLowered(f"kernels do not run on {device}")
         args = [self._operand(each) for each in node.args]
         kwargs = {name: self._operand(each) for name, each in node.kwargs.items()}
         result = lowering(self.builder, *args, **kwargs)
@@ -155,14 +160,21 @@ class _Lowering:
         """Return whether a node picks a result of a lowered node, which is made already."""
         return node.target is operator.getitem and node.name in self.builder.views
 
+    def _viewed(self, node: Node) -> Node | None:
+        """Return what a node is a view of: itself, or as one of several (of a `split`)."""
+        if node.target is operator.getitem:
+            (source,) = node.all_input_nodes
+            is_list = isinstance(value_of(source), (list, tuple))
+            return self._viewed(source) if is_list and is_view(source) else None
+        if not is_view(node):
+            return None
+        return next((each for each in node.all_input_nodes if tensor_of(each) is not None), None)
+
     def _is_alias(self, node: Node) -> bool:
         """Add a view, and its call for whoever needs it as a tensor; False for other nodes."""
-        tensor = tensor_of(node)
-        if tensor is None or not is_view(node) or node.target is operator.getitem:
-            return False
-        base = next((each for each in node.all_input_nodes if tensor_of(each) is not None), None)
+        tensor, base = tensor_of(node), self._viewed(node)
         known = self.builder.views.get(base.name) if base is not None else None
-        if base is None or known is None or tensor.dtype != known.dtype:
+        if tensor is None or base is None or known is None or tensor.dtype != known.dtype:
             return False
         source = cast("torch.Tensor", tensor_of(base))
         try:
@@ -184,6 +196,8 @@ class _Lowering:
         if isinstance(value, torch.Tensor):
             if node.name not in self.builder.views:
                 raise NotLowered(f"its operand {node.name} is memory that kernels do not read")
+            if value.device != self.builder.device:
+                raise NotLowered(f"its operand {node.name} is on {value.device}")
             return self.builder.read(node.name)
         if isinstance(value, (int, torch.SymInt)):
             return size_of(value) if isinstance(value, torch.SymInt) else value

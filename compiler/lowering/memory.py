@@ -55,7 +55,7 @@ class _Plan:
         """Give memory to what a step makes, and take back what it read for the last time."""
         if isinstance(step, Kernel):
             for name in sorted(writes(step)):
-                if self.buffers[name].role == "kernel" and not self.buffers[name].memory:
+                if self._is_free(name) and not self.buffers[name].memory:
                     self._place(place, step, name)
         for name in sorted(self.last.get(place, ())):
             if self._is_free(name):

@@ -7,6 +7,7 @@ pass, because it makes two graphs of one.
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from ctk.compiler.choices import Options
 from ctk.compiler.errors import ConfigError
 
 Algorithm = Literal["min_cut", "default", "torch"]
@@ -14,7 +15,7 @@ Solver = Literal["greedy", "dp", "exact"]
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionOptions:
+class PartitionOptions(Options):
     """How a joint graph is split.
 
     Attributes:

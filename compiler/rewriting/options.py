@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
+from ctk.compiler.choices import Options
 from ctk.compiler.errors import ConfigError, nearest
-from ctk.compiler.partition.options import PartitionOptions
 from ctk.compiler.rewriting.base import Pass
 
 T = TypeVar("T")
@@ -53,7 +53,7 @@ def set_options(step: T, name: str, options: Mapping[str, object]) -> T:
 
 def option_types(step: object) -> dict[str, object]:
     """Return the types of a pass's options by their names; empty for a function."""
-    if not isinstance(step, (Pass, PartitionOptions)):
+    if not isinstance(step, (Pass, Options)):
         return {}
     fields = dataclasses.fields(step)
     try:

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from ctk.compiler.choices import PassSlot
+from ctk.compiler.choices import Options, PassSlot
 from ctk.compiler.config import Config
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.compiler.observe import Stage
@@ -18,7 +18,7 @@ from ctk.compiler.rewriting.user_passes import FunctionPass, resolve_pass
 
 log = logging.getLogger("ctk.pipeline")
 Step = Pass | FunctionPass
-AnyStep = TypeVar("AnyStep", Pass | FunctionPass, PartitionOptions)
+AnyStep = TypeVar("AnyStep", bound="Step | Options")
 
 PARTITION = PartitionOptions()
 
@@ -41,13 +41,14 @@ SLOTS_BEFORE: Mapping[Stage, tuple[PassSlot, ...]] = {
 
 
 def select_passes(
-    tables: Mapping[Stage, Sequence[Pass]], config: Config
+    tables: Mapping[Stage, Sequence[Pass]], config: Config, more: Sequence[Options] = ()
 ) -> dict[Stage, tuple[Step, ...]]:
     """Return the passes of each stage in the order in which they run.
 
     Args:
         tables: Our own passes by stage.
         config: Options of the compile: which passes the user adds, and the options of passes.
+        more: Options of what is no pass, of the stage `lowered`.
 
     Raises:
         ConfigError: A pass of the user cannot be found; or an option is set of a pass that does
@@ -61,11 +62,14 @@ def select_passes(
         )
         for stage, table in tables.items()
     }
-    everything: list[tuple[Stage, Step | PartitionOptions]] = [
+    everything: list[tuple[Stage, Step | Options]] = [
         (stage, step) for stage, steps in passes.items() for step in steps
     ]
     everything.append(("joint", PARTITION))
+    everything.extend(("lowered", options) for options in more)
     known = {name for stage, step in everything for name in _names(stage, step)}
+    for options in more:
+        _with_options("lowered", options, config)
     _require_known(config, known, [step for _, step in everything])
     partition_options(config)
     _warn_of_unknown(config, known)
@@ -89,7 +93,7 @@ def _users(slots: Sequence[PassSlot], config: Config) -> list[Step]:
     return [resolve_pass(entry) for entry in entries]
 
 
-def _names(stage: str, step: Step | PartitionOptions) -> tuple[str, str]:
+def _names(stage: str, step: Step | Options) -> tuple[str, str]:
     """Return how users name a pass: in every stage, or in one."""
     return step.name, f"{stage}/{step.name}"
 
@@ -101,9 +105,7 @@ def _with_options(stage: Stage, step: AnyStep, config: Config) -> AnyStep:
     return step
 
 
-def _require_known(
-    config: Config, known: set[str], steps: Sequence[Step | PartitionOptions]
-) -> None:
+def _require_known(config: Config, known: set[str], steps: Sequence[Step | Options]) -> None:
     """Raise where an option is set of a pass that does not exist."""
     having = sorted({step.name for step in steps if option_types(step)})
     for name in config.passes:

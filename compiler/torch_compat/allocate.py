@@ -32,8 +32,10 @@ def in_memory_of(
     other: Tensor, size: Sequence[int], stride: Sequence[int], dtype: torch.dtype
 ) -> Tensor:
     """Return a tensor in the memory of another, which is large enough and used no more."""
-    return other.view(dtype).as_strided(size, stride) if other.dtype != dtype else (
-        other.as_strided(size, stride)
+    return (
+        other.view(dtype).as_strided(size, stride)
+        if other.dtype != dtype
+        else (other.as_strided(size, stride))
     )
 
 

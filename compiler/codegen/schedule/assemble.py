@@ -173,9 +173,7 @@ def fitted(tensor: Tensor, size: Sequence[int], stride: Sequence[int]) -> Tensor
         return tensor
     if list(tensor.shape) != list(size):
         raise _mismatch(tensor, size, stride)
-    return torch.empty_strided(
-        size, stride, dtype=tensor.dtype, device=tensor.device
-    ).copy_(tensor)
+    return torch.empty_strided(size, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
 def required(tensor: Tensor, size: Sequence[int], stride: Sequence[int]) -> Tensor:

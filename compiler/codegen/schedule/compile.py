@@ -127,9 +127,7 @@ class _Schedule:
         inside.update(picked)
         return tuple(node.name for node in self.gm.graph.nodes if node.name in inside)
 
-    def compiled(
-        self, program: Program, units: Sequence[Unit]
-    ) -> dict[Kernel, CompiledKernel]:
+    def compiled(self, program: Program, units: Sequence[Unit]) -> dict[Kernel, CompiledKernel]:
         """Return the kernels of units compiled."""
         kernels = [kernel for unit in units for kernel in unit.kernels]
         if not kernels:
@@ -156,7 +154,7 @@ class _Schedule:
             source=lambda: source,
             results=results,
             seconds=sum(part.seconds for part in parts),
-            ir="\n\n".join(map(kernel_text, unit.kernels)),
+            ir=lambda: "\n\n".join(map(kernel_text, unit.kernels)),
         )
         assembly.add_unit(signature, made)
 
@@ -181,5 +179,3 @@ class _Asked:
         if self.numbering.observer is not None:
             self.records.append(RewriteRecord(rewrite, tuple(nodes), vetoed=not allowed))
         return allowed
-
-

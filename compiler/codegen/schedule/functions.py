@@ -85,7 +85,7 @@ def function_of(
 def make_function(text: str, name: str, names: Mapping[str, Any]) -> Run:
     """Return the function that a generated text defines."""
     scope = dict(names)
-    exec(compile(text, f"<ctk {name}>", "exec"), scope)  # noqa: S102  # text of our own
+    exec(compile(text, f"<ctk {name}>", "exec"), scope)  # text of our own
     function = scope[name]
     function.__module__ = "ctk_kernels"
     return function

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
+from ctk.compiler.config import Config
 from ctk.compiler.lowering.ir import Buffer, Kernel
 
 
@@ -47,7 +48,7 @@ class Generator:
     compile_kernels: Callable[
         [Sequence[Kernel], Mapping[str, Buffer], Any], Sequence[CompiledKernel]
     ]
-    options: Callable[[Mapping[str, object]], Any]
+    options: Callable[[Config], Any]
     takes: Literal["address", "tensor"] = "address"
     min_outer: int = 16
     small: int = 16384
