@@ -1,0 +1,112 @@
+"""What can go wrong while a kernel runs: a position that it read is outside of its dimension.
+
+The kernel never touches memory there. It notes which check failed, at what number, skips the rest
+of the iteration, and returns the number of the check (0: all went well). The launcher then raises
+what eager raises. With `sanitize=("address",)` each load and store is checked against the size of
+its buffer as well; a failure there is a fault of the compiler, and its message names the kernel,
+the node and the buffer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+FAULT_TYPE = "typedef struct { int64_t check, index, size; } fault_t;"
+
+NOTE_FAULT = """\
+static __attribute__((noinline, cold)) bool note_fault(fault_t* fault, int64_t check,
+                                                       int64_t index, int64_t size) {
+    int64_t none = 0;
+    if (__atomic_compare_exchange_n(&fault->check, &none, check, 0, 0, 0)) {
+        fault->index = index;
+        fault->size = size;
+    }
+    return false;
+}
+
+static _Thread_local fault_t last_fault;
+
+void read_last_fault(int64_t* fault) {
+    fault[0] = last_fault.check;
+    fault[1] = last_fault.index;
+    fault[2] = last_fault.size;
+}
+
+static inline int64_t finish(const fault_t* fault) {
+    last_fault = *fault;
+    return fault->check;
+}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Something that a kernel checks as it runs.
+
+    Attributes:
+        what: "position" (of the user's data), "load" or "store" (of ours).
+        buffer: That is read or written; empty for positions.
+        node: Where in the graph the value comes from.
+    """
+
+    what: str
+    buffer: str = ""
+    node: str = ""
+
+
+@dataclass(slots=True)
+class Faults:
+    """The checks of one kernel, numbered from 1.
+
+    Attributes:
+        checks: What each is about.
+        limits: C code for the number of elements that each buffer has; empty: not checked.
+        node: Of the statement that is being printed.
+    """
+
+    limits: Mapping[str, str] = field(default_factory=dict[str, str])
+    checks: list[Check] = field(default_factory=list[Check])
+    node: str = ""
+
+    def position(self, name: str, size: str, *, in_loop: bool) -> str:
+        """Return the line that leaves an iteration whose computed position is out of range."""
+        note = self._note(Check("position", node=self.node), name, size)
+        leave = "continue" if in_loop else "return finish(&fault)"
+        return f"if ((uint64_t){name} >= (uint64_t)({size})) {{ {note}; {leave}; }}"
+
+    def load_guard(self, buffer: str, index: str) -> str:
+        """Return the condition under which a load is made; empty if it always is."""
+        return self._guard("load", buffer, index)
+
+    def store_guard(self, buffer: str, index: str) -> str:
+        """Return the condition under which a store is made; empty if it always is."""
+        return self._guard("store", buffer, index)
+
+    def _guard(self, what: str, buffer: str, index: str) -> str:
+        limit = self.limits.get(buffer)
+        if limit is None:
+            return ""
+        note = self._note(Check(what, buffer, self.node), index, limit)
+        return f"((uint64_t)({index}) < (uint64_t)({limit}) || {note})"
+
+    def _note(self, check: Check, index: str, size: str) -> str:
+        self.checks.append(check)
+        return f"note_fault(&fault, {len(self.checks)}, {index}, {size})"
+
+
+def fault_message(check: Check, kernel: str, index: int, size: int) -> str:
+    """Return what to tell about a failed check of ours."""
+    done = "reads" if check.what == "load" else "writes"
+    return (
+        f"kernel {kernel} {done} element {index} of the buffer {check.buffer}, which has {size}, "
+        f"for the node {check.node or '?'}: its index arithmetic is wrong"
+    )
+
+
+def fault_error(check: Check, kernel: str, index: int, size: int) -> Exception:
+    """Return the exception for a failed check: eager's for positions, ours for the rest."""
+    if check.what == "position":
+        where = f"(node {check.node}, kernel {kernel})"
+        return IndexError(f"index {index} is out of bounds for a dimension of size {size} {where}")
+    return RuntimeError(fault_message(check, kernel, index, size))

@@ -1,0 +1,44 @@
+"""Functions that generated C calls, as text; a file gets those that it uses.
+
+A function is named `NAME_TYPE`. In float32 they are ours: polynomials without branches, so that
+compilers make SIMD of the loops that call them. In float64 they are C's library. How far each is
+off, in ULP, is in docs/numerics.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ctk.compiler.codegen.c.float_functions import FLOAT_FUNCTIONS
+from ctk.compiler.codegen.c.functions_of_types import OF_TYPES
+from ctk.compiler.codegen.c.narrow_functions import NARROW_FUNCTIONS
+
+PREAMBLE = """\
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define FN static inline __attribute__((always_inline))
+typedef uint16_t f16;
+typedef uint16_t bf16;
+"""
+
+FUNCTIONS = {**OF_TYPES, **NARROW_FUNCTIONS, **FLOAT_FUNCTIONS}
+
+_WORD = re.compile(r"\b[a-z_]\w*\b")
+
+
+def functions_for(texts: Iterable[str]) -> list[str]:
+    """Return the text of the functions that some C code calls, each after those that it calls."""
+    found: dict[str, str] = {}
+
+    def add(text: str, own: str) -> None:
+        for name in dict.fromkeys(_WORD.findall(text)):
+            if name in FUNCTIONS and name not in found and name != own:
+                add(FUNCTIONS[name], name)
+                found[name] = FUNCTIONS[name]
+
+    for text in texts:
+        add(text, "")
+    return list(found.values())

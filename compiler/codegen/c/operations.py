@@ -1,0 +1,129 @@
+"""Operations of the loop IR's vocabulary as C expressions.
+
+Floats of 32 and 64 bits have C's operators; what C does not have is a function of `functions.py`,
+called `NAME_TYPE`: `exp_f32`, `floordiv_i64`. Floats of 16 bits are computed in float32.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+
+from ctk.compiler.codegen.c.types import C_TYPES, SUFFIXES, grouped, is_narrow
+from ctk.compiler.lowering.ir import Dtype, Op
+from ctk.compiler.lowering.vocabulary import ARITY, BOOL_RESULTS
+
+Form = Callable[[Sequence[str], Dtype], str]
+"""Makes C of the operands' code and their type."""
+
+_WRAPPING = (torch.int8, torch.int16, torch.uint8)
+"""Types that C widens to int before it computes."""
+
+
+def operation_code(op: Op, args: Sequence[str]) -> str:
+    """Return an operation as a C expression.
+
+    Args:
+        op: The operation.
+        args: The code of its operands.
+    """
+    if op.name == "cast":
+        return cast_code(args[0], op.args[0].dtype, op.dtype)
+    if op.name == "where":
+        condition, then, other = map(grouped, args)
+        return f"{condition} ? {then} : {other}"
+    dtype = op.args[-1].dtype
+    if not is_narrow(dtype):
+        return FORMS[op.name](args, dtype)
+    wide = [cast_code(arg, dtype, torch.float32) for arg in args]
+    code = FORMS[op.name](wide, torch.float32)
+    return code if op.name in BOOL_RESULTS else cast_code(code, torch.float32, op.dtype)
+
+
+def cast_code(code: str, source: Dtype, target: Dtype) -> str:
+    """Return a value converted as torch converts."""
+    if source == target:
+        return code
+    if is_narrow(source):
+        wide = f"f32_of_{SUFFIXES[source]}({code})"
+        return cast_code(wide, torch.float32, target)
+    if target == torch.bool:
+        return f"{grouped(code)} != 0"
+    if is_narrow(target):
+        return f"{SUFFIXES[target]}_of_f32({cast_code(code, source, torch.float32)})"
+    return f"({C_TYPES[target]}){grouped(code)}"
+
+
+def _infix(sign: str) -> Form:
+    def form(args: Sequence[str], dtype: Dtype) -> str:
+        code = f"{grouped(args[0])} {sign} {grouped(args[1])}"
+        return f"({C_TYPES[dtype]})({code})" if dtype in _WRAPPING else code
+
+    return form
+
+
+def _compared(sign: str) -> Form:
+    return lambda args, _: f"{grouped(args[0])} {sign} {grouped(args[1])}"
+
+
+def _call(name: str) -> Form:
+    return lambda args, dtype: f"{name}_{SUFFIXES[dtype]}({', '.join(args)})"
+
+
+def _negated(args: Sequence[str], dtype: Dtype) -> str:
+    return f"({C_TYPES[dtype]})(-{grouped(args[0])})" if dtype in _WRAPPING else f"-({args[0]})"
+
+
+def _not(args: Sequence[str], dtype: Dtype) -> str:
+    if dtype == torch.bool:
+        return f"!{grouped(args[0])}"
+    return f"({C_TYPES[dtype]})(~{grouped(args[0])})"
+
+
+def _floats(form: Form, of_integers: str) -> Form:
+    """Return a form for floats; integers have a constant answer, or are themselves."""
+
+    def chosen(args: Sequence[str], dtype: Dtype) -> str:
+        if dtype.is_floating_point:
+            return form(args, dtype)
+        return of_integers.format(grouped(args[0]))
+
+    return chosen
+
+
+def _libm(name: str) -> Form:
+    """Return a call of C's mathematics that compilers have an instruction for."""
+    return lambda args, dtype: f"{name}{'f' * (dtype == torch.float32)}({', '.join(args)})"
+
+
+FORMS: Mapping[str, Form] = {
+    **{name: _call(name) for name in ARITY},
+    "add": _infix("+"),
+    "sub": _infix("-"),
+    "mul": _infix("*"),
+    "div": _infix("/"),
+    "reciprocal": lambda args, dtype: f"({C_TYPES[dtype]})1 / {grouped(args[0])}",
+    "neg": _negated,
+    "eq": _compared("=="),
+    "ne": _compared("!="),
+    "lt": _compared("<"),
+    "le": _compared("<="),
+    "gt": _compared(">"),
+    "ge": _compared(">="),
+    "and": _infix("&"),
+    "or": _infix("|"),
+    "xor": _infix("^"),
+    "not": _not,
+    "floor": _floats(_libm("floor"), "{}"),
+    "ceil": _floats(_libm("ceil"), "{}"),
+    "trunc": _floats(_libm("trunc"), "{}"),
+    "round": _floats(_libm("rint"), "{}"),
+    "copysign": _libm("copysign"),
+    "nextafter": _libm("nextafter"),
+    "sqrt": _libm("sqrt"),
+    "signbit": _floats(_call("signbit"), "{} < 0"),
+    "isnan": _floats(_call("isnan"), "false"),
+    "isinf": _floats(_call("isinf"), "false"),
+    "philox": lambda args, _: f"philox({', '.join(args)})",
+}

@@ -1,0 +1,272 @@
+"""Print values of the loop IR as C, each in the outermost loop in which it can be computed.
+
+    for (int64_t i0 = 0; i0 < 32; ++i0) {
+        const float scale = rsqrt_f32(m2 / 768 + 1e-05f);     // depends on i0 only
+        for (int64_t r0 = 0; r0 < 768; ++r0) {
+            out[i0*768 + r0] = (x[i0*768 + r0] - mean) * scale;
+
+A value that is used once, in the loop that it belongs to, is part of the expression that uses it;
+others get a name. Values that compute the same are one (`walk.Numbers`). A load of memory that the
+kernel writes stays where it is, and is made anew after each store there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ctk.compiler.codegen.c.faults import Faults
+from ctk.compiler.codegen.c.operations import operation_code
+from ctk.compiler.codegen.c.types import C_TYPES, Names, grouped, index_code, literal
+from ctk.compiler.lowering.index import Index, Indirect, Symbol, Var
+from ctk.compiler.lowering.ir import (
+    Const,
+    Guarded,
+    Load,
+    Local,
+    Op,
+    Position,
+    Statement,
+    Value,
+)
+from ctk.compiler.lowering.walk import Numbers, operands, values_of, walk
+
+_LONG = 90
+"""Expressions longer than this many letters get a name."""
+
+
+@dataclass(slots=True)
+class Block:
+    """Lines of C between braces, and what is known in them.
+
+    Attributes:
+        parent: The block around it.
+        lazy: Runs under a condition: nothing in it may be computed further out.
+        lines: What has been printed.
+        names: C code for values by their number.
+        places: C code for loop variables that this block's loop counts.
+        locals: C code for results of reductions and scans.
+    """
+
+    parent: Block | None = None
+    lazy: bool = False
+    is_loop: bool = False
+    lines: list[str] = field(default_factory=list[str])
+    names: dict[int, str] = field(default_factory=dict[int, str])
+    places: dict[Var, str] = field(default_factory=dict[Var, str])
+    locals: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def depth(self) -> int:
+        return 0 if self.parent is None else self.parent.depth + 1
+
+    def chain(self) -> list[Block]:
+        """Return this block and those around it, the innermost first."""
+        return [self] if self.parent is None else [self, *self.parent.chain()]
+
+    def place(self, lines: list[str]) -> None:
+        """Add lines, indented by as much as this block is."""
+        self.lines += lines
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A C expression, the depth of the block that it belongs to, and whether it costs nothing."""
+
+    text: str
+    depth: int
+    free: bool = False
+
+
+@dataclass(slots=True)
+class Values:
+    """The printer of the values of one kernel.
+
+    Attributes:
+        names: Identifiers of the kernel.
+        pointers: C names of buffers.
+        symbols: C names of sizes.
+        written: Buffers that the kernel writes.
+        faults: What may go wrong when the kernel runs.
+        block: Where lines go now.
+    """
+
+    names: Names
+    pointers: Mapping[str, str]
+    symbols: Mapping[Symbol, str]
+    written: frozenset[str]
+    faults: Faults
+    block: Block = field(default_factory=Block)
+    numbers: Numbers = field(default_factory=Numbers)
+    _uses: Counter[int] = field(default_factory=Counter[int])
+    _touched: dict[int, frozenset[str]] = field(default_factory=dict[int, frozenset[str]])
+
+    def count(self, statements: tuple[Statement, ...]) -> None:
+        """Count how often each value of some statements is used: those used twice get names."""
+        seen: set[int] = set()
+        self._uses = Counter()
+        for statement in statements:
+            self._uses.update(self.numbers.of(each) for each in values_of(statement))
+            for value in walk(statement):
+                if self.numbers.of(value) not in seen:
+                    seen.add(self.numbers.of(value))
+                    self._uses.update(map(self.numbers.of, operands(value)))
+
+    def text(self, value: Value) -> str:
+        """Return the code of a value for use in the block that lines go to now."""
+        return self._hoisted(value, self.block.depth).text
+
+    def named(self, value: Value) -> str:
+        """Return the code of a value as a name or a number, so that it can stand twice."""
+        code = self._hoisted(value, self.block.depth)
+        return code.text if code.free else self._name(value, code).text
+
+    def index(self, index: Index) -> str:
+        """Return the code of an index expression."""
+        return self._index(index).text
+
+    def stored(self, buffer: str) -> None:
+        """Forget what was loaded from a buffer that has just been written."""
+        for block in self.block.chain():
+            for number in [n for n in block.names if buffer in self._touched.get(n, ())]:
+                del block.names[number]
+
+    def _hoisted(self, value: Value, depth: int) -> Code:
+        """Return a value's code; computed in its own block if that is further out than `depth`."""
+        code = self._code(value)
+        if code.depth < depth and not code.free:
+            return self._name(value, code)
+        return code
+
+    def _code(self, value: Value) -> Code:
+        if isinstance(value, Const):
+            return Code(literal(value), 0, free=True)
+        number = self.numbers.of(value)
+        for block in self.block.chain():
+            if number in block.names:
+                return Code(block.names[number], block.depth, free=True)
+        code = self._lazy(self._made(value))
+        self._touched[number] = self._touches(value)
+        if code.free:
+            return code
+        if self._uses[number] > 1 or len(code.text) > _LONG:
+            return self._name(value, code)
+        return code
+
+    def _made(self, value: Value) -> Code:
+        if isinstance(value, Local):
+            return self._local(value)
+        if isinstance(value, Position):
+            code = self._index(value.index)
+            cast = "" if C_TYPES[value.dtype] == "int64_t" else f"({C_TYPES[value.dtype]})"
+            text = f"{cast}{grouped(code.text)}" if cast else code.text
+            return Code(text, code.depth, free=True)
+        if isinstance(value, Load):
+            return self._load(value)
+        if isinstance(value, Guarded):
+            return self._guarded(value)
+        assert isinstance(value, Op)
+        parts = [self._code(each) for each in value.args]
+        depth = max((part.depth for part in parts), default=0)
+        texts = [
+            part.text if part.free or part.depth == depth else self._name(each, part).text
+            for each, part in zip(value.args, parts, strict=True)
+        ]
+        return Code(operation_code(value, texts), depth)
+
+    def _local(self, value: Local) -> Code:
+        for block in self.block.chain():
+            if value.name in block.locals:
+                return Code(block.locals[value.name], block.depth, free=True)
+        raise AssertionError(f"{value.name} is read before it is computed")
+
+    def _load(self, load: Load) -> Code:
+        code = self._index(load.index)
+        depth = self.block.depth if load.buffer in self.written else code.depth
+        text = f"{self.pointers[load.buffer]}[{code.text}]"
+        guard = self.faults.load_guard(load.buffer, code.text)
+        return Code(f"{guard} ? {text} : 0" if guard else text, depth)
+
+    def _guarded(self, value: Guarded) -> Code:
+        condition, other = self.text(value.condition), self.text(value.other)
+        lazy = Block(self.block, lazy=True)
+        self.block = lazy
+        inner = self.text(value.value)
+        assert lazy.parent is not None
+        self.block = lazy.parent
+        if not lazy.lines:
+            code = f"{grouped(condition)} ? {grouped(inner)} : {grouped(other)}"
+            return Code(code, self.block.depth)
+        name = self.names.new("chosen")
+        self.block.lines += [
+            f"{C_TYPES[value.dtype]} {name} = {other};",
+            f"if ({condition}) {{",
+            *(f"    {line}" for line in lazy.lines),
+            f"    {name} = {inner};",
+            "}",
+        ]
+        return Code(name, self.block.depth, free=True)
+
+    def _index(self, index: Index) -> Code:
+        names: dict[object, str] = dict(self.symbols)
+        depth = 0
+        wanted = {atom for atom in index.atoms if isinstance(atom, Var)}
+        for block in self.block.chain():
+            found = wanted & block.places.keys()
+            names.update((each, block.places[each]) for each in found)
+            depth = max(depth, block.depth if found else 0)
+            wanted -= found
+        assert not wanted, f"no loop over {', '.join(map(str, wanted))} is open"
+        for atom in index.atoms:
+            if isinstance(atom, Indirect):
+                code = self._position(atom)
+                names[atom] = code.text
+                depth = max(depth, code.depth)
+        return Code(index_code(index, names), depth, free=True)
+
+    def _position(self, atom: Indirect) -> Code:
+        """Return a position that the kernel computes; what is out of range is never used."""
+        value: Value = atom.value  # type: ignore[assignment]  # index.py does not know Value
+        number = self.numbers.of(value)
+        key = -1 - number
+        for block in self.block.chain():
+            if key in block.names:
+                return Code(block.names[key], block.depth, free=True)
+        code = self._lazy(self._code(value))
+        home = self._block_at(code.depth)
+        name = self.names.new("at")
+        home.names[key] = name
+        self._touched[key] = self._touches(value)
+        home.lines.append(f"const int64_t {name} = {code.text};")
+        in_loop = any(block.is_loop for block in home.chain())
+        size = self.index(atom.size)
+        home.lines.append(self.faults.position(name, size, in_loop=in_loop))
+        return Code(name, home.depth, free=True)
+
+    def _name(self, value: Value, code: Code) -> Code:
+        home = self._block_at(code.depth)
+        name = self.names.new("v")
+        home.names[self.numbers.of(value)] = name
+        home.lines.append(f"const {C_TYPES[value.dtype]} {name} = {code.text};")
+        return Code(name, code.depth, free=True)
+
+    def _block_at(self, depth: int) -> Block:
+        return next(block for block in self.block.chain() if block.depth == depth)
+
+    def _lazy(self, code: Code) -> Code:
+        """Keep what is computed under a condition there."""
+        least = max((block.depth for block in self.block.chain() if block.lazy), default=0)
+        if code.free or code.depth >= least:
+            return code
+        return Code(code.text, least)
+
+    def _touches(self, value: Value) -> frozenset[str]:
+        """Return the written buffers that a value depends on."""
+        found = {value.buffer} & self.written if isinstance(value, Load) else frozenset[str]()
+        for each in operands(value):
+            number = self.numbers.of(each)
+            if number not in self._touched:
+                self._touched[number] = self._touches(each)
+            found = found | self._touched[number]
+        return frozenset(found)
