@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from torch.fx import GraphModule
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
+from ctk.compiler.codegen import CODEGEN_OPTIONS
 from ctk.compiler.codegen.select import generate, generators
 from ctk.compiler.config import Config, resolve
 from ctk.compiler.decomposition_table import decomposition_table
@@ -68,7 +69,7 @@ def compile_fx(
     options = resolve(config)
     generators(options)  # a name that is not in the table is no failure to fall back from
     decomposition_table(options.decompositions)  # the same
-    passes = select_passes(PASSES, options)
+    passes = select_passes(PASSES, options, CODEGEN_OPTIONS)
     observer = marking(observer)
     numbering = Numbering(observer, options)
     compile_ = Compile(options, observer, passes, numbering, gm, example_inputs)

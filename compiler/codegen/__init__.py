@@ -4,8 +4,15 @@
 `CODEGEN` and one line here.
 """
 
+from ctk.compiler.choices import Options
+from ctk.compiler.codegen.c.codegen import CODEGEN as C
+from ctk.compiler.codegen.c.codegen import GENERATOR as C_GENERATOR
 from ctk.compiler.codegen.eager import CODEGEN as EAGER
 from ctk.compiler.codegen.kernels import Codegen
+from ctk.compiler.codegen.schedule.options import KernelOptions
 from ctk.compiler.codegen.torchscript.codegen import CODEGEN as TORCHSCRIPT
 
-CODEGENS: tuple[Codegen, ...] = (TORCHSCRIPT, EAGER)
+CODEGENS: tuple[Codegen, ...] = (C, TORCHSCRIPT, EAGER)
+
+CODEGEN_OPTIONS: tuple[Options, ...] = (KernelOptions(), C_GENERATOR.options)
+"""The options of generators, which `Config.passes` has by their names."""

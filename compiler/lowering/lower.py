@@ -31,6 +31,7 @@ from ctk.compiler.lowering.exact import require_exact
 from ctk.compiler.lowering.ir import Dtype, Kernel, LibraryCall, Program, View
 from ctk.compiler.lowering.operators import LOWERINGS
 from ctk.compiler.lowering.sizes import NotLowered, size_of, sizes_of
+from ctk.compiler.lowering.walk import reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +86,19 @@ class _Lowering:
     def program(self) -> Program:
         """Return what was made, less the views and sizes that nobody reads."""
         builder = self.builder
-        needed = set(self.outputs)
+        views = builder.views
+        needed = {node.name for node in self.outputs}
+        read: set[str] = set()
         steps: list[Kernel | LibraryCall] = []
         for step in reversed(builder.steps):
-            if isinstance(step, LibraryCall):
-                if step.node not in needed and is_pure(step.node):
-                    continue
-                needed.update(step.node.all_input_nodes)
+            if isinstance(step, Kernel):
+                read |= reads(step)
+            elif step.name in needed or step.name in read or not is_pure(step.node):
+                needed |= {node.name for node in step.node.all_input_nodes}
+            else:
+                continue
             steps.append(step)
-        views = builder.views
-        outputs = {views[n.name].buffer for n in needed if n.name in views}
+        outputs = {views[name].buffer for name in needed if name in views}
         return Program(builder.buffers, steps[::-1], views, frozenset(outputs))
 
     def _existing(self, node: Node, value: object, role: Any) -> None:

@@ -16,7 +16,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar, Literal
 
+from ctk.compiler.choices import Options
 from ctk.compiler.codegen.c.faults import FAULT_TYPE, NOTE_FAULT, fault_error
 from ctk.compiler.codegen.c.functions import PREAMBLE, functions_for
 from ctk.compiler.codegen.c.print import KernelCode, kernel_code
@@ -34,7 +36,7 @@ _FLAGS = (
 
 
 @dataclass(frozen=True, slots=True)
-class COptions:
+class COptions(Options):
     """How kernels are compiled.
 
     Attributes:
@@ -42,7 +44,9 @@ class COptions:
         flags: Further flags of the compiler.
     """
 
-    sanitize: tuple[str, ...] = ()
+    name: ClassVar[str] = "c"
+
+    sanitize: tuple[Literal["address", "undefined"], ...] = ()
     flags: tuple[str, ...] = ()
 
 

@@ -50,7 +50,6 @@ class Assembly:
     def add(self, node: Node) -> None:
         """Add a node of the graph as it is: an input, an attribute, a library call."""
         copy = self.graph.node_copy(node, self.value)
-        copy.name = node.name
         self.values[node.name] = copy
         self._learn_sizes(node, copy)
         if node.name in self.program.buffers:
@@ -61,15 +60,15 @@ class Assembly:
         written = {buffer for _, buffer in signature.results}
         buffers = [self.written(b) if b in written else self.read(b) for b in signature.inputs]
         args = [*buffers, *map(self.size, signature.symbols)]
-        call = self.graph.call_function(run, tuple(args))
+        call = self._call(f"call_{run.__name__}", run, tuple(args))
         self._add_results(signature.results, call)
 
     def add_eager(self, part: Extract, run: Run) -> None:
         """Add the call of what runs the nodes of a vetoed unit in eager."""
         args = tuple(self.value(self.nodes[name]) for name in part.operands)
-        call = self.graph.call_function(run, args)
+        call = self._call("call_eager", run, args)
         for position, name in enumerate(part.results):
-            item = self.graph.call_function(operator.getitem, (call, position))
+            item = self._call(name, operator.getitem, (call, position))
             self.values[name] = item
             if name in self.program.buffers:
                 self.memory[name] = item
@@ -93,10 +92,10 @@ class Assembly:
         else:
             moved = self.expression(view.offset)
             shape, strides = map(self.expressions, (view.shape, view.strides))
-            start = self.graph.call_method("storage_offset", (base,))
-            at = self.graph.call_function(operator.add, (start, moved))
-            call = self.graph.call_function(aten.as_strided.default, (base, shape, strides, at))
-            self.values[node.name] = call
+            start = self._call("storage_offset", Tensor.storage_offset, (base,))
+            at = self._call("offset", operator.add, (start, moved))
+            arguments = (base, shape, strides, at)
+            self.values[node.name] = self._call(node.name, aten.as_strided.default, arguments)
         return self.values[node.name]
 
     def read(self, name: str) -> Node:
@@ -105,14 +104,14 @@ class Assembly:
         if buffer.role not in ("input", "library"):
             return node
         shape, strides = map(self.expressions, (buffer.shape, buffer.strides))
-        self.memory[name] = self.graph.call_function(fitted, (node, shape, strides))
+        self.memory[name] = self._call(f"{name}_fitted", fitted, (node, shape, strides))
         return self.memory[name]
 
     def written(self, name: str) -> Node:
         """Return a buffer that a kernel writes to, and that the caller or the library made."""
         node, buffer = self.memory[name], self.program.buffers[name]
         shape, strides = map(self.expressions, (buffer.shape, buffer.strides))
-        self.memory[name] = self.graph.call_function(required, (node, shape, strides))
+        self.memory[name] = self._call(f"{name}_required", required, (node, shape, strides))
         return self.memory[name]
 
     def size(self, name: str) -> Node:
@@ -121,8 +120,8 @@ class Assembly:
             raise CodegenUnsupported(f"no value of the graph tells the size {name}")
         return self.sizes[name]()
 
-    def expressions(self, sizes: Sequence[Index]) -> list[Any]:
-        return [self.expression(size) for size in sizes]
+    def expressions(self, sizes: Sequence[Index]) -> tuple[Any, ...]:
+        return tuple(self.expression(size) for size in sizes)
 
     def expression(self, index: Index) -> Any:
         """Return a size as a number, or as a node that computes it."""
@@ -132,8 +131,11 @@ class Assembly:
             names = [symbol.name for symbol in symbols_of([index])]
             text = f"def size({', '.join(names)}):\n    return {python_text(index)}"
             run = make_function(text, "size", {})
-            self._computed[index] = self.graph.call_function(run, tuple(map(self.size, names)))
+            self._computed[index] = self._call("computed_size", run, tuple(map(self.size, names)))
         return self._computed[index]
+
+    def _call(self, name: str, target: Callable[..., Any], args: tuple[Any, ...]) -> Node:
+        return self.graph.create_node("call_function", target, args, name=name)
 
     def _is_whole(self, view: View) -> bool:
         buffer = self.program.buffers[view.buffer]
@@ -144,7 +146,7 @@ class Assembly:
         for position, (name, buffer) in enumerate(results):
             if self.program.buffers[buffer].role != "kernel":
                 continue
-            item = self.graph.call_function(operator.getitem, (call, position))
+            item = self._call(name, operator.getitem, (call, position))
             self.memory[buffer] = item
             self.values[name] = item
 
@@ -160,7 +162,7 @@ class Assembly:
 
     def _axis_reader(self, name: str, tensor: Node, axis: int) -> Callable[[], Node]:
         def read() -> Node:
-            size = self.graph.call_function(aten.sym_size.int, (tensor, axis))
+            size = self._call(f"size_{name}", aten.sym_size.int, (tensor, axis))
             self.sizes[name] = lambda: size
             return size
 

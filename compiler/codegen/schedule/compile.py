@@ -23,7 +23,7 @@ from ctk.compiler.codegen.packing import with_packed_weights
 from ctk.compiler.codegen.schedule.assemble import Assembly
 from ctk.compiler.codegen.schedule.functions import function_of, signature_of
 from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator
-from ctk.compiler.codegen.schedule.options import kernel_options
+from ctk.compiler.codegen.schedule.options import KernelOptions, with_config
 from ctk.compiler.codegen.schedule.units import Unit, units_of
 from ctk.compiler.fx.extract import extract
 from ctk.compiler.lowering.fuse import FusionOptions, fuse
@@ -81,7 +81,7 @@ class _Schedule:
     def lowered(self) -> Program:
         """Return the program, fused and planned."""
         config = self.context.numbering.config
-        options = kernel_options(config)
+        options = with_config(KernelOptions(), config)
         accumulate = getattr(torch, options.accumulate)
         program = lower(
             self.gm,
@@ -133,7 +133,7 @@ class _Schedule:
         if not kernels:
             return {}
         config = self.context.numbering.config
-        options = self.generator.options(config)
+        options = with_config(self.generator.options, config)
         made = self.generator.compile_kernels(kernels, program.buffers, options)
         return dict(zip(kernels, made, strict=True))
 

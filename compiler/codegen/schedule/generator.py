@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from ctk.compiler.config import Config
+from ctk.compiler.choices import Options
 from ctk.compiler.lowering.ir import Buffer, Kernel
 
 
@@ -37,7 +37,7 @@ class Generator:
         devices: Types of the devices that its kernels run on.
         compile_kernels: Compiles the kernels of a graph. Raises `CodegenUnsupported` if it cannot
             at all: no compiler.
-        options: Makes its options of what `Config` has for it.
+        options: Its options, as they are by default; their name is that of the generator.
         takes: What `launch` gets for a buffer: the address of its memory, or the tensor.
         min_outer: With fewer outer iterations than this, a kernel leaves processors idle.
         small: A kernel of fewer iterations than this may have as few as it likes.
@@ -48,7 +48,7 @@ class Generator:
     compile_kernels: Callable[
         [Sequence[Kernel], Mapping[str, Buffer], Any], Sequence[CompiledKernel]
     ]
-    options: Callable[[Config], Any]
+    options: Options
     takes: Literal["address", "tensor"] = "address"
     min_outer: int = 16
     small: int = 16384

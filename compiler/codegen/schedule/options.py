@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar
 
 from ctk.compiler.choices import Options
 from ctk.compiler.config import Config
@@ -26,10 +26,15 @@ class KernelOptions(Options):
     accumulate: Literal["float32", "float64"] = "float32"
 
 
-def kernel_options(config: Config) -> KernelOptions:
-    """Return the options of a compile.
+AnyOptions = TypeVar("AnyOptions", bound=Options)
+
+
+def with_config(options: AnyOptions, config: Config) -> AnyOptions:
+    """Return options as a compile has them: for every stage, or for `lowered`.
 
     Raises:
         ConfigError: One is unknown, or its value is not allowed.
     """
-    return set_options(KernelOptions(), "kernels", config.passes.get("kernels", {}))
+    for name in (options.name, f"lowered/{options.name}"):
+        options = set_options(options, name, config.passes.get(name, {}))
+    return options
