@@ -1,0 +1,157 @@
+"""Fused programs: our kernels, Inductor's and eager, paired in one process.
+
+Prints for each program the median time of eager, the speed of Inductor and of ours relative to
+eager and to each other, and seconds of the first call with cold caches. On CUDA, each one's share
+of the copy rate measured in the same run. Calls take turns in blocks, and medians are compared.
+
+    python -m benchmarks.kernels [--device cpu|cuda] [--dtype float32] [--only WORD,...] [--threads 2]
+"""
+
+import argparse
+import gc
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+from unittest.mock import patch
+
+import torch
+
+from benchmarks.programs import Program, kernels
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What one way of running a program took, in seconds."""
+
+    first: float
+    call: float
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="float32,bfloat16")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--blocks", type=int, default=15)
+    parser.add_argument("--config", default="", help="options of ctk: NAME=VALUE,...")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    torch.set_grad_enabled(False)
+    is_cuda = args.device == "cuda"
+    options = dict(each.split("=") for each in args.config.split(",") if each)
+    print(_machine(args.device, args.threads))
+    copy_rate = _copy_rate(args.device) if is_cuda else 0.0
+    if is_cuda:
+        print(f"copy rate {copy_rate / 1e9:.0f} GB/s")
+    for name in args.dtype.split(","):
+        programs = kernels(args.device, getattr(torch, name), 128 if is_cuda else 1)
+        wanted = [p for p in programs if not args.only or p.name in args.only.split(",")]
+        _table(name, wanted, args.blocks, options, copy_rate)
+
+
+def _table(
+    dtype: str, programs: Sequence[Program], blocks: int, options: dict[str, str], rate: float
+) -> None:
+    print(f"\n{dtype}: speed relative to eager; first call in s")
+    share = "  share of copy: eager inductor ctk" if rate else ""
+    print(f"{'':22}{'eager us':>10}{'inductor':>10}{'ctk':>8}{'ctk/ind.':>10}"
+          f"{'first ind.':>12}{'first ctk':>11}{share}")  # fmt: skip
+    ratios: list[float] = []
+    firsts: list[float] = []
+    for program in programs:
+        timed = compared(program.run, program.inputs, blocks, options)
+        eager, inductor, ours = (timed[key] for key in ("eager", "inductor", "ctk"))
+        ratios.append(inductor.call / ours.call)
+        firsts.append(ours.first / inductor.first)
+        line = (f"{program.name:22}{eager.call * 1e6:10.1f}{eager.call / inductor.call:10.2f}"
+                f"{eager.call / ours.call:8.2f}{ratios[-1]:10.2f}"
+                f"{inductor.first:12.2f}{ours.first:11.2f}")  # fmt: skip
+        if rate:
+            shares = (program.nbytes / each.call / rate for each in (eager, inductor, ours))
+            line += "   " + " ".join(f"{share:8.2f}" for share in shares)
+        print(line, flush=True)
+    print(f"geometric mean ctk/inductor {statistics.geometric_mean(ratios):.3f}, "
+          f"worst {min(ratios):.2f}; first call {statistics.geometric_mean(firsts):.3f} of Inductor's")  # fmt: skip
+
+
+def compared(
+    run: Callable[..., Any],
+    inputs: Sequence[Any],
+    blocks: int,
+    options: dict[str, str],
+    step: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda compiled: compiled,
+) -> dict[str, Timing]:
+    """Return the timings of eager, Inductor and ctk on one program, their calls taking turns.
+
+    Args:
+        run: What is compiled.
+        inputs: Its arguments.
+        blocks: How many blocks of calls.
+        options: Of ctk.
+        step: Makes what is called of what was compiled.
+    """
+    ways: dict[str, Callable[..., Any]] = {"eager": step(run)}
+    firsts = {"eager": 0.0}
+    for name in ("inductor", "ctk"):
+        torch._dynamo.reset()
+        gc.collect()
+        with tempfile.TemporaryDirectory() as folder, _cold_caches(folder):
+            given = dict(options) if name == "ctk" else None
+            ways[name] = step(torch.compile(_fresh(run), backend=name, options=given))
+            firsts[name] = _seconds(ways[name], inputs, 1)
+    for way in ways.values():
+        _seconds(way, inputs, 3)
+    once = max(_seconds(ways["eager"], inputs, 3), 1e-7)
+    count = max(1, min(2000, int(0.02 / once)))
+    took: dict[str, list[float]] = {name: [] for name in ways}
+    for _ in range(blocks):
+        for name, way in ways.items():
+            took[name].append(_seconds(way, inputs, count))
+    return {name: Timing(firsts[name], statistics.median(took[name])) for name in ways}
+
+
+def _fresh(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of its own code object, so that Dynamo does not share caches."""
+    if isinstance(run, torch.nn.Module):
+        return run
+    return FunctionType(run.__code__.replace(), run.__globals__, run.__name__)
+
+
+def _cold_caches(folder: str) -> Any:
+    names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+    return patch.dict("os.environ", dict.fromkeys(names, folder))
+
+
+def _seconds(run: Callable[..., Any], inputs: Sequence[Any], count: int) -> float:
+    is_cuda = any(isinstance(each, torch.Tensor) and each.is_cuda for each in inputs)
+    if is_cuda:
+        torch.cuda.synchronize()
+    started = time.perf_counter()
+    for _ in range(count):
+        run(*inputs)
+    if is_cuda:
+        torch.cuda.synchronize()
+    return (time.perf_counter() - started) / count
+
+
+def _copy_rate(device: str) -> float:
+    """Return bytes per second read and written by a large copy."""
+    source = torch.empty(1 << 28, dtype=torch.float32, device=device)
+    target = torch.empty_like(source)
+    took = min(_seconds(target.copy_, (source,), 5) for _ in range(5))
+    return 2 * source.numel() * 4 / took
+
+
+def _machine(device: str, threads: int) -> str:
+    name = torch.cuda.get_device_name() if device == "cuda" else platform.processor() or "CPU"
+    return f"torch {torch.__version__}, {name}, {threads} threads"
+
+
+if __name__ == "__main__":
+    main()
