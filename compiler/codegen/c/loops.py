@@ -157,7 +157,7 @@ def _cost(value: Value) -> int:
 
 
 _COSTS: Mapping[str, int] = {
-    **{name: 16 for name in FUNCTIONS},
-    **{name: 4 for name in (*DIVISION, "sqrt", "rsqrt")},
+    **dict.fromkeys(FUNCTIONS, 16),
+    **dict.fromkeys((*DIVISION, "sqrt", "rsqrt"), 4),
     "philox": 40,
 }
