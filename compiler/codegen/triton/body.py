@@ -1,0 +1,334 @@
+"""The values of a kernel as lines of Triton: each once, in the loop where it belongs.
+
+A value gets a variable `v0`, `v1`, ... of the shape of the axes on which it depends: `[XBLOCK, 1]`
+for one of a row, so that it is computed once for each row, and outside of the loop over it. Masks
+stand on loads and stores; what is computed beyond the end of an axis is of no account, and a
+reduction puts its neutral element there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from ctk.compiler.codegen.triton.expressions import IndexPrinter
+from ctk.compiler.codegen.triton.layout import Axis, Layout
+from ctk.compiler.codegen.triton.ops import INFIX, TYPES, const_text, op_text
+from ctk.compiler.lowering.atoms import Indirect, Var
+from ctk.compiler.lowering.index import Index
+from ctk.compiler.lowering.ir import (
+    Const,
+    Guarded,
+    Load,
+    Local,
+    Op,
+    Position,
+    Value,
+)
+from ctk.compiler.lowering.walk import Numbers, indirect, operands
+
+_FOLDED = (torch.float32, torch.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A value that has been printed.
+
+    Attributes:
+        text: A variable, or a number.
+        axes: Names of the axes on which it depends.
+        buffers: What was loaded for it.
+    """
+
+    text: str
+    axes: frozenset[str] = frozenset()
+    buffers: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Lines:
+    """Lines of code, and what their variables hold."""
+
+    lines: list[str] = field(default_factory=list[str])
+    known: dict[object, Shown] = field(default_factory=dict[object, Shown])
+
+
+class Body:
+    """The lines of a kernel as they grow."""
+
+    def __init__(self, layout: Layout, arguments: Mapping[str, str], symbols: dict[str, str],
+                 extents: Mapping[str, Index], *, debug: str = "") -> None:  # fmt: skip
+        self.layout = layout
+        self.top = Lines()
+        self.loop: Lines | None = None
+        self.looped: Axis | None = None
+        self.used: set[str] = set()
+        self.locals: dict[str, Shown] = {}
+        self.eviction: Mapping[str, str] = {}
+        self._axes = {axis.index: axis for axis in layout.axes}
+        self._arguments = arguments
+        self._extents = extents
+        self._debug = debug
+        self._numbers = Numbers()
+        self._count = 0
+        self._guard = Shown("")
+        self.printer = IndexPrinter(self._indirect, self._define, symbols)
+
+    def value(self, value: Value) -> Shown:
+        """Return a value, printed if it is not yet."""
+        for each in self._order(value):
+            self._print(each)
+        found = self._known(value)
+        assert found is not None
+        return found
+
+    def variable(self, text: str, axes: frozenset[str], origin: str = "", *,
+                 buffers: frozenset[str] = frozenset(), prefix: str = "v") -> Shown:  # fmt: skip
+        """Return a new variable with the value of an expression."""
+        name = f"{prefix}{self._count}"
+        self._count += 1
+        self.line(f"{name} = {text}", axes, origin)
+        return Shown(name, axes, buffers)
+
+    def line(self, text: str, axes: frozenset[str], origin: str = "") -> None:
+        """Add a line, to the loop if it depends on what the loop walks over."""
+        self._lines(axes).lines.append(f"{text}  # {origin}" if origin else text)
+
+    def mask(self, axes: Iterable[Axis], *extra: Shown) -> Shown:
+        """Return the mask of some axes, and of conditions; the text is empty if none is needed."""
+        masked = [axis for axis in axes if not axis.whole]
+        self.used.update(axis.mask for axis in masked)
+        more = [each for each in extra if each.text]
+        names = [axis.mask for axis in masked] + [each.text for each in more]
+        of = frozenset(axis.name for axis in masked).union(*(each.axes for each in more))
+        return Shown(" & ".join(names), of)
+
+    def pointer(self, buffer: str, index: Index, over: frozenset[str]) -> tuple[str, Shown]:
+        """Return the address of an element with a shape of at least some axes, and its index."""
+        at = self.index(index)
+        wanted = at.axes | over
+        text = at.text
+        if wanted - at.axes:
+            text = self.spread(at, wanted)
+        name = self._arguments[buffer]
+        return (name if text == "0" else f"{name} + {_summand(text)}"), Shown(text, wanted)
+
+    def spread(self, shown: Shown, axes: frozenset[str]) -> str:
+        """Return a value broadcast to the shape of some axes."""
+        shape = self.shape(axes)
+        if shown.text.lstrip("-").isdigit():
+            return f"tl.full({shape}, {shown.text}, {self.index_type})"
+        return f"tl.broadcast_to({shown.text}, {shape})"
+
+    def shape(self, axes: Iterable[str]) -> str:
+        """Return the shape of a block over some axes."""
+        sizes = ["1"] * self.layout.rank
+        chosen = set(axes)
+        for axis in self.layout.axes:
+            if axis.name in chosen:
+                sizes[axis.place] = axis.block_name
+        return f"[{', '.join(sizes)}]"
+
+    def index(self, index: Index) -> Shown:
+        """Return an index expression."""
+        for value in indirect(index):
+            self.value(value)  # type: ignore[arg-type]  # index.py does not know Value
+        return Shown(self.printer.text(index), *self._dependence(index))
+
+    @property
+    def index_type(self) -> str:
+        return "tl.int64" if self.layout.wide else "tl.int32"
+
+    def forget(self, buffer: str) -> None:
+        """Forget what was loaded from a buffer, which has been written."""
+        for lines in (self.top, self.loop):
+            if lines is not None:
+                stale = [key for key, shown in lines.known.items() if buffer in shown.buffers]
+                for key in stale:
+                    del lines.known[key]
+
+    def check(self, buffer: str, at: Shown, mask: Shown, origin: str) -> None:
+        """In a debug build, assert that an access is within its buffer."""
+        if not self._debug or buffer not in self._extents:
+            return
+        extent = self.index(self._extents[buffer]).text
+        inside = f"({at.text} >= 0) & ({at.text} < {extent})"
+        if mask.text:
+            inside = f"({inside}) | ~({mask.text})"
+        message = f"{self._debug}: {origin or 'a load'} reaches outside of {buffer}"
+        self.line(f'tl.device_assert({inside}, "{message}")', at.axes | mask.axes)
+
+    def _order(self, value: Value) -> list[Value]:
+        """Return what must be printed for a value, operands first, but nothing of a guarded one."""
+        found: list[Value] = []
+        seen: set[int] = set()
+        stack: list[tuple[Value, bool]] = [(value, False)]
+        while stack:
+            each, done = stack.pop()
+            if done:
+                found.append(each)
+            elif id(each) not in seen and self._known(each) is None:
+                seen.add(id(each))
+                stack.append((each, True))
+                stack.extend((part, False) for part in reversed(_parts(each)))
+        return found
+
+    def _print(self, value: Value) -> None:
+        if self._known(value) is not None:
+            return
+        shown = self._printed(value)
+        self._lines(shown.axes).known[self._key(value)] = shown
+
+    def _printed(self, value: Value) -> Shown:
+        if isinstance(value, Const):
+            return Shown(const_text(value))
+        if isinstance(value, Local):
+            return self.locals[value.name]
+        if isinstance(value, Load):
+            return self._load(value)
+        if isinstance(value, Position):
+            return self._position(value)
+        if isinstance(value, Guarded):
+            return self._guarded(value)
+        return self._op(value)
+
+    def _op(self, op: Op) -> Shown:
+        folded = constant_of(op)
+        if folded is not None:
+            return Shown(const_text(folded))
+        args = [self._shown(arg) for arg in op.args]
+        numbers = [constant_of(arg) for arg in op.args]
+        bare = op.name in INFIX and None in numbers
+        texts = [
+            arg.text if number is None else const_text(number, bare=bare)
+            for arg, number in zip(args, numbers, strict=True)
+        ]
+        axes, buffers = _union(args)
+        return self.variable(op_text(op, texts), axes, op.origin, buffers=buffers)
+
+    def _load(self, load: Load) -> Shown:
+        at_axes, _ = self._dependence(load.index)
+        mask = self.mask((a for a in self._axes.values() if a.name in at_axes), self._guard)
+        pointer, at = self.pointer(load.buffer, load.index, mask.axes)
+        self.check(load.buffer, at, mask, "a load")
+        policy = self.eviction.get(load.buffer, "")
+        extra = f", mask={mask.text}" if mask.text else ""
+        extra += f', eviction_policy="{policy}"' if policy else ""
+        _, buffers = self._dependence(load.index)
+        return self.variable(f"tl.load({pointer}{extra})", at.axes, buffers=buffers | {load.buffer})
+
+    def _position(self, position: Position) -> Shown:
+        number = constant_of(position)
+        if number is not None:
+            return Shown(const_text(number))
+        at = self.index(position.index)
+        return self.variable(
+            f"({at.text}).to({TYPES[position.dtype]})", at.axes, buffers=at.buffers
+        )
+
+    def _guarded(self, value: Guarded) -> Shown:
+        condition, other = self._shown(value.condition), self._shown(value.other)
+        before = self._guard
+        both = self.mask((), before, condition)
+        self._guard = both if not before.text else self.variable(both.text, both.axes)
+        inner = self.value(value.value)
+        self._guard = before
+        axes, buffers = _union((condition, inner, other))
+        text = f"tl.where({condition.text}, {inner.text}, {other.text})"
+        return self.variable(text, axes, value.origin, buffers=buffers)
+
+    def _indirect(self, atom: Indirect) -> str:
+        value: Value = atom.value  # type: ignore[assignment]  # index.py does not know Value
+        shown = self.value(value)
+        if self._debug:
+            self._check_position(atom, shown)
+        return shown.text if self.layout.wide else self._narrow(value, shown)
+
+    def _narrow(self, value: Value, shown: Shown) -> str:
+        """Return a position that the kernel reads in 32 bits."""
+        key = "narrow", shown.text
+        lines = self._lines(shown.axes)
+        if value.dtype.itemsize <= 4 or isinstance(value, Const):
+            return shown.text
+        if key not in lines.known:
+            lines.known[key] = self.variable(
+                f"{shown.text}.to(tl.int32)", shown.axes, buffers=shown.buffers
+            )
+        return lines.known[key].text
+
+    def _check_position(self, atom: Indirect, shown: Shown) -> None:
+        size = self.printer.text(atom.size)
+        axes = (axis for axis in self._axes.values() if axis.name in shown.axes)
+        mask = self.mask(axes, self._guard)
+        inside = f"({shown.text} >= 0) & ({shown.text} < {size})"
+        if mask.text:
+            inside = f"({inside}) | ~({mask.text})"
+        message = f"{self._debug}: a position that it reads is outside of its dimension"
+        self.line(f'tl.device_assert({inside}, "{message}")', shown.axes | mask.axes)
+
+    def _define(self, text: str, index: Index) -> str:
+        axes, buffers = self._dependence(index)
+        key = "index", text
+        for lines in (self.loop, self.top):
+            if lines is not None and key in lines.known:
+                return lines.known[key].text
+        shown = self.variable(text, axes, buffers=buffers, prefix="i")
+        self._lines(axes).known[key] = shown
+        return shown.text
+
+    def _dependence(self, index: Index) -> tuple[frozenset[str], frozenset[str]]:
+        """Return the axes on which an index depends, and what is loaded for it."""
+        own = [self._axes[atom.name] for atom in index.atoms if isinstance(atom, Var)]
+        self.used.update(axis.index for axis in own)
+        inner = [self._shown(value) for value in indirect(index)]
+        axes, buffers = _union(inner)
+        return axes | {axis.name for axis in own}, buffers
+
+    def _shown(self, value: Value) -> Shown:
+        found = self._known(value)
+        return found if found is not None else self.value(value)
+
+    def _known(self, value: Value) -> Shown | None:
+        number = self._numbers.of(value)
+        for key in ((number, self._guard.text), (number, "")):
+            for lines in (self.loop, self.top):
+                if lines is not None and key in lines.known:
+                    return lines.known[key]
+        return None
+
+    def _key(self, value: Value) -> object:
+        return self._numbers.of(value), self._guard.text
+
+    def _lines(self, axes: frozenset[str]) -> Lines:
+        if self.loop is not None and self.looped is not None and self.looped.name in axes:
+            return self.loop
+        return self.top
+
+
+def constant_of(value: Value) -> Const | None:
+    """Return a value as a number if it is one: a size, perhaps converted."""
+    if isinstance(value, Const):
+        return value
+    if isinstance(value, Position) and value.index.number is not None:
+        return Const(value.index.number, value.dtype)
+    if isinstance(value, Op) and value.name == "cast" and value.dtype in _FOLDED:
+        inner = constant_of(value.args[0])
+        if inner is not None and not inner.dtype.is_floating_point:
+            return Const(float(inner.value), value.dtype)
+    return None
+
+
+def _parts(value: Value) -> Sequence[Value]:
+    return () if isinstance(value, Guarded) else operands(value)
+
+
+def _union(parts: Iterable[Shown]) -> tuple[frozenset[str], frozenset[str]]:
+    each = list(parts)
+    axes = frozenset[str]().union(*(part.axes for part in each))
+    return axes, frozenset[str]().union(*(part.buffers for part in each))
+
+
+def _summand(text: str) -> str:
+    return f"({text})" if " " in text and not text.endswith(")") else text

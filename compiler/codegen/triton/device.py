@@ -1,0 +1,189 @@
+# pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
+# (functions of Triton's own language, which has no types for a checker of Python)
+"""Functions on the device that generated kernels call.
+
+Importing this imports triton: only `module.py` does so, when a kernel is compiled.
+"""
+
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+
+@triton.jit
+def maximum_or_nan(a, b):
+    """Return the larger one; NaN if either is."""
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def minimum_or_nan(a, b):
+    """Return the smaller one; NaN if either is."""
+    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def larger(a, b):
+    """Return the larger one of integers."""
+    return tl.maximum(a, b)
+
+
+@triton.jit
+def smaller(a, b):
+    """Return the smaller one of integers."""
+    return tl.minimum(a, b)
+
+
+@triton.jit
+def plus(a, b):
+    """Return the sum."""
+    return a + b
+
+
+@triton.jit
+def times(a, b):
+    """Return the product."""
+    return a * b
+
+
+@triton.jit
+def log_add_exp(a, b):
+    """Return log(exp(a) + exp(b)) without overflow."""
+    high = maximum_or_nan(a, b)
+    low = minimum_or_nan(a, b)
+    same = high == low  # infinities, too, whose difference is NaN
+    difference = tl.where(same, 0.0, low - high)
+    return high + libdevice.log1p(libdevice.exp(difference))
+
+
+@triton.jit
+def first_largest(a, at_a, b, at_b):
+    """Return the larger one with its place: NaN before numbers, the first place of equal ones."""
+    better = (a > b) | ((a != a) & (b == b))
+    equal = (a == b) | ((a != a) & (b != b))
+    left = better | (equal & (at_a < at_b))
+    return tl.where(left, a, b), tl.where(left, at_a, at_b)
+
+
+@triton.jit
+def first_smallest(a, at_a, b, at_b):
+    """Return the smaller one with its place: NaN before numbers, the first place of equal ones."""
+    better = (a < b) | ((a != a) & (b == b))
+    equal = (a == b) | ((a != a) & (b != b))
+    left = better | (equal & (at_a < at_b))
+    return tl.where(left, a, b), tl.where(left, at_a, at_b)
+
+
+@triton.jit
+def welford(mean_a, m2_a, count_a, mean_b, m2_b, count_b):
+    """Return mean, sum of squares around it, and count of two groups together."""
+    count = count_a + count_b
+    share = tl.where(count == 0.0, 0.0, count_b / count)
+    difference = mean_b - mean_a
+    mean = mean_a + difference * share
+    return mean, m2_a + m2_b + difference * difference * count_a * share, count
+
+
+@triton.jit
+def rescaled(a, sum_a, b, sum_b):
+    """Return the maximum of two groups, and the sum of exp(x - maximum) over both.
+
+    Source: M. Milakov, N. Gimelshein, Online normalizer calculation for softmax (2018).
+    """
+    high = maximum_or_nan(a, b)
+    part_a = tl.where(a == high, sum_a, sum_a * libdevice.exp(a - high))
+    part_b = tl.where(b == high, sum_b, sum_b * libdevice.exp(b - high))
+    return high, part_a + part_b
+
+
+@triton.jit
+def floordiv(a, b):
+    """Return the quotient of integers, rounded down; 0 for a divisor of 0."""
+    safe = tl.where(b == 0, 1, b)
+    quotient = a // safe
+    down = quotient - ((a % safe != 0) & ((a < 0) != (safe < 0))).to(quotient.dtype)
+    return tl.where(b == 0, 0, down)
+
+
+@triton.jit
+def truncdiv(a, b):
+    """Return the quotient of integers, rounded to zero; 0 for a divisor of 0."""
+    return tl.where(b == 0, 0, a // tl.where(b == 0, 1, b))
+
+
+@triton.jit
+def fmod(a, b):
+    """Return the remainder of integers with the sign of `a`; 0 for a divisor of 0."""
+    return tl.where(b == 0, 0, a % tl.where(b == 0, 1, b))
+
+
+@triton.jit
+def mod(a, b):
+    """Return the remainder of integers with the sign of `b`; 0 for a divisor of 0."""
+    rest = fmod(a, b)
+    return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+
+
+@triton.jit
+def mod_of_floats(a, b):
+    """Return the remainder with the sign of `b`."""
+    rest = libdevice.fmod(a, b)
+    moved = tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
+    return tl.where(moved == 0, libdevice.copysign(moved, b), moved)
+
+
+@triton.jit
+def floordiv_of_floats(a, b):
+    """Return the quotient rounded down, as Python and torch do: from the remainder."""
+    rest = libdevice.fmod(a, b)
+    quotient = (a - rest) / b
+    quotient = tl.where((rest != 0) & ((b < 0) != (rest < 0)), quotient - 1, quotient)
+    down = tl.floor(quotient)
+    down = tl.where(quotient - down > 0.5, down + 1, down)
+    down = tl.where(quotient == 0, libdevice.copysign(quotient * 0, a / b), down)
+    return tl.where(b == 0, a / b, down)
+
+
+@triton.jit
+def truncdiv_of_floats(a, b):
+    """Return the quotient rounded to zero."""
+    return libdevice.trunc(a / b)
+
+
+@triton.jit
+def shl(a, by, width: tl.constexpr):
+    """Shift left; 0 for a shift of less than 0, or of the width and more."""
+    fits = (by >= 0) & (by < width)
+    return tl.where(fits, a << tl.where(fits, by, 0), 0)
+
+
+@triton.jit
+def shr(a, by, width: tl.constexpr):
+    """Shift right; the sign for a shift of less than 0, or of the width and more."""
+    fits = (by >= 0) & (by < width)
+    return a >> tl.where(fits, by, width - 1)
+
+
+@triton.jit
+def sign(x):
+    """Return -1, 0 or 1; 0 for NaN."""
+    return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
+
+
+@triton.jit
+def sigmoid(x):
+    """Return 1 / (1 + exp(-x))."""
+    return 1.0 / (1.0 + libdevice.exp(-x))
+
+
+@triton.jit
+def philox(seed, offset, lane):
+    """Return word `lane % 4` of Philox4x32-10 with a key and a counter, as int64."""
+    low = (offset & 0xFFFFFFFF).to(tl.uint32)
+    high = ((offset >> 32) & 0xFFFFFFFF).to(tl.uint32)
+    zero = low * 0
+    w0, w1, w2, w3 = tl.philox(seed, low, high, zero, zero)
+    word = lane & 3
+    pair = tl.where(word == 0, w0, w1)
+    other = tl.where(word == 2, w2, w3)
+    return tl.where(word < 2, pair, other).to(tl.int64)

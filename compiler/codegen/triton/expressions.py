@@ -1,0 +1,64 @@
+"""Index expressions as Triton code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ctk.compiler.lowering.atoms import Atom, Extreme, Indirect, Quotient, Remainder, Symbol, Var
+from ctk.compiler.lowering.index import Index
+
+
+@dataclass(slots=True)
+class IndexPrinter:
+    """Prints index expressions; quotients and remainders become variables of their own.
+
+    Nothing that is divided is negative, so that `//` and `%` of C and of Python agree.
+
+    Attributes:
+        indirect: Prints a position that the kernel reads.
+        define: Takes an expression and what it depends on, and returns a variable that has it.
+    """
+
+    indirect: Callable[[Indirect], str]
+    define: Callable[[str, Index], str]
+    symbols: dict[str, str] = field(default_factory=dict[str, str])
+
+    def text(self, index: Index) -> str:
+        """Return an index expression as a sum."""
+        if not index.terms:
+            return "0"
+        text = ""
+        for monomial, factor in index.terms:
+            sign = "-" if factor < 0 else "+"
+            parts = [self._atom(atom) for atom in monomial]
+            if abs(factor) != 1 or not parts:
+                parts.append(str(abs(factor)))
+            product = " * ".join(parts)
+            if text:
+                text += f" {sign} {product}"
+            else:
+                text = f"-{product}" if sign == "-" else product
+        return text
+
+    def _atom(self, atom: Atom) -> str:
+        if isinstance(atom, Symbol):
+            return self.symbols.get(atom.name, atom.name)
+        if isinstance(atom, Var):
+            return atom.name
+        if isinstance(atom, Indirect):
+            return self.indirect(atom)
+        if isinstance(atom, Extreme):
+            name = "maximum" if atom.kind == "max" else "minimum"
+            return f"tl.{name}({self.text(atom.left)}, {self.text(atom.right)})"
+        sign = "//" if isinstance(atom, Quotient) else "%"
+        text = f"{self._factor(atom.value)} {sign} {self._factor(atom.divisor)}"
+        return self.define(text, _of(atom))
+
+    def _factor(self, index: Index) -> str:
+        text = self.text(index)
+        return f"({text})" if " " in text else text
+
+
+def _of(atom: Quotient | Remainder) -> Index:
+    return Index((((atom,), 1),))

@@ -1,0 +1,226 @@
+"""Which layout a kernel gets: measured rules for block sizes and warps.
+
+What they aim at, on a device that is bound by memory:
+    1. enough programs: some for each multiprocessor, so that none waits for the last
+    2. enough bytes in flight: a thread has 16 bytes or more of each buffer at once
+    3. one read: a row stays in registers up to 32,768 positions, 64 for each thread at most
+    4. whole cache lines: blocks of 32 elements or more along what is contiguous
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ctk.compiler.codegen.triton.layout import (
+    Axis,
+    Layout,
+    accesses_of,
+    indices_of,
+    inner_loops,
+    is_whole,
+)
+from ctk.compiler.lowering.atoms import Var
+from ctk.compiler.lowering.index import ONE, ZERO, Index, is_nonnegative, largest
+from ctk.compiler.lowering.ir import Kernel
+from ctk.compiler.lowering.sizes import number_of
+from ctk.compiler.lowering.walk import reads, writes
+
+PROGRAMS = 1056
+"""Of a kernel that is spread well: 8 for each of the 132 multiprocessors of an H200."""
+
+ROW_LIMIT = 32768
+"""Positions of the longest row that is kept in registers."""
+
+FLAT_BLOCK = 1024
+_LOOP_BLOCK = 4096
+_TILE = 64
+_INT32 = 2**31 - 2**17  # a block beyond the last element must not overflow
+
+
+@dataclass(frozen=True, slots=True)
+class Knobs:
+    """What autotuning tries: factors on the block sizes and warps of the rules."""
+
+    block: int = 0  # powers of two
+    warps: int = 0
+
+
+def layout_of(
+    kernel: Kernel,
+    sizes: Mapping[str, int],
+    extents: Mapping[str, Index],
+    knobs: Knobs | None = None,
+) -> Layout:
+    """Return the layout of a kernel.
+
+    Args:
+        kernel: Any kernel of the IR.
+        sizes: Symbols at the call (or of an example); the layout is right for all other sizes, too,
+            but for `wide`.
+        extents: How many elements each buffer reaches.
+        knobs: Deviations from the rules.
+    """
+    chosen = knobs or Knobs()
+    wide = _is_wide(kernel, sizes, extents)
+    if inner_loops(kernel.sweeps):
+        return _rows(kernel, sizes, wide, chosen)
+    across = _across(kernel)
+    if across is not None:
+        return _tile(kernel, across, wide)
+    return _flat(kernel, sizes, wide, chosen)
+
+
+def _flat(kernel: Kernel, sizes: Mapping[str, int], wide: bool, knobs: Knobs) -> Layout:
+    numel = _count(kernel.outer, sizes)
+    block = _clamp(_power(-(-numel // PROGRAMS)), 128, FLAT_BLOCK)
+    if kernel.device.type == "cpu":
+        block = _clamp(_power(numel), 128, FLAT_BLOCK * 4)
+    block = _shifted(block, knobs.block)
+    warps = _clamp(_shifted(block // 256, knobs.warps), 1, 16)
+    axis = _axis("x", kernel.outer, block, place=0)
+    return Layout((axis,), (None,) * len(kernel.sweeps), rank=1, warps=warps, wide=wide)
+
+
+def _tile(kernel: Kernel, across: Var, wide: bool) -> Layout:
+    *others, last = kernel.outer
+    lead = [loop for loop in others if loop != across]
+    y = _axis("y", (*lead, across), _TILE, place=0)
+    x = _axis("x", (last,), _TILE, place=1)
+    return Layout((y, x), (None,) * len(kernel.sweeps), rank=2, warps=8, wide=wide)
+
+
+def _rows(kernel: Kernel, sizes: Mapping[str, int], wide: bool, knobs: Knobs) -> Layout:
+    nests = inner_loops(kernel.sweeps)
+    rows = _count(kernel.outer, sizes)
+    longest = max(_count(nest, sizes) for nest in nests)
+    length = _power(longest)
+    if _is_by_column(kernel) and rows > 1:
+        xblock, blocks, warps = _columns(rows, length)
+    elif length <= ROW_LIMIT and all(_fixed(nest) or length <= ROW_LIMIT for nest in nests):
+        xblock, blocks = _few_rows(rows, length), length
+        warps = _clamp(xblock * length // 512, 1, 16 if length < 16384 else 32)
+    else:
+        xblock, blocks = 1, _shifted(_LOOP_BLOCK, knobs.block)
+        warps = 16
+    warps = _clamp(_shifted(warps, knobs.warps), 1, 32)
+    x = _axis("x", kernel.outer, xblock, place=0)
+    inner = {nest: _inner(n, nest, blocks, sizes) for n, nest in enumerate(nests)}
+    axes = tuple(inner.get(sweep.inner) for sweep in kernel.sweeps)
+    return Layout((x,), axes, rank=2, warps=warps, wide=wide)
+
+
+def _columns(rows: int, length: int) -> tuple[int, int, int]:
+    """Return the blocks of rows whose neighbours lie next to each other in memory."""
+    xblock = _clamp(_power(-(-rows // 264)), 32, 128)
+    xblock = min(xblock, _power(rows))
+    return xblock, min(length, max(1, 4096 // xblock)), 8
+
+
+def _few_rows(rows: int, length: int) -> int:
+    """Return how many short rows a program takes: until they have 2,048 positions."""
+    wanted = max(1, 2048 // length)
+    return min(wanted, _power(max(1, rows // PROGRAMS)))
+
+
+def _inner(number: int, nest: tuple[Var, ...], block: int, sizes: Mapping[str, int]) -> Axis:
+    length = _power(_count(nest, sizes))
+    fits = length <= block
+    name = "r" if number == 0 else f"r{number}"
+    numel = _numel(nest)
+    own = min(block, length)
+    return Axis(name, nest, own, 1, looped=not fits, whole=is_whole(numel, own))
+
+
+def _axis(name: str, loops: tuple[Var, ...], block: int, place: int) -> Axis:
+    numel = _numel(loops)
+    if numel == ONE:
+        block = 1
+    return Axis(name, loops, block, place, whole=is_whole(numel, block))
+
+
+def _across(kernel: Kernel) -> Var | None:
+    """Return the loop, not the innermost, along which something is contiguous."""
+    if len(kernel.outer) < 2:
+        return None
+    *others, last = kernel.outer
+    strided = [index for index in accesses_of(kernel) if index.factor_of(last) not in (ZERO, ONE)]
+    counts = {
+        loop: sum(index.factor_of(loop) == ONE for index in strided)
+        for loop in others
+        if (loop.size.number or 16) >= 16
+    }
+    best = max(counts, key=lambda loop: counts[loop], default=None)
+    if best is None or not counts[best] or (last.size.number or 16) < 16:
+        return None
+    return best
+
+
+def _is_by_column(kernel: Kernel) -> bool:
+    """Return whether neighbours in memory are neighbours of the outer loops."""
+    if not kernel.outer:
+        return False
+    last = kernel.outer[-1]
+    inner = [nest[-1] for nest in inner_loops(kernel.sweeps)]
+    along = across = 0
+    for index in accesses_of(kernel):
+        moving = [loop for loop in inner if index.factor_of(loop) != ZERO]
+        if not moving:
+            continue
+        across += index.factor_of(last) == ONE
+        along += any(index.factor_of(loop) == ONE for loop in moving)
+    return across > along
+
+
+def _is_wide(kernel: Kernel, sizes: Mapping[str, int], extents: Mapping[str, Index]) -> bool:
+    if any(
+        number_of(extents[name], sizes) > _INT32 for name in _touched(kernel) if name in extents
+    ):
+        return True
+    nests = [kernel.outer, *inner_loops(kernel.sweeps)]
+    if any(_count(nest, sizes) > _INT32 for nest in nests):
+        return True
+    return any(_reaches(index, sizes) for index in indices_of(kernel))
+
+
+def _reaches(index: Index, sizes: Mapping[str, int]) -> bool:
+    """Return whether an expression may leave 32 bits on its way."""
+    total = 0
+    for monomial, factor in index.terms:
+        high = largest(Index(((monomial, 1),)))
+        if high is None or not is_nonnegative(high):
+            return True
+        total += abs(factor) * number_of(high, sizes)
+    return total > _INT32
+
+
+def _touched(kernel: Kernel) -> set[str]:
+    return {*reads(kernel), *writes(kernel)}
+
+
+def _fixed(nest: tuple[Var, ...]) -> bool:
+    return _numel(nest).number is not None
+
+
+def _numel(loops: tuple[Var, ...]) -> Index:
+    total = ONE
+    for loop in loops:
+        total = total * loop.size
+    return total
+
+
+def _count(loops: tuple[Var, ...], sizes: Mapping[str, int]) -> int:
+    return number_of(_numel(loops), sizes)
+
+
+def _power(number: int) -> int:
+    """Return the least power of two that is not less."""
+    return 1 << max(0, number - 1).bit_length()
+
+
+def _clamp(value: int, low: int, high: int) -> int:
+    return max(low, min(value, high))
+
+
+def _shifted(value: int, by: int) -> int:
+    return value << by if by >= 0 else max(1, value >> -by)

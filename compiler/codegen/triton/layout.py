@@ -1,0 +1,135 @@
+"""How the loops of a kernel become blocks: which axes a program has, and how large its blocks are.
+
+    flat   no reduction: the outer loops as one axis `x`
+    tile   no reduction, and something is contiguous along another loop than the rest (a transpose):
+           two axes, `y` and `x`, so that both sides are read and written in whole cache lines
+    rows   sweeps with inner loops: `x` for the outer loops, `r` for the inner ones. A row that fits
+           is one block, read once and kept in registers; a longer one is walked in a loop
+
+An axis is one number: the loops of which it is made are its quotients and remainders, and index
+expressions over loops that lie one after the other in memory simplify back to the number itself.
+
+Source: the axes are those of Inductor's Triton kernels (`torch/_inductor/codegen/triton.py`). Here
+a layout is a value: one that differs in anything is another source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ctk.compiler.lowering.atoms import Var
+from ctk.compiler.lowering.index import ONE, Index, of_atom, product
+from ctk.compiler.lowering.ir import Kernel, Load, Position, Store, Sweep
+from ctk.compiler.lowering.walk import walk
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One dimension of the blocks of a kernel.
+
+    Attributes:
+        name: `x`, `y`; `r` and `r1`, `r2`, ... for the inner loops of sweeps.
+        loops: The loops that it is made of, the last innermost.
+        block: How many of its positions a program has at once; a power of two.
+        place: Which dimension of a block it is.
+        looped: A program walks over all of it, a block at a time.
+        whole: Every block is full, so that nothing needs a mask.
+    """
+
+    name: str
+    loops: tuple[Var, ...]
+    block: int
+    place: int
+    looped: bool = False
+    whole: bool = False
+
+    @property
+    def numel(self) -> Index:
+        return product([loop.size for loop in self.loops])
+
+    @property
+    def index(self) -> str:
+        return f"{self.name}index"
+
+    @property
+    def mask(self) -> str:
+        return f"{self.name}mask"
+
+    @property
+    def block_name(self) -> str:
+        return f"{self.name.upper()}BLOCK"
+
+    def variables(self) -> dict[Var, Index]:
+        """Return each loop as an expression of the axis."""
+        number = of_atom(Var(self.index, self.numel))
+        found: dict[Var, Index] = {}
+        step = ONE
+        for position, loop in reversed(list(enumerate(self.loops))):
+            part = number // step
+            found[loop] = part if position == 0 else part % loop.size
+            step = step * loop.size
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a kernel's source depends on besides the kernel.
+
+    Attributes:
+        grid: The axes over which programs are spread, `x` last.
+        inner: For each sweep, the axis of its inner loops; None for one without.
+        rank: How many dimensions a block has.
+        warps: Of a program: groups of 32 threads.
+        wide: Positions need 64 bits.
+        stages: How many iterations of a loop are loaded ahead.
+    """
+
+    grid: tuple[Axis, ...]
+    inner: tuple[Axis | None, ...]
+    rank: int
+    warps: int = 4
+    wide: bool = False
+    stages: int = 1
+
+    @property
+    def axes(self) -> tuple[Axis, ...]:
+        inner = dict.fromkeys(axis for axis in self.inner if axis is not None)
+        return (*self.grid, *inner)
+
+    def domain(self, sweep: int) -> tuple[Axis, ...]:
+        """Return the axes of a sweep's statements."""
+        axis = self.inner[sweep]
+        return self.grid if axis is None else (*self.grid, axis)
+
+
+def indices_of(kernel: Kernel) -> list[Index]:
+    """Return every index expression of a kernel: of its stores, its loads, its positions."""
+    found: list[Index] = []
+    for statement in kernel.statements:
+        if isinstance(statement, Store):
+            found.append(statement.index)
+        values = walk(statement)
+        found += [value.index for value in values if isinstance(value, (Load, Position))]
+    return found
+
+
+def accesses_of(kernel: Kernel) -> list[Index]:
+    """Return the index expressions with which a kernel touches memory."""
+    found: list[Index] = []
+    for statement in kernel.statements:
+        found += [value.index for value in walk(statement) if isinstance(value, Load)]
+        if isinstance(statement, Store):
+            found.append(statement.index)
+    return found
+
+
+def inner_loops(sweeps: Sequence[Sweep]) -> list[tuple[Var, ...]]:
+    """Return the different loop nests of sweeps, in order of appearance."""
+    return list(dict.fromkeys(sweep.inner for sweep in sweeps if sweep.inner))
+
+
+def is_whole(numel: Index, block: int) -> bool:
+    """Return whether blocks of a size always cover an axis without a rest."""
+    number = numel.number
+    return number is not None and number > 0 and number % block == 0

@@ -1,0 +1,216 @@
+"""Each operation of the loop IR as a Triton expression.
+
+`tl` and `libdevice` are Triton's, `device` is `device.py` of this folder. In Triton, `/` of floats
+is approximate, so that division is `tl.math.div_rn`; `//` and `%` of integers are those of C; and
+`tl.maximum` gives the operand that is no NaN unless told otherwise.
+
+Accuracy in float32, as NVIDIA documents it for libdevice (CUDA Math API, ULP): exp 1, exp2 2,
+expm1 1, log 1, log2 1, log10 2, log1p 1, pow 4, hypot 3, sin, cos 2, tan 4, asin 2, acos 2,
+atan 2, atan2 3, sinh 3, cosh 2, tanh 2, asinh 3, acosh 4, atanh 3, erf 2, erfc 4, erfinv 2,
+lgamma 6 (outside of -10.001 to -2.264), rsqrt 2, sigmoid 3. Arithmetic, division and sqrt round
+correctly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import torch
+
+from ctk.compiler.lowering.ir import Const, Dtype, Op
+
+Printer: TypeAlias = Callable[[Op, Sequence[str]], str]
+
+TYPES: Mapping[Dtype, str] = {
+    torch.float64: "tl.float64",
+    torch.float32: "tl.float32",
+    torch.float16: "tl.float16",
+    torch.bfloat16: "tl.bfloat16",
+    torch.int64: "tl.int64",
+    torch.int32: "tl.int32",
+    torch.int16: "tl.int16",
+    torch.int8: "tl.int8",
+    torch.uint8: "tl.uint8",
+    torch.bool: "tl.int1",
+}
+
+_ROUNDED = {"floor": "tl.floor", "ceil": "tl.ceil", "trunc": "libdevice.trunc",
+            "round": "libdevice.nearbyint"}  # fmt: skip
+
+_FUNCTIONS = (
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "rsqrt", "pow", "hypot",
+    "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh",
+    "atanh", "erf", "erfc", "erfinv", "lgamma",
+)  # fmt: skip
+
+
+def op_text(op: Op, args: Sequence[str]) -> str:
+    """Return an operation on the texts of its operands."""
+    return PRINTERS[op.name](op, args)
+
+
+def const_text(const: Const, *, bare: bool = False) -> str:
+    """Return a number; `bare` where the other operand says its type."""
+    literal = number_text(const.value, const.dtype)
+    if bare and const.dtype not in (torch.bool, torch.float64):
+        return literal
+    return f"tl.full([], {literal}, {TYPES[const.dtype]})"
+
+
+def number_text(value: float | int | bool, dtype: Dtype) -> str:
+    """Return a number as a literal of Python."""
+    if dtype == torch.bool:
+        return str(int(bool(value)))
+    if not dtype.is_floating_point:
+        return str(int(value))
+    text = repr(float(value))
+    return f'float("{text}")' if text in ("inf", "-inf", "nan") else text
+
+
+def lowest(dtype: Dtype) -> float | int | bool:
+    """Return the least value of a type."""
+    if dtype == torch.bool:
+        return False
+    return float("-inf") if dtype.is_floating_point else torch.iinfo(dtype).min
+
+
+def highest(dtype: Dtype) -> float | int | bool:
+    """Return the greatest value of a type."""
+    if dtype == torch.bool:
+        return True
+    return float("inf") if dtype.is_floating_point else torch.iinfo(dtype).max
+
+
+def cast_text(value: str, source: Dtype, target: Dtype) -> str:
+    """Return a value converted as torch converts."""
+    if source == target:
+        return value
+    if target == torch.bool:
+        return f"({value} != 0)"
+    if source.is_floating_point and target.itemsize < 4 and not target.is_floating_point:
+        return f"{value}.to(tl.int32).to({TYPES[target]})"
+    return f"{value}.to({TYPES[target]})"
+
+
+def _cast(op: Op, args: Sequence[str]) -> str:
+    return cast_text(args[0], op.args[0].dtype, op.dtype)
+
+
+def _infix(sign: str) -> Printer:
+    return lambda _, args: f"{args[0]} {sign} {args[1]}"
+
+
+def _call(name: str) -> Printer:
+    return lambda _, args: f"{name}({', '.join(args)})"
+
+
+def _extreme(name: str, of_bools: str) -> Printer:
+    def text(op: Op, args: Sequence[str]) -> str:
+        if op.dtype == torch.bool:
+            return f"{args[0]} {of_bools} {args[1]}"
+        if op.dtype.is_floating_point:
+            return f"device.{name}_or_nan({args[0]}, {args[1]})"
+        return f"tl.{name}({args[0]}, {args[1]})"
+
+    return text
+
+
+def _by_kind(floats: str, integers: str) -> Printer:
+    """Return the printer of a division, which has a function for each kind of operands."""
+    return lambda op, args: (
+        f"{floats if op.dtype.is_floating_point else integers}({', '.join(args)})"
+    )
+
+
+def _div(_: Op, args: Sequence[str]) -> str:
+    return f"tl.math.div_rn({args[0]}, {args[1]})"
+
+
+def _div64(op: Op, args: Sequence[str]) -> str:
+    return f"{args[0]} / {args[1]}" if op.dtype == torch.float64 else _div(op, args)
+
+
+def _sqrt(op: Op, args: Sequence[str]) -> str:
+    return f"tl.sqrt({args[0]})" if op.dtype == torch.float64 else f"tl.sqrt_rn({args[0]})"
+
+
+def _reciprocal(op: Op, args: Sequence[str]) -> str:
+    one = f"tl.full([], 1.0, {TYPES[op.dtype]})"
+    return _div64(op, (one, args[0]))
+
+
+def _invert(op: Op, args: Sequence[str]) -> str:
+    return f"{args[0]} == 0" if op.dtype == torch.bool else f"~{args[0]}"
+
+
+def _of_floats(floats: str, integers: str) -> Printer:
+    """Return the printer of a question whose answer differs for integers; `x` is the operand."""
+
+    def text(op: Op, args: Sequence[str]) -> str:
+        form = floats if op.args[0].dtype.is_floating_point else integers
+        return form.replace("$x", args[0])
+
+    return text
+
+
+def _signbit(op: Op, args: Sequence[str]) -> str:
+    dtype = op.args[0].dtype
+    if not dtype.is_floating_point:
+        return f"{args[0]} < 0"
+    bits = {8: "tl.int64", 4: "tl.int32", 2: "tl.int16"}[dtype.itemsize]
+    return f"{args[0]}.to({bits}, bitcast=True) < 0"
+
+
+def _shift(name: str) -> Printer:
+    return lambda op, args: f"device.{name}({args[0]}, {args[1]}, {op.dtype.itemsize * 8})"
+
+
+def _round(op: Op, args: Sequence[str]) -> str:
+    return f"{_ROUNDED[op.name]}({args[0]})" if op.dtype.is_floating_point else args[0]
+
+
+PRINTERS: Mapping[str, Printer] = {
+    "add": _infix("+"),
+    "sub": _infix("-"),
+    "mul": _infix("*"),
+    "neg": lambda op, args: f"-{args[0]}" if op.dtype != torch.uint8 else f"0 - {args[0]}",
+    "abs": _call("tl.abs"),
+    "maximum": _extreme("maximum", "|"),
+    "minimum": _extreme("minimum", "&"),
+    "div": _div64,
+    "floordiv": _by_kind("device.floordiv_of_floats", "device.floordiv"),
+    "truncdiv": _by_kind("device.truncdiv_of_floats", "device.truncdiv"),
+    "mod": _by_kind("device.mod_of_floats", "device.mod"),
+    "fmod": _by_kind("libdevice.fmod", "device.fmod"),
+    "reciprocal": _reciprocal,
+    "eq": _infix("=="),
+    "ne": _infix("!="),
+    "lt": _infix("<"),
+    "le": _infix("<="),
+    "gt": _infix(">"),
+    "ge": _infix(">="),
+    "and": _infix("&"),
+    "or": _infix("|"),
+    "xor": _infix("^"),
+    "not": _invert,
+    "shl": _shift("shl"),
+    "shr": _shift("shr"),
+    **dict.fromkeys(_ROUNDED, _round),
+    "sign": _call("device.sign"),
+    "signbit": _signbit,
+    "copysign": _call("libdevice.copysign"),
+    "isnan": _of_floats("$x != $x", "$x != $x"),
+    "isinf": _of_floats('tl.abs($x) == float("inf")', "$x != $x"),
+    "nextafter": _call("libdevice.nextafter"),
+    **{name: _call(f"libdevice.{name}") for name in _FUNCTIONS},
+    "sqrt": _sqrt,
+    "sigmoid": _call("device.sigmoid"),
+    "where": _call("tl.where"),
+    "cast": _cast,
+    "philox": _call("device.philox"),
+}
+"""A printer for each operation of `vocabulary.ARITY`."""
+
+INFIX = frozenset(("add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor"))
+"""Operations of which one operand may be a bare number."""

@@ -1,0 +1,26 @@
+"""How kernels are made in Triton."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class TritonOptions:
+    """How kernels are made in Triton.
+
+    Attributes:
+        autotune: Time a few layouts of each kernel on the device, and keep the fastest.
+        debug: Assert that each access is within its buffer; the message names kernel and node.
+        exact: No contraction to fused multiply-add.
+        interpret: Run kernels in Triton's interpreter, in numpy, on tensors of the CPU.
+        sizes: Values of size symbols at the first call, if they are known: a kernel is compiled
+            for these before it is called.
+    """
+
+    autotune: bool = False
+    debug: bool = False
+    exact: bool = False
+    interpret: bool = False
+    sizes: Mapping[str, int] = field(default_factory=dict[str, int])

@@ -1,0 +1,266 @@
+"""Reductions and scans over the axis of a sweep.
+
+A row that is one block is combined at once. In a loop each position of the block has an accumulator
+of its own, and these are combined after it: always in the same order, whatever runs when.
+
+    sum, prod, max, min, any, all     one accumulator
+    argmax, argmin                    the value, and the first place where it was seen
+    mean_m2                           in one block: the mean, then squares around it; in a loop:
+                                      Welford's update, whose count is that of the iteration
+    max, then the sum of exp(x - max) one loop for both (`device.rescaled`)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ctk.compiler.codegen.triton.body import Body
+from ctk.compiler.codegen.triton.layout import Axis
+from ctk.compiler.codegen.triton.ops import TYPES, cast_text, highest, lowest, number_text
+from ctk.compiler.lowering.ir import Dtype, Reduce, Scan, Value
+
+_COMBINE = {"sum": "plus", "prod": "times", "max": "larger", "min": "smaller",
+            "any": "larger", "all": "smaller"}  # fmt: skip
+_OF_FLOATS = {"max": "maximum_or_nan", "min": "minimum_or_nan", "logsumexp": "log_add_exp"}
+_FIRST = {"argmax": "first_largest", "argmin": "first_smallest"}
+
+
+@dataclass(slots=True)
+class Accumulated:
+    """A reduction in a loop: its accumulators, and what becomes of them after it."""
+
+    reduce: Reduce
+    names: tuple[str, ...]
+
+
+def neutral(kind: str, dtype: Dtype) -> str:
+    """Return the number that changes no result."""
+    if kind in ("sum", "mean_m2", "any", "prod", "all"):
+        return number_text(int(kind in ("prod", "all")), dtype)
+    least = kind in ("max", "argmax", "logsumexp")
+    return number_text(lowest(dtype) if least else highest(dtype), dtype)
+
+
+def reduce_block(body: Body, reduce: Reduce, axis: Axis) -> None:
+    """Print a reduction over an axis that is one block."""
+    dtype = _held(reduce)
+    value = _filled(body, reduce.value, axis, neutral(reduce.kind, dtype), dtype)
+    if reduce.kind == "mean_m2":
+        _two_passes(body, reduce, axis, value)
+    elif reduce.kind in _FIRST:
+        _first(body, reduce, value, _places(body, axis))
+    else:
+        _combined(body, reduce, value)
+
+
+def begin(body: Body, reduce: Reduce, axis: Axis) -> Accumulated:
+    """Print the accumulators of a reduction in a loop."""
+    dtype = _held(reduce)
+    fills = [(neutral(reduce.kind, dtype), TYPES[dtype])]
+    if reduce.kind in _FIRST:
+        fills.append(("2147483647", body.index_type))
+    elif reduce.kind == "mean_m2":
+        fills = [("0.0", TYPES[dtype])] * 2
+    shape = _shape(body, axis)
+    names = tuple(
+        body.variable(f"tl.full({shape}, {fill}, {kind})", frozenset(), prefix="acc").text
+        for fill, kind in fills
+    )
+    return Accumulated(reduce, names)
+
+
+def update(body: Body, acc: Accumulated, axis: Axis) -> None:
+    """Print what one iteration of the loop adds."""
+    reduce, over = acc.reduce, _axes(axis)
+    dtype = _held(reduce)
+    value = _filled(body, reduce.value, axis, neutral(reduce.kind, dtype), dtype)
+    if reduce.kind == "mean_m2":
+        _welford_step(body, acc, axis, value)
+    elif reduce.kind in _FIRST:
+        places = _places(body, axis)
+        text = f"device.{_FIRST[reduce.kind]}({', '.join(acc.names)}, {value}, {places})"
+        body.line(f"{', '.join(acc.names)} = {text}", over, reduce.origin)
+    elif reduce.kind == "sum":
+        body.line(f"{acc.names[0]} += {value}", over, reduce.origin)
+    else:
+        text = f"device.{_function(reduce.kind, dtype)}({acc.names[0]}, {value})"
+        body.line(f"{acc.names[0]} = {text}", over, reduce.origin)
+
+
+def end(body: Body, acc: Accumulated, axis: Axis) -> None:
+    """Print how the accumulators of a block become one value for each row."""
+    reduce = acc.reduce
+    if reduce.kind == "mean_m2":
+        counts = _counts(body, axis, TYPES[reduce.dtypes[0]])
+        text = f"tl.reduce(({', '.join((*acc.names, counts))}), 1, device.welford)"
+        _keep_several(body, reduce, text, extra=1)
+    elif reduce.kind in _FIRST:
+        _first(body, reduce, *acc.names)
+    else:
+        _combined(body, reduce, acc.names[0])
+
+
+def softmax_begin(body: Body, largest: Reduce, axis: Axis) -> tuple[str, str]:
+    """Print the accumulators of a maximum and a sum of exponentials in one loop."""
+    kind, shape = TYPES[largest.dtypes[0]], _shape(body, axis)
+    least = number_text(float("-inf"), torch.float32)
+    high = body.variable(f"tl.full({shape}, {least}, {kind})", frozenset(), prefix="acc")
+    total = body.variable(f"tl.full({shape}, 0.0, {kind})", frozenset(), prefix="acc")
+    return high.text, total.text
+
+
+def softmax_update(body: Body, names: tuple[str, str], largest: Reduce, axis: Axis) -> None:
+    """Print one iteration of them: the sum is scaled when a larger value is met."""
+    dtype = largest.dtypes[0]
+    least = neutral("max", dtype)
+    value = _filled(body, largest.value, axis, least, dtype)
+    text = f"device.rescaled({', '.join(names)}, {value}, 1.0)"
+    body.line(f"{', '.join(names)} = {text}", _axes(axis), largest.origin)
+
+
+def softmax_end(body: Body, names: tuple[str, str], largest: Reduce, total: Reduce) -> None:
+    """Print how the accumulators become a maximum and a sum for each row."""
+    of = frozenset(("x",))
+    high, both = f"m{len(body.locals)}", f"s{len(body.locals)}"
+    body.line(f"{high}, {both} = tl.reduce(({', '.join(names)}), 1, device.rescaled)", of,
+              largest.origin)  # fmt: skip
+    found = body.variable(f"{high}[:, None]", of, largest.origin)
+    infinite = f'tl.abs({found.text}) == float("inf")'  # inf - inf is NaN
+    nan = f'tl.where({infinite}, float("nan"), {both}[:, None])'
+    summed = body.variable(nan, of, total.origin)
+    body.locals[largest.names[0]] = found
+    body.locals[total.names[0]] = summed
+
+
+def scan_block(body: Body, scan: Scan, axis: Axis) -> None:
+    """Print a scan over an axis; in a loop, what came before is carried along."""
+    function = f"device.{_function(scan.kind, scan.dtype)}"
+    value = _filled(body, scan.value, axis, neutral(scan.kind, scan.dtype), scan.dtype)
+    over = _axes(axis)
+    text = f"tl.associative_scan({value}, 1, {function})"
+    if not axis.looped:
+        body.locals[scan.name] = body.variable(text, over, scan.origin)
+        return
+    fill = neutral(scan.kind, scan.dtype)
+    carry = body.variable(
+        f"tl.full([{'XBLOCK'}, 1], {fill}, {TYPES[scan.dtype]})", frozenset(), prefix="carry"
+    )
+    part = body.variable(text, over, scan.origin)
+    body.locals[scan.name] = body.variable(
+        f"{function}({carry.text}, {part.text})", over, scan.origin
+    )
+    total = f"tl.reduce({value}, 1, {function})[:, None]"
+    body.line(f"{carry.text} = {function}({carry.text}, {total})", over, scan.origin)
+
+
+def _two_passes(body: Body, reduce: Reduce, axis: Axis, value: str) -> None:
+    of = frozenset(("x",))
+    count = (
+        number_text(axis.numel.number, reduce.dtypes[0])
+        if axis.numel.number
+        else (f"({body.printer.text(axis.numel)}).to({TYPES[reduce.dtypes[0]]})")
+    )
+    mean = body.variable(f"tl.sum({value}, 1)[:, None] / {count}", of, reduce.origin)
+    rest = f"{value} - {mean.text}"
+    if not axis.whole:
+        rest = f"tl.where({body.mask((axis,)).text}, {rest}, 0.0)"
+    left = body.variable(rest, _axes(axis), reduce.origin)
+    m2 = body.variable(f"tl.sum({left.text} * {left.text}, 1)[:, None]", of, reduce.origin)
+    body.locals.update(zip(reduce.names, (mean, m2), strict=True))
+
+
+def _welford_step(body: Body, acc: Accumulated, axis: Axis, value: str) -> None:
+    mean, m2 = acc.names
+    over, origin = _axes(axis), acc.reduce.origin
+    kind = TYPES[acc.reduce.dtypes[0]]
+    share = f"1.0 / ({axis.name}start // {axis.block_name} + 1).to({kind})"
+    apart = body.variable(f"{value} - {mean}", over, origin)
+    moved = body.variable(f"{mean} + {apart.text} * ({share})", over, origin)
+    grown = body.variable(f"{m2} + {apart.text} * ({value} - {moved.text})", over, origin)
+    for name, new in ((mean, moved), (m2, grown)):
+        text = new.text
+        if not axis.whole:
+            text = f"tl.where({body.mask((axis,)).text}, {text}, {name})"
+        body.line(f"{name} = {text}", over, origin)
+
+
+def _counts(body: Body, axis: Axis, kind: str) -> str:
+    """Return how many values each position of the block has met."""
+    lane = f"tl.arange(0, {axis.block_name})[None, :]"
+    numel = body.printer.text(axis.numel)
+    text = f"(({numel}) - {lane} + {axis.block_name} - 1) // {axis.block_name}"
+    shape = _shape(body, axis)
+    return body.variable(f"tl.broadcast_to(({text}).to({kind}), {shape})", frozenset()).text
+
+
+def _combined(body: Body, reduce: Reduce, value: str) -> None:
+    dtype = reduce.dtypes[0]
+    held = _held(reduce)
+    if reduce.kind == "sum":
+        text = f"tl.sum({value}, 1)[:, None]"
+    else:
+        text = f"tl.reduce({value}, 1, device.{_function(reduce.kind, held)})[:, None]"
+    if held != dtype or (reduce.kind == "sum" and dtype.itemsize < 4):
+        text = cast_text(text, torch.int32 if held != dtype else torch.int64, dtype)
+    body.locals[reduce.names[0]] = body.variable(text, frozenset(("x",)), reduce.origin)
+
+
+def _first(body: Body, reduce: Reduce, value: str, places: str) -> None:
+    text = f"tl.reduce(({value}, {places}), 1, device.{_FIRST[reduce.kind]})"
+    _keep_several(body, reduce, text)
+
+
+def _keep_several(body: Body, reduce: Reduce, text: str, extra: int = 0) -> None:
+    """Print a reduction with several results, and keep those that the IR names."""
+    of = frozenset(("x",))
+    number = len(body.locals)
+    names = [f"red{number}_{n}" for n in range(len(reduce.names) + extra)]
+    body.line(f"{', '.join(names)} = {text}", of, reduce.origin)
+    for name, local, dtype in zip(names, reduce.names, reduce.dtypes, strict=False):
+        body.locals[local] = body.variable(f"{name}[:, None].to({TYPES[dtype]})", of, reduce.origin)
+
+
+def _held(reduce: Reduce) -> Dtype:
+    """Return the type of the accumulators: bools are counted in 32 bits."""
+    if reduce.kind in ("any", "all"):
+        return torch.int32
+    return reduce.dtypes[0]
+
+
+def _filled(body: Body, value: Value, axis: Axis, fill: str, dtype: Dtype) -> str:
+    """Return a value over a whole block, with a number beyond the end of the axis."""
+    shown = body.value(value)
+    text = shown.text
+    if value.dtype != dtype:
+        if dtype == torch.int32:  # the answer of any and all
+            text = f"({text} != 0).to(tl.int32)"
+        else:
+            text = cast_text(text, value.dtype, dtype)
+    if axis.name not in shown.axes or (body.layout.grid[-1].block > 1 and "x" not in shown.axes):
+        text = f"tl.broadcast_to({text}, {_shape(body, axis)})"
+    if not axis.whole:
+        text = f"tl.where({body.mask((axis,)).text}, {text}, {fill})"
+    if text == shown.text:
+        return text
+    return body.variable(text, _axes(axis), buffers=shown.buffers).text
+
+
+def _places(body: Body, axis: Axis) -> str:
+    body.used.add(axis.index)
+    return f"tl.broadcast_to({axis.index}, {_shape(body, axis)})"
+
+
+def _shape(body: Body, axis: Axis) -> str:
+    return body.shape(("x", axis.name))
+
+
+def _axes(axis: Axis) -> frozenset[str]:
+    return frozenset(("x", axis.name))
+
+
+def _function(kind: str, dtype: Dtype) -> str:
+    if kind in _OF_FLOATS and dtype.is_floating_point:
+        return _OF_FLOATS[kind]
+    return _COMBINE[kind]

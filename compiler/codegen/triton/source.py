@@ -1,0 +1,298 @@
+"""The source of a kernel: a function of Triton with its block sizes in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ctk.compiler.codegen.triton import reductions
+from ctk.compiler.codegen.triton.body import Body, Lines, Shown
+from ctk.compiler.codegen.triton.layout import Axis, Layout
+from ctk.compiler.lowering.arguments import arguments_of
+from ctk.compiler.lowering.index import Index
+from ctk.compiler.lowering.ir import (
+    Kernel,
+    Load,
+    Local,
+    Op,
+    Reduce,
+    Statement,
+    Store,
+    Sweep,
+    Value,
+)
+from ctk.compiler.lowering.walk import Numbers, Rewriting, walk
+
+HEADER = """\
+import triton
+import triton.language as tl
+from triton.language.extra import libdevice
+
+from ctk.compiler.codegen.triton import device
+"""
+
+_ATOMIC = {"add": "tl.atomic_add", "max": "tl.atomic_max", "min": "tl.atomic_min"}
+_RESERVED = re.compile(
+    r"tl|triton|device|libdevice|[xyr]\d*(index|mask|start|BLOCK)|(v|i|acc|carry|m|s|red)\d+(_\d+)?"
+)
+
+
+@dataclass(slots=True)
+class _Printing:
+    """A kernel on its way to source."""
+
+    kernel: Kernel
+    layout: Layout
+    body: Body
+    sweeps: tuple[Sweep, ...]
+
+    def run(self) -> None:
+        number = 0
+        while number < len(self.sweeps):
+            axis = self.layout.inner[number]
+            self._barrier(number)
+            self.body.eviction = self._eviction(number)
+            if axis is None or not axis.looped:
+                self._block(self.sweeps[number], number)
+            elif (pair := self._softmax(number)) is not None:
+                self._softmax_loop(axis, *pair)
+                number += 1
+            else:
+                self._loop(self.sweeps[number], number, axis)
+            number += 1
+
+    def _block(self, sweep: Sweep, number: int) -> None:
+        axis = self.layout.inner[number]
+        for statement in sweep.statements:
+            if isinstance(statement, Store):
+                self._store(statement, number)
+            elif axis is None:
+                _alone(self.body, statement)
+            elif isinstance(statement, Reduce):
+                reductions.reduce_block(self.body, statement, axis)
+            else:
+                reductions.scan_block(self.body, statement, axis)
+
+    def _loop(self, sweep: Sweep, number: int, axis: Axis) -> None:
+        body = self.body
+        reduces = [each for each in sweep.statements if isinstance(each, Reduce)]
+        started = {id(each): reductions.begin(body, each, axis) for each in reduces}
+        self._open(axis)
+        for statement in sweep.statements:
+            if isinstance(statement, Store):
+                self._store(statement, number)
+            elif isinstance(statement, Reduce):
+                reductions.update(body, started[id(statement)], axis)
+            else:
+                reductions.scan_block(body, statement, axis)
+        self._close(axis)
+        for each in reduces:
+            reductions.end(body, started[id(each)], axis)
+
+    def _softmax_loop(self, axis: Axis, largest: Reduce, total: Reduce) -> None:
+        names = reductions.softmax_begin(self.body, largest, axis)
+        self._open(axis)
+        reductions.softmax_update(self.body, names, largest, axis)
+        self._close(axis)
+        reductions.softmax_end(self.body, names, largest, total)
+
+    def _softmax(self, number: int) -> tuple[Reduce, Reduce] | None:
+        """Return a maximum and the sum of exponentials relative to it, if these come next."""
+        if number + 1 >= len(self.sweeps):
+            return None
+        if self.layout.inner[number] != self.layout.inner[number + 1]:
+            return None
+        first, second = self.sweeps[number].statements, self.sweeps[number + 1].statements
+        if len(first) != 1 or len(second) != 1:
+            return None
+        largest, total = first[0], second[0]
+        if not isinstance(largest, Reduce) or not isinstance(total, Reduce):
+            return None
+        if (largest.kind, total.kind) != ("max", "sum") or largest.dtypes != total.dtypes:
+            return None
+        return (largest, total) if _is_relative(total.value, largest) else None
+
+    def _open(self, axis: Axis) -> None:
+        self.body.looped, self.body.loop = axis, Lines()
+
+    def _close(self, axis: Axis) -> None:
+        body = self.body
+        assert body.loop is not None
+        inside = [*_axis_lines(axis, body, f"{axis.name}start"), *body.loop.lines]
+        numel = body.printer.text(axis.numel)
+        stages = self.layout.stages
+        steps = f"tl.range(0, {numel}, {axis.block_name}, num_stages={stages})"
+        body.top.lines.append(f"for {axis.name}start in {steps}:")
+        body.top.lines += [f"    {line}" for line in inside]
+        body.looped = body.loop = None
+        body.used -= {axis.index, axis.mask}
+
+    def _store(self, store: Store, number: int) -> None:
+        body, layout = self.body, self.layout
+        domain = layout.domain(number)
+        guard = Shown("") if store.guard is None else body.value(store.guard)
+        value = body.value(store.value)
+        mask = body.mask(domain, guard)
+        over = frozenset(axis.name for axis in domain)
+        pointer, at = body.pointer(store.buffer, store.index, over)
+        body.check(store.buffer, at, mask, store.origin)
+        extra = f", mask={mask.text}" if mask.text else ""
+        text = value.text
+        if store.mode == "set":
+            body.line(f"tl.store({pointer}, {text}{extra})", over, store.origin)
+        else:
+            spread = text if value.axes == over else f"tl.broadcast_to({text}, {body.shape(over)})"
+            call = f"{_ATOMIC[store.mode]}({pointer}, {spread}{extra}, sem='relaxed')"
+            body.line(call, over, store.origin)
+        body.forget(store.buffer)
+
+    def _barrier(self, number: int) -> None:
+        """Let a sweep see what other threads of its program stored in an earlier one."""
+        before = {
+            each.buffer
+            for sweep in self.sweeps[:number]
+            for each in sweep.statements
+            if isinstance(each, Store)
+        }
+        if before & _read(self.sweeps[number]):
+            self.body.line("tl.debug_barrier()", frozenset())
+
+    def _eviction(self, number: int) -> Mapping[str, str]:
+        """Keep in the cache what a later loop reads again, and nothing else of what loops read."""
+        axis = self.layout.inner[number]
+        if axis is None or not axis.looped:
+            return {}
+        later = {name for sweep in self.sweeps[number + 1 :] for name in _read(sweep)}
+        return {
+            name: "evict_last" if name in later or not moves else "evict_first"
+            for name, moves in _moving(self.sweeps[number]).items()
+        }
+
+
+def kernel_source(
+    kernel: Kernel, layout: Layout, extents: Mapping[str, Index], *, debug: bool = False
+) -> str:
+    """Return the source of a kernel in a layout.
+
+    Args:
+        kernel: Any kernel of the IR.
+        layout: Of `heuristics.layout_of`.
+        extents: How many elements each buffer reaches.
+        debug: Assert that each access is within its buffer.
+    """
+    arguments = arguments_of(kernel)
+    names = _names(arguments.buffers)
+    symbols = {each.name: each.name for each in arguments.symbols}
+    body = Body(layout, names, symbols, extents, debug=kernel.name if debug else "")
+    printing = _Printing(kernel, layout, body, _on_axes(kernel, layout))
+    printing.run()
+    signature = ", ".join((*names.values(), *symbols.values()))
+    lines = [*_constants(layout), *_grid_lines(layout, body), *body.top.lines]
+    title = f"Compute {', '.join(kernel.nodes)}."
+    text = "\n".join(f"    {line}".rstrip() for line in [f'"""{title}"""', *lines])
+    decorated = f"@triton.jit\ndef {function_name(kernel)}({signature}):\n{text}\n"
+    return f"{HEADER}\n\n{decorated}"
+
+
+def function_name(kernel: Kernel) -> str:
+    """Return what the function of a kernel is called."""
+    return f"kernel_{_identifier(kernel.name)}"
+
+
+def _on_axes(kernel: Kernel, layout: Layout) -> tuple[Sweep, ...]:
+    """Return the sweeps with the loops as expressions of the axes."""
+    outer = {loop: index for axis in layout.grid for loop, index in axis.variables().items()}
+    made: list[Sweep] = []
+    for sweep, axis in zip(kernel.sweeps, layout.inner, strict=True):
+        inner = {} if axis is None else axis.variables()
+        rewriting = Rewriting({**outer, **inner})
+        made.append(Sweep(sweep.inner, tuple(map(rewriting.statement, sweep.statements))))
+    return tuple(made)
+
+
+def _constants(layout: Layout) -> list[str]:
+    return [f"{axis.block_name}: tl.constexpr = {axis.block}" for axis in layout.axes]
+
+
+def _grid_lines(layout: Layout, body: Body) -> list[str]:
+    """Return where a program is, and the positions and masks of the axes that are one block."""
+    lines: list[str] = []
+    program = "tl.program_id(0)" + (".to(tl.int64)" if layout.wide else "")
+    if len(layout.grid) == 2:
+        x = layout.grid[1]
+        numel = body.printer.text(x.numel)
+        lines.append(f"blocks = ({numel} + {x.block_name} - 1) // {x.block_name}")
+        starts = [f"{program} // blocks", f"{program} % blocks"]
+    else:
+        starts = [program]
+    for axis, start in zip(layout.grid, starts, strict=True):
+        lines += _axis_lines(axis, body, f"{start} * {axis.block_name}")
+    for axis in layout.axes[len(layout.grid) :]:
+        if not axis.looped:
+            lines += _axis_lines(axis, body, "")
+    return lines
+
+
+def _axis_lines(axis: Axis, body: Body, start: str) -> list[str]:
+    """Return the lines that give the positions of a block and its mask, where they are used."""
+    used = body.used
+    if axis.index not in used and axis.mask not in used:
+        return []
+    slots = {1: "", 2: ("[:, None]", "[None, :]")[axis.place]}[body.layout.rank]
+    lane = f"tl.arange(0, {axis.block_name}){slots}"
+    if body.layout.wide and axis.name != "x":
+        lane = f"{lane}.to(tl.int64)"
+    lines = [f"{axis.index} = {start} + {lane}" if start else f"{axis.index} = {lane}"]
+    if axis.mask in used:
+        lines.append(f"{axis.mask} = {axis.index} < {body.printer.text(axis.numel)}")
+    return lines
+
+
+def _alone(body: Body, statement: Statement) -> None:
+    raise AssertionError(f"a reduction or scan without a loop: {statement}")
+
+
+def _names(buffers: Sequence[str]) -> dict[str, str]:
+    """Return a different name of Python for each buffer."""
+    found: dict[str, str] = {}
+    for buffer in buffers:
+        name = _identifier(buffer)
+        while _RESERVED.fullmatch(name) or name in found.values():
+            name += "_"
+        found[buffer] = name
+    return found
+
+
+def _identifier(name: str) -> str:
+    text = re.sub(r"\W", "_", name)
+    return f"_{text}" if text[0].isdigit() else text
+
+
+def _read(sweep: Sweep) -> set[str]:
+    return {v.buffer for each in sweep.statements for v in walk(each) if isinstance(v, Load)}
+
+
+def _moving(sweep: Sweep) -> dict[str, bool]:
+    """Return what a sweep loads, and whether other rows load other elements of it."""
+    found: dict[str, bool] = {}
+    for statement in sweep.statements:
+        for value in walk(statement):
+            if isinstance(value, Load):
+                atoms = {str(atom) for atom in value.index.atoms}
+                found[value.buffer] = found.get(value.buffer, False) or "xindex" in atoms
+    return found
+
+
+def _is_relative(value: Value, largest: Reduce) -> bool:
+    """Return whether a value is exp(x - max), of the x whose maximum it is."""
+    if not isinstance(value, Op) or value.name != "exp":
+        return False
+    inner = value.args[0]
+    if not isinstance(inner, Op) or inner.name != "sub":
+        return False
+    left, right = inner.args
+    if not isinstance(right, Local) or right.name != largest.names[0]:
+        return False
+    numbers = Numbers()
+    return numbers.of(left) == numbers.of(largest.value)

@@ -1,0 +1,162 @@
+"""One kernel in all its variants: a source for each layout, a binary for each alignment of it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from ctk.compiler.codegen.triton.heuristics import layout_of
+from ctk.compiler.codegen.triton.layout import Layout
+from ctk.compiler.codegen.triton.options import TritonOptions
+from ctk.compiler.codegen.triton.source import function_name, kernel_source
+from ctk.compiler.errors import CtkError
+from ctk.compiler.lowering.arguments import arguments_of
+from ctk.compiler.lowering.index import ONE, ZERO, Index
+from ctk.compiler.lowering.ir import Buffer, Kernel
+from ctk.compiler.lowering.sizes import number_of
+from ctk.compiler.torch_compat import triton_launch
+
+_TYPES = {
+    torch.float64: "fp64", torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16",
+    torch.int64: "i64", torch.int32: "i32", torch.int16: "i16", torch.int8: "i8",
+    torch.uint8: "u8", torch.bool: "i1",
+}  # fmt: skip
+
+_GUESS = 1024
+_NUMBERS = itertools.count()
+
+
+class KernelError(CtkError):
+    """A kernel could not be compiled or launched; the message names it."""
+
+
+class Variants:
+    """A kernel that is compiled as it is needed."""
+
+    def __init__(
+        self, kernel: Kernel, buffers: Mapping[str, Buffer], options: TritonOptions
+    ) -> None:
+        arguments = arguments_of(kernel)
+        self.kernel = kernel
+        self._options = options
+        self._symbols = [each.name for each in arguments.symbols]
+        self._pointers = len(arguments.buffers)
+        self._types = [f"*{_TYPES[buffers[name].dtype]}" for name in arguments.buffers]
+        self._extents = {name: extent_of(buffers[name]) for name in arguments.buffers}
+        self._guess = {
+            each.name: options.sizes.get(each.name, max(each.low, _GUESS))
+            for each in arguments.symbols
+        }
+        self._functions: dict[Layout, tuple[Any, str]] = {}
+        self._plans: dict[tuple[int, ...], tuple[Layout, int]] = {}
+        self._loaded: dict[object, triton_launch.Loaded] = {}
+        self._device = kernel.device.index or 0
+
+    def prepare(self) -> str:
+        """Compile the variant that is expected, if its sizes are known; return its source."""
+        layout = layout_of(self.kernel, self._guess, self._extents)
+        _, source = self._function(layout)
+        known = all(name in self._options.sizes for name in self._symbols)
+        if known and not self._options.interpret:
+            sizes = tuple(self._guess[name] for name in self._symbols)
+            self._load(layout, (True,) * self._pointers, sizes)
+        return source
+
+    def launch(self, *arguments: Any) -> None:
+        """Run the kernel: its tensors, then its sizes."""
+        tensors, sizes = arguments[: self._pointers], arguments[self._pointers :]
+        plan = self._plans.get(sizes)
+        layout, programs = plan if plan is not None else self._planned(sizes)
+        if programs == 0:
+            return
+        if self._options.interpret:
+            self._interpret(layout, programs, arguments)
+            return
+        pointers = [tensor.data_ptr() for tensor in tensors]
+        device = self._device
+        together = 0
+        for pointer in pointers:
+            together |= pointer
+        key = (
+            (layout, sizes) if together & 15 == 0 else (layout, sizes, *map(_is_aligned, pointers))
+        )
+        loaded = self._loaded.get(key)
+        if loaded is None:
+            loaded = self._load(layout, tuple(map(_is_aligned, pointers)), sizes)
+            self._loaded[key] = loaded
+        code = loaded.launch(programs, triton_launch.current_stream(device), (*pointers, *sizes))
+        if code:
+            raise KernelError(f"{self._where()}: launch failed: {triton_launch.error_text(code)}")
+
+    def _planned(self, sizes: tuple[int, ...]) -> tuple[Layout, int]:
+        values = dict(zip(self._symbols, sizes, strict=True))
+        layout = layout_of(self.kernel, values, self._extents)
+        blocks = (-(-number_of(axis.numel, values) // axis.block) for axis in layout.grid)
+        plan = self._plans[sizes] = layout, math.prod(blocks)
+        return plan
+
+    def _interpret(self, layout: Layout, programs: int, arguments: tuple[Any, ...]) -> None:
+        function, _ = self._function(layout)
+        try:
+            triton_launch.interpret(function, programs, arguments)
+        except Exception as error:
+            cause = error.__cause__ or error
+            raise KernelError(f"{self._where()}: {cause}") from error
+
+    def _function(self, layout: Layout) -> tuple[Any, str]:
+        found = self._functions.get(layout)
+        if found is None:
+            debug = self._options.debug
+            source = kernel_source(self.kernel, layout, self._extents, debug=debug)
+            name = function_name(self.kernel)
+            function = triton_launch.function_of(source, name, f"<ctk {name} {next(_NUMBERS)}>")
+            found = self._functions[layout] = function, source
+        return found
+
+    def _load(
+        self, layout: Layout, aligned: tuple[bool, ...], sizes: tuple[int, ...]
+    ) -> triton_launch.Loaded:
+        """Return a variant on the device, compiled if it is not yet."""
+        every = (*aligned, *(size % 16 == 0 for size in sizes))
+        key = "binary", layout, every
+        if key not in self._loaded:
+            function, _ = self._function(layout)
+            types = (*self._types, *("i64" if layout.wide else "i32" for _ in sizes))
+            try:
+                binary = triton_launch.compile_function(
+                    function, types, every, _capability(self._device), self._compile_options(layout)
+                )
+                self._loaded[key] = triton_launch.Loaded(binary, self._device, types)
+            except Exception as error:
+                raise KernelError(f"{self._where()}: Triton failed: {error}") from error
+        return self._loaded[key]
+
+    def _compile_options(self, layout: Layout) -> dict[str, object]:
+        options: dict[str, object] = {"num_warps": layout.warps, "debug": self._options.debug}
+        return {**options, "enable_fp_fusion": False} if self._options.exact else options
+
+    def _where(self) -> str:
+        return f"kernel {self.kernel.name} of [{', '.join(self.kernel.nodes)}]"
+
+
+def extent_of(buffer: Buffer) -> Index:
+    """Return how many elements a buffer reaches from its first one."""
+    if any(size == ZERO for size in buffer.shape):
+        return ZERO
+    reach = ONE
+    for size, stride in zip(buffer.shape, buffer.strides, strict=True):
+        reach = reach + (size - 1) * stride
+    return reach
+
+
+def _is_aligned(address: int) -> bool:
+    return address % 16 == 0
+
+
+def _capability(device: int) -> int:
+    major, minor = torch.cuda.get_device_capability(device)
+    return major * 10 + minor

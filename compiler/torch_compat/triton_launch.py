@@ -1,0 +1,245 @@
+"""Triton from its inside: compile a function for a device, load it, launch it, interpret it.
+
+All that is private of triton is here; 3.6 to 3.9 were read. Nothing imports triton before it is
+needed: ctk runs without it.
+
+A launch through Triton's own Python (`kernel[grid](...)`) works out the type and the alignment of
+each argument and takes 10 microseconds or more; its launcher in C is built by the C compiler for
+each signature (3.6). Here a kernel is compiled for given types and alignments, and launched by the
+driver's own `cuLaunchKernel`.
+
+Source: `triton/compiler/compiler.py` (`ASTSource`, `compile`), `triton/backends/nvidia/driver.py`
+(`load_binary`; a kernel has, after its arguments, pointers to scratch memory, null for none).
+"""
+
+# What pyright says of private names is what this package is for.
+# pyright: reportPrivateUsage=false
+
+from __future__ import annotations
+
+import ctypes
+import linecache
+import os
+import re
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from threading import Lock
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+
+from ctk.compiler.torch_compat.triton_numpy import FUNCTIONS
+
+
+class TritonMissing(Exception):
+    """Triton cannot be used here; says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """A kernel compiled for one kind of device.
+
+    Attributes:
+        name: Of the function in it.
+        cubin: The machine code.
+        ptx: The assembly that it was made of.
+        shared: Bytes of shared memory.
+        threads: Of a program.
+        hidden: Pointers to scratch memory that follow the arguments.
+    """
+
+    name: str
+    cubin: bytes
+    ptx: str
+    shared: int
+    threads: int
+    hidden: int
+
+
+def require(*, interpret: bool = False) -> None:
+    """Raise if Triton is not installed, or if it was imported in the other mode.
+
+    Triton decides when it is imported whether it compiles or interprets (`TRITON_INTERPRET`).
+
+    Raises:
+        TritonMissing: With what to do.
+    """
+    if find_spec("triton") is None:
+        raise TritonMissing("triton is not installed: pip install 'ctk[triton]'")
+    if interpret and "triton" not in sys.modules:
+        os.environ["TRITON_INTERPRET"] = "1"
+    if is_interpreting() != interpret:
+        wanted = "1" if interpret else "0"
+        raise TritonMissing(
+            "triton was imported to "
+            + ("compile" if interpret else "interpret")
+            + f" kernels: start the process with TRITON_INTERPRET={wanted}"
+        )
+
+
+def is_interpreting() -> bool:
+    """Return whether kernels run in Triton's interpreter in this process."""
+    return bool(import_module("triton").knobs.runtime.interpret)
+
+
+def function_of(source: str, name: str, file: str) -> Any:
+    """Return a function of Triton, from the source of a module.
+
+    Args:
+        source: Python that defines it.
+        name: What it is called there.
+        file: What the module is called in tracebacks; unique.
+    """
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    namespace: dict[str, Any] = {"__name__": name, "__file__": file}
+    exec(compile(source, file, "exec"), namespace)
+    if is_interpreting():
+        namespace["libdevice"] = libdevice()
+    return namespace[name]
+
+
+@cache
+def libdevice() -> Any:
+    """Return Triton's module of mathematical functions; in the interpreter, those of numpy."""
+    if not is_interpreting():
+        return import_module("triton.language.extra.libdevice")
+    return SimpleNamespace(**{name: _interpreted(each) for name, each in FUNCTIONS.items()})
+
+
+def _interpreted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function of numpy arrays as one of the interpreter's tensors."""
+    tensor = import_module("triton.language").core.tensor
+    handle = import_module("triton.runtime.interpreter").TensorHandle
+
+    def call(*args: Any) -> Any:
+        first = next(arg for arg in args if isinstance(arg, tensor))
+        arrays = [arg.handle.data if isinstance(arg, tensor) else arg for arg in args]
+        dtype = first.handle.data.dtype
+        with np.errstate(all="ignore"):
+            result = np.asarray(function(*arrays)).astype(dtype)
+        shaped = next(
+            (a for a in args if isinstance(a, tensor) and a.handle.data.shape == result.shape),
+            None,
+        )
+        if shaped is None:
+            types = import_module("triton.language")
+            kind = types.block_type(first.dtype, list(result.shape))
+        else:
+            kind = shaped.type
+        return tensor(handle(result, first.handle.dtype), kind)
+
+    return call
+
+
+def interpret(function: Any, programs: int, arguments: Sequence[object]) -> None:
+    """Run a function for a number of programs, one after the other, in numpy."""
+    with np.errstate(all="ignore"):
+        function[(programs,)](*arguments)
+
+
+def compile_function(
+    function: Any,
+    types: Sequence[str],
+    aligned: Sequence[bool],
+    capability: int,
+    options: Mapping[str, object],
+) -> Binary:
+    """Compile a function for a kind of device; no device is needed.
+
+    Args:
+        function: Of `function_of`.
+        types: Of its arguments, as Triton writes them: `*fp32`, `i32`.
+        aligned: For each argument, whether an address or a size is a multiple of 16.
+        capability: Of the device, 90 for 9.0.
+        options: `num_warps`, `enable_fp_fusion`, `debug`.
+    """
+    compiler = import_module("triton.compiler")
+    target = import_module("triton.backends.compiler").GPUTarget("cuda", capability, 32)
+    names = list(function.arg_names)
+    attrs = {(n,): [["tt.divisibility", 16]] for n, yes in enumerate(aligned) if yes}
+    source = compiler.ASTSource(
+        fn=function, signature=dict(zip(names, types, strict=True)), constexprs={}, attrs=attrs
+    )
+    made = compiler.compile(source, target=target, options=dict(options))
+    meta, ptx = made.metadata, made.asm["ptx"]
+    if meta.global_scratch_size:
+        raise RuntimeError(f"{meta.name} needs scratch memory, which is not given")
+    parameters = _parameters(ptx, meta.name)
+    threads = meta.num_warps * 32
+    cubin = made.asm["cubin"]
+    return Binary(meta.name, cubin, ptx, meta.shared, threads, parameters - len(names))
+
+
+def _parameters(ptx: str, name: str) -> int:
+    """Return how many parameters a function of assembly has."""
+    found = re.search(rf"\.entry\s+{re.escape(name)}\s*\((.*?)\)", ptx, re.DOTALL)
+    return found.group(1).count(".param") if found else 0
+
+
+class Loaded:
+    """A kernel on a device, ready to be launched."""
+
+    def __init__(self, binary: Binary, device: int, types: Sequence[str]) -> None:
+        driver = import_module("triton").runtime.driver.active
+        with torch.cuda.device(device):
+            torch.cuda.current_stream()  # makes the context
+            loaded = driver.utils.load_binary(binary.name, binary.cubin, binary.shared, device)
+        self._module, self._function = loaded[0], loaded[1]
+        self._threads, self._shared = binary.threads, binary.shared
+        self._device = device
+        self._slots = [_slot(kind) for kind in types]
+        hidden = [ctypes.c_void_p(0) for _ in range(binary.hidden)]
+        every = [*self._slots, *hidden]
+        self._parameters = (ctypes.c_void_p * len(every))(
+            *(ctypes.addressof(slot) for slot in every)
+        )
+        self._kept = every
+        self._lock = Lock()
+        self._launch = _driver().cuLaunchKernel
+
+    def launch(self, programs: int, stream: int, arguments: Sequence[int]) -> int:
+        """Launch programs on the current device; returns the driver's error, 0 for none."""
+        with self._lock:
+            for slot, value in zip(self._slots, arguments, strict=True):
+                slot.value = value
+            return self._launch(
+                self._function, programs, 1, 1, self._threads, 1, 1, self._shared, stream,
+                self._parameters, None,
+            )  # fmt: skip
+
+
+def current_stream(device: int) -> int:
+    """Return the stream that torch works on, as a number (seen in torch 2.11 and 2.13)."""
+    return torch._C._cuda_getCurrentRawStream(device)
+
+
+def error_text(code: int) -> str:
+    """Return what an error of the driver means."""
+    name = ctypes.c_char_p()
+    _driver().cuGetErrorString(code, ctypes.byref(name))
+    return name.value.decode() if name.value else f"error {code}"
+
+
+def _slot(kind: str) -> Any:
+    if kind.startswith("*"):
+        return ctypes.c_void_p()
+    return ctypes.c_int64() if kind == "i64" else ctypes.c_int32()
+
+
+@cache
+def _driver() -> Any:
+    """Return the CUDA driver; its calls keep the interpreter lock, as they only queue work."""
+    library = ctypes.PyDLL("libcuda.so.1")
+    unsigned = ctypes.c_uint
+    library.cuLaunchKernel.argtypes = [
+        ctypes.c_void_p, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+        ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p,
+    ]  # fmt: skip
+    library.cuLaunchKernel.restype = ctypes.c_int
+    return library
