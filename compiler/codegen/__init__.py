@@ -11,8 +11,14 @@ from ctk.compiler.codegen.eager import CODEGEN as EAGER
 from ctk.compiler.codegen.kernels import Codegen
 from ctk.compiler.codegen.schedule.options import KernelOptions
 from ctk.compiler.codegen.torchscript.codegen import CODEGEN as TORCHSCRIPT
+from ctk.compiler.codegen.triton.codegen import CODEGEN as TRITON
+from ctk.compiler.codegen.triton.codegen import GENERATOR as TRITON_GENERATOR
 
-CODEGENS: tuple[Codegen, ...] = (C, TORCHSCRIPT, EAGER)
+CODEGENS: tuple[Codegen, ...] = (C, TRITON, TORCHSCRIPT, EAGER)
 
-CODEGEN_OPTIONS: tuple[Options, ...] = (KernelOptions(), C_GENERATOR.options)
+CODEGEN_OPTIONS: tuple[Options, ...] = (
+    KernelOptions(),
+    C_GENERATOR.options,
+    TRITON_GENERATOR.options,
+)
 """The options of generators, which `Config.passes` has by their names."""

@@ -41,7 +41,7 @@ def step_writes(program: Program, step: Kernel | LibraryCall) -> frozenset[str]:
     other = {f"%{node.name}", *(f"%{name}" for name in mentioned_symbols(value_of(node)))}
     if not is_pure(node):
         other.add(_WORLD)
-    if is_view(node):
+    if is_view(node) and node.name not in program.buffers:
         return frozenset(other)
     made = [node] if node.name in program.buffers else []
     written = (each.name for each in (*made, *mutated_arguments(node)))

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from ctk.compiler.codegen.c.compile import COptions, compile_kernels
+from collections.abc import Mapping, Sequence
+
+from ctk.compiler.codegen.c.compile import CompiledKernel, COptions, compile_kernels
 from ctk.compiler.codegen.kernels import Codegen
 from ctk.compiler.codegen.schedule.compile import scheduled
-from ctk.compiler.codegen.schedule.generator import Generator
+from ctk.compiler.codegen.schedule.generator import Generator, Setting
+from ctk.compiler.lowering.ir import Buffer, Kernel
 
-GENERATOR = Generator("c", frozenset(("cpu",)), compile_kernels, COptions())
+
+def _compile(
+    kernels: Sequence[Kernel],
+    buffers: Mapping[str, Buffer],
+    options: COptions,
+    setting: Setting,
+) -> Sequence[CompiledKernel]:
+    return compile_kernels(kernels, buffers, options)
+
+
+GENERATOR = Generator("c", lambda _: frozenset(("cpu",)), _compile, COptions())
 
 CODEGEN = Codegen("c", scheduled(GENERATOR), suffix=".c")

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from ctk.compiler.choices import Options
 from ctk.compiler.codegen.base import BoxedCallable
 from ctk.compiler.codegen.in_eager import eager_compile
 from ctk.compiler.codegen.kernels import Kernel as ObservedKernel
@@ -22,7 +23,7 @@ from ctk.compiler.codegen.kernels import KernelContext
 from ctk.compiler.codegen.packing import with_packed_weights
 from ctk.compiler.codegen.schedule.assemble import Assembly
 from ctk.compiler.codegen.schedule.functions import function_of, signature_of
-from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator
+from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator, Setting
 from ctk.compiler.codegen.schedule.options import KernelOptions, with_config
 from ctk.compiler.codegen.schedule.units import Unit, units_of
 from ctk.compiler.fx.extract import extract
@@ -33,6 +34,7 @@ from ctk.compiler.lowering.memory import plan_memory
 from ctk.compiler.lowering.text import kernel_text
 from ctk.compiler.observe import PassId, PassRecord, RewriteRecord
 from ctk.compiler.rewriting.numbering import Numbering
+from ctk.compiler.torch_compat import fake
 
 log = logging.getLogger("ctk.codegen")
 
@@ -45,7 +47,7 @@ def scheduled(
     def compile_graph(
         gm: GraphModule, example_inputs: Sequence[object], context: KernelContext
     ) -> BoxedCallable:
-        return _Schedule(with_packed_weights(gm), generator, context).compile()
+        return _Schedule(with_packed_weights(gm), example_inputs, generator, context).compile()
 
     return compile_graph
 
@@ -55,6 +57,7 @@ class _Schedule:
     """One graph on its way to a callable."""
 
     gm: GraphModule
+    inputs: Sequence[object]
     generator: Generator
     context: KernelContext
 
@@ -78,6 +81,10 @@ class _Schedule:
         (output,) = self.gm.graph.find_nodes(op="output")
         return eager_compile(assembly.result(output))
 
+    def own_options(self) -> Options:
+        """Return the options of the generator in this compile."""
+        return with_config(self.generator.options, self.context.numbering.config)
+
     def lowered(self) -> Program:
         """Return the program, fused and planned."""
         config = self.context.numbering.config
@@ -85,7 +92,9 @@ class _Schedule:
         accumulate = getattr(torch, options.accumulate)
         program = lower(
             self.gm,
-            LoweringOptions(options.exact, accumulate, devices=self.generator.devices),
+            LoweringOptions(
+                options.exact, accumulate, devices=self.generator.devices(self.own_options())
+            ),
         )
         limits = FusionOptions(
             exact=options.exact, min_outer=self.generator.min_outer, small=self.generator.small
@@ -132,9 +141,9 @@ class _Schedule:
         kernels = [kernel for unit in units for kernel in unit.kernels]
         if not kernels:
             return {}
-        config = self.context.numbering.config
-        options = with_config(self.generator.options, config)
-        made = self.generator.compile_kernels(kernels, program.buffers, options)
+        exact = with_config(KernelOptions(), self.context.numbering.config).exact
+        setting = Setting(exact, _hints(self.inputs))
+        made = self.generator.compile_kernels(kernels, program.buffers, self.own_options(), setting)
         return dict(zip(kernels, made, strict=True))
 
     def add_unit(
@@ -179,3 +188,16 @@ class _Asked:
         if self.numbering.observer is not None:
             self.records.append(RewriteRecord(rewrite, tuple(nodes), vetoed=not allowed))
         return allowed
+
+
+def _hints(inputs: Sequence[object]) -> dict[str, int]:
+    """Return the values that the symbols among the sizes of inputs had in the traced call."""
+    tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
+    sizes = [size for tensor in tensors for size in (*tensor.shape, *tensor.stride())]
+    found: dict[str, int] = {}
+    for size in (*inputs, *sizes):
+        if isinstance(size, torch.SymInt):
+            name, hint = fake.symbol_and_hint(size)
+            if isinstance(hint, int):
+                found[name] = hint
+    return found

@@ -29,12 +29,25 @@ class CompiledKernel(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Setting:
+    """What the kernels of a graph are compiled for.
+
+    Attributes:
+        exact: With the bits of eager: no contraction, no reassociation.
+        sizes: The values that size symbols had when the graph was traced, as far as known.
+    """
+
+    exact: bool
+    sizes: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Generator:
     """A generator of kernels.
 
     Attributes:
         name: As in the table of code generators.
-        devices: Types of the devices that its kernels run on.
+        devices: Types of the devices that its kernels run on, with these options.
         compile_kernels: Compiles the kernels of a graph. Raises `CodegenUnsupported` if it cannot
             at all: no compiler.
         options: Its options, as they are by default; their name is that of the generator.
@@ -44,9 +57,9 @@ class Generator:
     """
 
     name: str
-    devices: frozenset[str]
+    devices: Callable[[Any], frozenset[str]]
     compile_kernels: Callable[
-        [Sequence[Kernel], Mapping[str, Buffer], Any], Sequence[CompiledKernel]
+        [Sequence[Kernel], Mapping[str, Buffer], Any, Setting], Sequence[CompiledKernel]
     ]
     options: Options
     takes: Literal["address", "tensor"] = "address"

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
+
+from ctk.compiler.choices import Options
 
 
 @dataclass(frozen=True, slots=True)
-class TritonOptions:
+class TritonOptions(Options):
     """How kernels are made in Triton.
 
     Attributes:
@@ -18,6 +21,8 @@ class TritonOptions:
         sizes: Values of size symbols at the first call, if they are known: a kernel is compiled
             for these before it is called.
     """
+
+    name: ClassVar[str] = "triton"
 
     autotune: bool = False
     debug: bool = False

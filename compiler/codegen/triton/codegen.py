@@ -1,0 +1,37 @@
+"""The `triton` code generator: kernels for the GPU by Triton, everything else in eager.
+
+With the option `interpret` kernels run in Triton's interpreter, on tensors of the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ctk.compiler.codegen.kernels import Codegen
+from ctk.compiler.codegen.schedule.compile import scheduled
+from ctk.compiler.codegen.schedule.generator import Generator, Setting
+from ctk.compiler.codegen.triton.compile import CompiledKernel, compile_kernels
+from ctk.compiler.codegen.triton.options import TritonOptions
+from ctk.compiler.lowering.ir import Buffer, Kernel
+
+
+def _compile(
+    kernels: Sequence[Kernel],
+    buffers: Mapping[str, Buffer],
+    options: TritonOptions,
+    setting: Setting,
+) -> Sequence[CompiledKernel]:
+    chosen = replace(options, exact=setting.exact, sizes=setting.sizes)
+    return compile_kernels(kernels, buffers, chosen)
+
+
+def _devices(options: TritonOptions) -> frozenset[str]:
+    return frozenset(("cpu",) if options.interpret else ("cuda",))
+
+
+GENERATOR = Generator(
+    "triton", _devices, _compile, TritonOptions(), takes="tensor", min_outer=132, small=1 << 17
+)
+
+CODEGEN = Codegen("triton", scheduled(GENERATOR))
