@@ -42,7 +42,8 @@ def _library() -> dict[str, str]:
             f"FN {ctype} rsqrt_{suffix}({ctype} a) {{ return {one} / sqrt{end}(a); }}"
         )
         made[f"sigmoid_{suffix}"] = (
-            f"FN {ctype} sigmoid_{suffix}({ctype} a) {{ return {one} / ({one} + exp_{suffix}(-a)); }}"
+            f"FN {ctype} sigmoid_{suffix}({ctype} a) "
+            f"{{ return {one} / ({one} + exp_{suffix}(-a)); }}"
         )
     return made
 

@@ -1,40 +1,35 @@
-"""Choose how the loops of a kernel run: joined, in which order, side by side, on how many threads.
+"""Change the loops of a kernel and nothing that it computes: their order, two that become one.
 
-Each step changes the kernel's loops and nothing that it computes:
-1. `joined`      two loops that memory walks as one become one
-2. `is_parallel` a loop whose iterations write to different places may run on threads
+1. `ordered`       the loop that walks through memory step by step becomes the innermost
+2. `joined`        two loops that memory walks as one become one
+3. `writes_apart`  says whether the iterations of a loop may run side by side
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 
 from ctk.compiler.lowering.index import (
-    ONE,
     ZERO,
     Index,
     Indirect,
     Var,
     is_less,
     of_atom,
-    product,
 )
 from ctk.compiler.lowering.ir import (
     Kernel,
     Load,
-    Op,
     Position,
+    Reduce,
+    Scan,
     Statement,
     Store,
     Sweep,
     Value,
 )
-from ctk.compiler.lowering.vocabulary import DIVISION, FUNCTIONS
 from ctk.compiler.lowering.walk import Rewriting, walk
-
-GRAIN = 16384
-"""A loop nest of fewer simple operations than this runs on one thread."""
 
 
 def indices_of(statements: Iterable[Statement]) -> list[Index]:
@@ -45,6 +40,54 @@ def indices_of(statements: Iterable[Statement]) -> list[Index]:
             found.append(statement.index)
         found += [v.index for v in walk(statement) if isinstance(v, (Load, Position))]
     return found
+
+
+def ordered(kernel: Kernel) -> Kernel:
+    """Put the loops through which memory is walked in the smallest steps innermost."""
+    sweeps = tuple(
+        each if _keeps_order(each) else replace(each, inner=_by_steps(each.inner, each.statements))
+        for each in kernel.sweeps
+    )
+    return replace(kernel, outer=_by_steps(kernel.outer, kernel.statements), sweeps=sweeps)
+
+
+def _keeps_order(sweep: Sweep) -> bool:
+    """Return whether the order of the iterations is part of what a sweep computes."""
+    return len(sweep.inner) < 2 or any(
+        isinstance(each, Scan) or (isinstance(each, Reduce) and each.kind.startswith("arg"))
+        for each in sweep.statements
+    )
+
+
+def _by_steps(loops: tuple[Var, ...], statements: tuple[Statement, ...]) -> tuple[Var, ...]:
+    if len(loops) < 2:
+        return loops
+    costs = {loop: cost_along(loop, statements) for loop in loops}
+    best = min(reversed(loops), key=lambda loop: costs[loop])
+    if costs[best] == costs[loops[-1]] or _is_tiny(best):
+        return loops
+    return (*(loop for loop in loops if loop != best), best)
+
+
+def _is_tiny(loop: Var) -> bool:
+    return loop.size.number is not None and loop.size.number < 8
+
+
+def cost_along(loop: Var, statements: Iterable[Statement]) -> int:
+    """Return how much of the memory traffic jumps when a loop goes on by one."""
+    total = 0
+    for statement in statements:
+        if isinstance(statement, Store):
+            total += 2 * _jump(statement.index, loop)
+        total += sum(_jump(v.index, loop) for v in walk(statement) if isinstance(v, Load))
+    return total
+
+
+def _jump(index: Index, loop: Var) -> int:
+    if loop not in variables_of(index):
+        return 0
+    factor = index.factor_of(loop)
+    return 1 if factor is not None and factor.number == 1 else 8
 
 
 def joined(kernel: Kernel) -> Kernel:
@@ -135,29 +178,3 @@ def _is_apart(store: Store, var: Var) -> bool:
     period = factor * var.size
     outside = all((Index((term,)) % period) == ZERO for term in rest.terms)
     return outside or is_less(rest, factor)
-
-
-def work_of(kernel: Kernel) -> Index:
-    """Return about how many simple operations a kernel makes."""
-    outer = product([loop.size for loop in kernel.outer])
-    total = ZERO
-    for sweep in kernel.sweeps:
-        count = product([loop.size for loop in sweep.inner])
-        cost = sum(_cost(value) for each in sweep.statements for value in walk(each))
-        total = total + count * max(cost, 1)
-    return outer * total if kernel.sweeps else ONE
-
-
-def _cost(value: Value) -> int:
-    if isinstance(value, Load):
-        return 1
-    if not isinstance(value, Op):
-        return 0
-    return _COSTS.get(value.name, 1)
-
-
-_COSTS: Mapping[str, int] = {
-    **dict.fromkeys(FUNCTIONS, 16),
-    **dict.fromkeys((*DIVISION, "sqrt", "rsqrt"), 4),
-    "philox": 40,
-}

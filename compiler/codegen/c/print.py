@@ -20,13 +20,15 @@ from dataclasses import dataclass
 
 from ctk.compiler.codegen.c.faults import Check, Faults
 from ctk.compiler.codegen.c.functions import FUNCTIONS
-from ctk.compiler.codegen.c.loops import GRAIN, joined, work_of, writes_apart
-from ctk.compiler.codegen.c.sweeps import SweepPrinter
+from ctk.compiler.codegen.c.loops import joined, writes_apart
+from ctk.compiler.codegen.c.plan import GRAIN, is_pointwise, laid_out, plan_of, work_of
+from ctk.compiler.codegen.c.reduce_sweep import ReducePrinter
+from ctk.compiler.codegen.c.sweeps import SweepPrinter, Tile
 from ctk.compiler.codegen.c.types import C_TYPES, Names
 from ctk.compiler.codegen.c.values import Values
 from ctk.compiler.lowering.arguments import Arguments, arguments_of
 from ctk.compiler.lowering.index import ZERO, Index, Var, product
-from ctk.compiler.lowering.ir import Buffer, Kernel
+from ctk.compiler.lowering.ir import Buffer, Kernel, Scan, Sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +66,10 @@ class _KernelPrinter:
     def __init__(
         self, kernel: Kernel, buffers: Mapping[str, Buffer], name: str, check_bounds: bool
     ) -> None:
-        self.kernel = joined(kernel)
+        self.kernel = joined(laid_out(kernel))
         self.arguments: Arguments = arguments_of(kernel)
         self.buffers = buffers
+        self.shared = _sharing(self.arguments.buffers, buffers)
         self.name = name
         names = Names(reserved=frozenset((*FUNCTIONS, name)))
         symbols = {symbol: names.of(symbol.name) for symbol in self.arguments.symbols}
@@ -77,7 +80,8 @@ class _KernelPrinter:
             self.values.faults.limits = {
                 each: self.values.index(_extent(buffers[each])) for each in pointers
             }
-        self.sweeps = SweepPrinter(self.values)
+        self.printer = SweepPrinter(self.values, lambda var: writes_apart(self.kernel, var))
+        self.plan = plan_of(self.kernel)
 
     def code(self) -> KernelCode:
         body = self.values.block
@@ -95,7 +99,8 @@ class _KernelPrinter:
         for buffer in self.arguments.buffers:
             const = "" if buffer in values.written else "const "
             ctype = C_TYPES[self.buffers[buffer].dtype]
-            parts.append(f"{const}{ctype}* restrict {values.pointers[buffer]}")
+            restrict = "" if buffer in self.shared else "restrict "
+            parts.append(f"{const}{ctype}* {restrict}{values.pointers[buffer]}")
         parts += [f"int64_t {values.symbols[symbol]}" for symbol in self.arguments.symbols]
         return ", ".join(parts) or "void"
 
@@ -103,35 +108,64 @@ class _KernelPrinter:
         """Print the outer loops from here on, and the sweeps within them."""
         if not loops:
             for sweep in self.kernel.sweeps:
-                self.sweeps.print(sweep)
+                self._sweep(sweep)
             return
         first, *rest = loops
-        pragmas: list[str] = []
-        if loops == self.kernel.outer and writes_apart(self.kernel, first):
-            pragmas.append(self._parallel())
-        if not rest and self._is_pointwise() and writes_apart(self.kernel, first):
-            pragmas.append("simd")
-        with self.sweeps.loop(first, pragma=_pragma(pragmas)):
+        words = self._threads() if loops == self.kernel.outer else []
+        if not rest and self.plan.width:
+            self._tiles(first, words)
+            return
+        if not rest and is_pointwise(self.kernel):
+            words.append("simd")
+        if not writes_apart(self.kernel, first):
+            words = []
+        with self.printer.loop(first, pragma=_pragma(words)):
             self._loops(tuple(rest))
 
-    def _is_pointwise(self) -> bool:
-        return all(not sweep.inner for sweep in self.kernel.sweeps)
+    def _tiles(self, loop: Var, words: list[str]) -> None:
+        """Print the loop over columns: tiles of them, and the sweeps for each."""
+        name, size = self.values.names.of(loop.name), self.values.index(loop.size)
+        words = words if writes_apart(self.kernel, loop) else []
+        pieces = self.printer.pieces(name, size, self.plan.width, pragma=_pragma(words))
+        with pieces as (start, stop):
+            self.printer.tile = Tile(loop, start, stop, self.plan.width)
+            self._loops(())
+            self.printer.tile = None
 
-    def _parallel(self) -> str:
+    def _sweep(self, sweep: Sweep) -> None:
+        if not sweep.inner:
+            self.printer.print_statements(sweep)
+        elif any(isinstance(each, Scan) for each in sweep.statements):
+            self.printer.print_scan(sweep)
+        else:
+            ReducePrinter(self.printer, sweep, self.plan.chunks).print()
+
+    def _threads(self) -> list[str]:
+        """Return the words of a pragma that share a loop among threads, if that pays."""
         work = work_of(self.kernel)
+        if self.plan.chunks > 1 or (work.number is not None and work.number < GRAIN):
+            return []
         if work.number is not None:
-            return "parallel for" if work.number >= GRAIN else ""
-        return f"parallel for if ({self.values.index(work)} >= {GRAIN})"
+            return ["parallel for"]
+        return [f"parallel for if ({self.values.index(work)} >= {GRAIN})"]
 
 
-def _pragma(parts: list[str]) -> str:
-    """Return one pragma of several; `parallel for if (c)` and `simd` are `parallel for simd if (c)`."""
-    words = [part for part in parts if part]
-    if not words:
-        return ""
+def _pragma(words: list[str]) -> str:
+    """Return one pragma: `parallel for if (c)` and `simd` are `parallel for simd if (c)`."""
     if len(words) == 2:
-        words[0] = words[0].replace("parallel for", "parallel for simd", 1)
-    return f"#pragma omp {words[0]}"
+        words = [words[0].replace("parallel for", "parallel for simd", 1)]
+    return f"#pragma omp {words[0]}" if words else ""
+
+
+def _sharing(names: tuple[str, ...], buffers: Mapping[str, Buffer]) -> frozenset[str]:
+    """Return the buffers of a kernel that use the same memory as another one of it."""
+    roots: dict[str, list[str]] = {}
+    for name in names:
+        root = name
+        while buffers[root].memory:
+            root = buffers[root].memory
+        roots.setdefault(root, []).append(name)
+    return frozenset(name for group in roots.values() if len(group) > 1 for name in group)
 
 
 def _extent(buffer: Buffer) -> Index:

@@ -1,12 +1,11 @@
-"""Accumulators of reductions, and how they are begun, updated and finished in C.
+"""Accumulators of reductions in C: how they are begun, updated and combined.
 
-Sums of float32 are made in blocks of at most `BLOCK` numbers: within a block in float32, one partial
-sum for each lane of the SIMD loop; over blocks in double. So the error does not grow with the
-length, and the order is fixed by the length alone. `max` and `min` keep a NaN.
+Sums of float32 are made in blocks of at most `BLOCK` numbers: within a block in float32, one
+partial sum for each lane of the SIMD loop; over blocks in double. So the error does not grow with
+the length, and the order is fixed by the length alone. `max` and `min` keep a NaN.
 
-`argmax` and `argmin` find the extreme of a block first, then search the block for its place if the
-extreme is a new one. `mean_m2` takes a block's mean first, then the squares around it, and combines
-blocks as Chan, Golub and LeVeque do.
+`mean_m2` takes a block's mean first, then the squares around it, and combines blocks as Chan, Golub
+and LeVeque do.
 
 Source: T. F. Chan, G. H. Golub, R. J. LeVeque, "Updating formulae and a pairwise algorithm for
 computing sample variances" (1979).
@@ -22,9 +21,13 @@ from ctk.compiler.lowering.ir import Dtype, Reduce
 BLOCK = 4096
 """How many numbers are summed up in float32 before a double takes the sum."""
 
+ROWS = 128
+"""The same where columns are summed up side by side: each has one partial sum, not one per lane."""
+
 _SIGNS = {"sum": "+", "mean_m2": "+", "prod": "*", "any": "|", "all": "&"}
-_EXTREMES = {"max": "largest", "argmax": "largest", "min": "smallest", "argmin": "smallest"}
 """What combines values; of `mean_m2`, in the loop that finds the mean."""
+
+_EXTREMES = {"max": "largest", "argmax": "largest", "min": "smallest", "argmin": "smallest"}
 
 
 def identity(kind: str, dtype: Dtype) -> str:
@@ -44,19 +47,25 @@ def identity(kind: str, dtype: Dtype) -> str:
     return str(limit)
 
 
-def wide_type(reduce: Reduce) -> str:
-    """Return the C type in which the results of blocks are combined."""
-    dtype = reduce.value.dtype
-    return "double" if is_blocked(reduce) else C_TYPES[dtype]
+def is_arg(reduce: Reduce) -> bool:
+    """Return whether a reduction gives a position, too."""
+    return reduce.kind in ("argmax", "argmin")
 
 
 def is_blocked(reduce: Reduce) -> bool:
-    """Return whether a long reduction is made in blocks, for its accuracy."""
-    return reduce.kind in ("sum", "mean_m2") and reduce.value.dtype == torch.float32
+    """Return whether blocks of a long reduction have accumulators of their own."""
+    return reduce.kind == "mean_m2" or is_arg(reduce) or _is_long_sum(reduce)
 
 
-def clause(kind: str, dtype: Dtype, name: str) -> str:
+def wide_type(reduce: Reduce) -> str:
+    """Return the C type in which the results of blocks are combined."""
+    dtype = reduce.value.dtype
+    return "double" if _is_long_sum(reduce) else C_TYPES[dtype]
+
+
+def clause(reduce: Reduce, name: str) -> str:
     """Return the clause of `omp simd` for an accumulator."""
+    kind, dtype = reduce.kind, reduce.value.dtype
     if kind in _EXTREMES and dtype.is_floating_point:
         return f"reduction({_EXTREMES[kind]}_{SUFFIXES[dtype]} : {name})"
     if kind in _EXTREMES:
@@ -70,3 +79,30 @@ def update(kind: str, dtype: Dtype, name: str, value: str) -> str:
         return f"{name} {_SIGNS[kind]}= {value};"
     function = "maximum" if kind in ("max", "argmax") else "minimum"
     return f"{name} = {function}_{SUFFIXES[dtype]}({name}, {value});"
+
+
+def arg_update(reduce: Reduce, best: tuple[str, str], new: tuple[str, str]) -> list[str]:
+    """Return statements that take a new extreme and its place, if it is better or the first."""
+    sign = ">" if reduce.kind == "argmax" else "<"
+    newer = f"{best[1]} < 0 || {new[0]} {sign} {best[0]}"
+    if reduce.value.dtype.is_floating_point:
+        newer += f" || ({new[0]} != {new[0]} && {best[0]} == {best[0]})"
+    return [f"if ({newer}) {{", f"    {best[0]} = {new[0]};", f"    {best[1]} = {new[1]};", "}"]
+
+
+def combine_squares(
+    reduce: Reduce, total: tuple[str, str, str], new: tuple[str, str, str]
+) -> list[str]:
+    """Return statements that combine mean, squares and count with those of a further block."""
+    wide = wide_type(reduce)
+    mean, squares, count = total
+    return [
+        f"const {wide} apart = {new[0]} - {mean};",
+        f"const {wide} share = ({wide}){new[2]} / ({count} + {new[2]});",
+        f"{mean} += apart * share;",
+        f"{squares} += {new[1]} + apart * apart * {count} * share;",
+    ]
+
+
+def _is_long_sum(reduce: Reduce) -> bool:
+    return reduce.kind in ("sum", "mean_m2") and reduce.value.dtype == torch.float32

@@ -1,35 +1,58 @@
-"""Print the sweeps of a kernel: loops around statements, reductions with their accumulators."""
+"""Print the sweeps of a kernel: loops around statements.
+
+A kernel is printed row by row, or, where neighbours in memory belong to different results, a tile
+of columns at a time: then `lanes` is a loop over the tile, and results are arrays of its width.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
 
 from ctk.compiler.codegen.c.operations import cast_code
-from ctk.compiler.codegen.c.reductions import (
-    BLOCK,
-    clause,
-    identity,
-    is_blocked,
-    update,
-    wide_type,
-)
+from ctk.compiler.codegen.c.reductions import identity, update
 from ctk.compiler.codegen.c.types import C_TYPES, SUFFIXES, is_narrow
 from ctk.compiler.codegen.c.values import Block, Values
-from ctk.compiler.lowering.index import ONE, Index, Var, of_atom
-from ctk.compiler.lowering.ir import Dtype, Reduce, Scan, Store, Sweep
+from ctk.compiler.lowering.index import Var
+from ctk.compiler.lowering.ir import Scan, Store, Sweep
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Columns that are computed side by side.
+
+    Attributes:
+        var: The loop over them.
+        start: Name of the first.
+        stop: Name of the one behind the last.
+        width: How many there are at most.
+    """
+
+    var: Var
+    start: str
+    stop: str
+    width: int
 
 
 class SweepPrinter:
-    """Prints sweeps into the block that is open."""
+    """Prints statements, and the loops around them, into the block that is open.
 
-    def __init__(self, values: Values) -> None:
+    Attributes:
+        is_apart: Says whether the iterations of a loop write to different places.
+        tile: The columns that are computed side by side; None where rows are computed one by one.
+    """
+
+    def __init__(self, values: Values, is_apart: Callable[[Var], bool]) -> None:
         self.values = values
+        self.is_apart = is_apart
+        self.tile: Tile | None = None
+        self._of_tile: dict[str, str] = {}
 
     @contextmanager
-    def block(self, head: str, *, is_loop: bool = False, pragma: str = "") -> Iterator[Block]:
+    def block(self, head: str, *, is_loop: bool = False, pragma: str = "") -> Generator[Block]:
         """Print a block with what is printed meanwhile in it."""
         outer = self.values.block
         inner = Block(outer, is_loop=is_loop)
@@ -42,7 +65,7 @@ class SweepPrinter:
     @contextmanager
     def loop(
         self, var: Var, *, start: str = "0", stop: str = "", pragma: str = ""
-    ) -> Iterator[Block]:
+    ) -> Generator[Block]:
         """Print a loop over a variable, from 0 to its size if nothing else is said."""
         name = self.values.names.of(var.name)
         end = stop or self.values.index(var.size)
@@ -51,21 +74,62 @@ class SweepPrinter:
             inner.places[var] = name
             yield inner
 
-    def print(self, sweep: Sweep) -> None:
-        """Print a sweep."""
-        self.values.count(sweep.statements)
-        if not sweep.inner:
-            self._statements(sweep)
-            return
-        if any(isinstance(each, Scan) for each in sweep.statements):
-            self._scan(sweep)
-            return
-        _Reduction(self, sweep).print()
+    @contextmanager
+    def pieces(self, name: str, size: str, step: int, *, pragma: str = "") -> Generator[
+        tuple[str, str]
+    ]:  # fmt: skip
+        """Print a loop over pieces of at most `step`; gives the bounds of a piece."""
+        names = self.values.names
+        start, stop = names.new(f"{name}_from"), names.new(f"{name}_to")
+        head = f"for (int64_t {start} = 0; {start} < {size}; {start} += {step}) {{"
+        with self.block(head, is_loop=True, pragma=pragma) as inner:
+            end = f"{start} + {step}"
+            if not size.isdigit() or int(size) % step:
+                end = f"{end} < {size} ? {end} : {size}"
+            inner.lines.append(f"const int64_t {stop} = {end};")
+            yield start, stop
 
-    def _statements(self, sweep: Sweep) -> None:
-        for statement in sweep.statements:
-            assert isinstance(statement, Store), "a reduction has loops"
-            self.store(statement)
+    @contextmanager
+    def lanes(self) -> Generator[None]:
+        """Print a loop over the columns of the tile, if there is one."""
+        if self.tile is None:
+            yield
+            return
+        tile = self.tile
+        pragma = "#pragma omp simd" if self.is_apart(tile.var) else ""
+        with self.loop(tile.var, start=tile.start, stop=tile.stop, pragma=pragma) as inner:
+            inner.locals.update(self._of_tile)
+            yield
+
+    def variable(self, name: str) -> str:
+        """Return the C code of a variable that each column has."""
+        if self.tile is None:
+            return name
+        return f"{name}[{self.values.names.of(self.tile.var.name)} - {self.tile.start}]"
+
+    def declare(self, ctype: str, name: str, begin: str) -> None:
+        """Print the declaration of a variable that each column has."""
+        if self.tile is None:
+            self.values.block.lines.append(f"{ctype} {name} = {begin};")
+            return
+        self.values.block.lines.append(f"{ctype} {name}[{self.tile.width}];")
+        with self.lanes():
+            self.values.block.lines.append(f"{self.variable(name)} = {begin};")
+
+    def bind(self, local: str, code: str, block: Block) -> None:
+        """Say what later statements read for the result of a reduction."""
+        if self.tile is None:
+            block.locals[local] = code
+        else:
+            self._of_tile[local] = code
+
+    def print_statements(self, sweep: Sweep) -> None:
+        """Print a sweep without loops of its own."""
+        self.values.count(sweep.statements)
+        with self.lanes():
+            for statement in sweep.statements:
+                assert isinstance(statement, Store), "a reduction has loops"
+                self.store(statement)
 
     def store(self, store: Store) -> None:
         """Print a store."""
@@ -87,206 +151,30 @@ class SweepPrinter:
             block.lines.insert(comment, f"// {store.origin}")
         values.stored(store.buffer)
 
-    def _scan(self, sweep: Sweep) -> None:
+    def print_scan(self, sweep: Sweep) -> None:
+        """Print a sweep of running results."""
         values = self.values
-        outer = values.block
+        values.count(sweep.statements)
         running: dict[str, str] = {}
         for scan in sweep.statements:
             if isinstance(scan, Scan):
-                running[scan.name] = name = values.names.new(scan.name)
-                ctype = _running_type(scan)
-                outer.lines.append(f"{ctype} {name} = {_running_start(scan)};")
+                running[scan.name] = values.names.new(scan.name)
+                self.declare(_running_type(scan), running[scan.name], _running_start(scan))
         (loop,) = sweep.inner
-        with self.loop(loop) as inner:
+        with self.loop(loop), self.lanes():
             for statement in sweep.statements:
                 if isinstance(statement, Scan):
-                    name = running[statement.name]
-                    value = values.text(statement.value)
-                    inner.lines.append(f"// {statement.origin}")
-                    inner.lines.append(_running_update(statement, name, value))
-                    ctype = C_TYPES[statement.dtype]
-                    wide = _running_type(statement) != ctype
-                    inner.locals[statement.name] = f"({ctype}){name}" if wide else name
+                    self._running(statement, self.variable(running[statement.name]))
                 elif isinstance(statement, Store):
                     self.store(statement)
 
-
-class _Reduction:
-    """A sweep with inner loops that is no scan."""
-
-    def __init__(self, printer: SweepPrinter, sweep: Sweep) -> None:
-        self.printer = printer
-        self.values = printer.values
-        self.sweep = sweep
-        self.reduces = [each for each in sweep.statements if isinstance(each, Reduce)]
-        self.last = sweep.inner[-1]
-        size = self.last.size.number
-        short = size is not None and size <= BLOCK
-        self.in_blocks = not short and any(
-            is_blocked(each) or each.kind.startswith("arg") for each in self.reduces
-        )
-        self.single = len(sweep.inner) == 1 and not self.in_blocks
-        """The whole reduction is one SIMD loop."""
-        self.totals: dict[str, str] = {}
-        self.counts: dict[str, str] = {}
-
-    def print(self) -> None:
+    def _running(self, scan: Scan, name: str) -> None:
         values = self.values
-        outer = values.block
-        for reduce in self.reduces:
-            self._declare(reduce)
-        self._loops(list(self.sweep.inner[:-1]))
-        for reduce in self.reduces:
-            for name, dtype in zip(reduce.names, reduce.dtypes, strict=True):
-                total = self.totals[name]
-                outer.locals[name] = self._result(
-                    reduce, total, dtype, first=name == reduce.names[0]
-                )
-
-    def _declare(self, reduce: Reduce) -> None:
-        values = self.values
-        values.block.lines.append(f"// {reduce.origin}")
-        ctype = C_TYPES[reduce.value.dtype] if self.single else wide_type(reduce)
-        for position, name in enumerate(reduce.names):
-            self.totals[name] = values.names.new(name)
-            if position and reduce.kind.startswith("arg"):
-                values.block.lines.append(f"int64_t {self.totals[name]} = -1;")
-            else:
-                start = identity(reduce.kind, reduce.value.dtype)
-                values.block.lines.append(f"{ctype} {self.totals[name]} = {start};")
-        if reduce.kind == "mean_m2" and not self.single:
-            self.counts[reduce.names[0]] = count = values.names.new("count")
-            values.block.lines.append(f"int64_t {count} = 0;")
-
-    def _result(self, reduce: Reduce, total: str, dtype: Dtype, *, first: bool) -> str:
-        """Return the code of a result, in its type."""
-        if reduce.kind.startswith("arg") and not first:
-            return total
-        if self.single or wide_type(reduce) == C_TYPES[dtype]:
-            return total
-        name = self.values.names.new(f"{total}_all")
-        self.values.block.lines.append(
-            f"const {C_TYPES[dtype]} {name} = ({C_TYPES[dtype]}){total};"
-        )
-        return name
-
-    def _loops(self, loops: list[Var]) -> None:
-        if loops:
-            with self.printer.loop(loops[0]):
-                self._loops(loops[1:])
-            return
-        if not self.in_blocks:
-            self._leaf("0", self.values.index(self.last.size))
-            return
-        name = self.values.names.of(self.last.name)
-        start, stop = self.values.names.new(f"{name}_from"), self.values.names.new(f"{name}_to")
-        size = self.values.index(self.last.size)
-        head = f"for (int64_t {start} = 0; {start} < {size}; {start} += {BLOCK}) {{"
-        with self.printer.block(head, is_loop=True) as inner:
-            inner.lines.append(
-                f"const int64_t {stop} = {start} + {BLOCK} < {size} ? {start} + {BLOCK} : {size};"
-            )
-            self._leaf(start, stop)
-
-    def _leaf(self, start: str, stop: str) -> None:
-        """Print the innermost loop from `start` to `stop`."""
-        values = self.values
-        parts: dict[str, str] = {}
-        clauses: list[str] = []
-        for reduce in self.reduces:
-            name, dtype = reduce.names[0], reduce.value.dtype
-            whole = self.single or not (
-                is_blocked(reduce) or reduce.kind == "mean_m2" or reduce.kind.startswith("arg")
-            )
-            if whole and not reduce.kind.startswith("arg"):
-                parts[name] = self.totals[name]
-            else:
-                parts[name] = values.names.new(f"{self.totals[name]}_part")
-                begin = identity(reduce.kind, dtype)
-                values.block.lines.append(f"{C_TYPES[dtype]} {parts[name]} = {begin};")
-            clauses.append(clause(reduce.kind, dtype, parts[name]))
-        pragma = " ".join(("#pragma omp simd", *clauses))
-        with self.printer.loop(self.last, start=start, stop=stop, pragma=pragma) as inner:
-            for statement in self.sweep.statements:
-                if isinstance(statement, Reduce):
-                    values.faults.node = statement.origin
-                    value = values.text(statement.value)
-                    name = parts[statement.names[0]]
-                    inner.lines.append(update(statement.kind, statement.value.dtype, name, value))
-                elif isinstance(statement, Store):
-                    self.printer.store(statement)
-        for reduce in self.reduces:
-            self._finish_leaf(reduce, parts[reduce.names[0]], start, stop)
-
-    def _finish_leaf(self, reduce: Reduce, part: str, start: str, stop: str) -> None:
-        total = self.totals[reduce.names[0]]
-        if reduce.kind == "mean_m2":
-            self._squares(reduce, part, start, stop)
-        elif reduce.kind.startswith("arg"):
-            self._search(reduce, part, start, stop)
-        elif part != total:
-            self.values.block.lines.append(f"{total} += {part};")
-
-    def _squares(self, reduce: Reduce, part: str, start: str, stop: str) -> None:
-        """Print what follows a block's sum: its mean, the squares around it, the combination."""
-        values = self.values
-        dtype = reduce.value.dtype
-        ctype = C_TYPES[dtype]
-        count = stop if start == "0" else f"({stop} - {start})"
-        mean, m2 = (self.totals[name] for name in reduce.names)
-        if self.single:
-            values.block.lines.append(f"{mean} = {part} / ({ctype}){count};")
-            middle, squares = mean, m2
-        else:
-            middle, squares = values.names.new("middle"), values.names.new("squares")
-            values.block.lines += [
-                f"const {ctype} {middle} = {part} / ({ctype}){count};",
-                f"{ctype} {squares} = 0;",
-            ]
-        pragma = f"#pragma omp simd reduction(+ : {squares})"
-        with self.printer.loop(self.last, start=start, stop=stop, pragma=pragma) as inner:
-            away = values.names.new("away")
-            value = values.text(reduce.value)
-            inner.lines.append(f"const {ctype} {away} = {value} - {middle};")
-            inner.lines.append(f"{squares} += {away} * {away};")
-        if self.single:
-            return
-        seen, wide = self.counts[reduce.names[0]], wide_type(reduce)
-        apart, share = values.names.new("apart"), values.names.new("share")
-        values.block.lines += [
-            f"const {wide} {apart} = {middle} - {mean};",
-            f"const {wide} {share} = ({wide}){count} / ({seen} + {count});",
-            f"{mean} += {apart} * {share};",
-            f"{m2} += {squares} + {apart} * {apart} * {seen} * {share};",
-            f"{seen} += {count};",
-        ]
-
-    def _search(self, reduce: Reduce, part: str, start: str, stop: str) -> None:
-        """Print what follows a block's extreme: if it is a new one, its first place."""
-        values = self.values
-        best, place = (self.totals[name] for name in reduce.names)
-        sign = ">" if reduce.kind == "argmax" else "<"
-        newer = f"{place} < 0 || {part} {sign} {best}"
-        same = "{value} == {part}"
-        if reduce.value.dtype.is_floating_point:
-            newer += f" || ({part} != {part} && {best} == {best})"
-            same = "({value} == {part} || {value} != {value})"
-        with self.printer.block(f"if ({newer}) {{") as found:
-            found.lines.append(f"{best} = {part};")
-            found.lines.append(f"{place} = -1;")
-            condition = f"{place} < 0"
-            with self.printer.loop(self.last, start=start, stop=f"{stop} && {condition}") as inner:
-                value = values.named(reduce.value)
-                at = values.index(_flattened(self.sweep.inner))
-                test = same.format(value=value, part=part)
-                inner.lines.append(f"if ({test}) {place} = {at};")
-
-
-def _flattened(loops: tuple[Var, ...]) -> Index:
-    total = ONE * 0
-    for loop in loops:
-        total = total * loop.size + of_atom(loop)
-    return total
+        value = values.text(scan.value)
+        values.block.lines += [f"// {scan.origin}", _running_update(scan, name, value)]
+        ctype = C_TYPES[scan.dtype]
+        wide = _running_type(scan) != ctype
+        values.block.locals[scan.name] = f"(({ctype}){name})" if wide else name
 
 
 def _combined(store: Store, target: str, value: str) -> str:

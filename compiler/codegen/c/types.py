@@ -33,57 +33,14 @@ C_TYPES: Mapping[Dtype, str] = {
     torch.uint8: "uint8_t", torch.bool: "bool",
 }  # fmt: skip
 
-_KEYWORDS = frozenset(
-    [
-        "auto",
-        "break",
-        "case",
-        "char",
-        "const",
-        "continue",
-        "default",
-        "do",
-        "double",
-        "else",
-        "enum",
-        "extern",
-        "float",
-        "for",
-        "goto",
-        "if",
-        "inline",
-        "int",
-        "long",
-        "register",
-        "restrict",
-        "return",
-        "short",
-        "signed",
-        "sizeof",
-        "static",
-        "struct",
-        "switch",
-        "typedef",
-        "union",
-        "unsigned",
-        "void",
-        "volatile",
-        "while",
-        "bool",
-        "true",
-        "false",
-        "asm",
-        "typeof",
-        "linux",
-        "unix",
-        "main",
-        "f16",
-        "bf16",
-        "fault",
-        "NAN",
-        "INFINITY",
-    ]
-)
+_KEYWORDS = frozenset((
+    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else",
+    "enum", "extern", "float", "for", "goto", "if", "inline", "int", "long", "register",
+    "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef",
+    "union", "unsigned", "void", "volatile", "while", "bool", "true", "false", "asm", "typeof",
+    "linux", "unix", "main", "f16", "bf16", "fault", "fault_t", "last_fault", "FN", "NAN",
+    "INFINITY",
+))  # fmt: skip
 
 
 def is_narrow(dtype: Dtype) -> bool:
@@ -99,7 +56,7 @@ def literal(const: Const) -> str:
     if not dtype.is_floating_point:
         return _integer(int(value))
     if is_narrow(dtype):
-        bits = torch.tensor(value, dtype=dtype).view(torch.int16).item()
+        bits = int(torch.tensor(value, dtype=dtype).view(torch.int16).item())
         return f"({C_TYPES[dtype]})0x{bits & 0xFFFF:04x}"
     return _float(float(value), single=dtype == torch.float32)
 

@@ -209,7 +209,7 @@ class Values:
         return Code(name, self.block.depth, free=True)
 
     def _index(self, index: Index) -> Code:
-        names: dict[object, str] = dict(self.symbols)
+        names: dict[object, str] = {**self.symbols}
         depth = 0
         wanted = {atom for atom in index.atoms if isinstance(atom, Var)}
         for block in self.block.chain():
