@@ -1,5 +1,6 @@
 """Random graphs through the loop IR, fused or not: the interpreter gives what eager gives."""
 
+import random
 from collections.abc import Callable
 
 import pytest
@@ -7,11 +8,15 @@ import torch
 from hypothesis import Phase, given, note, settings
 from torch import Tensor, fx
 
+from ctk.compiler.codegen.select import generate
+from ctk.compiler.config import Config
 from ctk.compiler.lowering.fuse import FusionOptions, fuse
 from ctk.compiler.lowering.interpret import run_program
 from ctk.compiler.lowering.ir import Program as Lowered
 from ctk.compiler.lowering.lower import LoweringOptions, lower
+from ctk.compiler.lowering.memory import plan_memory
 from ctk.compiler.lowering.text import program_text
+from ctk.compiler.rewriting.numbering import Numbering
 from tests.helpers.loop_programs import Program, loop_programs
 
 GENERATE = (Phase.explicit, Phase.generate)  # a program of nine steps is small enough
@@ -48,7 +53,7 @@ def hold(count: int, check: Callable[[Program], None]) -> None:
     settings(SETTINGS, max_examples=count)(given(loop_programs())(check))()
 
 
-def assert_same(program: Program, gm: fx.GraphModule, lowered: Lowered, mode: str) -> None:
+def assert_same(program: Program, gm: fx.GraphModule, lowered: Lowered) -> None:
     """Check what the interpreter makes of a lowered graph."""
     note(gm.print_readable(print_output=False))
     note(program_text(lowered))
@@ -64,7 +69,7 @@ def assert_same(program: Program, gm: fx.GraphModule, lowered: Lowered, mode: st
 def test_lowered_graphs_compute_what_eager_computes(mode: str, count: int) -> None:
     def check(program: Program) -> None:
         gm = program.graph(mode)
-        assert_same(program, gm, lower(gm), mode)
+        assert_same(program, gm, lower(gm))
 
     hold(count, check)
 
@@ -74,8 +79,19 @@ def test_lowered_graphs_compute_what_eager_computes(mode: str, count: int) -> No
 def test_fused_graphs_compute_what_eager_computes(mode: str, count: int) -> None:
     def check(program: Program) -> None:
         gm = program.graph(mode)
-        fused = fuse(lower(gm), lambda *_: True, FusionOptions())
-        assert_same(program, gm, fused, mode)
+        fused = fuse(lower(gm), lambda *_: True)
+        assert_same(program, gm, fused)
+        assert_same(program, gm, plan_memory(fused, lambda *_: True))
+
+    hold(count, check)
+
+
+@HOW_MANY
+def test_any_of_the_fusions_may_be_left_out(count: int) -> None:
+    def check(program: Program) -> None:
+        gm, draw = program.graph(), random.Random(program.seed)
+        fused = fuse(lower(gm), lambda *_: draw.random() < 0.5)
+        assert_same(program, gm, plan_memory(fused, lambda *_: draw.random() < 0.5))
 
     hold(count, check)
 
@@ -91,5 +107,23 @@ def test_exact_kernels_have_the_bits_of_eager(count: int) -> None:
         found = run_program(gm, fused, program.inputs(), check=True)
         for each, value in zip(found, expected, strict=True):
             torch.testing.assert_close(each, value, rtol=0, atol=0, equal_nan=True)
+
+    hold(count, check)
+
+
+@pytest.mark.parametrize("count", [4, pytest.param(120, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("mode", ["fake", "symbolic"])
+def test_kernels_in_c_compute_what_the_interpreter_computes(mode: str, count: int) -> None:
+    def check(program: Program) -> None:
+        gm = program.graph(mode)
+        planned = plan_memory(fuse(lower(gm), lambda *_: True), lambda *_: True)
+        note(program_text(planned))
+        eager = Scale(gm)
+        eager.run(*program.inputs())
+        expected = run_program(gm, planned, program.inputs())
+        numbering = Numbering(config=Config(codegen="c", fallback=()))
+        found = generate(gm, program.inputs(), "forward", numbering)(list(program.inputs()))
+        for each, value in zip(found, expected, strict=True):
+            assert_near(each, value, eager.largest)
 
     hold(count, check)
