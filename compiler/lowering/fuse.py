@@ -297,9 +297,11 @@ def _leads(first: _Group, second: _Group) -> bool:
     """Return whether another step must run between two: then they cannot be one.
 
     Kernels that share a node's own memory run together, so nothing may come between them, either.
+    Such a kernel may be what must run between the two.
     """
-    whole = (first, second, *first.partners, *second.partners)
-    return any(_reaches(start, whole) for start in whole)
+    pair = (first, second)
+    whole = (*pair, *first.partners, *second.partners)
+    return any(_reaches(s, pair) for s in pair) or any(_reaches(s, whole) for s in whole)
 
 
 def _reaches(start: _Group, whole: Sequence[_Group]) -> bool:

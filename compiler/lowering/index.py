@@ -353,7 +353,7 @@ def _extent(value: Index, *, upper: bool) -> Index | None:
 
 
 def _reach(atom: Atom, *, high: bool) -> Index | None:
-    """Return the largest (or least) value of an atom, all of which are never negative."""
+    """Return the largest (or least) value of an atom; None if it may be negative."""
     if isinstance(atom, Symbol):
         return of_atom(atom)
     if isinstance(atom, (Var, Indirect)):
@@ -366,10 +366,11 @@ def _reach(atom: Atom, *, high: bool) -> Index | None:
         return inner if inner is not None and is_nonnegative(limit - inner) else limit
     if isinstance(atom, Quotient):
         inner = _extent(atom.value, upper=high)
-        if inner is None or _mentions_vars(inner):
+        if inner is None or _mentions_vars(inner) or not is_nonnegative(atom.value):
             return None
         return inner // atom.divisor
-    return of_atom(atom)
+    some = any if atom.kind == "max" else all
+    return of_atom(atom) if some(map(is_nonnegative, parts_of(atom))) else None
 
 
 def _mentions_vars(value: Index) -> bool:

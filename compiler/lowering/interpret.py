@@ -47,7 +47,8 @@ def run_program(
 
     Args:
         gm: The graph.
-        program: What it was lowered to, fused or not.
+        program: What it was lowered to, fused or not, its memory planned or not. In float64 each
+            buffer has memory of its own.
         inputs: One value for each placeholder. Tensors that the graph writes are written.
         precision: "float64" computes and stores every float in float64; inputs are left alone then.
         check: Raise, too, where iterations depend on each other or read what nobody has written.
@@ -98,9 +99,14 @@ class _Run:
             if not self._is_view(step.node):
                 self.define(step.node, self._called(step.node))
             return
-        for name in arguments_of(step).buffers:
+        called = arguments_of(step)
+        for name in called.buffers:
             self._allocate(name)
         run_kernel(step, self.memory, self.sizes, precision=self.precision, check=self.check)
+        for name in called.written:
+            before = self.program.buffers[name].memory
+            if before and not self._wide:
+                self.memory[before].lose()
 
     def value(self, node: Node) -> Any:
         """Return the value of a node, a tensor as a view of its memory."""
@@ -138,7 +144,12 @@ class _Run:
 
     def _allocate(self, name: str) -> None:
         buffer = self.program.buffers[name]
-        if name not in self.memory:
+        if name in self.memory:
+            return
+        if buffer.memory and not self._wide:
+            self._allocate(buffer.memory)
+            self.memory[name] = self.memory[buffer.memory].taken(buffer.dtype, buffer.memory)
+        else:
             count = number_of(product(buffer.shape), self.sizes)
             dtype = WIDER.get(buffer.dtype, buffer.dtype) if self._wide else buffer.dtype
             self.memory[name] = unwritten(count, dtype)

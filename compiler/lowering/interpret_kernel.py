@@ -119,5 +119,6 @@ class _Run:
         chosen = values.chosen(mask)
         if self.races is not None:
             kind = "writes" if store.mode == "set" else "combines with"
-            self.races.touch(kind, store.buffer, places, chosen, store.origin)
+            place = memory.owner or store.buffer
+            self.races.touch(kind, place, places, chosen, store.origin)
         memory.write(places[chosen], value[chosen], store.mode)

@@ -34,10 +34,12 @@ class Memory:
     Attributes:
         tensor: Of one dimension, its elements next to each other; on the CPU.
         written: Which elements have been written; None if all have.
+        owner: The buffer whose memory it was first; "" if it is nobody else's.
     """
 
     tensor: torch.Tensor
     written: Array | None = None
+    owner: str = ""
     _cells: Array = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -68,6 +70,15 @@ class Memory:
             _COMBINE[mode].at(everything, places, convert(values, self.dtype))
         touched = np.unique(places)
         self._cells[touched] = self._bits(convert(everything[touched], self.dtype))
+
+    def taken(self, dtype: Dtype, owner: str) -> Memory:
+        """Return this memory for another buffer, which nobody has written."""
+        tensor = self.tensor.view(dtype)
+        return Memory(tensor, np.zeros(len(tensor), np.bool_), self.owner or owner)
+
+    def lose(self) -> None:
+        """Forget what was written, because another buffer has been."""
+        self.written = np.zeros(len(self), np.bool_)
 
     def _values(self, cells: Array) -> Array:
         if self.dtype != torch.bfloat16:

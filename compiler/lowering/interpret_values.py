@@ -169,7 +169,8 @@ class Values:
         if not len(memory):  # a mask that holds nowhere
             return convert(np.zeros(places.shape), memory.dtype)
         if self._races is not None:
-            self._races.touch("reads", load.buffer, self.spread(places), self.chosen(mask), node)
+            place = memory.owner or load.buffer
+            self._races.touch("reads", place, self.spread(places), self.chosen(mask), node)
             self._require_written(load, memory, places, mask, node)
         return memory.read(places)
 
@@ -182,7 +183,7 @@ class Values:
         if missing.any():
             place = int(self.spread(places)[missing][0])
             text = f"reads {load.buffer}[{place}] ({load.index}), which nobody has written"
-            raise self._error(node, text)
+            raise self._error(node, f"{text}, or another buffer has taken")
 
     def _atom(self, atom: Atom, mask: int, node: str) -> Array:
         if isinstance(atom, Symbol):

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import torch
@@ -30,8 +30,8 @@ from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.exact import require_exact
 from ctk.compiler.lowering.ir import Dtype, Kernel, LibraryCall, Program, View
 from ctk.compiler.lowering.operators import LOWERINGS
+from ctk.compiler.lowering.order import step_reads, step_writes
 from ctk.compiler.lowering.sizes import NotLowered, size_of, sizes_of
-from ctk.compiler.lowering.walk import reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,19 +87,20 @@ class _Lowering:
         """Return what was made, less the views and sizes that nobody reads."""
         builder = self.builder
         views = builder.views
-        needed = {node.name for node in self.outputs}
-        read: set[str] = set()
-        steps: list[Kernel | LibraryCall] = []
+        program = Program(builder.buffers, [], views, frozenset())
+        needed, steps = set(self.outputs), list[Kernel | LibraryCall]()
+        read: set[str] = set()  # by kernels: memory, and sizes that are known at the call only
         for step in reversed(builder.steps):
-            if isinstance(step, Kernel):
-                read |= reads(step)
-            elif step.name in needed or step.name in read or not is_pure(step.node):
-                needed |= {node.name for node in step.node.all_input_nodes}
+            if isinstance(step, LibraryCall):
+                wanted = step.node in needed or not read.isdisjoint(step_writes(program, step))
+                if not wanted and is_pure(step.node):
+                    continue
+                needed.update(step.node.all_input_nodes)
             else:
-                continue
+                read |= step_reads(program, step)
             steps.append(step)
-        outputs = {views[name].buffer for name in needed if name in views}
-        return Program(builder.buffers, steps[::-1], views, frozenset(outputs))
+        outputs = {views[n.name].buffer for n in needed if n.name in views}
+        return replace(program, steps=steps[::-1], outputs=frozenset(outputs))
 
     def _existing(self, node: Node, value: object, role: Any) -> None:
         if isinstance(value, torch.Tensor):
