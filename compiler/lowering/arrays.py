@@ -4,7 +4,7 @@ Nothing is computed when arrays are combined: `array.at(position)` builds the ex
 element, and the builder (`builder.py`) makes kernels of that.
 
     x = Array((n, m), torch.float32, at=...)
-    y = apply("mul", x, constant(2.0, torch.float32))
+    y = x * 2.0                                     # apply("mul", x, constant(2.0, x.dtype))
     y.at((i, j))                                    # mul(x[i*m + j], 2.0)
 """
 
@@ -16,8 +16,9 @@ from typing import TypeAlias
 
 import torch
 
-from ctk.compiler.lowering.index import ONE, ZERO, Index, IndexLike, as_index
+from ctk.compiler.lowering.index import ONE, ZERO, Index, IndexLike, Indirect, as_index, of_atom
 from ctk.compiler.lowering.ir import Const, Dtype, Guarded, Op, Position, Value
+from ctk.compiler.lowering.sizes import NotLowered
 from ctk.compiler.lowering.vocabulary import BOOL_RESULTS
 
 At: TypeAlias = tuple[Index, ...]
@@ -33,11 +34,15 @@ class Array:
         shape: Sizes.
         dtype: Of the values.
         element: Builds the value at a position, whose parts are within the sizes.
+        buffer: The buffer that it is the whole of, row-major; empty if there is none.
+
+    Arithmetic and order (`x * 2.0`, `x < y`) are `apply`; numbers take the type of the array.
     """
 
     shape: Shape
     dtype: Dtype
     element: Callable[[At], Value] = field(repr=False)
+    buffer: str = ""
     _made: dict[At, Value] = field(default_factory=dict[At, Value], repr=False)
 
     def at(self, position: Sequence[IndexLike]) -> Value:
@@ -46,6 +51,51 @@ class Array:
         if key not in self._made:
             self._made[key] = self.element(key)
         return self._made[key]
+
+    def __add__(self, other: Array | Number) -> Array:
+        return apply("add", self, _like(other, self))
+
+    def __radd__(self, other: Number) -> Array:
+        return apply("add", _like(other, self), self)
+
+    def __sub__(self, other: Array | Number) -> Array:
+        return apply("sub", self, _like(other, self))
+
+    def __rsub__(self, other: Number) -> Array:
+        return apply("sub", _like(other, self), self)
+
+    def __mul__(self, other: Array | Number) -> Array:
+        return apply("mul", self, _like(other, self))
+
+    def __rmul__(self, other: Number) -> Array:
+        return apply("mul", _like(other, self), self)
+
+    def __truediv__(self, other: Array | Number) -> Array:
+        return apply("div", self, _like(other, self))
+
+    def __rtruediv__(self, other: Number) -> Array:
+        return apply("div", _like(other, self), self)
+
+    def __neg__(self) -> Array:
+        return apply("neg", self)
+
+    def __lt__(self, other: Array | Number) -> Array:
+        return apply("lt", self, _like(other, self))
+
+    def __le__(self, other: Array | Number) -> Array:
+        return apply("le", self, _like(other, self))
+
+    def __gt__(self, other: Array | Number) -> Array:
+        return apply("gt", self, _like(other, self))
+
+    def __ge__(self, other: Array | Number) -> Array:
+        return apply("ge", self, _like(other, self))
+
+    def __and__(self, other: Array) -> Array:
+        return apply("and", self, other)
+
+    def __or__(self, other: Array) -> Array:
+        return apply("or", self, other)
 
 
 def constant(value: Number, dtype: Dtype, shape: Shape = ()) -> Array:
@@ -78,6 +128,23 @@ def apply(name: str, *arrays: Array, dtype: Dtype | None = None) -> Array:
     return Array(shape, kind, lambda at: Op(name, tuple(each.at(at) for each in spread), kind))
 
 
+def where(condition: Array, value: Array | Number, other: Array | Number) -> Array:
+    """Return `value` where a condition holds, and `other` elsewhere; one of them is an array."""
+    typed = value if isinstance(value, Array) else other
+    assert isinstance(typed, Array)
+    return apply("where", condition, _like(value, typed), _like(other, typed))
+
+
+def equal(x: Array, y: Array | Number) -> Array:
+    """Return where an array equals another one, or a number."""
+    return apply("eq", x, _like(y, x))
+
+
+def filled(array: Array, value: Number) -> Array:
+    """Return an array of one number, of the shape and type of another one."""
+    return constant(value, array.dtype, array.shape)
+
+
 def cast(array: Array, dtype: Dtype) -> Array:
     """Return an array converted to a type, as torch converts."""
     if array.dtype == dtype:
@@ -99,6 +166,22 @@ def guarded(condition: Array, value: Array, other: Array) -> Array:
     shape = broadcast_shape(condition.shape, value.shape, other.shape)
     c, v, o = (expand(each, shape) for each in (condition, value, other))
     return Array(shape, o.dtype, lambda at: Guarded(c.at(at), v.at(at), o.at(at)))
+
+
+def indirect(value: Value, size: Index, *, wrap: bool = False) -> Index:
+    """Return an integer that a kernel computes as a position in a dimension.
+
+    Args:
+        value: Of integer type; it must be within the dimension, and generators can check that.
+        size: Of the dimension.
+        wrap: Negative values count from its end.
+    """
+    wide = convert(value, torch.int64)
+    if wrap:
+        below = Op("lt", (wide, Const(0, torch.int64)), torch.bool)
+        moved = Op("add", (wide, Position(size)), torch.int64)
+        wide = Op("where", (below, moved, wide), torch.int64)
+    return of_atom(Indirect(wide, size))
 
 
 def broadcast_shape(*shapes: Shape) -> Shape:
@@ -166,8 +249,21 @@ def raised(array: Array) -> Array:
     return cast(array, compute_type(array.dtype))
 
 
+def _like(value: Array | Number, other: Array) -> Array:
+    return value if isinstance(value, Array) else constant(value, other.dtype)
+
+
 def _fitting(value: Number, dtype: Dtype) -> Number:
-    """Return a number as Python has numbers of a type."""
+    """Return a number as Python has numbers of a type.
+
+    Raises:
+        NotLowered: The type does not have it.
+    """
     if dtype == torch.bool:
         return bool(value)
-    return float(value) if dtype.is_floating_point else int(value)
+    if dtype.is_floating_point:
+        return float(value)
+    limits = torch.iinfo(dtype)
+    if not limits.min <= value <= limits.max:  # NaN is not, either
+        raise NotLowered(f"{dtype} does not have {value}")
+    return int(value)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch.fx import Node
 
-from ctk.compiler.lowering.arrays import Array, At, Shape, cast
-from ctk.compiler.lowering.index import ONE, ZERO, Index, Var, of_atom, product
+from ctk.compiler.lowering.arrays import Array, At, Shape, cast, constant
+from ctk.compiler.lowering.index import ONE, ZERO, Index, IndexLike, Var, of_atom, product
 from ctk.compiler.lowering.ir import (
     Buffer,
     BufferRole,
@@ -55,6 +55,7 @@ class Builder:
         node: The node that is being lowered.
         exact: Only kernels whose bits are those of eager are made.
         accumulate: The type of sums of floats of 32 bits and less.
+        origin: Name of the graph's node that is being lowered; `node` may be a part of it.
     """
 
     buffers: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
@@ -63,7 +64,9 @@ class Builder:
     node: Node | None = None
     exact: bool = False
     accumulate: Dtype = torch.float32
+    origin: str = ""
     _names: dict[str, int] = field(default_factory=dict[str, int])
+    _given: set[str] = field(default_factory=set[str])
 
     @property
     def current(self) -> Node:
@@ -74,9 +77,10 @@ class Builder:
     @property
     def result(self) -> torch.Tensor:
         """The recorded (fake) tensor of the node; of the first result if it has several."""
-        value = self.current.meta.get("val")
-        first = value[0] if isinstance(value, (list, tuple)) else value
-        if not isinstance(first, torch.Tensor):
+        value: object = self.current.meta.get("val")
+        results = tuple(value) if isinstance(value, (list, tuple)) else (value,)  # type: ignore[misc]  # of unknown items
+        first = next((each for each in results if isinstance(each, torch.Tensor)), None)
+        if first is None:
             raise NotLowered("its result is no tensor")
         return first
 
@@ -101,6 +105,14 @@ class Builder:
         self._names[name] = count + 1
         return name if count == 0 else f"{name}_{count}"
 
+    def forget(self, steps: int, buffers: int, views: int) -> None:
+        """Take back what was added since there were so many of each."""
+        del self.steps[steps:]
+        while len(self.buffers) > buffers:
+            self.buffers.popitem()
+        while len(self.views) > views:
+            self.views.popitem()
+
     def add_tensor(self, name: str, tensor: torch.Tensor, role: BufferRole) -> None:
         """Add the memory of a tensor that the caller, the graph or the library makes."""
         check_type(tensor)
@@ -110,7 +122,7 @@ class Builder:
 
     def temporary(self, suffix: str, dtype: Dtype, shape: Shape) -> Buffer:
         """Return memory for a value within a node, dense in row-major order."""
-        name = self.unique(f"{self.current.name}.{suffix}")
+        name = self.unique(f"{self.origin}.{suffix}")
         strides = row_major(shape)
         buffer = Buffer(name, dtype, shape, strides, self.device, "kernel")
         self.buffers[name] = buffer
@@ -118,10 +130,12 @@ class Builder:
 
     def array_of(self, buffer: Buffer) -> Array:
         """Return what a buffer holds."""
-        view = View(buffer.name, buffer.dtype, buffer.shape, buffer.strides)
-        return Array(
-            buffer.shape, buffer.dtype, lambda at: Load(buffer.name, view.at(at), buffer.dtype)
-        )
+        view = whole(buffer)
+
+        def element(at: At) -> Value:
+            return Load(buffer.name, view.at(at), buffer.dtype)
+
+        return Array(buffer.shape, buffer.dtype, element, buffer.name)
 
     def realize(self, array: Array, suffix: str = "part") -> Array:
         """Compute an array once, into memory of its own."""
@@ -130,9 +144,16 @@ class Builder:
         return self.array_of(buffer)
 
     def write_result(self, name: str, array: Array, tensor: torch.Tensor) -> None:
-        """Compute a node's value into new memory of eager's strides."""
+        """Compute a node's value into new memory of eager's strides.
+
+        Memory that was made for it within the node, and is just that, becomes it.
+        """
         check_type(tensor)
         shape, strides = sizes_of(tensor.shape), sizes_of(tensor.stride())
+        if self._is_made(array, tensor.dtype, shape, strides):
+            self._given.add(array.buffer)
+            self.views[name] = View(array.buffer, tensor.dtype, shape, strides)
+            return
         if not is_dense(shape, strides):
             raise NotLowered(f"its result is not dense: strides {tuple(tensor.stride())}")
         buffer = Buffer(name, tensor.dtype, shape, strides, tensor.device, "kernel")
@@ -140,25 +161,52 @@ class Builder:
         self.views[name] = View(name, tensor.dtype, shape, strides)
         self.store(buffer, cast(array, tensor.dtype))
 
+    def _is_made(
+        self, array: Array, dtype: Dtype, shape: Shape, strides: tuple[Index, ...]
+    ) -> bool:
+        """Return whether an array lies in memory of this node, as a result of it must."""
+        if not array.buffer or array.buffer in self._given or array.dtype != dtype:
+            return False
+        pairs = zip(shape, strides, row_major(array.shape), strict=True)
+        return array.shape == shape and all(size == ONE or a == b for size, a, b in pairs)
+
+    def write(self, view: View, array: Array) -> None:
+        """Add the kernel that computes an array into memory that exists, the shapes being equal."""
+        axes = loop_axes(view.shape)
+        at = tuple(map(of_atom, axes))
+        statement = Store(view.buffer, view.at(at), cast(array, view.dtype).at(at))
+        self.emit(self.unique(self.origin), tuple(axes), (Sweep((), (statement,)),))
+
     def store(self, buffer: Buffer, array: Array, mode: StoreMode = "set") -> None:
         """Add the kernel that computes an array into a buffer of its shape."""
         axes = loop_axes(buffer.shape)
-        view = View(buffer.name, buffer.dtype, buffer.shape, buffer.strides)
         at = tuple(map(of_atom, axes))
         order = memory_order(buffer.shape, buffer.strides)
-        statement = Store(buffer.name, view.at(at), array.at(at), mode)
+        statement = Store(buffer.name, whole(buffer).at(at), array.at(at), mode)
         self.emit(buffer.name, tuple(axes[axis] for axis in order), (Sweep((), (statement,)),))
 
     def scatter(
-        self, buffer: Buffer, over: Shape, where: Callable[[At], Index], array: Array,
+        self, start: Array, array: Array, where: Callable[[At], Sequence[IndexLike]],
         mode: StoreMode = "set", guard: Array | None = None,
-    ) -> None:  # fmt: skip
-        """Add the kernel that stores each element of an array at a place that it computes."""
-        axes = loop_axes(over)
+    ) -> Array:  # fmt: skip
+        """Return an array with each element of another one stored at a place that it computes.
+
+        Args:
+            start: What is there before.
+            array: What is stored, of the same type.
+            where: Gives the position in `start` for one in `array`.
+            mode: How elements that meet are combined.
+            guard: Which are stored, of the shape of `array`; None for all.
+        """
+        buffer = self.temporary("scatter", start.dtype, start.shape)
+        self.store(buffer, start)
+        axes = loop_axes(array.shape)
         at = tuple(map(of_atom, axes))
         condition = None if guard is None else guard.at(at)
-        statement = Store(buffer.name, where(at), array.at(at), mode, condition)
-        self.emit(buffer.name, tuple(axes), (Sweep((), (statement,)),))
+        place = whole(buffer).at(tuple(where(at)))
+        statement = Store(buffer.name, place, array.at(at), mode, condition)
+        self.emit(self.unique(buffer.name), tuple(axes), (Sweep((), (statement,)),))
+        return self.array_of(buffer)
 
     def reduce(
         self,
@@ -178,6 +226,8 @@ class Builder:
             keepdim: Leave the axes there, with size 1.
             dtypes: Of the results; by default that of the array for each.
         """
+        if not axes:
+            return _of_one(kind, array, dtypes)
         loops = loop_axes(array.shape, prefix="r", chosen=axes)
         outer = tuple(each for axis, each in enumerate(loops) if axis not in axes)
         inner = tuple(each for axis, each in enumerate(loops) if axis in axes)
@@ -188,10 +238,7 @@ class Builder:
         value = array.at(tuple(map(of_atom, loops)))
         reduction = Reduce(names, kind, value, types)
         at = tuple(map(of_atom, outer))
-        stores = tuple(
-            Store(b.name, View(b.name, b.dtype, b.shape, b.strides).at(at), Local(b.name, b.dtype))
-            for b in buffers
-        )
+        stores = tuple(Store(b.name, whole(b).at(at), Local(b.name, b.dtype)) for b in buffers)
         self.emit(names[0], outer, (Sweep(inner, (reduction,)), Sweep((), stores)))
         results = [self.array_of(buffer) for buffer in buffers]
         if keepdim:
@@ -206,14 +253,13 @@ class Builder:
         outer = tuple(each for position, each in enumerate(loops) if position != axis)
         name = buffer.name
         scan = Scan(name, kind, array.at(at), array.dtype)
-        view = View(name, buffer.dtype, buffer.shape, buffer.strides)
-        store = Store(name, view.at(at), Local(name, array.dtype))
+        store = Store(name, whole(buffer).at(at), Local(name, array.dtype))
         self.emit(name, outer, (Sweep((loops[axis],), (scan, store)),))
         return self.array_of(buffer)
 
     def emit(self, name: str, outer: tuple[Var, ...], sweeps: tuple[Sweep, ...]) -> None:
         """Add a kernel; everything in it comes from the node that is being lowered."""
-        origin = self.current.name
+        origin = self.origin
         marking = Rewriting(change=lambda value: _marked(value, origin))
         made: list[Sweep] = []
         for sweep in sweeps:
@@ -221,6 +267,11 @@ class Builder:
             made.append(Sweep(_counted(sweep.inner), tuple(statements)))
         loops = tuple(each for each in outer if each.size != ONE)
         self.steps.append(Kernel(name, loops, tuple(made), (origin,), self.device))
+
+
+def whole(buffer: Buffer) -> View:
+    """Return all of a buffer as a view."""
+    return View(buffer.name, buffer.dtype, buffer.shape, buffer.strides)
 
 
 def check_type(tensor: torch.Tensor) -> None:
@@ -281,10 +332,16 @@ def _result_types(kind: ReduceKind, dtype: Dtype) -> tuple[Dtype, ...]:
     return (torch.bool,) if kind in ("any", "all") else (dtype,)
 
 
+def _of_one(kind: ReduceKind, array: Array, dtypes: tuple[Dtype, ...] | None) -> tuple[Array, ...]:
+    """Return the results of a reduction over no axes: each element by itself."""
+    types = dtypes or _result_types(kind, array.dtype)
+    return cast(array, types[0]), *(constant(0, dtype, array.shape) for dtype in types[1:])
+
+
 def _with_axes(array: Array, shape: Shape, axes: Sequence[int]) -> Array:
     kept = [axis for axis in range(len(shape)) if axis not in axes]
     full = tuple(ONE if axis in axes else size for axis, size in enumerate(shape))
-    return Array(full, array.dtype, lambda at: array.at([at[axis] for axis in kept]))
+    return Array(full, array.dtype, lambda at: array.at([at[axis] for axis in kept]), array.buffer)
 
 
 def _marked(value: Value, origin: str) -> Value | None:

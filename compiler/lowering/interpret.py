@@ -25,6 +25,7 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 from torch.fx.node import map_aggregate, map_arg
 
+from ctk.compiler.fx.properties import is_mutating
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import fetch
 from ctk.compiler.lowering.arguments import arguments_of
@@ -96,7 +97,7 @@ class _Run:
 
     def step(self, step: Kernel | LibraryCall) -> None:
         if isinstance(step, LibraryCall):
-            if not self._is_view(step.node):
+            if is_mutating(step.node) or not self._is_view(step.node):
                 self.define(step.node, self._called(step.node))
             return
         called = arguments_of(step)
@@ -117,7 +118,8 @@ class _Run:
         shape = [number_of(each, self.sizes) for each in view.shape]
         strides = [number_of(each, self.sizes) for each in view.strides]
         flat = self.memory[view.buffer].tensor
-        return torch.as_strided(flat, shape, strides, number_of(view.offset, self.sizes))
+        first = flat.storage_offset() + number_of(view.offset, self.sizes)
+        return torch.as_strided(flat, shape, strides, first)
 
     @property
     def _wide(self) -> bool:

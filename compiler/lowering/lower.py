@@ -111,10 +111,10 @@ class _Lowering:
 
     def _call(self, node: Node) -> None:
         builder = self.builder
-        builder.node = node
+        builder.node, builder.origin = node, node.name
         if self._is_item(node) or self._is_alias(node):
             return
-        before = len(builder.steps), dict(builder.buffers), dict(builder.views)
+        before = len(builder.steps), len(builder.buffers), len(builder.views)
         try:
             if node.name in self.options.library:
                 raise NotLowered("it is to be one")
@@ -122,8 +122,7 @@ class _Lowering:
             if self.options.exact:
                 require_exact(builder.steps[before[0] :])
         except NotLowered as error:
-            del builder.steps[before[0] :]
-            builder.buffers, builder.views = before[1], before[2]
+            builder.forget(*before)
             self._library(node, str(error))
 
     def _lower(self, node: Node) -> None:

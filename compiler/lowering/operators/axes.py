@@ -1,8 +1,20 @@
-"""Dimensions as arguments: which axes they name."""
+"""Dimensions as arguments: which axes they name; parts of arrays along an axis."""
 
 from collections.abc import Sequence
 
-from ctk.compiler.lowering.arrays import Array
+from ctk.compiler.lowering.arrays import (
+    Array,
+    At,
+    apply,
+    cast,
+    constant,
+    guarded,
+    iota,
+    moved,
+    positions,
+)
+from ctk.compiler.lowering.index import ZERO, Index, IndexLike, as_index, product
+from ctk.compiler.lowering.ir import Dtype
 
 
 def axis_of(array: Array, dim: int) -> int:
@@ -18,3 +30,56 @@ def axes_of(array: Array, dims: Sequence[int] | int | None) -> tuple[int, ...]:
         return ()
     named = (dims,) if isinstance(dims, int) else dims
     return tuple(sorted({axis_of(array, dim) for dim in named}))
+
+
+def count_of(sizes: Sequence[Index], dtype: Dtype) -> Array:
+    """Return how many elements there are, as a number of a type."""
+    return cast(positions(product(tuple(sizes))), dtype)
+
+
+def moved_along(at: At, axis: int, where: IndexLike) -> list[IndexLike]:
+    """Return a position with another place along an axis."""
+    return [where if each == axis else index for each, index in enumerate(at)]
+
+
+def cut(array: Array, axis: int, start: IndexLike, length: IndexLike) -> Array:
+    """Return a part of an array along an axis."""
+    shape = list(array.shape)
+    shape[axis] = as_index(length)
+    return moved(array, tuple(shape), lambda at: moved_along(at, axis, at[axis] + start))
+
+
+def joined(parts: Sequence[Array], axis: int) -> Array:
+    """Return arrays one after the other along an axis.
+
+    Each is read only where it stands, so that code generators can split the loop at the borders.
+    """
+    ends: list[Index] = []
+    for part in parts:
+        ends.append((ends[-1] if ends else ZERO) + part.shape[axis])
+    shape = list(parts[0].shape)
+    shape[axis] = ends[-1]
+    result = constant(0, parts[0].dtype, tuple(shape))
+    where = iota(tuple(shape), axis)
+    for part, end in reversed(list(zip(parts, ends, strict=True))):
+        start = end - part.shape[axis]
+        inside: list[Array] = []
+        if start != ZERO:
+            inside.append(where >= positions(start))
+        if end != ends[-1]:
+            inside.append(where < positions(end))
+        shifted = _shifted(part, tuple(shape), axis, start)
+        result = guarded(all_of(inside), shifted, result) if inside else shifted
+    return result
+
+
+def all_of(conditions: Sequence[Array]) -> Array:
+    """Return where all of some conditions hold."""
+    result = conditions[0]
+    for each in conditions[1:]:
+        result = apply("and", result, each)
+    return result
+
+
+def _shifted(array: Array, shape: tuple[Index, ...], axis: int, start: Index) -> Array:
+    return moved(array, shape, lambda at: moved_along(at, axis, at[axis] - start))

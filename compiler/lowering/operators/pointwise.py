@@ -1,28 +1,27 @@
-"""Lowerings of elementwise operators."""
+"""Lowerings of elementwise arithmetic, of choice between elements, and of copies."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
-from ctk.compiler.lowering.arrays import Array, apply, cast, constant, raised
+from ctk.compiler.lowering.arrays import (
+    Array,
+    apply,
+    cast,
+    equal,
+    expand,
+    filled,
+    raised,
+    where,
+)
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.operators.promotion import Operand, operand, promoted
-from ctk.compiler.lowering.sizes import NotLowered
+from ctk.compiler.lowering.sizes import NotLowered, sizes_of
 
 aten = torch.ops.aten
-
-
-def _function(name: str) -> Callable[[Builder, Array], Array]:
-    """Return the lowering of a function of floats; integers become floats."""
-
-    def lowered(_: Builder, x: Array) -> Array:
-        return apply(name, operand(x, promoted([x], to_float=True)))
-
-    return lowered
 
 
 def _unary(name: str) -> Callable[[Builder, Array], Array]:
@@ -34,16 +33,22 @@ def _unary(name: str) -> Callable[[Builder, Array], Array]:
     return lowered
 
 
-def _binary(name: str, *, to_float: bool = False) -> Callable[[Builder, Operand, Operand], Array]:
+def binary(name: str, *, to_float: bool = False) -> Callable[[Builder, Operand, Operand], Array]:
+    """Return the lowering of an operation on two tensors, or a tensor and a number."""
+
     def lowered(_: Builder, x: Operand, y: Operand) -> Array:
         dtype = promoted([x, y], to_float=to_float)
-        return apply(name, operand(x, dtype), operand(y, dtype))
+        return apply(_of_type(name, dtype), operand(x, dtype), operand(y, dtype))
 
     return lowered
 
 
-def _comparison(name: str) -> Callable[[Builder, Operand, Operand], Array]:
-    return _binary(name)
+def _of_type(name: str, dtype: torch.dtype) -> str:
+    """Return what does an operation for a type: `or` is the sum and the larger of two bools."""
+    return _OF_BOOLS.get(name, name) if dtype == torch.bool else name
+
+
+_OF_BOOLS = {"add": "or", "maximum": "or", "mul": "and", "minimum": "and"}
 
 
 def _scaled(name: str) -> Callable[..., Array]:
@@ -53,38 +58,166 @@ def _scaled(name: str) -> Callable[..., Array]:
         dtype = promoted([x, y])
         left, right = operand(x, dtype), operand(y, dtype)
         if alpha != 1:
-            right = apply("mul", right, operand(alpha, dtype))
-        return apply("or" if dtype == torch.bool else name, left, right)
+            right = apply(_of_type("mul", dtype), right, operand(alpha, dtype))
+        return apply(_of_type(name, dtype), left, right)
 
     return lowered
 
 
-def _mul(_: Builder, x: Operand, y: Operand) -> Array:
+def _rsub(b: Builder, x: Array, y: Operand, alpha: Any = 1) -> Array:
+    return _scaled("sub")(b, y, x, alpha)
+
+
+def _div_mode(b: Builder, x: Operand, y: Operand, *, rounding_mode: str | None = None) -> Array:
+    if rounding_mode is None:
+        return binary("div", to_float=True)(b, x, y)
+    if rounding_mode == "floor":
+        return _floor_divide(b, x, y)
     dtype = promoted([x, y])
-    return apply("and" if dtype == torch.bool else "mul", operand(x, dtype), operand(y, dtype))
+    if dtype.is_floating_point:
+        return apply("trunc", apply("div", operand(x, dtype), operand(y, dtype)))
+    return _integers("truncdiv", x, y, dtype)
 
 
-def _relu(_: Builder, x: Array) -> Array:
-    wide = raised(x)
-    return apply("maximum", wide, constant(0, wide.dtype))
+def _floor_divide(_: Builder, x: Operand, y: Operand) -> Array:
+    """Divide as Python does: what is left, `fmod`, decides where rounding might go wrong."""
+    dtype = promoted([x, y])
+    if not dtype.is_floating_point:
+        return _integers("floordiv", x, y, dtype)
+    left, right = operand(x, dtype), operand(y, dtype)
+    rest = apply("fmod", left, right)
+    quotient = (left - rest) / right
+    is_whole = equal(rest, 0)
+    crosses = apply("xor", right < 0, rest < 0) & apply("not", is_whole)
+    quotient = where(crosses, quotient - 1, quotient)
+    floor = apply("floor", quotient)
+    floor = where(quotient - floor > 0.5, floor + 1, floor)
+    zero = apply("copysign", filled(left, 0), left / right)
+    return where(equal(right, 0), left / right, where(equal(quotient, 0), zero, floor))
+
+
+def _rest(name: str) -> Callable[[Builder, Operand, Operand], Array]:
+    """Return the lowering of a remainder."""
+
+    def lowered(_: Builder, x: Operand, y: Operand) -> Array:
+        dtype = promoted([x, y])
+        if not dtype.is_floating_point:
+            return _integers(name, x, y, dtype)
+        return apply(name, operand(x, dtype), operand(y, dtype))
+
+    return lowered
+
+
+def _integers(name: str, x: Operand, y: Operand, dtype: torch.dtype) -> Array:
+    """Return a division of integers, by a number only: eager raises for a divisor of zero."""
+    if dtype == torch.bool or isinstance(y, Array) or not isinstance(y, int) or y == 0:
+        raise NotLowered("eager raises where integers are divided by zero")
+    return apply(name, operand(x, dtype), operand(y, dtype))
+
+
+def _pow_number(_: Builder, x: Array, exponent: Any) -> Array:
+    dtype = promoted([x, exponent])
+    base = operand(x, dtype)
+    if not dtype.is_floating_point:
+        return _whole_power(base, exponent)
+    if exponent in _POWERS:
+        return _POWERS[exponent](base)
+    return apply("pow", base, operand(exponent, dtype))
+
+
+def _pow(_: Builder, x: Operand, exponent: Array) -> Array:
+    dtype = promoted([x, exponent])
+    if not dtype.is_floating_point:
+        raise NotLowered("eager raises where integers have a negative power")
+    if not isinstance(x, Array) and x == 2:
+        return apply("exp2", operand(exponent, dtype))
+    return apply("pow", operand(x, dtype), operand(exponent, dtype))
+
+
+def _whole_power(base: Array, exponent: Any) -> Array:
+    """Return a power of integers by squaring, which wraps as eager's does."""
+    if base.dtype == torch.bool or not isinstance(exponent, int) or not 0 <= exponent < 64:
+        raise NotLowered("kernels have no power of integers with this exponent")
+    result = filled(base, 1)
+    while exponent:
+        if exponent & 1:
+            result = result * base
+        base, exponent = base * base, exponent >> 1
+    return result
+
+
+_POWERS: Mapping[float, Callable[[Array], Array]] = {
+    0: lambda x: filled(x, 1),
+    1: lambda x: x,
+    2: lambda x: x * x,
+    3: lambda x: x * x * x,
+    -2: lambda x: 1 / (x * x),
+    0.5: lambda x: apply("sqrt", x),
+    -0.5: lambda x: apply("rsqrt", x),
+    -1: lambda x: 1 / x,
+}
+"""Powers that eager computes without `pow`."""
+
+
+def _square(b: Builder, x: Array) -> Array:
+    return _pow_number(b, x, 2)
+
+
+def _addcmul(_: Builder, x: Array, y: Array, z: Array, *, value: Any = 1) -> Array:
+    dtype = promoted([x, y, z])
+    first, second, third = (operand(each, dtype) for each in (x, y, z))
+    return first + operand(value, dtype) * second * third
+
+
+def _addcdiv(_: Builder, x: Array, y: Array, z: Array, *, value: Any = 1) -> Array:
+    dtype = promoted([x, y, z])
+    first, second, third = (operand(each, dtype) for each in (x, y, z))
+    return first + operand(value, dtype) * second / third
+
+
+def _lerp(_: Builder, start: Array, end: Array, weight: Operand) -> Array:
+    """Go from the nearer end, as eager does."""
+    dtype = start.dtype
+    first, last, part = (operand(each, dtype) for each in (start, end, weight))
+    way = last - first
+    near = apply("abs", part) < 0.5
+    return where(near, first + part * way, last - way * (1 - part))
+
+
+def _clamp(_: Builder, x: Array, low: Operand | None = None, high: Operand | None = None) -> Array:
+    limits = [each for each in (low, high) if each is not None]
+    dtype = promoted([x, *limits])
+    result = operand(x, dtype)
+    if low is not None:
+        result = apply("maximum", result, operand(low, dtype))
+    return result if high is None else apply("minimum", result, operand(high, dtype))
+
+
+def _clamp_max(b: Builder, x: Array, high: Operand) -> Array:
+    return _clamp(b, x, None, high)
+
+
+def _fmax(name: str) -> Callable[[Builder, Array, Array], Array]:
+    """Return the lowering of a maximum or minimum in which a NaN loses against a number."""
+
+    def lowered(_: Builder, x: Array, y: Array) -> Array:
+        dtype = promoted([x, y])
+        left, right = operand(x, dtype), operand(y, dtype)
+        best = apply(_of_type(name, dtype), left, right)
+        if not dtype.is_floating_point:
+            return best
+        return where(apply("isnan", left), right, where(apply("isnan", right), left, best))
+
+    return lowered
 
 
 def _where(_: Builder, condition: Array, x: Operand, y: Operand) -> Array:
     dtype = promoted([x, y])
-    return apply("where", condition, operand(x, dtype), operand(y, dtype))
+    return where(cast(condition, torch.bool), operand(x, dtype), operand(y, dtype))
 
 
-def _gelu(_: Builder, x: Array, approximate: str = "none") -> Array:
-    wide = raised(x)
-    half = apply("mul", wide, constant(0.5, wide.dtype))
-    if approximate == "tanh":
-        cube = apply("mul", apply("mul", wide, wide), wide)
-        inner = apply("add", wide, apply("mul", cube, constant(0.044715, wide.dtype)))
-        scaled = apply("mul", inner, constant(math.sqrt(2 / math.pi), wide.dtype))
-        curve = apply("tanh", scaled)
-    else:
-        curve = apply("erf", apply("mul", wide, constant(math.sqrt(0.5), wide.dtype)))
-    return apply("mul", half, apply("add", curve, constant(1.0, wide.dtype)))
+def _masked_fill(_: Builder, x: Array, mask: Array, value: Operand) -> Array:
+    return where(mask, operand(value, x.dtype), raised(x))
 
 
 def _to_copy(b: Builder, x: Array, *, dtype: Any = None, device: Any = None, **_: object) -> Array:
@@ -97,43 +230,62 @@ def _clone(_: Builder, x: Array, **__: object) -> Array:
     return x
 
 
+def _copy(_: Builder, x: Array, source: Array, __: bool = False) -> Array:
+    return expand(cast(source, x.dtype), x.shape)
+
+
+def _expand_copy(b: Builder, x: Array, *_: object, **__: object) -> Array:
+    return expand(x, sizes_of(b.result.shape))
+
+
 POINTWISE: Mapping[object, Callable[..., Array]] = {
-    aten.add.Tensor: _scaled("add"),
-    aten.add.Scalar: _scaled("add"),
-    aten.sub.Tensor: _scaled("sub"),
-    aten.sub.Scalar: _scaled("sub"),
-    aten.mul.Tensor: _mul,
-    aten.mul.Scalar: _mul,
-    aten.div.Tensor: _binary("div", to_float=True),
-    aten.div.Scalar: _binary("div", to_float=True),
-    aten.maximum.default: _binary("maximum"),
-    aten.minimum.default: _binary("minimum"),
-    aten.eq.Tensor: _comparison("eq"),
-    aten.eq.Scalar: _comparison("eq"),
-    aten.ne.Tensor: _comparison("ne"),
-    aten.ne.Scalar: _comparison("ne"),
-    aten.lt.Tensor: _comparison("lt"),
-    aten.lt.Scalar: _comparison("lt"),
-    aten.le.Tensor: _comparison("le"),
-    aten.le.Scalar: _comparison("le"),
-    aten.gt.Tensor: _comparison("gt"),
-    aten.gt.Scalar: _comparison("gt"),
-    aten.ge.Tensor: _comparison("ge"),
-    aten.ge.Scalar: _comparison("ge"),
-    aten.neg.default: _unary("neg"),
-    aten.abs.default: _unary("abs"),
-    aten.relu.default: _relu,
-    aten.exp.default: _function("exp"),
-    aten.log.default: _function("log"),
-    aten.sqrt.default: _function("sqrt"),
-    aten.rsqrt.default: _function("rsqrt"),
-    aten.sin.default: _function("sin"),
-    aten.cos.default: _function("cos"),
-    aten.tanh.default: _function("tanh"),
-    aten.erf.default: _function("erf"),
-    aten.sigmoid.default: _function("sigmoid"),
-    aten.where.self: _where,
-    aten.gelu.default: _gelu,
     aten._to_copy.default: _to_copy,
+    aten.abs.default: _unary("abs"),
+    aten.add.Scalar: _scaled("add"),
+    aten.add.Tensor: _scaled("add"),
+    aten.addcdiv.default: _addcdiv,
+    aten.addcmul.default: _addcmul,
+    aten.clamp.Tensor: _clamp,
+    aten.clamp.default: _clamp,
+    aten.clamp_max.Tensor: _clamp_max,
+    aten.clamp_max.default: _clamp_max,
+    aten.clamp_min.Tensor: _clamp,
+    aten.clamp_min.default: _clamp,
     aten.clone.default: _clone,
+    aten.copy.default: _copy,
+    aten.div.Scalar: binary("div", to_float=True),
+    aten.div.Scalar_mode: _div_mode,
+    aten.div.Tensor: binary("div", to_float=True),
+    aten.div.Tensor_mode: _div_mode,
+    aten.expand_copy.default: _expand_copy,
+    aten.floor_divide.Scalar: _floor_divide,
+    aten.floor_divide.default: _floor_divide,
+    aten.fmax.default: _fmax("maximum"),
+    aten.fmin.default: _fmax("minimum"),
+    aten.fmod.Scalar: _rest("fmod"),
+    aten.fmod.Tensor: _rest("fmod"),
+    aten.lerp.Scalar: _lerp,
+    aten.lerp.Tensor: _lerp,
+    aten.lift_fresh_copy.default: _clone,
+    aten.masked_fill.Scalar: _masked_fill,
+    aten.masked_fill.Tensor: _masked_fill,
+    aten.maximum.default: binary("maximum"),
+    aten.minimum.default: binary("minimum"),
+    aten.mul.Scalar: binary("mul"),
+    aten.mul.Tensor: binary("mul"),
+    aten.neg.default: _unary("neg"),
+    aten.pow.Scalar: _pow,
+    aten.pow.Tensor_Scalar: _pow_number,
+    aten.pow.Tensor_Tensor: _pow,
+    aten.remainder.Scalar: _rest("mod"),
+    aten.remainder.Tensor: _rest("mod"),
+    aten.rsub.Scalar: _rsub,
+    aten.rsub.Tensor: _rsub,
+    aten.square.default: _square,
+    aten.sub.Scalar: _scaled("sub"),
+    aten.sub.Tensor: _scaled("sub"),
+    aten.where.Scalar: _where,
+    aten.where.ScalarOther: _where,
+    aten.where.ScalarSelf: _where,
+    aten.where.self: _where,
 }

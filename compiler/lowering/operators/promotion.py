@@ -38,14 +38,19 @@ def promoted(operands: Sequence[Operand], *, to_float: bool = False) -> Dtype:
     return torch.get_default_dtype() if to_float and _kind(dtype) < 2 else dtype
 
 
-def operand(value: Operand, dtype: Dtype) -> Array:
-    """Return an operand as an array of the type that `dtype` is computed in."""
+def operand(value: Operand, dtype: Dtype, *, rounded: bool = False) -> Array:
+    """Return an operand as an array of the type that `dtype` is computed in.
+
+    Args:
+        value: An array or a number.
+        dtype: The type of the operator.
+        rounded: Numbers are rounded to it, too, as comparisons do; tensors always are.
+    """
     wanted = compute_type(dtype)
     if isinstance(value, Array):
-        return cast(value, wanted)
-    if isinstance(value, Index):
-        return cast(positions(value), wanted)
-    return constant(value, wanted)
+        return cast(cast(value, dtype) if value.shape else value, wanted)
+    number = positions(value) if isinstance(value, Index) else constant(value, wanted)
+    return cast(cast(number, dtype), wanted) if rounded else cast(number, wanted)
 
 
 def _rank(value: Operand) -> int:

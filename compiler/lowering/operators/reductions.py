@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
-from ctk.compiler.lowering.arrays import Array, apply, cast, positions, raised
+from ctk.compiler.lowering.arrays import (
+    Array,
+    apply,
+    cast,
+    equal,
+    filled,
+    moved,
+    raised,
+    reshaped,
+    where,
+)
 from ctk.compiler.lowering.builder import Builder
-from ctk.compiler.lowering.index import product
-from ctk.compiler.lowering.operators.axes import axes_of
+from ctk.compiler.lowering.index import ONE, ZERO, product
+from ctk.compiler.lowering.operators.axes import axes_of, count_of
+from ctk.compiler.lowering.operators.promotion import operand, promoted
 
 aten = torch.ops.aten
 
@@ -36,26 +48,207 @@ def _mean(
 ) -> Array:
     axes = axes_of(x, dim)
     total = b.reduce("sum", _summed(b, x, dtype), axes, keepdim=keepdim)[0]
-    count = positions(product([x.shape[axis] for axis in axes]))
-    return apply("div", total, cast(count, total.dtype))
+    return total / count_of([x.shape[axis] for axis in axes], total.dtype)
 
 
 def _mean_all(b: Builder, x: Array, *, dtype: Any = None) -> Array:
     return _mean(b, x, None, dtype=dtype)
 
 
-def _extreme(kind: Any) -> Callable[..., Array]:
+def _prod(
+    b: Builder, x: Array, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Array:
+    return b.reduce("prod", _summed(b, x, dtype), axes_of(x, dim), keepdim=keepdim)[0]
+
+
+def _prod_all(b: Builder, x: Array, *, dtype: Any = None) -> Array:
+    return _prod(b, x, None, dtype=dtype)
+
+
+def _best(b: Builder, kind: Any, x: Array, axes: Sequence[int], *, keepdim: bool) -> Array:
+    """Return the largest or least; for bools whether any or all hold."""
+    if x.dtype == torch.bool:
+        kind = {"max": "any", "min": "all"}[kind]
+    return b.reduce(kind, raised(x), axes, keepdim=keepdim)[0]
+
+
+def _extreme(kind: str) -> Callable[..., Array]:
     def lowered(b: Builder, x: Array, dim: Sequence[int] = (), keepdim: bool = False) -> Array:
-        return b.reduce(kind, raised(x), axes_of(x, dim), keepdim=keepdim)[0]
+        return _best(b, kind, x, axes_of(x, dim), keepdim=keepdim)
 
     return lowered
 
 
-REDUCTIONS: Mapping[object, Callable[..., Array]] = {
-    aten.sum.dim_IntList: _sum,
-    aten.sum.default: _sum_all,
-    aten.mean.dim: _mean,
-    aten.mean.default: _mean_all,
+def _aminmax(
+    b: Builder, x: Array, *, dim: int | None = None, keepdim: bool = False
+) -> tuple[Array, Array]:
+    axes = axes_of(x, dim)
+    return _best(b, "min", x, axes, keepdim=keepdim), _best(b, "max", x, axes, keepdim=keepdim)
+
+
+def _with_position(kind: Any) -> Callable[..., tuple[Array, ...]]:
+    """Return the lowering of an extreme along a dimension, and where it is."""
+
+    def lowered(b: Builder, x: Array, dim: int, keepdim: bool = False) -> tuple[Array, ...]:
+        return b.reduce(kind, _ordered(x), axes_of(x, dim), keepdim=keepdim)
+
+    return lowered
+
+
+def _position(kind: Any) -> Callable[..., Array]:
+    """Return the lowering of where an extreme is, along a dimension or in all."""
+
+    def lowered(b: Builder, x: Array, dim: int | None = None, keepdim: bool = False) -> Array:
+        if dim is not None:
+            return b.reduce(kind, _ordered(x), axes_of(x, dim), keepdim=keepdim)[1]
+        flat = reshaped(_ordered(x), (product(x.shape),))
+        found = b.reduce(kind, flat, (0,))[1]
+        full = (ONE,) * len(x.shape) if keepdim else ()
+        return moved(found, full, lambda _: ())
+
+    return lowered
+
+
+def _ordered(x: Array) -> Array:
+    """Return an array of a type that has an order."""
+    return cast(x, torch.uint8) if x.dtype == torch.bool else raised(x)
+
+
+def _truth(kind: Any) -> Callable[..., Array]:
+    def lowered(b: Builder, x: Array, dim: Any = None, keepdim: bool = False) -> Array:
+        return b.reduce(kind, cast(x, torch.bool), axes_of(x, dim), keepdim=keepdim)[0]
+
+    return lowered
+
+
+def _count_nonzero(b: Builder, x: Array, dim: Any = None) -> Array:
+    return b.reduce("sum", cast(cast(x, torch.bool), torch.int64), axes_of(x, dim))[0]
+
+
+def _moments(
+    b: Builder, x: Array, dim: Any, correction: Any, *, keepdim: bool
+) -> tuple[Array, Array]:
+    """Return variance and mean."""
+    axes = axes_of(x, dim)
+    wide = cast(x, b.accumulator(x.dtype))
+    mean, m2 = b.reduce("mean_m2", wide, axes, keepdim=keepdim)
+    count = count_of([x.shape[axis] for axis in axes], wide.dtype)
+    free = count - float(1 if correction is None else correction)
+    return m2 / apply("maximum", free, filled(free, 0)), mean
+
+
+def _var(
+    b: Builder, x: Array, dim: Any = None, *, correction: Any = None, keepdim: bool = False
+) -> Array:
+    return _moments(b, x, dim, correction, keepdim=keepdim)[0]
+
+
+def _std(
+    b: Builder, x: Array, dim: Any = None, *, correction: Any = None, keepdim: bool = False
+) -> Array:
+    return apply("sqrt", _var(b, x, dim, correction=correction, keepdim=keepdim))
+
+
+def _var_mean(
+    b: Builder, x: Array, dim: Any = None, *, correction: Any = None, keepdim: bool = False
+) -> tuple[Array, Array]:
+    return _moments(b, x, dim, correction, keepdim=keepdim)
+
+
+def _std_mean(
+    b: Builder, x: Array, dim: Any = None, *, correction: Any = None, keepdim: bool = False
+) -> tuple[Array, Array]:
+    variance, mean = _moments(b, x, dim, correction, keepdim=keepdim)
+    return apply("sqrt", variance), mean
+
+
+def _norm(b: Builder, x: Array, ord_: float, dim: Any, keepdim: bool, dtype: Any = None) -> Array:
+    wide = raised(x if dtype is None else cast(x, dtype))
+    sizes = apply("abs", cast(wide, b.accumulator(wide.dtype)))
+    axes = axes_of(x, dim)
+    if math.isinf(ord_):
+        return b.reduce("max" if ord_ > 0 else "min", sizes, axes, keepdim=keepdim)[0]
+    if ord_ == 0:
+        sizes = cast(apply("not", equal(sizes, 0)), sizes.dtype)
+    elif ord_ == 2:
+        sizes = sizes * sizes
+    elif ord_ != 1:
+        sizes = apply("pow", sizes, filled(sizes, ord_))
+    total = b.reduce("sum", sizes, axes, keepdim=keepdim)[0]
+    if ord_ in (0, 1):
+        return total
+    root = 1 / ord_
+    return apply("sqrt", total) if ord_ == 2 else apply("pow", total, filled(total, root))
+
+
+def _vector_norm(
+    b: Builder, x: Array, ord: float = 2, dim: Any = None, keepdim: bool = False, *,
+    dtype: Any = None,
+) -> Array:  # fmt: skip
+    return _norm(b, x, float(ord), dim, keepdim, dtype)
+
+
+def _norm_dim(
+    b: Builder, x: Array, p: float | None, dim: Any = None, keepdim: bool = False, *,
+    dtype: Any = None,
+) -> Array:  # fmt: skip
+    return _norm(b, x, 2.0 if p is None else float(p), dim, keepdim, dtype)
+
+
+def _norm_all(b: Builder, x: Array, p: float = 2) -> Array:
+    return _norm(b, x, float(p), None, False)
+
+
+def _logsumexp(b: Builder, x: Array, dim: Any, keepdim: bool = False) -> Array:
+    wide = operand(x, promoted([x], to_float=True))
+    axes = axes_of(x, dim)
+    best = b.reduce("max", wide, axes, keepdim=True)[0]
+    shift = where(equal(apply("abs", best), math.inf), 0, best)
+    powers = cast(apply("exp", wide - shift), b.accumulator(wide.dtype))
+    total = apply("log", b.reduce("sum", powers, axes, keepdim=True)[0]) + cast(shift, powers.dtype)
+    if keepdim:
+        return total
+    kept = tuple(size for axis, size in enumerate(x.shape) if axis not in axes)
+    return moved(total, kept, lambda at: _between(at, axes, len(x.shape)))
+
+
+def _between(at: Sequence[Any], axes: Sequence[int], rank: int) -> list[Any]:
+    """Return a position with 0 along some axes that it lacks."""
+    rest = iter(at)
+    return [ZERO if axis in axes else next(rest) for axis in range(rank)]
+
+
+REDUCTIONS: Mapping[object, Callable[..., Any]] = {
+    aten.all.default: _truth("all"),
+    aten.all.dim: _truth("all"),
+    aten.all.dims: _truth("all"),
     aten.amax.default: _extreme("max"),
     aten.amin.default: _extreme("min"),
+    aten.aminmax.default: _aminmax,
+    aten.any.default: _truth("any"),
+    aten.any.dim: _truth("any"),
+    aten.any.dims: _truth("any"),
+    aten.argmax.default: _position("argmax"),
+    aten.argmin.default: _position("argmin"),
+    aten.count_nonzero.default: _count_nonzero,
+    aten.count_nonzero.dim_IntList: _count_nonzero,
+    aten.linalg_vector_norm.default: _vector_norm,
+    aten.logsumexp.default: _logsumexp,
+    aten.max.default: _extreme("max"),
+    aten.max.dim: _with_position("argmax"),
+    aten.mean.default: _mean_all,
+    aten.mean.dim: _mean,
+    aten.min.default: _extreme("min"),
+    aten.min.dim: _with_position("argmin"),
+    aten.norm.Scalar: _norm_all,
+    aten.norm.ScalarOpt_dim: _norm_dim,
+    aten.norm.ScalarOpt_dim_dtype: _norm_dim,
+    aten.prod.default: _prod_all,
+    aten.prod.dim_int: _prod,
+    aten.std.correction: _std,
+    aten.std_mean.correction: _std_mean,
+    aten.sum.default: _sum_all,
+    aten.sum.dim_IntList: _sum,
+    aten.var.correction: _var,
+    aten.var_mean.correction: _var_mean,
 }

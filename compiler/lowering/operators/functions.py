@@ -1,0 +1,219 @@
+"""Lowerings of functions of floats, and of rounding and signs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from ctk.compiler.lowering.arrays import Array, apply, cast, equal, filled, raised, where
+from ctk.compiler.lowering.builder import Builder
+from ctk.compiler.lowering.operators.promotion import Operand, operand, promoted
+from ctk.compiler.lowering.sizes import NotLowered
+
+aten = torch.ops.aten
+
+
+def _floating(x: Array) -> Array:
+    """Return an array as floats: integers become the default float."""
+    return operand(x, promoted([x], to_float=True))
+
+
+def _function(name: str) -> Callable[[Builder, Array], Array]:
+    """Return the lowering of a function of floats; integers become floats."""
+
+    def lowered(_: Builder, x: Array) -> Array:
+        return apply(name, _floating(x))
+
+    return lowered
+
+
+def _two(name: str) -> Callable[[Builder, Operand, Operand], Array]:
+    """Return the lowering of a function of two floats."""
+
+    def lowered(_: Builder, x: Operand, y: Operand) -> Array:
+        dtype = promoted([x, y], to_float=True)
+        return apply(name, operand(x, dtype), operand(y, dtype))
+
+    return lowered
+
+
+def _scaled(factor: float) -> Callable[[Builder, Array], Array]:
+    def lowered(_: Builder, x: Array) -> Array:
+        return _floating(x) * factor
+
+    return lowered
+
+
+def _reciprocal(_: Builder, x: Array) -> Array:
+    return 1 / _floating(x)
+
+
+def _rounding(name: str) -> Callable[[Builder, Array], Array]:
+    """Return the lowering of a rounding; integers stay as they are."""
+
+    def lowered(_: Builder, x: Array) -> Array:
+        return apply(name, raised(x)) if x.dtype.is_floating_point else x
+
+    return lowered
+
+
+def _round_decimals(b: Builder, x: Array, *, decimals: int = 0) -> Array:
+    if not decimals or not x.dtype.is_floating_point:
+        return _rounding("round")(b, x)
+    wide, power = raised(x), 10.0 ** abs(decimals)
+    if decimals < 0:
+        return apply("round", wide / power) * power
+    return apply("round", wide * power) / power
+
+
+def _frac(_: Builder, x: Array) -> Array:
+    wide = raised(x)
+    return wide - apply("trunc", wide)
+
+
+def _sign(_: Builder, x: Array) -> Array:
+    return x if x.dtype == torch.bool else apply("sign", raised(x))
+
+
+def _heaviside(_: Builder, x: Array, values: Array) -> Array:
+    wide, middle = raised(x), raised(values)
+    return where(equal(wide, 0), middle, where(wide < 0, filled(wide, 0), filled(wide, 1)))
+
+
+def _xlogy(name: str) -> Callable[[Builder, Operand, Operand], Array]:
+    """Return the lowering of `x * log(y)`, which is 0 for x = 0 and NaN for y = NaN."""
+
+    def lowered(_: Builder, x: Operand, y: Operand) -> Array:
+        dtype = promoted([x, y], to_float=True)
+        left, right = operand(x, dtype), operand(y, dtype)
+        product = where(equal(left, 0), left, left * apply(name, right))
+        return where(apply("isnan", right), right, product)
+
+    return lowered
+
+
+def _logaddexp(exp: str, log: str, scale: float) -> Callable[[Builder, Array, Array], Array]:
+    """Return the lowering of the log of a sum of powers."""
+
+    def lowered(_: Builder, x: Array, y: Array) -> Array:
+        dtype = promoted([x, y], to_float=True)
+        left, right = operand(x, dtype), operand(y, dtype)
+        same_infinity = apply("isinf", left) & apply("eq", left, right)
+        apart = apply(log, apply(exp, -apply("abs", left - right)))
+        total = apply("maximum", left, right) + (apart * scale if scale != 1 else apart)
+        return where(same_infinity, left, total)
+
+    return lowered
+
+
+def _nan_to_num(
+    _: Builder, x: Array, nan: Any = None, posinf: Any = None, neginf: Any = None
+) -> Array:
+    if not x.dtype.is_floating_point:
+        return x
+    limits = torch.finfo(x.dtype)
+    wide = raised(x)
+    high = limits.max if posinf is None else float(posinf)
+    low = limits.min if neginf is None else float(neginf)
+    bounded = where(equal(wide, math.inf), high, where(equal(wide, -math.inf), low, wide))
+    return where(apply("isnan", wide), 0.0 if nan is None else float(nan), bounded)
+
+
+def _logit(_: Builder, x: Array, eps: float | None = None) -> Array:
+    wide = _floating(x)
+    if eps is not None:
+        wide = where(wide < eps, eps, where(wide > 1 - eps, 1 - eps, wide))
+    return apply("log", wide / (1 - wide))
+
+
+def _sinc(_: Builder, x: Array) -> Array:
+    wide = _floating(x)
+    turn = wide * math.pi
+    return where(equal(wide, 0), 1.0, apply("sin", turn) / turn)
+
+
+def _entropy(_: Builder, x: Array) -> Array:
+    wide = _floating(x)
+    outside = where(equal(wide, 0), wide, -math.inf)
+    inside = where(wide > 0, -wide * apply("log", wide), outside)
+    return where(apply("isnan", wide), wide, inside)
+
+
+def _copysign(_: Builder, x: Operand, y: Operand) -> Array:
+    dtype = promoted([x, y], to_float=True)
+    return apply("copysign", operand(x, dtype), operand(y, dtype))
+
+
+def _nextafter(_: Builder, x: Array, y: Array) -> Array:
+    dtype = promoted([x, y])
+    if dtype.itemsize < 4:
+        raise NotLowered("the next number of 16 bits is not computed in 32")
+    return apply("nextafter", cast(x, dtype), cast(y, dtype))
+
+
+def _ldexp(_: Builder, x: Array, y: Array) -> Array:
+    dtype = promoted([x, y], to_float=True)
+    return operand(x, dtype) * apply("exp2", operand(y, dtype))
+
+
+FUNCTIONS: Mapping[object, Callable[..., Array]] = {
+    aten.acos.default: _function("acos"),
+    aten.acosh.default: _function("acosh"),
+    aten.asin.default: _function("asin"),
+    aten.asinh.default: _function("asinh"),
+    aten.atan.default: _function("atan"),
+    aten.atan2.default: _two("atan2"),
+    aten.atanh.default: _function("atanh"),
+    aten.ceil.default: _rounding("ceil"),
+    aten.copysign.Scalar: _copysign,
+    aten.copysign.Tensor: _copysign,
+    aten.cos.default: _function("cos"),
+    aten.cosh.default: _function("cosh"),
+    aten.deg2rad.default: _scaled(math.pi / 180),
+    aten.erf.default: _function("erf"),
+    aten.erfc.default: _function("erfc"),
+    aten.erfinv.default: _function("erfinv"),
+    aten.exp.default: _function("exp"),
+    aten.exp2.default: _function("exp2"),
+    aten.expm1.default: _function("expm1"),
+    aten.floor.default: _rounding("floor"),
+    aten.frac.default: _frac,
+    aten.heaviside.default: _heaviside,
+    aten.hypot.default: _two("hypot"),
+    aten.ldexp.Tensor: _ldexp,
+    aten.lgamma.default: _function("lgamma"),
+    aten.log.default: _function("log"),
+    aten.log10.default: _function("log10"),
+    aten.log1p.default: _function("log1p"),
+    aten.log2.default: _function("log2"),
+    aten.logaddexp.default: _logaddexp("exp", "log1p", 1.0),
+    aten.logaddexp2.default: _logaddexp("exp2", "log1p", 1 / math.log(2)),
+    aten.logit.default: _logit,
+    aten.nan_to_num.default: _nan_to_num,
+    aten.nextafter.default: _nextafter,
+    aten.rad2deg.default: _scaled(180 / math.pi),
+    aten.reciprocal.default: _reciprocal,
+    aten.round.decimals: _round_decimals,
+    aten.round.default: _rounding("round"),
+    aten.rsqrt.default: _function("rsqrt"),
+    aten.sgn.default: _sign,
+    aten.sigmoid.default: _function("sigmoid"),
+    aten.sign.default: _sign,
+    aten.sin.default: _function("sin"),
+    aten.sinc.default: _sinc,
+    aten.sinh.default: _function("sinh"),
+    aten.special_entr.default: _entropy,
+    aten.special_xlog1py.default: _xlogy("log1p"),
+    aten.special_xlog1py.other_scalar: _xlogy("log1p"),
+    aten.special_xlog1py.self_scalar: _xlogy("log1p"),
+    aten.sqrt.default: _function("sqrt"),
+    aten.tan.default: _function("tan"),
+    aten.tanh.default: _function("tanh"),
+    aten.trunc.default: _rounding("trunc"),
+    aten.xlogy.Scalar_Other: _xlogy("log"),
+    aten.xlogy.Scalar_Self: _xlogy("log"),
+    aten.xlogy.Tensor: _xlogy("log"),
+}

@@ -1,0 +1,205 @@
+"""Lowerings of losses and of their gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from ctk.compiler.lowering.arrays import (
+    Array,
+    apply,
+    cast,
+    constant,
+    expand,
+    filled,
+    guarded,
+    indirect,
+    iota,
+    moved,
+    raised,
+    where,
+)
+from ctk.compiler.lowering.builder import Builder
+from ctk.compiler.lowering.index import ZERO, Index
+from ctk.compiler.lowering.operators.axes import count_of
+from ctk.compiler.lowering.operators.promotion import operand, promoted
+
+aten = torch.ops.aten
+
+_NONE, _MEAN, _SUM = 0, 1, 2
+"""How a loss is reduced, as ATen numbers it."""
+
+
+def _reduced(b: Builder, loss: Array, reduction: int) -> Array:
+    if reduction == _NONE:
+        return loss
+    axes = tuple(range(len(loss.shape)))
+    total = b.reduce("sum", cast(loss, b.accumulator(loss.dtype)), axes)[0]
+    return total / count_of(loss.shape, total.dtype) if reduction == _MEAN else total
+
+
+def _share(grad: Array, x: Array, reduction: int) -> Array:
+    """Return the gradient of a reduced loss for each element."""
+    wide = raised(grad)
+    return wide / count_of(x.shape, wide.dtype) if reduction == _MEAN else wide
+
+
+def _pair(x: Array, y: Array) -> tuple[Array, Array]:
+    dtype = promoted([x, y])
+    return operand(x, dtype), operand(y, dtype)
+
+
+def _mse(b: Builder, x: Array, y: Array, reduction: int = _MEAN) -> Array:
+    left, right = _pair(x, y)
+    away = left - right
+    return _reduced(b, away * away, reduction)
+
+
+def _mse_gradient(_: Builder, grad: Array, x: Array, y: Array, reduction: int) -> Array:
+    left, right = _pair(x, y)
+    away = left - right
+    return 2 * away * _share(grad, away, reduction)
+
+
+def _smooth_l1(b: Builder, x: Array, y: Array, reduction: int = _MEAN, beta: float = 1.0) -> Array:
+    left, right = _pair(x, y)
+    away = apply("abs", left - right)
+    return _reduced(b, where(away < beta, 0.5 * away * away / beta, away - 0.5 * beta), reduction)
+
+
+def _smooth_l1_gradient(
+    _: Builder, grad: Array, x: Array, y: Array, reduction: int, beta: float
+) -> Array:
+    left, right = _pair(x, y)
+    away = left - right
+    share = _share(grad, away, reduction)
+    return where(apply("abs", away) < beta, share * away / beta, share * apply("sign", away))
+
+
+def _huber(b: Builder, x: Array, y: Array, reduction: int = _MEAN, delta: float = 1.0) -> Array:
+    left, right = _pair(x, y)
+    away = apply("abs", left - right)
+    loss = where(away < delta, 0.5 * away * away, delta * (away - 0.5 * delta))
+    return _reduced(b, loss, reduction)
+
+
+def _huber_gradient(
+    _: Builder, grad: Array, x: Array, y: Array, reduction: int, delta: float
+) -> Array:
+    left, right = _pair(x, y)
+    away = left - right
+    share = _share(grad, away, reduction)
+    outside = where(away > delta, share * delta, share * away)
+    return where(away < -delta, -share * delta, outside)
+
+
+def _cross_entropy_of_two_gradient(
+    _: Builder, grad: Array, x: Array, y: Array, weight: Array | None = None, reduction: int = _MEAN
+) -> Array:
+    chance, target = _pair(x, y)
+    spread = (1 - chance) * chance
+    slope = raised(grad) * (chance - target) / apply("maximum", spread, filled(spread, 1e-12))
+    if weight is not None:
+        slope = slope * raised(weight)
+    return slope / count_of(x.shape, slope.dtype) if reduction == _MEAN else slope
+
+
+def _cross_entropy_with_logits(
+    b: Builder, x: Array, y: Array, weight: Array | None = None, pos_weight: Array | None = None,
+    reduction: int = _MEAN,
+) -> Array:  # fmt: skip
+    logit, target = _pair(x, y)
+    below = apply("minimum", logit, filled(logit, 0))
+    log_sigmoid = below - apply("log1p", apply("exp", -apply("abs", logit)))
+    if pos_weight is None:
+        loss = (1 - target) * logit - log_sigmoid
+    else:
+        scale = (raised(pos_weight) - 1) * target + 1
+        loss = (1 - target) * logit - scale * log_sigmoid
+    return _reduced(b, loss if weight is None else loss * raised(weight), reduction)
+
+
+def _soft_margin(b: Builder, x: Array, y: Array, reduction: int = _MEAN) -> Array:
+    left, right = _pair(x, y)
+    return _reduced(b, apply("log1p", apply("exp", -right * left)), reduction)
+
+
+def _nll_parts(
+    x: Array, target: Array, weight: Array | None, ignore: int
+) -> tuple[Array, Array, Callable[[Any], Index]]:
+    """Return which targets count, the weight of each, and the class at a position of targets."""
+    classes = x.shape[:2][-1]
+    counts = apply("ne", target, constant(ignore, target.dtype))
+
+    def at_class(at: Any) -> Index:
+        return indirect(target.at(at), classes)
+
+    dtype = raised(x).dtype
+    if weight is None:
+        return counts, expand(constant(1, dtype), target.shape), at_class
+    weights = moved(raised(weight), target.shape, lambda at: (at_class(at),))
+    return counts, cast(weights, dtype), at_class
+
+
+def _nll(
+    b: Builder, x: Array, target: Array, weight: Array | None, reduction: int, ignore_index: int
+) -> tuple[Array, Array]:
+    """Pick the target's class, axis 1; `target` has all other axes."""
+    counts, weights, at_class = _nll_parts(x, target, weight, ignore_index)
+    has_batch = len(x.shape) > 1
+
+    def picked(at: Any) -> list[Index]:
+        return [at[0], at_class(at), *at[1:]] if has_batch else [at_class(at)]
+
+    zero = constant(0, weights.dtype, target.shape)
+    loss = guarded(counts, -moved(raised(x), target.shape, picked) * weights, zero)
+    if reduction == _NONE and has_batch:
+        return loss, constant(0, weights.dtype)
+    axes = tuple(range(len(target.shape)))
+    wide = b.accumulator(weights.dtype)
+    total = b.reduce("sum", cast(loss, wide), axes)[0]
+    whole = b.reduce("sum", cast(guarded(counts, weights, zero), wide), axes)[0]
+    return (total / whole if reduction == _MEAN else total), whole
+
+
+def _nll_gradient(
+    _: Builder, grad: Array, x: Array, target: Array, weight: Array | None, reduction: int,
+    ignore_index: int, total_weight: Array,
+) -> Array:  # fmt: skip
+    axis = 1 if len(x.shape) > 1 else 0
+    counts = apply("ne", target, constant(ignore_index, target.dtype))
+    slope = raised(grad)
+    if reduction == _MEAN:
+        slope = slope / cast(total_weight, slope.dtype)
+
+    def without_class(at: Any) -> list[Index]:
+        own = [*at[:axis], *at[axis + 1 :]]
+        return own if len(target.shape) == len(own) else [ZERO] * len(target.shape)
+
+    spread = moved(expand(slope, target.shape), x.shape, without_class)
+    if weight is not None:
+        spread = spread * moved(raised(weight), x.shape, lambda at: (at[axis],))
+    is_target = apply(
+        "eq", iota(x.shape, axis), moved(cast(target, torch.int64), x.shape, without_class)
+    )
+    is_counted = moved(counts, x.shape, without_class)
+    return where(is_target & is_counted, -spread, 0)
+
+
+LOSSES: Mapping[object, Callable[..., Any]] = {
+    aten.binary_cross_entropy_backward.default: _cross_entropy_of_two_gradient,
+    aten.binary_cross_entropy_with_logits.default: _cross_entropy_with_logits,
+    aten.huber_loss.default: _huber,
+    aten.huber_loss_backward.default: _huber_gradient,
+    aten.mse_loss.default: _mse,
+    aten.mse_loss_backward.default: _mse_gradient,
+    aten.nll_loss2d_backward.default: _nll_gradient,
+    aten.nll_loss2d_forward.default: _nll,
+    aten.nll_loss_backward.default: _nll_gradient,
+    aten.nll_loss_forward.default: _nll,
+    aten.smooth_l1_loss.default: _smooth_l1,
+    aten.smooth_l1_loss_backward.default: _smooth_l1_gradient,
+    aten.soft_margin_loss.default: _soft_margin,
+}

@@ -1,0 +1,107 @@
+"""Lowerings of operators next to eager: values, types, strides and gradients."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ctk.compiler.lowering.operators import LOWERINGS, TABLES
+from tests.helpers.lowered import compare
+
+LIST = torch.tensor([2, 0, 3, 0])
+
+
+def rows(*shape: int) -> Tensor:
+    generator = torch.Generator().manual_seed(len(shape))
+    return torch.randn(shape, generator=generator).requires_grad_()
+
+
+def images() -> Tensor:
+    return rows(2, 4, 3, 5).detach().contiguous(memory_format=torch.channels_last).requires_grad_()
+
+
+CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "gelu": (lambda x: F.gelu(x) + F.gelu(x, approximate="tanh"), (rows(3, 5),)),
+    "gates": (lambda x: F.silu(x) * F.mish(x) + F.glu(torch.cat([x, x], 1), 1), (rows(3, 5),)),
+    "hard": (lambda x: F.hardswish(4 * x) + F.hardtanh(x) + F.hardsigmoid(4 * x), (rows(3, 5),)),
+    "kinks": (lambda x: F.elu(x) + F.leaky_relu(x) + F.softplus(x) + F.relu(x), (rows(3, 5),)),
+    "shrink": (lambda x: F.softshrink(x) + F.hardshrink(x) + F.logsigmoid(x), (rows(3, 5),)),
+    "softmax": (lambda x: F.softmax(x, 0) + F.log_softmax(x, -1), (rows(3, 5),)),
+    "layer_norm": (lambda x, w, b: F.layer_norm(x, (5,), w, b), (rows(3, 5), rows(5), rows(5))),
+    "rms_norm": (lambda x, w: F.rms_norm(x, (5,), w), (rows(3, 5), rows(5))),
+    "group_norm": (lambda x, w, b: F.group_norm(x, 2, w, b), (images(), rows(4), rows(4))),
+    "batch_norm": (
+        lambda x, m, v, w: F.batch_norm(x, m, v, w, training=True),
+        (images(), torch.zeros(4), torch.ones(4), rows(4)),
+    ),
+    "batch_norm_eval": (
+        lambda x, m, v, w: F.batch_norm(x, m, v, w),
+        (images(), torch.zeros(4), torch.ones(4), rows(4)),
+    ),
+    "cross_entropy": (
+        lambda x, t: F.cross_entropy(x, t, ignore_index=0, label_smoothing=0.1),
+        (rows(4, 5), LIST),
+    ),
+    "pixels": (
+        lambda x, t: F.cross_entropy(x, t, reduction="none"),
+        (rows(2, 5, 2), torch.tensor([[0, 4], [1, 1]])),
+    ),
+    "losses": (
+        lambda x, y: F.mse_loss(x, y) + F.smooth_l1_loss(x, y) + F.huber_loss(x, y),
+        (rows(3, 5), rows(5, 3).detach().T),
+    ),
+    "embedding": (lambda w, i: F.embedding(i, w, padding_idx=0), (rows(5, 3), LIST)),
+    "concatenated": (lambda x, y: torch.cat([x, y, x[:, :0]], 1), (rows(3, 5), rows(3, 2))),
+    "stacked": (lambda x, y: torch.stack([x, y], 1), (rows(3, 5), rows(3, 5))),
+    "padded": (lambda x: F.pad(x, (1, -1, 2, 0), value=1.5), (rows(3, 5),)),
+    "moved": (lambda x: torch.roll(x, (1, -2), (0, 1)).flip(0).repeat(2, 1), (rows(3, 5),)),
+    "cut": (lambda x: x[1:, ::2] * x.select(0, 0)[1:4] + x.diagonal(), (rows(3, 5),)),
+    "parts": (lambda x: [a.exp() for a in (*x.split(2, 1), *x.unbind())], (rows(3, 5),)),
+    "triangle": (lambda x: torch.tril(x) - torch.triu(x, 1), (rows(4, 4),)),
+    "moments": (lambda x: x.var(0) + x.std(0, correction=0) + x.mean(0), (rows(3, 5),)),
+    "norms": (lambda x: x.norm(dim=1) + x.norm(p=1, dim=1) + x.norm(p=3, dim=1), (rows(3, 5),)),
+    "extremes": (lambda x: [x.amax(1), *x.max(0), x.argmin(), x.logsumexp(1)], (rows(3, 5),)),
+    "indexed": (lambda x, i: x[i - 4] + x[:, i, None][1:2, :, 0] @ x, (rows(4, 4), LIST)),
+    "gathered": (lambda x, i: x.gather(1, i[:, None]) * x.index_select(0, i), (rows(4, 4), LIST)),
+    "scattered": (
+        lambda x, i: x.scatter_add(0, i[None], x[:1] * 2).index_put((i,), x, accumulate=True),
+        (rows(4, 4), LIST),
+    ),
+    "running": (lambda x: x.cumsum(0) + x.cumprod(1), (rows(3, 5),)),
+    "integers": (lambda i: [i // 2, i % -3, i**3, i.sum(), i.float() / 3, i & 1, ~i], (LIST,)),
+    "divided": (
+        lambda x, y: [x // y, x % y, torch.fmod(x, y), x.div(y, rounding_mode="trunc")],
+        (torch.tensor([5.0, -5.0, 0.0, torch.inf]), torch.tensor([3.0, 3.0, -2.0, 0.0])),
+    ),
+    "chosen": (
+        lambda x: torch.where(x > 0, x, 0.5).masked_fill(x > 1, 2).clamp(-1, 1.5),
+        (rows(3, 5),),
+    ),
+    "mixed": (lambda x, y: x.half() + y.bfloat16() * 2 + torch.lerp(x, y, 0.7), (rows(3), rows(3))),
+    "made": (lambda x: x + torch.arange(5) + torch.eye(3, 5), (rows(3, 5),)),
+    "written": (lambda x, y: x.t().copy_(y.exp()).sum(0), (torch.zeros(5, 3), rows(3, 5).detach())),
+    "scalar": (lambda x: F.softmax(x, 0) + x.cumsum(0) + x.amax() + x.var(correction=0), (rows(),)),
+    "empty": (lambda x: [x.softmax(1), x.sum(1), torch.cat([x, x]), x.mean(1)], (rows(3, 0),)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_kernels_compute_what_eager_does(name: str) -> None:
+    call, inputs = CALLS[name]
+    compare(call, *inputs)
+
+
+@pytest.mark.parametrize("name", ["layer_norm", "cross_entropy", "concatenated", "cut", "moments"])
+def test_sizes_may_be_symbols(name: str) -> None:
+    call, inputs = CALLS[name]
+    compare(call, *inputs, dynamic=True)
+
+
+def test_each_operator_is_listed_once_and_in_order() -> None:
+    for table in TABLES:
+        names = [str(operator) for operator in table]
+        assert names == sorted(names)
+    assert len(LOWERINGS) == sum(map(len, TABLES))
