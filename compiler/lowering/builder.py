@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 import torch
 from torch.fx import Node
@@ -36,12 +37,14 @@ from ctk.compiler.lowering.ir import (
     View,
 )
 from ctk.compiler.lowering.sizes import NotLowered, sizes_of
-from ctk.compiler.lowering.walk import Rewriting
+from ctk.compiler.lowering.walk import Rewriting, renamed
 
 _DTYPES = frozenset((
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.uint8,
     torch.int8, torch.int16, torch.int32, torch.int64,
 ))  # fmt: skip
+
+Item = TypeVar("Item")
 
 
 @dataclass(slots=True)
@@ -66,7 +69,7 @@ class Builder:
     accumulate: Dtype = torch.float32
     origin: str = ""
     _names: dict[str, int] = field(default_factory=dict[str, int])
-    _given: set[str] = field(default_factory=set[str])
+    _given: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
 
     @property
     def current(self) -> Node:
@@ -151,7 +154,9 @@ class Builder:
         check_type(tensor)
         shape, strides = sizes_of(tensor.shape), sizes_of(tensor.stride())
         if self._is_made(array, tensor.dtype, shape, strides):
-            self._given.add(array.buffer)
+            self._given[array.buffer] = Buffer(
+                name, tensor.dtype, shape, strides, tensor.device, "kernel"
+            )
             self.views[name] = View(array.buffer, tensor.dtype, shape, strides)
             return
         if not is_dense(shape, strides):
@@ -160,6 +165,25 @@ class Builder:
         self.buffers[name] = buffer
         self.views[name] = View(name, tensor.dtype, shape, strides)
         self.store(buffer, cast(array, tensor.dtype))
+
+    def settle(self, steps: int, buffers: int, views: int) -> None:
+        """Call memory that has become a result by the name of its node.
+
+        Args:
+            steps: How many steps there were before the node; so too `buffers` and `views`.
+        """
+        given, self._given = self._given, {}
+        if not given:
+            return
+        names = {old: new.name for old, new in given.items()}
+        for name, buffer in _taken(self.buffers, buffers):
+            self.buffers[names.get(name, name)] = given.get(name, buffer)
+        for node, view in _taken(self.views, views):
+            self.views[node] = replace(view, buffer=names.get(view.buffer, view.buffer))
+        for place in range(steps, len(self.steps)):
+            step = self.steps[place]
+            if isinstance(step, Kernel):
+                self.steps[place] = renamed(step, names)
 
     def _is_made(
         self, array: Array, dtype: Dtype, shape: Shape, strides: tuple[Index, ...]
@@ -358,3 +382,9 @@ def _counted(loops: tuple[Var, ...]) -> tuple[Var, ...]:
     """Leave out loops of one iteration, but for one: a sweep with loops keeps its kind."""
     counted = tuple(each for each in loops if each.size != ONE)
     return counted or loops[:1]
+
+
+def _taken(table: dict[str, Item], count: int) -> list[tuple[str, Item]]:
+    """Take the entries out of a table that came after the first so many."""
+    items = [table.popitem() for _ in range(len(table) - count)]
+    return items[::-1]

@@ -119,6 +119,7 @@ class _Lowering:
             if node.name in self.options.library:
                 raise NotLowered("it is to be one")
             self._lower(node)
+            builder.settle(*before)
             if self.options.exact:
                 require_exact(builder.steps[before[0] :])
         except NotLowered as error:

@@ -16,6 +16,7 @@ from ctk.compiler.lowering.ir import (
     Position,
     Statement,
     Store,
+    Sweep,
     Value,
 )
 
@@ -141,6 +142,28 @@ class Rewriting:
             index = self.index(value.index)
             return value if index == value.index else replace(value, index=index)
         return value
+
+
+def renamed(kernel: Kernel, names: Mapping[str, str]) -> Kernel:
+    """Return a kernel with other names for some of its buffers."""
+
+    def change(value: Value) -> Value | None:
+        if isinstance(value, Load) and value.buffer in names:
+            return replace(value, buffer=names[value.buffer])
+        return None
+
+    rewriting = Rewriting(change=change)
+    sweeps: list[Sweep] = []
+    for sweep in kernel.sweeps:
+        statements = [rewriting.statement(each) for each in sweep.statements]
+        stores = (
+            replace(each, buffer=names.get(each.buffer, each.buffer))
+            if isinstance(each, Store)
+            else each
+            for each in statements
+        )
+        sweeps.append(replace(sweep, statements=tuple(stores)))
+    return replace(kernel, name=names.get(kernel.name, kernel.name), sweeps=tuple(sweeps))
 
 
 @dataclass(slots=True)
