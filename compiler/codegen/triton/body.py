@@ -75,6 +75,7 @@ class Body:
         self._count = 0
         self._guard = Shown("")
         self.printer = IndexPrinter(self._indirect, self._define, symbols)
+        self.sizes = IndexPrinter(self._indirect, lambda text, _: f"({text})", symbols)
 
     def value(self, value: Value) -> Shown:
         """Return a value, printed if it is not yet."""
@@ -153,7 +154,7 @@ class Body:
         """In a debug build, assert that an access is within its buffer."""
         if not self._debug or buffer not in self._extents:
             return
-        extent = self.index(self._extents[buffer]).text
+        extent = self.sizes.text(self._extents[buffer])
         inside = f"({at.text} >= 0) & ({at.text} < {extent})"
         if mask.text:
             inside = f"({inside}) | ~({mask.text})"
@@ -259,7 +260,7 @@ class Body:
         return lines.known[key].text
 
     def _check_position(self, atom: Indirect, shown: Shown) -> None:
-        size = self.printer.text(atom.size)
+        size = self.sizes.text(atom.size)
         axes = (axis for axis in self._axes.values() if axis.name in shown.axes)
         mask = self.mask(axes, self._guard)
         inside = f"({shown.text} >= 0) & ({shown.text} < {size})"

@@ -7,7 +7,10 @@ Importing this imports triton: only `module.py` does so, when a kernel is compil
 
 import triton
 import triton.language as tl
-from triton.language.extra import libdevice
+
+from ctk.compiler.torch_compat import triton_launch
+
+libdevice = triton_launch.libdevice()
 
 
 @triton.jit
@@ -162,6 +165,13 @@ def shr(a, by, width: tl.constexpr):
     """Shift right; the sign for a shift of less than 0, or of the width and more."""
     fits = (by >= 0) & (by < width)
     return a >> tl.where(fits, by, width - 1)
+
+
+@triton.jit
+def shr_unsigned(a, by, width: tl.constexpr):
+    """Shift right; 0 for a shift of less than 0, or of the width and more."""
+    fits = (by >= 0) & (by < width)
+    return tl.where(fits, a >> tl.where(fits, by, 0), 0)
 
 
 @triton.jit
