@@ -34,7 +34,7 @@ PROGRAMS = 1056
 FLAT_BLOCK = 1024
 _LOOP_BLOCK = 4096
 _TILE = 64
-_WORTH_SPLITTING = 2**18
+_WORTH_SPLITTING = 2**14
 _INT32 = 2**31 - 2**17  # a block beyond the last element must not overflow
 
 
@@ -88,7 +88,7 @@ def chunk_length(kernel: Kernel, sizes: Mapping[str, int]) -> int | None:
         return None
     wanted = _power(max(1, longest * programs // PROGRAMS))
     fewest = _power(-(-longest // 4096))
-    length = max(wanted, fewest, 64 if by_column else 2048)
+    length = max(wanted, fewest, 64 if by_column else 1024)
     return length if length * 2 <= longest else None
 
 

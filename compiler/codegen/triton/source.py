@@ -171,7 +171,12 @@ class _Printing:
 
 
 def kernel_source(
-    kernel: Kernel, layout: Layout, extents: Mapping[str, Index], *, debug: bool = False
+    kernel: Kernel,
+    layout: Layout,
+    extents: Mapping[str, Index],
+    *,
+    debug: bool = False,
+    exact: bool = False,
 ) -> str:
     """Return the source of a kernel in a layout.
 
@@ -180,11 +185,12 @@ def kernel_source(
         layout: Of `heuristics.layout_of`.
         extents: How many elements each buffer reaches.
         debug: Assert that each access is within its buffer.
+        exact: Every operation is rounded correctly.
     """
     arguments = arguments_of(kernel)
     names = _names(arguments.buffers)
     symbols = {each.name: each.name for each in arguments.symbols}
-    body = Body(layout, names, symbols, extents, debug=kernel.name if debug else "")
+    body = Body(layout, names, symbols, extents, debug=kernel.name if debug else "", exact=exact)
     printing = _Printing(kernel, layout, body, _on_axes(kernel, layout))
     printing.run()
     signature = ", ".join((*names.values(), *symbols.values()))

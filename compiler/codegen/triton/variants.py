@@ -175,8 +175,10 @@ class Variants:
     def _function(self, layout: Layout) -> tuple[Any, str]:
         found = self._functions.get(layout)
         if found is None:
-            debug = self._options.debug
-            source = kernel_source(self.kernel, layout, self._extents, debug=debug)
+            options = self._options
+            source = kernel_source(
+                self.kernel, layout, self._extents, debug=options.debug, exact=options.exact
+            )
             name = function_name(self.kernel)
             function = triton_launch.function_of(source, name, f"<ctk {name} {next(_NUMBERS)}>")
             found = self._functions[layout] = function, source
