@@ -34,8 +34,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from ctk.compiler.torch_compat.triton_numpy import FUNCTIONS
-
 
 class TritonMissing(Exception):
     """Triton cannot be used here; says why and what to do."""
@@ -109,6 +107,8 @@ def libdevice() -> Any:
     """Return Triton's module of mathematical functions; in the interpreter, those of numpy."""
     if not is_interpreting():
         return import_module("triton.language.extra.libdevice")
+    from ctk.compiler.torch_compat.triton_numpy import FUNCTIONS  # scipy takes long to import
+
     return SimpleNamespace(**{name: _interpreted(each) for name, each in FUNCTIONS.items()})
 
 

@@ -13,12 +13,16 @@ def _rsqrt(x: Any) -> Any:
     return 1 / np.sqrt(x)
 
 
+def _lgamma(x: Any) -> Any:
+    return np.where(np.isinf(x), np.inf, special.gammaln(x))
+
+
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "exp": np.exp, "exp2": np.exp2, "expm1": np.expm1, "log": np.log, "log2": np.log2,
     "log10": np.log10, "log1p": np.log1p, "rsqrt": _rsqrt, "pow": np.power, "hypot": np.hypot,
     "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin, "acos": np.arccos,
     "atan": np.arctan, "atan2": np.arctan2, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh,
     "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "erf": special.erf,
-    "erfc": special.erfc, "erfinv": special.erfinv, "lgamma": special.gammaln, "trunc": np.trunc,
+    "erfc": special.erfc, "erfinv": special.erfinv, "lgamma": _lgamma, "trunc": np.trunc,
     "nearbyint": np.rint, "fmod": np.fmod, "copysign": np.copysign, "nextafter": np.nextafter,
 }  # fmt: skip

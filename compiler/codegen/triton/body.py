@@ -58,8 +58,16 @@ class Lines:
 class Body:
     """The lines of a kernel as they grow."""
 
-    def __init__(self, layout: Layout, arguments: Mapping[str, str], symbols: dict[str, str],
-                 extents: Mapping[str, Index], *, debug: str = "") -> None:  # fmt: skip
+    def __init__(
+        self,
+        layout: Layout,
+        arguments: Mapping[str, str],
+        symbols: dict[str, str],
+        extents: Mapping[str, Index],
+        *,
+        debug: str = "",
+        exact: bool = False,
+    ) -> None:
         self.layout = layout
         self.top = Lines()
         self.loop: Lines | None = None
@@ -71,10 +79,12 @@ class Body:
         self._arguments = arguments
         self._extents = extents
         self._debug = debug
+        self._exact = exact
         self._numbers = Numbers()
         self._count = 0
         self._guard = Shown("")
         self.printer = IndexPrinter(self._indirect, self._define, symbols)
+        self.sizes = IndexPrinter(self._indirect, lambda text, _: f"({text})", symbols)
 
     def value(self, value: Value) -> Shown:
         """Return a value, printed if it is not yet."""
@@ -153,7 +163,7 @@ class Body:
         """In a debug build, assert that an access is within its buffer."""
         if not self._debug or buffer not in self._extents:
             return
-        extent = self.index(self._extents[buffer]).text
+        extent = self.sizes.text(self._extents[buffer])
         inside = f"({at.text} >= 0) & ({at.text} < {extent})"
         if mask.text:
             inside = f"({inside}) | ~({mask.text})"
@@ -172,8 +182,15 @@ class Body:
             elif id(each) not in seen and self._known(each) is None:
                 seen.add(id(each))
                 stack.append((each, True))
-                stack.extend((part, False) for part in reversed(_parts(each)))
+                stack.extend((part, False) for part in reversed(self._parts(each)))
         return found
+
+    def _parts(self, value: Value) -> Sequence[Value]:
+        """Return what is printed before a value."""
+        if isinstance(value, Guarded):
+            return ()
+        curve = one_plus(value) if self._is_loose(value) else None
+        return operands(value) if curve is None else curve.args
 
     def _print(self, value: Value) -> None:
         if self._known(value) is not None:
@@ -198,6 +215,9 @@ class Body:
         folded = constant_of(op)
         if folded is not None:
             return Shown(const_text(folded))
+        curve = self._curve(op)
+        if curve is not None:
+            return curve
         args = [self._shown(arg) for arg in op.args]
         numbers = [constant_of(arg) for arg in op.args]
         bare = op.name in INFIX and None in numbers
@@ -206,7 +226,22 @@ class Body:
             for arg, number in zip(args, numbers, strict=True)
         ]
         axes, buffers = _union(args)
-        return self.variable(op_text(op, texts), axes, op.origin, buffers=buffers)
+        text = op_text(op, texts)
+        if self._is_loose(op) and op.name == "div" and args[0].axes - args[1].axes:
+            text = f"{texts[0]} / {texts[1]}"  # of all of a row by one number: 2 ULP
+        return self.variable(text, axes, op.origin, buffers=buffers)
+
+    def _curve(self, op: Op) -> Shown | None:
+        """Return 1 + erf or 1 + tanh, which has fewer instructions than either alone."""
+        curve = one_plus(op) if self._is_loose(op) else None
+        if curve is None:
+            return None
+        arg = self._shown(curve.args[0])
+        text = f"device.one_plus_{curve.name}({arg.text})"
+        return self.variable(text, arg.axes, op.origin, buffers=arg.buffers)
+
+    def _is_loose(self, value: Value) -> bool:
+        return not self._exact and value.dtype == torch.float32
 
     def _load(self, load: Load) -> Shown:
         at_axes, _ = self._dependence(load.index)
@@ -259,7 +294,7 @@ class Body:
         return lines.known[key].text
 
     def _check_position(self, atom: Indirect, shown: Shown) -> None:
-        size = self.printer.text(atom.size)
+        size = self.sizes.text(atom.size)
         axes = (axis for axis in self._axes.values() if axis.name in shown.axes)
         mask = self.mask(axes, self._guard)
         inside = f"({shown.text} >= 0) & ({shown.text} < {size})"
@@ -320,8 +355,15 @@ def constant_of(value: Value) -> Const | None:
     return None
 
 
-def _parts(value: Value) -> Sequence[Value]:
-    return () if isinstance(value, Guarded) else operands(value)
+def one_plus(value: Value) -> Op | None:
+    """Return the curve of `erf(x) + 1` or `tanh(x) + 1`."""
+    if not isinstance(value, Op) or value.name != "add":
+        return None
+    for curve, other in (value.args, value.args[::-1]):
+        number = constant_of(other)
+        if isinstance(curve, Op) and curve.name in ("erf", "tanh"):
+            return curve if number is not None and number.value == 1 else None
+    return None
 
 
 def _union(parts: Iterable[Shown]) -> tuple[frozenset[str], frozenset[str]]:

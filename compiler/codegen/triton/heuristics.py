@@ -9,6 +9,7 @@ What they aim at, on a device that is bound by memory:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -20,8 +21,9 @@ from ctk.compiler.codegen.triton.layout import (
     inner_loops,
     is_whole,
 )
-from ctk.compiler.lowering.atoms import Var
-from ctk.compiler.lowering.index import ONE, ZERO, Index, is_nonnegative, largest
+from ctk.compiler.codegen.triton.split import can_split
+from ctk.compiler.lowering.atoms import Atom, Extreme, Indirect, Quotient, Symbol, Var
+from ctk.compiler.lowering.index import ONE, ZERO, Index
 from ctk.compiler.lowering.ir import Kernel
 from ctk.compiler.lowering.sizes import number_of
 from ctk.compiler.lowering.walk import reads, writes
@@ -29,21 +31,20 @@ from ctk.compiler.lowering.walk import reads, writes
 PROGRAMS = 1056
 """Of a kernel that is spread well: 8 for each of the 132 multiprocessors of an H200."""
 
-ROW_LIMIT = 32768
-"""Positions of the longest row that is kept in registers."""
-
 FLAT_BLOCK = 1024
 _LOOP_BLOCK = 4096
 _TILE = 64
+_WORTH_SPLITTING = 2**14
 _INT32 = 2**31 - 2**17  # a block beyond the last element must not overflow
 
 
 @dataclass(frozen=True, slots=True)
 class Knobs:
-    """What autotuning tries: factors on the block sizes and warps of the rules."""
+    """Deviations from the rules: factors on block sizes and warps, the longest row in registers."""
 
     block: int = 0  # powers of two
     warps: int = 0
+    row_limit: int = 32768
 
 
 def layout_of(
@@ -69,6 +70,26 @@ def layout_of(
     if across is not None:
         return _tile(kernel, across, wide)
     return _flat(kernel, sizes, wide, chosen)
+
+
+def chunk_length(kernel: Kernel, sizes: Mapping[str, int]) -> int | None:
+    """Return into chunks of which length rows are to be split; None if they are to stay whole.
+
+    They are split where there would be too few programs, and enough for each to do.
+    """
+    nests = inner_loops(kernel.sweeps)
+    if not nests or not can_split(kernel) or kernel.device.type == "cpu":
+        return None
+    rows = _count(kernel.outer, sizes)
+    longest = max(_count(nest, sizes) for nest in nests)
+    by_column = _is_by_column(kernel) and rows > 1
+    programs = -(-rows // 32) if by_column else rows
+    if rows == 0 or rows * longest < _WORTH_SPLITTING or programs >= (264 if by_column else 128):
+        return None
+    wanted = _power(max(1, longest * programs // PROGRAMS))
+    fewest = _power(-(-longest // 4096))
+    length = max(wanted, fewest, 64 if by_column else 1024)
+    return length if length * 2 <= longest else None
 
 
 def _flat(kernel: Kernel, sizes: Mapping[str, int], wide: bool, knobs: Knobs) -> Layout:
@@ -97,11 +118,11 @@ def _rows(kernel: Kernel, sizes: Mapping[str, int], wide: bool, knobs: Knobs) ->
     length = _power(longest)
     if _is_by_column(kernel) and rows > 1:
         xblock, blocks, warps = _columns(rows, length)
-    elif length <= ROW_LIMIT and all(_fixed(nest) or length <= ROW_LIMIT for nest in nests):
+    elif length <= knobs.row_limit:
         xblock, blocks = _few_rows(rows, length), length
         warps = _clamp(xblock * length // 512, 1, 16 if length < 16384 else 32)
     else:
-        xblock, blocks = 1, _shifted(_LOOP_BLOCK, knobs.block)
+        xblock, blocks = 1, min(_shifted(_LOOP_BLOCK, knobs.block), knobs.row_limit)
         warps = 16
     warps = _clamp(_shifted(warps, knobs.warps), 1, 32)
     x = _axis("x", kernel.outer, xblock, place=0)
@@ -180,26 +201,32 @@ def _is_wide(kernel: Kernel, sizes: Mapping[str, int], extents: Mapping[str, Ind
     nests = [kernel.outer, *inner_loops(kernel.sweeps)]
     if any(_count(nest, sizes) > _INT32 for nest in nests):
         return True
-    return any(_reaches(index, sizes) for index in indices_of(kernel))
+    return any(_most(index, sizes) > _INT32 for index in indices_of(kernel))
 
 
-def _reaches(index: Index, sizes: Mapping[str, int]) -> bool:
-    """Return whether an expression may leave 32 bits on its way."""
-    total = 0
-    for monomial, factor in index.terms:
-        high = largest(Index(((monomial, 1),)))
-        if high is None or not is_nonnegative(high):
-            return True
-        total += abs(factor) * number_of(high, sizes)
-    return total > _INT32
+def _most(index: Index, sizes: Mapping[str, int]) -> int:
+    """Return a number that no part of a sum exceeds, whatever its sign."""
+    return sum(
+        abs(factor) * math.prod(_most_of(atom, sizes) for atom in monomial)
+        for monomial, factor in index.terms
+    )
+
+
+def _most_of(atom: Atom, sizes: Mapping[str, int]) -> int:
+    if isinstance(atom, Symbol):
+        return sizes[atom.name]
+    if isinstance(atom, (Var, Indirect)):
+        return max(0, _most(atom.size, sizes) - 1)
+    if isinstance(atom, Extreme):
+        return max(_most(atom.left, sizes), _most(atom.right, sizes))
+    value = _most(atom.value, sizes)
+    if isinstance(atom, Quotient):
+        return value // (atom.divisor.number or 1)
+    return min(value, max(0, _most(atom.divisor, sizes) - 1))
 
 
 def _touched(kernel: Kernel) -> set[str]:
     return {*reads(kernel), *writes(kernel)}
-
-
-def _fixed(nest: tuple[Var, ...]) -> bool:
-    return _numel(nest).number is not None
 
 
 def _numel(loops: tuple[Var, ...]) -> Index:

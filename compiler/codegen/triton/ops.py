@@ -7,7 +7,8 @@ is approximate, so that division is `tl.math.div_rn`; `//` and `%` of integers a
 Accuracy in float32, as NVIDIA documents it for libdevice (CUDA Math API, ULP): exp 1, exp2 2,
 expm1 1, log 1, log2 1, log10 2, log1p 1, pow 4, hypot 3, sin, cos 2, tan 4, asin 2, acos 2,
 atan 2, atan2 3, sinh 3, cosh 2, tanh 2, asinh 3, acosh 4, atanh 3, erf 2, erfc 4, erfinv 2,
-lgamma 6 (outside of -10.001 to -2.264), rsqrt 2, sigmoid 3. Arithmetic, division and sqrt round
+lgamma 6 (outside of -10.001 to -2.264), rsqrt 2, sigmoid 3 (0 instead of what is
+subnormal). Arithmetic, division and sqrt round
 correctly.
 """
 
@@ -141,6 +142,8 @@ def _reciprocal(op: Op, args: Sequence[str]) -> str:
 
 
 def _invert(op: Op, args: Sequence[str]) -> str:
+    if op.dtype == torch.uint8:
+        return f"{args[0]} ^ 255"
     return f"{args[0]} == 0" if op.dtype == torch.bool else f"~{args[0]}"
 
 
@@ -162,8 +165,13 @@ def _signbit(op: Op, args: Sequence[str]) -> str:
     return f"{args[0]}.to({bits}, bitcast=True) < 0"
 
 
-def _shift(name: str) -> Printer:
-    return lambda op, args: f"device.{name}({args[0]}, {args[1]}, {op.dtype.itemsize * 8})"
+def _shl(op: Op, args: Sequence[str]) -> str:
+    return f"device.shl({args[0]}, {args[1]}, {op.dtype.itemsize * 8})"
+
+
+def _shr(op: Op, args: Sequence[str]) -> str:
+    name = "shr_unsigned" if op.dtype == torch.uint8 else "shr"
+    return f"device.{name}({args[0]}, {args[1]}, {op.dtype.itemsize * 8})"
 
 
 def _round(op: Op, args: Sequence[str]) -> str:
@@ -194,8 +202,8 @@ PRINTERS: Mapping[str, Printer] = {
     "or": _infix("|"),
     "xor": _infix("^"),
     "not": _invert,
-    "shl": _shift("shl"),
-    "shr": _shift("shr"),
+    "shl": _shl,
+    "shr": _shr,
     **dict.fromkeys(_ROUNDED, _round),
     "sign": _call("device.sign"),
     "signbit": _signbit,

@@ -20,6 +20,9 @@ class TritonOptions(Options):
         interpret: Run kernels in Triton's interpreter, in numpy, on tensors of the CPU.
         sizes: Values of size symbols at the first call, if they are known: a kernel is compiled
             for these before it is called.
+        chunk: Split every reduction into chunks of this length, as if there were too few rows; 0
+            leaves it to the rules.
+        row_limit: The longest row that is kept in registers.
     """
 
     name: ClassVar[str] = "triton"
@@ -29,3 +32,5 @@ class TritonOptions(Options):
     exact: bool = False
     interpret: bool = False
     sizes: Mapping[str, int] = field(default_factory=dict[str, int])
+    chunk: int = 0
+    row_limit: int = 32768

@@ -160,7 +160,7 @@ def _two_passes(body: Body, reduce: Reduce, axis: Axis, value: str) -> None:
     count = (
         number_text(axis.numel.number, reduce.dtypes[0])
         if axis.numel.number
-        else (f"({body.printer.text(axis.numel)}).to({TYPES[reduce.dtypes[0]]})")
+        else (f"({body.sizes.text(axis.numel)}).to({TYPES[reduce.dtypes[0]]})")
     )
     mean = body.variable(f"tl.sum({value}, 1)[:, None] / {count}", of, reduce.origin)
     rest = f"{value} - {mean.text}"
@@ -175,7 +175,7 @@ def _welford_step(body: Body, acc: Accumulated, axis: Axis, value: str) -> None:
     mean, m2 = acc.names
     over, origin = _axes(axis), acc.reduce.origin
     kind = TYPES[acc.reduce.dtypes[0]]
-    share = f"1.0 / ({axis.name}start // {axis.block_name} + 1).to({kind})"
+    share = f"1.0 / tl.full([], {axis.name}start // {axis.block_name} + 1, {kind})"
     apart = body.variable(f"{value} - {mean}", over, origin)
     moved = body.variable(f"{mean} + {apart.text} * ({share})", over, origin)
     grown = body.variable(f"{m2} + {apart.text} * ({value} - {moved.text})", over, origin)
@@ -189,7 +189,7 @@ def _welford_step(body: Body, acc: Accumulated, axis: Axis, value: str) -> None:
 def _counts(body: Body, axis: Axis, kind: str) -> str:
     """Return how many values each position of the block has met."""
     lane = f"tl.arange(0, {axis.block_name})[None, :]"
-    numel = body.printer.text(axis.numel)
+    numel = body.sizes.text(axis.numel)
     text = f"(({numel}) - {lane} + {axis.block_name} - 1) // {axis.block_name}"
     shape = _shape(body, axis)
     return body.variable(f"tl.broadcast_to(({text}).to({kind}), {shape})", frozenset()).text

@@ -120,7 +120,7 @@ class _Printing:
         body = self.body
         assert body.loop is not None
         inside = [*_axis_lines(axis, body, f"{axis.name}start"), *body.loop.lines]
-        numel = body.printer.text(axis.numel)
+        numel = body.sizes.text(axis.numel)
         stages = self.layout.stages
         steps = f"tl.range(0, {numel}, {axis.block_name}, num_stages={stages})"
         body.top.lines.append(f"for {axis.name}start in {steps}:")
@@ -171,7 +171,12 @@ class _Printing:
 
 
 def kernel_source(
-    kernel: Kernel, layout: Layout, extents: Mapping[str, Index], *, debug: bool = False
+    kernel: Kernel,
+    layout: Layout,
+    extents: Mapping[str, Index],
+    *,
+    debug: bool = False,
+    exact: bool = False,
 ) -> str:
     """Return the source of a kernel in a layout.
 
@@ -180,11 +185,12 @@ def kernel_source(
         layout: Of `heuristics.layout_of`.
         extents: How many elements each buffer reaches.
         debug: Assert that each access is within its buffer.
+        exact: Every operation is rounded correctly.
     """
     arguments = arguments_of(kernel)
     names = _names(arguments.buffers)
     symbols = {each.name: each.name for each in arguments.symbols}
-    body = Body(layout, names, symbols, extents, debug=kernel.name if debug else "")
+    body = Body(layout, names, symbols, extents, debug=kernel.name if debug else "", exact=exact)
     printing = _Printing(kernel, layout, body, _on_axes(kernel, layout))
     printing.run()
     signature = ", ".join((*names.values(), *symbols.values()))
@@ -221,7 +227,7 @@ def _grid_lines(layout: Layout, body: Body) -> list[str]:
     program = "tl.program_id(0)" + (".to(tl.int64)" if layout.wide else "")
     if len(layout.grid) == 2:
         x = layout.grid[1]
-        numel = body.printer.text(x.numel)
+        numel = body.sizes.text(x.numel)
         lines.append(f"blocks = ({numel} + {x.block_name} - 1) // {x.block_name}")
         starts = [f"{program} // blocks", f"{program} % blocks"]
     else:
@@ -245,7 +251,7 @@ def _axis_lines(axis: Axis, body: Body, start: str) -> list[str]:
         lane = f"{lane}.to(tl.int64)"
     lines = [f"{axis.index} = {start} + {lane}" if start else f"{axis.index} = {lane}"]
     if axis.mask in used:
-        lines.append(f"{axis.mask} = {axis.index} < {body.printer.text(axis.numel)}")
+        lines.append(f"{axis.mask} = {axis.index} < {body.sizes.text(axis.numel)}")
     return lines
 
 

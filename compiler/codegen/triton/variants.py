@@ -9,16 +9,18 @@ from typing import Any
 
 import torch
 
-from ctk.compiler.codegen.triton.heuristics import layout_of
+from ctk.compiler.codegen.triton.heuristics import Knobs, chunk_length, layout_of
 from ctk.compiler.codegen.triton.layout import Layout
 from ctk.compiler.codegen.triton.options import TritonOptions
 from ctk.compiler.codegen.triton.source import function_name, kernel_source
+from ctk.compiler.codegen.triton.split import Split, can_split, split
 from ctk.compiler.errors import CtkError
 from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.index import ONE, ZERO, Index
 from ctk.compiler.lowering.ir import Buffer, Kernel
 from ctk.compiler.lowering.sizes import number_of
 from ctk.compiler.torch_compat import triton_launch
+from ctk.compiler.torch_compat.allocate import empty
 
 _TYPES = {
     torch.float64: "fp64", torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16",
@@ -34,15 +36,50 @@ class KernelError(CtkError):
     """A kernel could not be compiled or launched; the message names it."""
 
 
+class _Parts:
+    """A kernel that is split, and the memory between its parts."""
+
+    def __init__(
+        self,
+        whole: Variants,
+        made: Split,
+        buffers: Mapping[str, Buffer],
+        options: TritonOptions,
+    ) -> None:
+        every = {**buffers, **made.buffers}
+        self.kernels = [Variants(kernel, every, options, is_part=True) for kernel in made.kernels]
+        self._names = (*whole.arguments.buffers, *(each.name for each in whole.arguments.symbols))
+        self._between = made.buffers
+
+    def launch(self, arguments: tuple[Any, ...]) -> None:
+        """Run the parts: the tensors and sizes of the whole kernel."""
+        values = dict(zip(self._names, arguments, strict=True))
+        sizes = {name: value for name, value in values.items() if isinstance(value, int)}
+        for name, buffer in self._between.items():
+            count = number_of(buffer.shape[0], sizes)
+            values[name] = empty((count,), (1,), buffer.dtype, buffer.device)
+        for part in self.kernels:
+            symbols = (each.name for each in part.arguments.symbols)
+            part.launch(*(values[name] for name in (*part.arguments.buffers, *symbols)))
+
+
 class Variants:
     """A kernel that is compiled as it is needed."""
 
     def __init__(
-        self, kernel: Kernel, buffers: Mapping[str, Buffer], options: TritonOptions
+        self,
+        kernel: Kernel,
+        buffers: Mapping[str, Buffer],
+        options: TritonOptions,
+        *,
+        is_part: bool = False,
     ) -> None:
         arguments = arguments_of(kernel)
         self.kernel = kernel
+        self.arguments = arguments
+        self._buffers = buffers
         self._options = options
+        self._is_part = is_part
         self._symbols = [each.name for each in arguments.symbols]
         self._pointers = len(arguments.buffers)
         self._types = [f"*{_TYPES[buffers[name].dtype]}" for name in arguments.buffers]
@@ -52,13 +89,19 @@ class Variants:
             for each in arguments.symbols
         }
         self._functions: dict[Layout, tuple[Any, str]] = {}
+        self._knobs = Knobs(row_limit=options.row_limit)
+        self._parts: dict[int, _Parts] = {}
+        self._lengths: dict[tuple[int, ...], int | None] = {}
         self._plans: dict[tuple[int, ...], tuple[Layout, int]] = {}
         self._loaded: dict[object, triton_launch.Loaded] = {}
         self._device = kernel.device.index or 0
 
     def prepare(self) -> str:
         """Compile the variant that is expected, if its sizes are known; return its source."""
-        layout = layout_of(self.kernel, self._guess, self._extents)
+        length = self._length(tuple(self._guess.values()))
+        if length is not None:
+            return "\n\n".join(part.prepare() for part in self._split(length).kernels)
+        layout = layout_of(self.kernel, self._guess, self._extents, self._knobs)
         _, source = self._function(layout)
         known = all(name in self._options.sizes for name in self._symbols)
         if known and not self._options.interpret:
@@ -69,6 +112,11 @@ class Variants:
     def launch(self, *arguments: Any) -> None:
         """Run the kernel: its tensors, then its sizes."""
         tensors, sizes = arguments[: self._pointers], arguments[self._pointers :]
+        length = self._lengths.get(sizes, 0)
+        length = self._length(sizes) if length == 0 else length
+        if length is not None:
+            self._split(length).launch(arguments)
+            return
         plan = self._plans.get(sizes)
         layout, programs = plan if plan is not None else self._planned(sizes)
         if programs == 0:
@@ -92,9 +140,26 @@ class Variants:
         if code:
             raise KernelError(f"{self._where()}: launch failed: {triton_launch.error_text(code)}")
 
+    def _length(self, sizes: tuple[int, ...]) -> int | None:
+        """Return into chunks of which length the rows are split at a call; None for not at all."""
+        length = None
+        if not self._is_part:
+            values = dict(zip(self._symbols, sizes, strict=True))
+            length = self._options.chunk or chunk_length(self.kernel, values)
+            length = length if not self._options.chunk or can_split(self.kernel) else None
+        self._lengths[sizes] = length
+        return length
+
+    def _split(self, length: int) -> _Parts:
+        if length not in self._parts:
+            self._parts[length] = _Parts(
+                self, split(self.kernel, length), self._buffers, self._options
+            )
+        return self._parts[length]
+
     def _planned(self, sizes: tuple[int, ...]) -> tuple[Layout, int]:
         values = dict(zip(self._symbols, sizes, strict=True))
-        layout = layout_of(self.kernel, values, self._extents)
+        layout = layout_of(self.kernel, values, self._extents, self._knobs)
         blocks = (-(-number_of(axis.numel, values) // axis.block) for axis in layout.grid)
         plan = self._plans[sizes] = layout, math.prod(blocks)
         return plan
@@ -110,8 +175,10 @@ class Variants:
     def _function(self, layout: Layout) -> tuple[Any, str]:
         found = self._functions.get(layout)
         if found is None:
-            debug = self._options.debug
-            source = kernel_source(self.kernel, layout, self._extents, debug=debug)
+            options = self._options
+            source = kernel_source(
+                self.kernel, layout, self._extents, debug=options.debug, exact=options.exact
+            )
             name = function_name(self.kernel)
             function = triton_launch.function_of(source, name, f"<ctk {name} {next(_NUMBERS)}>")
             found = self._functions[layout] = function, source

@@ -6,6 +6,7 @@ from torch.nn import functional as F
 
 pytest.importorskip("triton")
 
+from ctk.compiler.codegen.triton.options import TritonOptions
 from tests.helpers.triton_kernels import check
 
 
@@ -28,3 +29,17 @@ def test_layer_norm() -> None:
 
 def test_symbolic_sizes() -> None:
     check(lambda x: torch.softmax(x * 2, -1), torch.randn(5, 70), symbolic=True)
+
+
+@pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
+@pytest.mark.parametrize("chunk", [8, 32])
+def test_split_reductions(chunk: int, symbolic: bool) -> None:
+    options = TritonOptions(interpret=True, chunk=chunk)
+    x = torch.randint(-8, 8, (3, 70)).float()  # sums are exact in any order
+    for function in (
+        lambda x: x.sum(),
+        lambda x: x.amax(0),
+        lambda x: torch.softmax(x, -1),
+        lambda x: F.layer_norm(x, (70,)),
+    ):
+        check(function, x, options=options, symbolic=symbolic)

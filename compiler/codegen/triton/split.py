@@ -1,0 +1,353 @@
+"""Few long rows become many short ones: a kernel with too few programs as several kernels.
+
+    kernel s() of [sum]:                       kernel s.0(c < 1024):
+      for r < 16777216:                          for q < 16384:
+        total = sum(x[r])             ->           part = sum(x[c*16384 + q])
+      s[0] = total                               s.total.parts[c] = part
+                                               kernel s.1():
+                                                 for c < 1024:
+                                                   total = sum(s.total.parts[c])
+                                                 s[0] = total
+
+Each inner loop is cut into chunks, and the chunks are one more outer loop. What a sweep reduces is
+stored for each chunk, and combined by the next kernel, always in the same order: no atomics, so
+that the bits depend on the sizes only. A sweep that only stores becomes a kernel without inner
+loops. `argmax` looks up the place within the chunk that won; `mean_m2` takes each chunk's mean
+first, and moves the squares to the mean of all (Chan's formula). Kernels with scans stay whole.
+
+Source: T. Chan, G. Golub, R. LeVeque, Updating formulae and a pairwise algorithm for computing
+sample variances (1979).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from ctk.compiler.codegen.triton.ops import highest, lowest
+from ctk.compiler.lowering.atoms import Indirect, Var
+from ctk.compiler.lowering.index import ONE, ZERO, Index, as_index, of_atom, product, smaller
+from ctk.compiler.lowering.ir import (
+    Buffer,
+    Const,
+    Dtype,
+    Guarded,
+    Kernel,
+    Load,
+    Local,
+    Op,
+    Position,
+    Reduce,
+    Scan,
+    Statement,
+    Store,
+    Sweep,
+    Value,
+)
+from ctk.compiler.lowering.walk import Rewriting, walk
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A kernel as several.
+
+    Attributes:
+        kernels: In order.
+        buffers: What they hand on to each other.
+    """
+
+    kernels: tuple[Kernel, ...]
+    buffers: Mapping[str, Buffer]
+
+
+def can_split(kernel: Kernel) -> bool:
+    """Return whether the inner loops of a kernel can be cut into chunks."""
+    return not any(isinstance(each, Scan) for each in kernel.statements)
+
+
+def split(kernel: Kernel, length: int) -> Split:
+    """Return a kernel with its inner loops cut into chunks.
+
+    Args:
+        kernel: One that `can_split` takes.
+        length: Of a chunk: how many iterations of the inner loops.
+    """
+    cutting = _Cutting(kernel, length)
+    for number, sweep in enumerate(kernel.sweeps):
+        cutting.add(sweep, number)
+    return cutting.result()
+
+
+@dataclass(slots=True)
+class _Chunks:
+    """The inner loops of a sweep, cut.
+
+    Attributes:
+        outer: The loop over chunks; a number if there is one chunk.
+        inner: The loops of one chunk.
+        variables: What the loops of the sweep become.
+        start: The first iteration of a chunk, of all in row-major order.
+        count: How many iterations a chunk has.
+        number: How many chunks there are.
+        inside: Whether an iteration is one of the sweep; None if all are.
+    """
+
+    outer: Var
+    inner: tuple[Var, ...]
+    variables: dict[Var, Index]
+    start: Index
+    count: Index
+    number: Index
+    inside: Value | None
+
+
+@dataclass(slots=True)
+class _Cutting:
+    """A kernel on its way to several."""
+
+    kernel: Kernel
+    length: int
+    kernels: list[Kernel] = field(default_factory=list[Kernel])
+    buffers: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
+    _pending: list[Sweep] = field(default_factory=list[Sweep])
+    _near: dict[str, Value] = field(default_factory=dict[str, Value])
+    _far: dict[str, Load] = field(default_factory=dict[str, Load])
+    _later: frozenset[str] = frozenset()
+
+    def add(self, sweep: Sweep, number: int) -> None:
+        """Add what a sweep becomes."""
+        if not sweep.inner:
+            rewriting = Rewriting(change=self._nearby)
+            self._pending.append(Sweep((), tuple(map(rewriting.statement, sweep.statements))))
+            return
+        self._later = _locals_of(self.kernel.sweeps[number:])
+        self._finish()
+        if all(isinstance(each, Store) for each in sweep.statements):
+            rewriting = Rewriting(change=self._remote)
+            stores = tuple(map(rewriting.statement, sweep.statements))
+            self._emit((*self.kernel.outer, *sweep.inner), (Sweep((), stores),))
+        else:
+            self._cut(sweep, number)
+
+    def result(self) -> Split:
+        """Return the kernels."""
+        self._later = frozenset()
+        self._finish()
+        return Split(tuple(self.kernels), self.buffers)
+
+    def _cut(self, sweep: Sweep, number: int) -> None:
+        chunks = self._chunks(sweep.inner, number)
+        rewriting = Rewriting(chunks.variables, self._remote)
+        first: list[Statement] = []
+        sweeps: list[Sweep] = []
+        parts: list[Statement] = []
+        for statement in sweep.statements:
+            changed = rewriting.statement(statement)
+            if isinstance(changed, Store):
+                guard = _both(chunks.inside, changed.guard)
+                first.append(replace(changed, guard=guard))
+            elif isinstance(changed, Reduce) and changed.kind == "mean_m2":
+                sweeps += self._squares(changed, chunks, parts)
+            elif isinstance(changed, Reduce):
+                first.append(self._part(changed, chunks, parts))
+        if first:
+            sweeps.insert(0, Sweep(chunks.inner, tuple(first)))
+        outer = (chunks.outer, *self.kernel.outer)
+        self._emit(outer, (*sweeps, Sweep((), tuple(parts))))
+
+    def _part(self, reduce: Reduce, chunks: _Chunks, parts: list[Statement]) -> Reduce:
+        """Return a reduction of one chunk; its results are stored, and combined later."""
+        value = _filled(reduce.value, chunks.inside, _neutral(reduce))
+        names = tuple(f"{name}.part" for name in reduce.names)
+        loop, c = self._over(chunks)
+        for n, (name, dtype) in enumerate(zip(names, reduce.dtypes, strict=True)):
+            result: Value = Local(name, dtype)
+            if n == 1:  # the place: of all iterations, not of those of the chunk
+                result = Op("add", (result, Position(chunks.start)), dtype, reduce.origin)
+            parts.append(self._keep(name, dtype, chunks, result, reduce.origin))
+        at = self._at(c)
+        load = Load(self._name(names[0]), at, reduce.dtypes[0])
+        combined = replace(reduce, value=load)
+        self._pending.append(Sweep((loop,), (combined,)))
+        if len(names) == 2:
+            winner = Local(reduce.names[1], torch.int64)
+            where = self._at(of_atom(Indirect(winner, chunks.number)))
+            self._near[reduce.names[1]] = Load(self._name(names[1]), where, reduce.dtypes[1])
+        return replace(reduce, names=names, value=value)
+
+    def _squares(self, reduce: Reduce, chunks: _Chunks, parts: list[Statement]) -> list[Sweep]:
+        """Return the sweeps that give mean and squares of one chunk."""
+        dtype, origin = reduce.dtypes[0], reduce.origin
+        total, squares = (f"{name}.part" for name in reduce.names)
+
+        def op(name: str, *args: Value) -> Value:
+            return Op(name, args, dtype, origin)
+
+        zero = Const(0.0, dtype)
+        count = op("cast", Position(chunks.count))
+        mean = op("div", Local(total, dtype), count)
+        apart = op("sub", reduce.value, mean)
+        sums = Reduce((total,), "sum", _filled(reduce.value, chunks.inside, zero), (dtype,), origin)
+        squared = _filled(op("mul", apart, apart), chunks.inside, zero)
+        m2 = Reduce((squares,), "sum", squared, (dtype,), origin)
+        sweeps = [Sweep(chunks.inner, (each,)) for each in (sums, m2)]
+        parts.append(self._keep(total, dtype, chunks, mean, origin))
+        parts.append(self._keep(squares, dtype, chunks, Local(squares, dtype), origin))
+        self._join_squares(reduce, chunks, total, squares)
+        return sweeps
+
+    def _join_squares(self, reduce: Reduce, chunks: _Chunks, total: str, squares: str) -> None:
+        """Add the sweeps that combine the means and squares of the chunks."""
+        dtype, origin = reduce.dtypes[0], reduce.origin
+        loop, c = self._over(chunks)
+
+        def op(name: str, *args: Value) -> Value:
+            return Op(name, args, dtype, origin)
+
+        again = Rewriting({chunks.outer: c})
+        count = op("cast", Position(again.index(chunks.count)))
+        mean = Load(self._name(total), self._at(c), dtype)
+        m2 = Load(self._name(squares), self._at(c), dtype)
+        every = op("cast", Position(product([size.size for size in self._nest(chunks)])))
+        sums = Reduce((reduce.names[0],), "sum", op("mul", mean, count), (dtype,), origin)
+        whole = op("div", Local(reduce.names[0], dtype), every)
+        apart = op("sub", mean, whole)
+        moved = op("add", m2, op("mul", count, op("mul", apart, apart)))
+        self._pending.append(Sweep((loop,), (sums,)))
+        second = Reduce((reduce.names[1],), "sum", moved, (dtype,), origin)
+        self._pending.append(Sweep((loop,), (second,)))
+        self._near[reduce.names[0]] = whole
+
+    def _finish(self) -> None:
+        """Emit the kernel that combines the chunks; its results are there for later kernels."""
+        if not self._pending:
+            return
+        stores: list[Statement] = []
+        for name, dtype in self._results():
+            if name in self._later:
+                near = self._near.get(name, Local(name, dtype))
+                buffer = self._buffer(f"{name}.all", dtype, self._rows())
+                at = self._row()
+                stores.append(Store(buffer.name, at, near))
+                self._far[name] = Load(buffer.name, at, dtype)
+        sweeps = (*self._pending, *([Sweep((), tuple(stores))] if stores else []))
+        self._pending = []
+        self._emit(self.kernel.outer, sweeps)
+
+    def _results(self) -> list[tuple[str, Dtype]]:
+        found: dict[str, Dtype] = {}
+        for sweep in self.kernel.sweeps:
+            for each in sweep.statements:
+                if isinstance(each, Reduce):
+                    found.update(zip(each.names, each.dtypes, strict=True))
+        pending = [each for sweep in self._pending for each in sweep.statements]
+        made = {name for each in pending if isinstance(each, Reduce) for name in each.names}
+        return [(name, dtype) for name, dtype in found.items() if name in made]
+
+    def _nest(self, chunks: _Chunks) -> tuple[Var, ...]:
+        return tuple(chunks.variables)
+
+    def _chunks(self, nest: tuple[Var, ...], number: int) -> _Chunks:
+        first, *rest = nest
+        inside_rest = product([loop.size for loop in rest])
+        per = inside_rest.number
+        if per is not None and 0 < per <= self.length // 2:  # cut the outermost loop only
+            length, size, step = as_index(self.length // per), first.size, inside_rest
+        else:
+            length, size, step = as_index(self.length), inside_rest * first.size, ONE
+        cut = Var(f"q{number}", length)
+        chunk = Var(f"c{number}", (size + length - 1) // length)
+        c = of_atom(chunk)
+        place = c * length + of_atom(cut)
+        if step == ONE:
+            variables, inner = _unflattened(place, nest), (cut,)
+        else:
+            variables = {first: place, **{loop: of_atom(loop) for loop in rest}}
+            inner = (cut, *rest)
+        left = smaller(length, size - c * length) if size % length != ZERO else length
+        inside = None
+        if size % length != ZERO:
+            inside = Op("lt", (Position(place), Position(size)), torch.bool)
+        start = c * length * step
+        return _Chunks(chunk, inner, variables, start, left * step, chunk.size, inside)
+
+    def _over(self, chunks: _Chunks) -> tuple[Var, Index]:
+        """Return the loop over chunks as an inner loop of the kernel that combines them."""
+        loop = Var(f"r{chunks.outer.name}", chunks.outer.size)
+        return loop, of_atom(loop)
+
+    def _keep(self, name: str, dtype: Dtype, chunks: _Chunks, value: Value, origin: str) -> Store:
+        """Store a chunk's result."""
+        buffer = self._buffer(name, dtype, chunks.number * self._rows())
+        return Store(buffer.name, self._at(of_atom(chunks.outer)), value, origin=origin)
+
+    def _at(self, chunk: Index) -> Index:
+        return chunk * self._rows() + self._row()
+
+    def _row(self) -> Index:
+        at = ZERO
+        for loop in self.kernel.outer:
+            at = at * loop.size + of_atom(loop)
+        return at
+
+    def _rows(self) -> Index:
+        return product([loop.size for loop in self.kernel.outer])
+
+    def _name(self, name: str) -> str:
+        return f"{self.kernel.name}:{name}"
+
+    def _buffer(self, name: str, dtype: Dtype, count: Index) -> Buffer:
+        full = self._name(name)
+        buffer = Buffer(full, dtype, (count,), (ONE,), self.kernel.device, "kernel")
+        self.buffers[full] = buffer
+        return buffer
+
+    def _emit(self, outer: Sequence[Var], sweeps: Sequence[Sweep]) -> None:
+        name = f"{self.kernel.name}.{len(self.kernels)}"
+        loops = tuple(loop for loop in outer if loop.size != ONE)
+        self.kernels.append(replace(self.kernel, name=name, outer=loops, sweeps=tuple(sweeps)))
+
+    def _nearby(self, value: Value) -> Value | None:
+        if not isinstance(value, Local):
+            return None
+        return self._far.get(value.name) or self._near.get(value.name)
+
+    def _remote(self, value: Value) -> Value | None:
+        return self._far.get(value.name) if isinstance(value, Local) else None
+
+
+def _locals_of(sweeps: Sequence[Sweep]) -> frozenset[str]:
+    """Return the results of reductions that sweeps read."""
+    values = (v for sweep in sweeps for each in sweep.statements for v in walk(each))
+    return frozenset(value.name for value in values if isinstance(value, Local))
+
+
+def _neutral(reduce: Reduce) -> Const:
+    dtype = reduce.value.dtype
+    if reduce.kind in ("sum", "any"):
+        return Const(False if dtype == torch.bool else 0, dtype)
+    if reduce.kind in ("prod", "all"):
+        return Const(True if dtype == torch.bool else 1, dtype)
+    return Const((lowest if reduce.kind in ("max", "argmax") else highest)(dtype), dtype)
+
+
+def _filled(value: Value, inside: Value | None, other: Const) -> Value:
+    return value if inside is None else Guarded(inside, value, other)
+
+
+def _both(one: Value | None, two: Value | None) -> Value | None:
+    if one is None or two is None:
+        return one if two is None else two
+    return Op("and", (one, two), torch.bool)
+
+
+def _unflattened(place: Index, nest: tuple[Var, ...]) -> dict[Var, Index]:
+    variables: dict[Var, Index] = {}
+    step = ONE
+    for position, loop in reversed(list(enumerate(nest))):
+        part = place // step
+        variables[loop] = part if position == 0 else part % loop.size
+        step = step * loop.size
+    return variables
