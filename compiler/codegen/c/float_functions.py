@@ -1,14 +1,19 @@
-"""C functions of float32 and float64: exponentials, logarithms, and what is made of them."""
+"""C functions of float32 and float64: exponentials, logarithms, and what is made of them.
+
+The polynomials of float32 are least-squares fits, weighted towards the smallest relative error, on
+the intervals that the comments name. What is left to C's library: everything in float64, and in
+float32 what few graphs use.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 _LIBRARY = (
-    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "hypot", "sin", "cos", "tan", "asin",
-    "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma",
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos",
+    "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "lgamma",
 )  # fmt: skip
-_TWO = frozenset(("hypot", "pow", "atan2"))
+_LIBRARY_OF_TWO = ("hypot", "pow", "atan2")
 
 PHILOX = """\
 FN int64_t philox(int64_t seed, int64_t offset, int64_t lane) {
@@ -28,24 +33,236 @@ FN int64_t philox(int64_t seed, int64_t offset, int64_t lane) {
     return word < 2 ? (word == 0 ? c0 : c1) : (word == 2 ? c2 : c3);
 }"""
 
+_SINGLE = {
+    "fma_f32": """\
+FN float fma_f32(float a, float b, float c) {
+#ifdef __FMA__
+    return __builtin_fmaf(a, b, c);
+#else
+    return a * b + c;
+#endif
+}""",
+    "power_of_two_f32": """\
+FN float power_of_two_f32(int32_t n) {  // for -126 <= n <= 127
+    return number_of_f32((n + 127) << 23);
+}""",
+    "exp_rest_f32": """\
+FN float exp_rest_f32(float r) {  // exp(r) - 1 for |r| <= log(2) / 2
+    float p = 0.000199193776f;
+    p = fma_f32(p, r, 0.00139472249f);
+    p = fma_f32(p, r, 0.00833326299f);
+    p = fma_f32(p, r, 0.0416662544f);
+    p = fma_f32(p, r, 0.166666672f);
+    p = fma_f32(p, r, 0.5f);
+    return fma_f32(p, r * r, r);
+}""",
+    "exp_f32": """\
+FN float exp_f32(float x) {
+    x = x > 89.0f ? 89.0f : x;
+    x = x < -104.0f ? -104.0f : x;
+    float n = rintf(x * 1.44269504f);
+    float r = fma_f32(n, -0.693359375f, x);
+    float e = exp_rest_f32(fma_f32(n, 2.12194440e-4f, r)) + 1.0f;
+    int32_t half = (int32_t)n >> 1, rest = (int32_t)n - half;
+    return e * power_of_two_f32(half) * power_of_two_f32(rest);
+}""",
+    "exp2_f32": """\
+FN float exp2_f32(float x) {
+    x = x > 129.0f ? 129.0f : x;
+    x = x < -151.0f ? -151.0f : x;
+    float n = rintf(x);
+    float e = exp_rest_f32((x - n) * 0.693147181f) + 1.0f;
+    int32_t half = (int32_t)n >> 1, rest = (int32_t)n - half;
+    return e * power_of_two_f32(half) * power_of_two_f32(rest);
+}""",
+    "expm1_f32": """\
+FN float expm1_f32(float x) {
+    float limited = x > 89.0f ? 89.0f : x;
+    limited = limited < -25.0f ? -25.0f : limited;
+    float n = rintf(limited * 1.44269504f);
+    float r = fma_f32(n, -0.693359375f, limited);
+    float half = power_of_two_f32((int32_t)n - 1);
+    float e = exp_rest_f32(fma_f32(n, 2.12194440e-4f, r));
+    return x == 0 ? x : 2.0f * fma_f32(half, e, half - 0.5f);
+}""",
+    "log_rest_f32": """\
+FN float log_rest_f32(float f) {  // log(1 + f) - f + f * f / 2 for sqrt(1/2) <= 1 + f < sqrt(2)
+    float p = 0.0674655959f;
+    p = fma_f32(p, f, -0.116796426f);
+    p = fma_f32(p, f, 0.118903361f);
+    p = fma_f32(p, f, -0.124051377f);
+    p = fma_f32(p, f, 0.14219223f);
+    p = fma_f32(p, f, -0.166680068f);
+    p = fma_f32(p, f, 0.200021341f);
+    p = fma_f32(p, f, -0.250000089f);
+    p = fma_f32(p, f, 0.333333135f);
+    return p * f * (f * f);
+}""",
+    "exponent_f32": """\
+FN int32_t exponent_f32(float x) {  // n of x = m * 2**n with sqrt(1/2) <= m < sqrt(2)
+    return (bits_of_f32(x) - 0x3f3504f3) >> 23;
+}""",
+    "fraction_f32": """\
+FN float fraction_f32(float x) {  // m - 1 of the same m
+    return number_of_f32(bits_of_f32(x) - (exponent_f32(x) << 23)) - 1.0f;
+}""",
+    "normal_f32": """\
+FN float normal_f32(float x) { return x < 0x1p-126f ? x * 0x1p24f : x; }""",
+    "logarithm_f32": """\
+FN float logarithm_f32(float x, float result) {  // the result of a logarithm, or a special value
+    float other = x == 0 ? -INFINITY : NAN;
+    return x > 0 ? (x < INFINITY ? result : x) : other;
+}""",
+    "log_f32": """\
+FN float log_f32(float x) {
+    float y = normal_f32(x), f = fraction_f32(y);
+    float n = (float)exponent_f32(y) - (x < 0x1p-126f ? 24.0f : 0.0f);
+    float rest = fma_f32(n, -2.12194440e-4f, log_rest_f32(f));
+    return logarithm_f32(x, fma_f32(n, 0.693359375f, f + fma_f32(-0.5f, f * f, rest)));
+}""",
+    "log2_f32": """\
+FN float log2_f32(float x) {
+    float y = normal_f32(x), f = fraction_f32(y);
+    float n = (float)exponent_f32(y) - (x < 0x1p-126f ? 24.0f : 0.0f);
+    float rest = fma_f32(-0.5f, f * f, log_rest_f32(f));
+    float low = fma_f32(f, 0.442695041f, rest * 1.44269504f);
+    return logarithm_f32(x, n + (f + low));
+}""",
+    "log10_f32": """\
+FN float log10_f32(float x) {
+    float y = normal_f32(x), f = fraction_f32(y);
+    float n = (float)exponent_f32(y) - (x < 0x1p-126f ? 24.0f : 0.0f);
+    float natural = f + fma_f32(-0.5f, f * f, log_rest_f32(f));
+    float low = fma_f32(n, 4.60503e-6f, natural * 0.434294482f);
+    return logarithm_f32(x, fma_f32(n, 0.301025391f, low));
+}""",
+    "log1p_f32": """\
+FN float log1p_f32(float x) {
+    float u = 1.0f + x;
+    float lost = (x - (u - 1.0f)) / u;
+    float result = log_f32(u) + (u > 0 && u < INFINITY ? lost : 0.0f);
+    return x == 0 ? x : result;
+}""",
+    "tanh_f32": """\
+FN float tanh_f32(float x) {
+    float e = expm1_f32(-2.0f * fabsf(x));
+    return copysignf(-e / (e + 2.0f), x);
+}""",
+    "sigmoid_f32": """\
+FN float sigmoid_f32(float x) {
+    float e = exp_f32(-fabsf(x));
+    return (x < 0 ? e : 1.0f) / (1.0f + e);
+}""",
+    "erf_f32": """\
+FN float erf_f32(float x) {
+    float s = x * x, t = fabsf(x);
+    float p = 8.31677244e-05f;  // erf(x) / x - 1 for |x| <= 0.93
+    p = fma_f32(p, s, -0.000813001185f);
+    p = fma_f32(p, s, 0.00519990642f);
+    p = fma_f32(p, s, -0.0268589407f);
+    p = fma_f32(p, s, 0.112836875f);
+    p = fma_f32(p, s, -0.376126319f);
+    p = fma_f32(p, s, 0.128379166f);
+    t = t > 3.95f ? 3.95f : t;
+    float q = 2.10950529e-05f;  // -log(erfc(t)) for 0.92 <= t <= 3.95
+    q = fma_f32(q, t, -0.00043446265f);
+    q = fma_f32(q, t, 0.00417106319f);
+    q = fma_f32(q, t, -0.0251194276f);
+    q = fma_f32(q, t, 0.108280092f);
+    q = fma_f32(q, t, 0.633346915f);
+    q = fma_f32(q, t, 1.12951493f);
+    q = fma_f32(q, t, -0.00017468445f);
+    float n = rintf(q * -1.44269504f);
+    float r = fma_f32(n, -0.693359375f, -q);
+    float e = exp_rest_f32(fma_f32(n, 2.12194440e-4f, r));
+    float scale = power_of_two_f32((int32_t)n);
+    float large = copysignf(1.0f - fma_f32(scale, e, scale), x);
+    return fabsf(x) > 0.925f ? large : fma_f32(p, x, x);
+}""",
+    # With pi/2 in two doubles, a quarter of a turn is right up to 2**40. What is larger goes to the
+    # library.
+    "turn_f32": """\
+FN double turn_f32(float x) {  // |x| in quarters of a turn, less a multiple of four
+    double a = fabsf(x), n = rint(a * 0.6366197723675814);
+    double r = __builtin_fma(-n, 1.5707963267948966, a);
+    r = __builtin_fma(-n, 6.123233995736766e-17, r);
+    return n - 4.0 * floor(n * 0.25) + r * 0.6366197723675814;
+}""",
+    "wave_f32": """\
+FN float wave_f32(double turn, int32_t shift) {  // sine of a turn in quarters, and shift quarters
+    double n = rint(turn);
+    float r = (float)((turn - n) * 1.5707963267948966), s = r * r;
+    int32_t quarter = (int32_t)n + shift;
+    float p = 2.71823729e-06f;  // (sin(r) - r) / r**3 for |r| <= pi / 4
+    p = fma_f32(p, s, -0.000198393274f);
+    p = fma_f32(p, s, 0.00833332911f);
+    p = fma_f32(p, s, -0.166666672f);
+    p = fma_f32(p * s, r, r);
+    float q = -2.72095434e-07f;  // (cos(r) - 1 + r**2 / 2) / r**4
+    q = fma_f32(q, s, 2.47995122e-05f);
+    q = fma_f32(q, s, -0.00138888834f);
+    q = fma_f32(q, s, 0.0416666679f);
+    q = fma_f32(q * s, s, fma_f32(-0.5f, s, 1.0f));
+    float wave = quarter & 1 ? q : p;
+    return quarter & 2 ? -wave : wave;
+}""",
+    "sin_of_large_f32": """\
+#pragma omp declare simd notinbranch
+static __attribute__((noinline)) float sin_of_large_f32(float x, float wave) {
+    return fabsf(x) < 0x1p40f ? wave : sinf(x);
+}""",
+    "cos_of_large_f32": """\
+#pragma omp declare simd notinbranch
+static __attribute__((noinline)) float cos_of_large_f32(float x, float wave) {
+    return fabsf(x) < 0x1p40f ? wave : cosf(x);
+}""",
+    "sin_f32": """\
+FN float sin_f32(float x) {
+    float wave = wave_f32(turn_f32(x), 0);
+    return sin_of_large_f32(x, bits_of_f32(x) < 0 ? -wave : wave);
+}""",
+    "cos_f32": """\
+FN float cos_f32(float x) { return cos_of_large_f32(x, wave_f32(turn_f32(x), 1)); }""",
+    "rsqrt_f32": "FN float rsqrt_f32(float x) { return 1.0f / sqrtf(x); }",
+    "erfinv_f32": "FN float erfinv_f32(float x) { return (float)erfinv_f64(x); }",
+}
+
+_DOUBLE = {
+    "sigmoid_f64": "FN double sigmoid_f64(double x) { return 1.0 / (1.0 + exp(-x)); }",
+    "rsqrt_f64": "FN double rsqrt_f64(double x) { return 1.0 / sqrt(x); }",
+    "erfinv_f64": """\
+FN double erfinv_f64(double y) {  // a guess, and three steps of Halley's method
+    double w = log1p(-y * y), a = 4.33074675 + 0.5 * w;
+    double x = copysign(sqrt(sqrt(a * a - w * 6.80272108) - a), y);
+    for (int step = 0; step < 3; ++step) {
+        double off = x > 0 ? (1 - y) - erfc(x) : erfc(-x) - (1 + y);
+        off = fabs(y) < 0.5 ? erf(x) - y : off;
+        off = off / (1.1283791670955126 * exp(-x * x));
+        x = x - off / (1 + x * off);
+    }
+    double edge = fabs(y) == 1 ? copysign(INFINITY, y) : NAN;
+    return fabs(y) < 1 ? (y == 0 ? y : x) : edge;
+}""",
+    "logaddexp_f64": """\
+FN double logaddexp_f64(double a, double b) {
+    double high = a > b || a != a ? a : b, low = a > b || a != a ? b : a;
+    double sum = high + log1p(exp(low - high));
+    return high == low && isinf(high) ? high : sum;
+}""",
+}
+
 
 def _library() -> dict[str, str]:
     made: dict[str, str] = {}
     for ctype, suffix, end in (("float", "f32", "f"), ("double", "f64", "")):
-        for name in (*_LIBRARY, "pow", "atan2"):
-            two = name in _TWO
+        for name in (*_LIBRARY, *_LIBRARY_OF_TWO):
+            two = name in _LIBRARY_OF_TWO
             args = f"{ctype} a, {ctype} b" if two else f"{ctype} a"
             call = f"{name}{end}({'a, b' if two else 'a'})"
             made[f"{name}_{suffix}"] = f"FN {ctype} {name}_{suffix}({args}) {{ return {call}; }}"
-        one = f"({ctype})1"
-        made[f"rsqrt_{suffix}"] = (
-            f"FN {ctype} rsqrt_{suffix}({ctype} a) {{ return {one} / sqrt{end}(a); }}"
-        )
-        made[f"sigmoid_{suffix}"] = (
-            f"FN {ctype} sigmoid_{suffix}({ctype} a) "
-            f"{{ return {one} / ({one} + exp_{suffix}(-a)); }}"
-        )
     return made
 
 
-FLOAT_FUNCTIONS: Mapping[str, str] = {**_library(), "philox": PHILOX}
+FLOAT_FUNCTIONS: Mapping[str, str] = {
+    **_library(), **_DOUBLE, **_SINGLE, "philox": PHILOX,
+}  # fmt: skip
