@@ -32,7 +32,8 @@ class Config:
 
     Attributes:
         codegen: Code generator that is asked first, by its name in the table CODEGENS (which a
-            compile checks: this module does not know it).
+            compile checks: this module does not know it); `auto` is `triton` for a graph with
+            tensors on a GPU, `c` for others.
         fallback: Code generators that are asked next, in order, when one cannot take a graph.
         passes: Options of passes by name, ours and the user's: `{"fold_constants": {"max_nbytes":
             1024}}`, and for one stage `{"frozen/fold_constants": {...}}`. In a patch also by dotted
@@ -56,7 +57,7 @@ class Config:
             compile, they stay.
     """
 
-    codegen: str = "torchscript"
+    codegen: str = "auto"
     fallback: tuple[str, ...] = ("torchscript", "eager")
     passes: Mapping[str, Mapping[str, object]] = field(
         default_factory=dict[str, Mapping[str, object]]

@@ -18,6 +18,7 @@ from ctk.compiler.config import Config
 from ctk.compiler.error_place import place
 from ctk.compiler.errors import CodegenUnsupported, ConfigError, nearest
 from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.observe import ErrorRecord, Observer, Stage, first_line, is_observers
 from ctk.compiler.rewriting.numbering import Numbering
 
@@ -64,7 +65,7 @@ def generate(
     """
     config, observer = numbering.config, numbering.observer
     refusals: list[_Refusal] = []
-    for codegen in generators(config):
+    for codegen in generators(config, gm):
         context = KernelContext(codegen, stage, numbering)
         try:
             compiled = codegen.compile(gm, example_inputs, context)
@@ -87,21 +88,36 @@ def generate(
     raise _nobody(stage, refusals)
 
 
-def generators(config: Config) -> list[Codegen]:
+AUTO = "auto"
+"""The `Config.codegen` that leaves the choice to the graph's devices."""
+
+
+def generators(config: Config, gm: GraphModule | None = None) -> list[Codegen]:
     """Return the generators that a compile asks, in order, each once.
+
+    Args:
+        config: Options of the compile.
+        gm: The graph; without one, only the names are checked.
 
     Raises:
         ConfigError: A name is not in the table.
     """
     table = {codegen.name: codegen for codegen in CODEGENS}
-    names = tuple(dict.fromkeys((config.codegen, *config.fallback)))
+    first = _for_devices(gm) if config.codegen == AUTO else config.codegen
+    names = tuple(dict.fromkeys((first, *config.fallback)))
     for name in names:
         if name not in table:
             raise ConfigError(
                 f"unknown code generator {name!r}{nearest(name, table)}; "
-                f"there are {', '.join(table)}"
+                f"there are {', '.join(table)}, and {AUTO}, which chooses by the devices of a graph"
             )
     return [table[name] for name in names]
+
+
+def _for_devices(gm: GraphModule | None) -> str:
+    """Return the generator for a graph: that for GPUs if one of its values is on one."""
+    values = (tensor_of(node) for node in gm.graph.nodes) if gm is not None else ()
+    return "triton" if any(value is not None and value.is_cuda for value in values) else "c"
 
 
 def _announce(stage: Stage, config: Config, refusals: Sequence[_Refusal], taken_by: str) -> None:

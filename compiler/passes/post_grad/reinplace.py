@@ -8,8 +8,9 @@ Rules, `y` being used in the place of `x` from there on:
 Preconditions: `y` has the type and strides of `x`; this graph made the memory of `x`, or `x` is the
 input of 3.; after `y` nobody reads or writes `x` or a view of it (but that `copy_`), and nobody at
 all may hand it on unseen; it is no other operand of `y`; neither `y` nor a view of it leaves the
-graph, unless `x` is a whole tensor that was made here. Not for the code generator `torchscript`,
-which optimises less, or refuses, where a graph writes. Exact: the functional operator is a copy,
+graph, unless `x` is a whole tensor that was made here. For the code generator `eager` only:
+`torchscript` optimises less, or refuses, where a graph writes, and those that make kernels plan
+memory themselves. Exact: the functional operator is a copy,
 and then the one in place.
 
 Source: `torch/_inductor/fx_passes/reinplace.py`. That one also takes custom operators and kernels
@@ -67,7 +68,7 @@ class Reinplace(Pass):
     name = "reinplace"
 
     def run(self, rewriter: Rewriter) -> None:
-        if rewriter.config.codegen == "torchscript" or not _has_candidates(rewriter.graph):
+        if rewriter.config.codegen != "eager" or not _has_candidates(rewriter.graph):
             return
         places = {node: place for place, node in enumerate(rewriter.graph.nodes)}
         for node in rewriter.nodes():
