@@ -19,13 +19,10 @@ from ctk.compiler.lowering.sizes import number_of
 Memories = dict[str, Tensor]
 
 
-def program_of(function: Callable, *inputs: Tensor, fused: bool = True,
-               symbolic: bool = False) -> Program:  # fmt: skip
-    """Return the program of a function, all of which must become kernels."""
-    mode = "symbolic" if symbolic else "fake"
-    gm = make_fx(function, tracing_mode=mode)(*inputs)
-    program = lower(gm)
-    return fuse(program, lambda *_: True) if fused else program
+def fused(function: Callable, *inputs: Tensor, symbolic: bool = False) -> Program:
+    """Return the fused program of a function."""
+    mode = "symbolic" if symbolic else "real"
+    return fuse(lower(make_fx(function, tracing_mode=mode)(*inputs)), lambda *_: True)
 
 
 def kernels_of(program: Program) -> list[Kernel]:
@@ -36,10 +33,10 @@ def kernels_of(program: Program) -> list[Kernel]:
     return steps
 
 
-def check(function: Callable, *inputs: Tensor, symbolic: bool = False, fused: bool = True,
+def check(function: Callable, *inputs: Tensor, symbolic: bool = False, 
           options: TritonOptions | None = None, **tolerances: float) -> list[str]:  # fmt: skip
     """Hold each kernel of a function to the reference; return the sources."""
-    program = program_of(function, *inputs, fused=fused, symbolic=symbolic)
+    program = fused(function, *inputs, symbolic=symbolic)
     named = [name for name, buffer in program.buffers.items() if buffer.role == "input"]
     memory = {n: memory_of(x).tensor for n, x in zip(named, inputs, strict=True)}
     sizes = {

@@ -9,11 +9,12 @@ reduction puts its neutral element there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from ctk.compiler.codegen.triton.expressions import IndexPrinter
+from ctk.compiler.codegen.triton.forms import compares_positions, constant_of, one_plus
 from ctk.compiler.codegen.triton.layout import Axis, Layout
 from ctk.compiler.codegen.triton.ops import INFIX, TYPES, const_text, op_text
 from ctk.compiler.lowering.atoms import Indirect, Var
@@ -28,8 +29,6 @@ from ctk.compiler.lowering.ir import (
     Value,
 )
 from ctk.compiler.lowering.walk import Numbers, indirect, operands
-
-_FOLDED = (torch.float32, torch.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +188,8 @@ class Body:
         """Return what is printed before a value."""
         if isinstance(value, Guarded):
             return ()
+        if compares_positions(value):
+            return [part for arg in operands(value) for part in operands(arg)]
         curve = one_plus(value) if self._is_loose(value) else None
         return operands(value) if curve is None else curve.args
 
@@ -218,6 +219,8 @@ class Body:
         curve = self._curve(op)
         if curve is not None:
             return curve
+        if compares_positions(op):
+            return self._compared(op)
         args = [self._shown(arg) for arg in op.args]
         numbers = [constant_of(arg) for arg in op.args]
         bare = op.name in INFIX and None in numbers
@@ -227,8 +230,17 @@ class Body:
         ]
         axes, buffers = _union(args)
         text = op_text(op, texts)
-        if self._is_loose(op) and op.name == "div" and args[0].axes - args[1].axes:
-            text = f"{texts[0]} / {texts[1]}"  # of all of a row by one number: 2 ULP
+        if self._is_loose(op) and op.name == "div" and self._is_of_row(*args):
+            text = f"{texts[0]} / {texts[1]}"  # 2 ULP
+        return self.variable(text, axes, op.origin, buffers=buffers)
+
+    def _compared(self, op: Op) -> Shown:
+        """Return a comparison of positions, in the type that positions are computed in."""
+        parts = [self.index(arg.index) for arg in op.args if isinstance(arg, Position)]
+        axes, buffers = _union(parts)
+        if not axes:
+            parts = [replace(part, text=f"tl.full([], {part.text}, tl.int64)") for part in parts]
+        text = op_text(op, [f"({each.text})" if " " in each.text else each.text for each in parts])
         return self.variable(text, axes, op.origin, buffers=buffers)
 
     def _curve(self, op: Op) -> Shown | None:
@@ -239,6 +251,11 @@ class Body:
         arg = self._shown(curve.args[0])
         text = f"device.one_plus_{curve.name}({arg.text})"
         return self.variable(text, arg.axes, op.origin, buffers=arg.buffers)
+
+    def _is_of_row(self, dividend: Shown, divisor: Shown) -> bool:
+        """Return whether every element of a row is divided by one number."""
+        rows = {axis.name for axis in self.layout.grid}
+        return bool(dividend.axes - rows) and not divisor.axes - rows
 
     def _is_loose(self, value: Value) -> bool:
         return not self._exact and value.dtype == torch.float32
@@ -340,30 +357,6 @@ class Body:
         if self.loop is not None and self.looped is not None and self.looped.name in axes:
             return self.loop
         return self.top
-
-
-def constant_of(value: Value) -> Const | None:
-    """Return a value as a number if it is one: a size, perhaps converted."""
-    if isinstance(value, Const):
-        return value
-    if isinstance(value, Position) and value.index.number is not None:
-        return Const(value.index.number, value.dtype)
-    if isinstance(value, Op) and value.name == "cast" and value.dtype in _FOLDED:
-        inner = constant_of(value.args[0])
-        if inner is not None and not inner.dtype.is_floating_point:
-            return Const(float(inner.value), value.dtype)
-    return None
-
-
-def one_plus(value: Value) -> Op | None:
-    """Return the curve of `erf(x) + 1` or `tanh(x) + 1`."""
-    if not isinstance(value, Op) or value.name != "add":
-        return None
-    for curve, other in (value.args, value.args[::-1]):
-        number = constant_of(other)
-        if isinstance(curve, Op) and curve.name in ("erf", "tanh"):
-            return curve if number is not None and number.value == 1 else None
-    return None
 
 
 def _union(parts: Iterable[Shown]) -> tuple[frozenset[str], frozenset[str]]:

@@ -98,16 +98,30 @@ class Variants:
 
     def prepare(self) -> str:
         """Compile the variant that is expected, if its sizes are known; return its source."""
-        length = self._length(tuple(self._guess.values()))
-        if length is not None:
-            return "\n\n".join(part.prepare() for part in self._split(length).kernels)
-        layout = layout_of(self.kernel, self._guess, self._extents, self._knobs)
+        parts = self.parts()
+        if parts != [self]:
+            return "\n\n".join(part.prepare() for part in parts)
+        layout = self._expected()
         _, source = self._function(layout)
         known = all(name in self._options.sizes for name in self._symbols)
         if known and not self._options.interpret:
             sizes = tuple(self._guess[name] for name in self._symbols)
             self._load(layout, (True,) * self._pointers, sizes)
         return source
+
+    def parts(self) -> list[Variants]:
+        """Return the kernels that it is expected to become: itself, or its parts."""
+        length = self._length(tuple(self._guess.values()))
+        return [self] if length is None else self._split(length).kernels
+
+    def source(self) -> str:
+        """Return the source of the layout that is expected."""
+        return self._function(self._expected())[1]
+
+    def compile(self, capability: int) -> triton_launch.Binary:
+        """Compile the variant that is expected for a kind of device; no device is needed."""
+        aligned = (*(True for _ in range(self._pointers)), *(False for _ in self._symbols))
+        return self._compiled(self._expected(), aligned, capability)
 
     def launch(self, *arguments: Any) -> None:
         """Run the kernel: its tensors, then its sizes."""
@@ -191,16 +205,32 @@ class Variants:
         every = (*aligned, *(size % 16 == 0 for size in sizes))
         key = "binary", layout, every
         if key not in self._loaded:
-            function, _ = self._function(layout)
-            types = (*self._types, *("i64" if layout.wide else "i32" for _ in sizes))
+            types = self._argument_types(layout)
             try:
-                binary = triton_launch.compile_function(
-                    function, types, every, _capability(self._device), self._compile_options(layout)
-                )
+                binary = self._compiled(layout, every, _capability(self._device))
                 self._loaded[key] = triton_launch.Loaded(binary, self._device, types)
             except Exception as error:
                 raise KernelError(f"{self._where()}: Triton failed: {error}") from error
         return self._loaded[key]
+
+    def _compiled(
+        self, layout: Layout, aligned: tuple[bool, ...], capability: int
+    ) -> triton_launch.Binary:
+        function, _ = self._function(layout)
+        return triton_launch.compile_function(
+            function,
+            self._argument_types(layout),
+            aligned,
+            capability,
+            self._compile_options(layout),
+        )
+
+    def _argument_types(self, layout: Layout) -> tuple[str, ...]:
+        size = "i64" if layout.wide else "i32"
+        return (*self._types, *(size for _ in self._symbols))
+
+    def _expected(self) -> Layout:
+        return layout_of(self.kernel, self._guess, self._extents, self._knobs)
 
     def _compile_options(self, layout: Layout) -> dict[str, object]:
         options: dict[str, object] = {"num_warps": layout.warps, "debug": self._options.debug}

@@ -1,0 +1,108 @@
+"""Functions whose Triton kernels are under review, and are compiled for sm_90 without a GPU.
+
+`python -m tests.helpers.triton_programs` compiles them all, and prints a line for each kernel.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional as F
+
+from ctk.compiler.codegen.triton.options import TritonOptions
+from ctk.compiler.codegen.triton.variants import Variants
+from ctk.compiler.lowering.ir import Kernel, Program
+from ctk.compiler.passes.joint.philox import DRAW
+from ctk.compiler.torch_compat import triton_launch
+from tests.helpers.triton_kernels import fused
+
+HALF = torch.bfloat16
+
+
+def bias_gelu(x: Tensor, bias: Tensor) -> Tensor:
+    return F.gelu(x + bias)
+
+
+def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return F.layer_norm(x, (1024,), weight, bias)
+
+
+def softmax(x: Tensor) -> Tensor:
+    return torch.softmax(x, -1)
+
+
+def transpose_add(x: Tensor, y: Tensor) -> Tensor:
+    return x + y.t()
+
+
+def variance(x: Tensor) -> Tensor:
+    return x.var()
+
+
+def column_sum(x: Tensor) -> Tensor:
+    return x.sum(0)
+
+
+def embedding(weight: Tensor, at: Tensor) -> Tensor:
+    return weight[at] * 2
+
+
+def draw(seeds: Tensor, x: Tensor) -> Tensor:
+    return torch.where(DRAW(seeds, 0, [4096, 1024], "uniform", torch.float32) > 0.1, x, 0.0)
+
+
+def padded(x: Tensor) -> Tensor:
+    return F.pad(x, (1, 2)) + 1
+
+
+PROGRAMS: dict[
+    str, tuple[Callable[..., Tensor], tuple[tuple[tuple[int, ...], torch.dtype], ...]]
+] = {
+    "bias_gelu": (bias_gelu, (((4096, 1024), HALF), ((1024,), HALF))),
+    "layer_norm": (layer_norm, (((4096, 1024), HALF), ((1024,), HALF), ((1024,), HALF))),
+    "softmax_of_long_rows": (softmax, (((2048, 50257), torch.float32),)),
+    "transpose_add": (transpose_add, (((4096, 4096), torch.float32),) * 2),
+    "variance_of_all": (variance, (((4096, 1000), torch.float32),)),
+    "column_sum": (column_sum, (((8192, 1024), torch.float32),)),
+    "embedding": (embedding, (((5000, 768), HALF), ((4096,), torch.int64))),
+    "draw": (draw, (((4,), torch.int64), ((4096, 1024), torch.float32))),
+    "padded": (padded, (((4096, 1021), torch.float32),)),
+}
+"""Function, and the sizes and types of its inputs."""
+
+
+def program(name: str) -> Program:
+    """Return the fused program of a function, for a GPU."""
+    function, inputs = PROGRAMS[name]
+    with FakeTensorMode():
+        tensors = [torch.empty(size, dtype=dtype) for size, dtype in inputs]
+        made = fused(function, *tensors)
+    device = torch.device("cuda:0")
+    steps = [replace(s, device=device) if isinstance(s, Kernel) else s for s in made.steps]
+    return replace(made, steps=steps)
+
+
+def variants_of(made: Program, options: TritonOptions) -> list[Variants]:
+    """Return the kernels of a program, those that are split as their parts."""
+    found: list[Variants] = []
+    for step in made.steps:
+        if isinstance(step, Kernel):
+            found += Variants(step, made.buffers, options).parts()
+    return found
+
+
+def main() -> None:
+    """Compile every program, as it is and with checks of bounds."""
+    for name in PROGRAMS:
+        for options in (TritonOptions(), TritonOptions(debug=True), TritonOptions(exact=True)):
+            for variants in variants_of(program(name), options):
+                binary = variants.compile(capability=90)
+                assert binary.hidden == 2, binary.hidden
+                print(name, binary.name, len(binary.cubin))
+
+
+if __name__ == "__main__":
+    triton_launch.require()
+    main()
