@@ -24,6 +24,7 @@ from torch.fx import GraphModule
 from ctk.compiler.codegen.base import BoxedCallable
 from ctk.compiler.codegen.in_eager import eager_compile
 from ctk.compiler.codegen.watch_calls import Returned, watch_kernel
+from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import KernelId, KernelRecord, Observer, Stage
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.torch_compat import fake
@@ -112,6 +113,12 @@ class KernelContext:
         self.returned = Returned()
         self._codegen = codegen
         self.numbering = numbering
+        self._copy: GraphModule | None = None
+
+    def copy_of(self, graph: GraphModule) -> GraphModule:
+        """Return the copy of the graph that all records of this compile hold."""
+        self._copy = self._copy or copy_graph_module(graph)
+        return self._copy
 
     def kernel(self, name: str = "", nodes: Sequence[str] = ()) -> Kernel:
         """Return the next kernel, which the observer may have vetoed.

@@ -17,7 +17,6 @@ from ctk.compiler.codegen.watch_calls import CompiledGraph, watch_calls
 from ctk.compiler.config import Config
 from ctk.compiler.error_place import place
 from ctk.compiler.errors import CodegenUnsupported, ConfigError, nearest
-from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.observe import ErrorRecord, Observer, Stage, first_line, is_observers
 from ctk.compiler.rewriting.numbering import Numbering
@@ -153,7 +152,7 @@ def _observed(
     refusals: Sequence[_Refusal],
 ) -> BoxedCallable:
     """Tell the observer of the kernels, and watch the calls for it."""
-    graph = copy_graph_module(gm)
+    graph = context.copy_of(gm)
     reason = "; ".join(str(refusal) for refusal in refusals) or None
     records = context.records(graph, reason)
     for record in records:

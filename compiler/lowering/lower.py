@@ -13,7 +13,7 @@ What it does not do: fuse (`fuse.py`), plan memory (`memory.py`), generate code.
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -51,14 +51,20 @@ class LoweringOptions:
     devices: frozenset[str] = frozenset(("cpu", "cuda"))
 
 
-def lower(gm: GraphModule, options: LoweringOptions | None = None) -> Program:
+def lower(
+    gm: GraphModule,
+    options: LoweringOptions | None = None,
+    allow: Callable[[str, Sequence[str]], bool] = lambda *_: True,
+) -> Program:
     """Return the program of a graph, which is left unchanged.
 
     Args:
         gm: Functional ATen graph with a recorded value on each node.
         options: How.
+        allow: Is asked before the lowering of a node, with a rule and the node's name; without it
+            the node is a call of the library.
     """
-    lowering = _Lowering(gm, options or LoweringOptions())
+    lowering = _Lowering(gm, options or LoweringOptions(), allow)
     for node in gm.graph.nodes:
         lowering.add(node)
     return lowering.program()
@@ -67,9 +73,15 @@ def lower(gm: GraphModule, options: LoweringOptions | None = None) -> Program:
 class _Lowering:
     """One graph on its way."""
 
-    def __init__(self, gm: GraphModule, options: LoweringOptions) -> None:
+    def __init__(
+        self,
+        gm: GraphModule,
+        options: LoweringOptions,
+        allow: Callable[[str, Sequence[str]], bool],
+    ) -> None:
         self.gm = gm
         self.options = options
+        self.allow = allow
         self.builder = Builder(exact=options.exact, accumulate=options.accumulate)
         self.outputs: list[Node] = []
 
@@ -133,6 +145,8 @@ class _Lowering:
         device = self.builder.device
         if device.type not in self.options.devices:
             raise NotLowered(f"kernels do not run on {device}")
+        if not self.allow(f"lower {node.name}: {node.target}", (node.name,)):
+            raise NotLowered("its lowering is left out")
         args = [self._operand(each) for each in node.args]
         kwargs = {name: self._operand(each) for name, each in node.kwargs.items()}
         result = lowering(self.builder, *args, **kwargs)

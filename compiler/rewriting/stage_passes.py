@@ -40,6 +40,10 @@ SLOTS_BEFORE: Mapping[Stage, tuple[PassSlot, ...]] = {
 """Where they run in front of ours."""
 
 
+ON_PROGRAMS = ("lower", "fuse", "plan_memory")
+"""Passes of the stage `lowered` that change programs of the loop IR, which is no graph."""
+
+
 def select_passes(
     tables: Mapping[Stage, Sequence[Pass]], config: Config, more: Sequence[Options] = ()
 ) -> dict[Stage, tuple[Step, ...]]:
@@ -72,7 +76,7 @@ def select_passes(
         _with_options("lowered", options, config)
     _require_known(config, known, [step for _, step in everything])
     partition_options(config)
-    _warn_of_unknown(config, known)
+    _warn_of_unknown(config, known | {n for name in ON_PROGRAMS for n in (name, f"lowered/{name}")})
     return {
         stage: tuple(_with_options(stage, step, config) for step in steps)
         for stage, steps in passes.items()

@@ -3,7 +3,7 @@
 It decides what is under suspicion and in which order; `lowerings` asks.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from torch.fx import GraphModule, Node
@@ -16,6 +16,8 @@ from ctk.toolkit.compile_log.recorder import CompileLog
 from ctk.toolkit.targets.inductor.switches import SWITCHES
 
 _LOWER = "lowered/lower."
+_FUSIONS = ("fusion", "fuse")
+"""Passes that fuse: of Inductor, and of our own generators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +81,24 @@ class Scene:
 
     def fusions(self, among: Iterable[str]) -> list[RewriteRecord]:
         """Return the fusions that were made of any of the named nodes."""
-        wanted = set(among)
-        made = (r for p in self.passes if _is_fusion(p) for r in p.rewrites if not r.vetoed)
+        return self.rewrites(_FUSIONS, among)
+
+    def rewrites(self, names: Collection[str], among: Iterable[str]) -> list[RewriteRecord]:
+        """Return the rewrites that the named passes made of any of the named nodes."""
+        wanted, mine = set(among), (p for p in self.passes if p.id.name in names)
+        made = (r for p in mine for r in p.rewrites if not r.vetoed)
         return [rewrite for rewrite in made if wanted & set(rewrite.nodes)]
+
+    @property
+    def is_of_loops(self) -> bool:
+        """Whether all that is done to the graph is a numbered rewrite: a generator of ours."""
+        return any(p.id.name == "lower" for p in self.passes)
+
+    @property
+    def sharings(self) -> list[RewriteRecord]:
+        """The buffers that took the memory of others, wherever: who wrote it is not who reads."""
+        every = [node.name for node in self.graph.graph.nodes]
+        return self.rewrites(("plan_memory",), every)
 
     def switches(self, *, memory: bool, of_part: bool = False) -> list[str]:
         """Return the options that have left a trace in generated code, as passes.
@@ -138,7 +155,3 @@ def _made_of(last: Node, inside: set[str]) -> set[Node]:
 def operator_of(where: str) -> str:
     """Return the operator of a lowering's id; "" for another pass."""
     return where.removeprefix(_LOWER).partition("#")[0] if where.startswith(_LOWER) else ""
-
-
-def _is_fusion(record: PassRecord) -> bool:
-    return record.id.stage == "lowered" and record.id.name == "fusion"

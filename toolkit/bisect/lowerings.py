@@ -1,4 +1,4 @@
-"""Below the passes: which lowering, fusion or option of Inductor makes a kernel wrong.
+"""Below the passes: which lowering, fusion or option makes a kernel wrong, of Inductor or ours.
 
 A kernel that is a whole graph hides much. The log says what is in it; here each part is left out,
 in an order in which few compiles are needed, and a part without which alone the case passes is the
@@ -17,6 +17,9 @@ culprit. For example, for a kernel that computes `abs`, `neg` and `sum`, of whic
 3. If one is found, the fusions of its nodes, and whether the kernel writes over what it reads:
    forbidding these changes less than another operator, which forbids both.
 4. Without a lowering: all fusions of the kernel, then the other options.
+
+Our own generators (c, triton) number all that they do to a graph: which buffers share memory, which
+kernels are fused, which nodes are lowered. These are left out in that order.
 
 What it does not do: it looks at values only as far as the log has them.
 """
@@ -62,6 +65,8 @@ class _Search:
 
     def find(self) -> Culprit | None:
         scene = self._scene
+        if scene.is_of_loops:
+            return self._rewrite()
         memory = self._switch(scene.switches(memory=True)) if scene.memory else None
         if memory is not None:
             return memory
@@ -74,6 +79,21 @@ class _Search:
             return fusion
         rest = scene.switches(memory=False)
         return self._switch(rest if scene.memory else [*scene.switches(memory=True), *rest])
+
+    def _rewrite(self) -> Culprit | None:
+        """Return the sharing of memory or the fusion that is wrong, or the kernel with its node.
+
+        In an order in which each leaves more alone than the next: without a fusion memory is shared
+        in other ways, and a node that is not lowered is not fused.
+        """
+        scene = self._scene
+        part = scene.part.nodes if scene.part is not None else [n.name for n in scene.nodes]
+        for rewrites in (scene.sharings, scene.fusions(part)):
+            numbers = [str(each.id.number) for each in rewrites]
+            if numbers and self._without_fusions(numbers):
+                return self._fusion(rewrites) or self._fusions(rewrites)
+        lowering = self._fusion(scene.rewrites(("lower",), part))
+        return replace(self._kernel, nodes=lowering.nodes) if lowering is not None else None
 
     def _smaller(self, lowering: Culprit) -> Culprit | None:
         """Return a fusion, or a buffer written in place, that explains as much as an operator.
@@ -131,5 +151,6 @@ class _Search:
         return self._passes(Veto(passes=frozenset(names)), f"without {listed(names)}")
 
     def _without_fusions(self, numbers: Sequence[str]) -> bool:
-        what = f"without fusion {listed(numbers)}"
+        kind = "rewrite" if self._scene.is_of_loops else "fusion"
+        what = f"without {kind} {listed(numbers)}"
         return self._passes(Veto(rewrites=frozenset(map(int, numbers))), what)

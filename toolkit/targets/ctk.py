@@ -31,6 +31,7 @@ def _compile(
 
 def _check_config(config: Mapping[str, object]) -> None:
     """Raise `ConfigError` for an option that nobody takes, or names what is unknown."""
+    from ctk.compiler.codegen import CODEGEN_OPTIONS
     from ctk.compiler.codegen.select import generators
     from ctk.compiler.decomposition_table import decomposition_table
     from ctk.compiler.passes import PASSES
@@ -39,7 +40,7 @@ def _check_config(config: Mapping[str, object]) -> None:
     options = resolve(config)
     generators(options)
     decomposition_table(options.decompositions)
-    select_passes(PASSES, options)
+    select_passes(PASSES, options, CODEGEN_OPTIONS)
 
 
 def _trials(config: Mapping[str, object]) -> Sequence[Trial]:

@@ -1,15 +1,15 @@
 """From a graph to a boxed callable: lower, fuse, plan memory, compile kernels, put together.
 
-Fusion and memory planning are passes of the stage `lowered`: their rewrites have numbers, may be
-vetoed and are announced, though they change the program and not the graph.
+Lowering, fusion and memory planning are passes of the stage `lowered`: their rewrites (a node that
+becomes a kernel, two kernels that become one, a buffer that takes the memory of another) have
+numbers, may be vetoed and are announced, though they change the program and not the graph.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -25,6 +25,7 @@ from ctk.compiler.codegen.schedule.assemble import Assembly
 from ctk.compiler.codegen.schedule.functions import function_of, signature_of
 from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator, Setting
 from ctk.compiler.codegen.schedule.options import KernelOptions, with_config
+from ctk.compiler.codegen.schedule.passes import Passes
 from ctk.compiler.codegen.schedule.units import Unit, units_of
 from ctk.compiler.fx.extract import extract
 from ctk.compiler.lowering.fuse import FusionOptions, fuse
@@ -32,8 +33,6 @@ from ctk.compiler.lowering.ir import Kernel, LibraryCall, Program
 from ctk.compiler.lowering.lower import LoweringOptions, lower
 from ctk.compiler.lowering.memory import plan_memory
 from ctk.compiler.lowering.text import kernel_text
-from ctk.compiler.observe import PassId, PassRecord, RewriteRecord
-from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.torch_compat import fake
 
 log = logging.getLogger("ctk.codegen")
@@ -47,16 +46,26 @@ def scheduled(
     def compile_graph(
         gm: GraphModule, example_inputs: Sequence[object], context: KernelContext
     ) -> BoxedCallable:
-        return _Schedule(with_packed_weights(gm), example_inputs, generator, context).compile()
+        packed = with_packed_weights(gm)
+        return _Schedule(packed, gm, example_inputs, generator, context).compile()
 
     return compile_graph
 
 
 @dataclass(slots=True)
 class _Schedule:
-    """One graph on its way to a callable."""
+    """One graph on its way to a callable.
+
+    Attributes:
+        gm: The graph, its constant weights packed.
+        announced: The graph as observers know it.
+        inputs: Its example inputs.
+        generator: Makes the kernels.
+        context: Of the compile.
+    """
 
     gm: GraphModule
+    announced: GraphModule
     inputs: Sequence[object]
     generator: Generator
     context: KernelContext
@@ -90,39 +99,17 @@ class _Schedule:
         config = self.context.numbering.config
         options = with_config(KernelOptions(), config)
         accumulate = getattr(torch, options.accumulate)
-        program = lower(
-            self.gm,
-            LoweringOptions(
-                options.exact, accumulate, devices=self.generator.devices(self.own_options())
-            ),
+        lowering = LoweringOptions(
+            options.exact, accumulate, devices=self.generator.devices(self.own_options())
         )
         limits = FusionOptions(
             exact=options.exact, min_outer=self.generator.min_outer, small=self.generator.small
         )
-        program = self.step("fuse", program, lambda allow: fuse(program, allow, limits))
-        fused = program
-        return self.step("plan_memory", fused, lambda allow: plan_memory(fused, allow))
-
-    def step(
-        self,
-        name: str,
-        program: Program,
-        run: Callable[[Callable[[str, Sequence[str]], bool]], Program],
-    ) -> Program:
-        """Run a pass over a program, its rewrites numbered and announced."""
-        numbering = self.context.numbering
-        started = time.perf_counter()
-        asked = _Asked(numbering, numbering.pass_id("lowered", name))
-        vetoed = not numbering.allow_pass(asked.id)
-        result = program if vetoed else run(asked.allow)
-        if numbering.observer is not None:
-            seconds = time.perf_counter() - started
-            rewrites = tuple(asked.records)
-            record = PassRecord(
-                asked.id, "reassociates", self.gm, self.gm, rewrites, vetoed, seconds
-            )
-            numbering.observer.on_pass(record)
-        return result
+        graph = self.context.copy_of(self.announced) if self.context.numbering.observer else self.gm
+        passes = Passes(self.context.numbering, graph)
+        lowered = passes.run("lower", lambda allow: lower(self.gm, lowering, allow))
+        fused = passes.planned("fuse", lambda allow: fuse(lowered, allow, limits))
+        return passes.planned("plan_memory", lambda allow: plan_memory(fused, allow))
 
     def nodes_of(self, unit: Unit) -> tuple[str, ...]:
         """Return the nodes of a unit in the order of the graph, results that they pick too."""
@@ -171,23 +158,6 @@ class _Schedule:
         part = extract(self.gm, watched.nodes)
         run: Any = watched.made(part.module.forward, results=part.results)
         assembly.add_eager(part, run)
-
-
-@dataclass(slots=True)
-class _Asked:
-    """What one pass over a program wanted to do."""
-
-    numbering: Numbering
-    id: PassId
-    records: list[RewriteRecord] = field(default_factory=list[RewriteRecord])
-
-    def allow(self, rule: str, nodes: Sequence[str]) -> bool:
-        """Number a rewrite, and ask whether it may happen."""
-        rewrite = self.numbering.rewrite_id(self.id, rule)
-        allowed = self.numbering.allow_rewrite(rewrite)
-        if self.numbering.observer is not None:
-            self.records.append(RewriteRecord(rewrite, tuple(nodes), vetoed=not allowed))
-        return allowed
 
 
 def _hints(inputs: Sequence[object]) -> dict[str, int]:

@@ -307,7 +307,7 @@ def test_kernels_are_found_by_halves_when_their_values_do_not_show(use, tmp_path
             return made
 
     def silent(gm, inputs, context):
-        quiet = Silent(per_node(), context.stage, context._numbering)
+        quiet = Silent(per_node(), context.stage, context.numbering)
         run = compile_per_node({aten.tanh.default: aten.sigmoid.default}, gm, inputs, quiet)
         context.kernels.extend(quiet.kernels)
         return run
