@@ -7,7 +7,8 @@ eager would have: a dense tensor of the node's strides. So each view of it has e
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -15,7 +16,7 @@ import torch
 from torch.fx import Node
 
 from ctk.compiler.lowering.arrays import Array, At, Shape, cast, constant
-from ctk.compiler.lowering.index import ONE, ZERO, Index, IndexLike, Var, of_atom, product
+from ctk.compiler.lowering.index import ONE, Index, IndexLike, Var, of_atom, product
 from ctk.compiler.lowering.ir import (
     Buffer,
     BufferRole,
@@ -36,6 +37,7 @@ from ctk.compiler.lowering.ir import (
     Value,
     View,
 )
+from ctk.compiler.lowering.layout import is_dense, loop_axes, memory_order, row_major, whole
 from ctk.compiler.lowering.sizes import NotLowered, sizes_of
 from ctk.compiler.lowering.walk import Rewriting, renamed
 
@@ -58,7 +60,9 @@ class Builder:
         node: The node that is being lowered.
         exact: Only kernels whose bits are those of eager are made.
         accumulate: The type of sums of floats of 32 bits and less.
-        origin: Name of the graph's node that is being lowered; `node` may be a part of it.
+        origin: Name of the graph's node that is being lowered.
+        target: What a call in place writes to: its values, and where they are.
+        part: The recorded result of the part of it that is being lowered, if it was taken apart.
     """
 
     buffers: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
@@ -68,6 +72,8 @@ class Builder:
     exact: bool = False
     accumulate: Dtype = torch.float32
     origin: str = ""
+    part: object = None
+    target: tuple[Array, View] | None = None
     _names: dict[str, int] = field(default_factory=dict[str, int])
     _given: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
 
@@ -80,7 +86,7 @@ class Builder:
     @property
     def result(self) -> torch.Tensor:
         """The recorded (fake) tensor of the node; of the first result if it has several."""
-        value: object = self.current.meta.get("val")
+        value: object = self.current.meta.get("val") if self.part is None else self.part
         results = tuple(value) if isinstance(value, (list, tuple)) else (value,)  # type: ignore[misc]  # of unknown items
         first = next((each for each in results if isinstance(each, torch.Tensor)), None)
         if first is None:
@@ -97,10 +103,15 @@ class Builder:
             return dtype
         return dtype if dtype == torch.float64 else self.accumulate
 
-    def read(self, name: str) -> Array:
-        """Return the tensor value of a node as an array."""
-        view = self.views[name]
-        return Array(view.shape, view.dtype, lambda at: Load(view.buffer, view.at(at), view.dtype))
+    def read(self, view: View) -> Array:
+        """Return the elements of a view as an array."""
+        buffer = self.buffers[view.buffer]
+        is_whole = view == whole(buffer) and view.strides == row_major(view.shape)
+
+        def element(at: At) -> Value:
+            return Load(view.buffer, view.at(at), view.dtype)
+
+        return Array(view.shape, view.dtype, element, buffer.name if is_whole else "")
 
     def unique(self, name: str) -> str:
         """Return a name that begins with this one and is not taken."""
@@ -110,6 +121,7 @@ class Builder:
 
     def forget(self, steps: int, buffers: int, views: int) -> None:
         """Take back what was added since there were so many of each."""
+        self._given.clear()
         del self.steps[steps:]
         while len(self.buffers) > buffers:
             self.buffers.popitem()
@@ -133,12 +145,7 @@ class Builder:
 
     def array_of(self, buffer: Buffer) -> Array:
         """Return what a buffer holds."""
-        view = whole(buffer)
-
-        def element(at: At) -> Value:
-            return Load(buffer.name, view.at(at), buffer.dtype)
-
-        return Array(buffer.shape, buffer.dtype, element, buffer.name)
+        return self.read(whole(buffer))
 
     def realize(self, array: Array, suffix: str = "part") -> Array:
         """Compute an array once, into memory of its own."""
@@ -147,24 +154,38 @@ class Builder:
         return self.array_of(buffer)
 
     def write_result(self, name: str, array: Array, tensor: torch.Tensor) -> None:
-        """Compute a node's value into new memory of eager's strides.
+        """Compute a node's value into memory of eager's strides.
 
         Memory that was made for it within the node, and is just that, becomes it.
         """
+        self.keep_result(name, self.place(name, array, tensor), tensor)
+
+    def place(self, name: str, array: Array, tensor: torch.Tensor) -> View:
+        """Return where a value is, with eager's strides; computed into new memory if need be."""
         check_type(tensor)
         shape, strides = sizes_of(tensor.shape), sizes_of(tensor.stride())
-        if self._is_made(array, tensor.dtype, shape, strides):
-            self._given[array.buffer] = Buffer(
-                name, tensor.dtype, shape, strides, tensor.device, "kernel"
-            )
-            self.views[name] = View(array.buffer, tensor.dtype, shape, strides)
-            return
+        if array.buffer and array.dtype == tensor.dtype and array.shape == shape:
+            view = View(array.buffer, array.dtype, shape, row_major(shape))
+            if self._is_made(view, strides):
+                return view
         if not is_dense(shape, strides):
             raise NotLowered(f"its result is not dense: strides {tuple(tensor.stride())}")
         buffer = Buffer(name, tensor.dtype, shape, strides, tensor.device, "kernel")
         self.buffers[name] = buffer
-        self.views[name] = View(name, tensor.dtype, shape, strides)
         self.store(buffer, cast(array, tensor.dtype))
+        return whole(buffer)
+
+    def keep_result(self, name: str, view: View, tensor: torch.Tensor) -> None:
+        """Let memory that was made within the node be its value, or copy what is there."""
+        strides = sizes_of(tensor.stride())
+        if view.buffer == name:
+            self.views[name] = view
+        elif view.dtype == tensor.dtype and self._is_made(view, strides):
+            made = Buffer(name, view.dtype, view.shape, strides, tensor.device, "kernel")
+            self._given[view.buffer] = made
+            self.views[name] = replace(view, strides=strides)
+        else:
+            self.write_result(name, self.read(view), tensor)
 
     def settle(self, steps: int, buffers: int, views: int) -> None:
         """Call memory that has become a result by the name of its node.
@@ -185,21 +206,23 @@ class Builder:
             if isinstance(step, Kernel):
                 self.steps[place] = renamed(step, names)
 
-    def _is_made(
-        self, array: Array, dtype: Dtype, shape: Shape, strides: tuple[Index, ...]
-    ) -> bool:
-        """Return whether an array lies in memory of this node, as a result of it must."""
-        if not array.buffer or array.buffer in self._given or array.dtype != dtype:
+    def _is_made(self, view: View, strides: tuple[Index, ...]) -> bool:
+        """Return whether a view is all of some memory of this node, with these strides."""
+        if not view.buffer.startswith(f"{self.origin}.") or view.buffer in self._given:
             return False
-        pairs = zip(shape, strides, row_major(array.shape), strict=True)
-        return array.shape == shape and all(size == ONE or a == b for size, a, b in pairs)
+        pairs = zip(view.shape, view.strides, strides, strict=True)
+        same = all(size == ONE or own == wanted for size, own, wanted in pairs)
+        return same and product(view.shape) == product(self.buffers[view.buffer].shape)
 
     def write(self, view: View, array: Array) -> None:
         """Add the kernel that computes an array into memory that exists, the shapes being equal."""
         axes = loop_axes(view.shape)
         at = tuple(map(of_atom, axes))
         statement = Store(view.buffer, view.at(at), cast(array, view.dtype).at(at))
-        self.emit(self.unique(self.origin), tuple(axes), (Sweep((), (statement,)),))
+        dense = is_dense(view.shape, view.strides)
+        order = memory_order(view.shape, view.strides) if dense else range(len(axes))
+        loops = tuple(axes[axis] for axis in order)
+        self.emit(self.unique(f"{self.origin}.written"), loops, (Sweep((), (statement,)),))
 
     def store(self, buffer: Buffer, array: Array, mode: StoreMode = "set") -> None:
         """Add the kernel that computes an array into a buffer of its shape."""
@@ -222,15 +245,32 @@ class Builder:
             mode: How elements that meet are combined.
             guard: Which are stored, of the shape of `array`; None for all.
         """
-        buffer = self.temporary("scatter", start.dtype, start.shape)
-        self.store(buffer, start)
+        in_place = self.target is not None and start is self.target[0]
+        view = self._scatter_memory(start)
         axes = loop_axes(array.shape)
         at = tuple(map(of_atom, axes))
         condition = None if guard is None else guard.at(at)
-        place = whole(buffer).at(tuple(where(at)))
-        statement = Store(buffer.name, place, array.at(at), mode, condition)
-        self.emit(self.unique(buffer.name), tuple(axes), (Sweep((), (statement,)),))
-        return self.array_of(buffer)
+        place = view.at(tuple(where(at)))
+        statement = Store(view.buffer, place, array.at(at), mode, condition)
+        self.emit(self.unique(f"{self.origin}.scattered"), tuple(axes), (Sweep((), (statement,)),))
+        return start if in_place else self.read(view)
+
+    @contextmanager
+    def writing(self, array: Array, view: View) -> Generator[None]:
+        """Let scatters into an array write into the memory where it is; they return the array."""
+        self.target = array, view
+        try:
+            yield
+        finally:
+            self.target = None
+
+    def _scatter_memory(self, start: Array) -> View:
+        """Return the memory that a scatter writes: the target of a call in place, or a copy."""
+        if self.target is not None and start is self.target[0]:
+            return self.target[1]
+        buffer = self.temporary("scatter", start.dtype, start.shape)
+        self.store(buffer, start)
+        return whole(buffer)
 
     def reduce(
         self,
@@ -293,59 +333,12 @@ class Builder:
         self.steps.append(Kernel(name, loops, tuple(made), (origin,), self.device))
 
 
-def whole(buffer: Buffer) -> View:
-    """Return all of a buffer as a view."""
-    return View(buffer.name, buffer.dtype, buffer.shape, buffer.strides)
-
-
 def check_type(tensor: torch.Tensor) -> None:
     """Raise `NotLowered` for a tensor that kernels do not read or write."""
     if tensor.dtype not in _DTYPES:
         raise NotLowered(f"kernels do not have {tensor.dtype}")
     if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg():
         raise NotLowered("it is sparse, or a lazy conjugate or negative")
-
-
-def loop_axes(shape: Shape, prefix: str = "i", chosen: Sequence[int] = ()) -> list[Var]:
-    """Return a loop for each dimension; those that are chosen get a name with `prefix`."""
-    names = [f"{prefix if axis in chosen else 'i'}{axis}" for axis in range(len(shape))]
-    return [Var(name, size) for name, size in zip(names, shape, strict=True)]
-
-
-def row_major(shape: Shape) -> tuple[Index, ...]:
-    """Return the strides of a dense tensor, its last dimension innermost."""
-    return tuple(product(shape[axis + 1 :]) for axis in range(len(shape)))
-
-
-def memory_order(shape: Shape, strides: tuple[Index, ...]) -> list[int]:
-    """Return the axes of a dense tensor, the innermost in memory last.
-
-    Raises:
-        NotLowered: It has gaps, or overlaps with itself.
-    """
-    if any(size == ZERO for size in shape):
-        return list(range(len(shape)))
-    left = [axis for axis in range(len(shape)) if shape[axis] != ONE]
-    order: list[int] = []
-    step = ONE
-    while left:
-        axis = next((each for each in reversed(left) if strides[each] == step), None)
-        if axis is None:
-            raise NotLowered("its memory is not dense")
-        left.remove(axis)
-        order.append(axis)
-        step = step * shape[axis]
-    single = [axis for axis in range(len(shape)) if shape[axis] == ONE]
-    return [*single, *reversed(order)]
-
-
-def is_dense(shape: Shape, strides: tuple[Index, ...]) -> bool:
-    """Return whether a tensor has no gaps and no overlaps, in any order of its dimensions."""
-    try:
-        memory_order(shape, strides)
-    except NotLowered:
-        return False
-    return True
 
 
 def _result_types(kind: ReduceKind, dtype: Dtype) -> tuple[Dtype, ...]:

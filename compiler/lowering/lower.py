@@ -27,6 +27,7 @@ from ctk.compiler.fx.types import tensor_of, value_of
 from ctk.compiler.fx.walk import fetch
 from ctk.compiler.lowering.arrays import Array
 from ctk.compiler.lowering.builder import Builder
+from ctk.compiler.lowering.decompose import decompose
 from ctk.compiler.lowering.exact import require_exact
 from ctk.compiler.lowering.ir import Dtype, Kernel, LibraryCall, Program, View
 from ctk.compiler.lowering.operators import LOWERINGS
@@ -134,34 +135,42 @@ class _Lowering:
             builder.settle(*before)
             if self.options.exact:
                 require_exact(builder.steps[before[0] :])
+            if not self.allow(f"lower {node.name}: {node.target}", (node.name,)):
+                raise NotLowered("its lowering is left out")
         except NotLowered as error:
             builder.forget(*before)
             self._library(node, str(error))
 
     def _lower(self, node: Node) -> None:
-        lowering = LOWERINGS.get(node.target)
-        if lowering is None:
-            raise NotLowered("there is no lowering of it")
         device = self.builder.device
         if device.type not in self.options.devices:
             raise NotLowered(f"kernels do not run on {device}")
-        if not self.allow(f"lower {node.name}: {node.target}", (node.name,)):
-            raise NotLowered("its lowering is left out")
+        if is_view(node):
+            raise NotLowered("it is a view")
+        lowering = LOWERINGS.get(node.target)
+        if lowering is None:
+            self._write(node, decompose(self.builder, node))
+            return
         args = [self._operand(each) for each in node.args]
         kwargs = {name: self._operand(each) for name, each in node.kwargs.items()}
         result = lowering(self.builder, *args, **kwargs)
-        if isinstance(result, Array):
-            tensor = tensor_of(node)
-            assert tensor is not None
-            self.builder.write_result(node.name, result, tensor)
-        elif isinstance(result, View):
+        if isinstance(result, View):
             self.builder.views[node.name] = result
         else:
-            self._write_items(node, result)
+            self._write(node, result if isinstance(result, (list, tuple)) else (result,))
 
-    def _write_items(self, node: Node, results: Sequence[Array | None]) -> None:
+    def _write(self, node: Node, results: Sequence[Array | View | None]) -> None:
+        """Write results as the values of a node, or of the nodes that pick them."""
+        recorded = value_of(node)
+        if isinstance(recorded, (list, tuple)):
+            self._write_items(node, results, cast("Sequence[object]", recorded))
+        else:
+            self._write_one(node.name, results[0], recorded)
+
+    def _write_items(
+        self, node: Node, results: Sequence[Array | View | None], recorded: Sequence[object]
+    ) -> None:
         """Write what is used of several results, each as the value of its first `getitem`."""
-        recorded = cast("Sequence[object]", value_of(node))
         first: dict[int, str] = {}
         for user in node.users:
             index = user.args[1] if user.target is operator.getitem else None
@@ -170,10 +179,16 @@ class _Lowering:
             if index in first:
                 self.builder.views[user.name] = self.builder.views[first[index]]
                 continue
-            first[index], result, tensor = user.name, results[index], recorded[index]
-            if result is None or not isinstance(tensor, torch.Tensor):
-                raise NotLowered(f"its result {index} is not computed")
-            self.builder.write_result(user.name, result, tensor)
+            first[index] = user.name
+            self._write_one(user.name, results[index], recorded[index])
+
+    def _write_one(self, name: str, result: Array | View | None, recorded: object) -> None:
+        if result is None or not isinstance(recorded, torch.Tensor):
+            raise NotLowered(f"{name} is not computed")
+        if isinstance(result, View):
+            self.builder.keep_result(name, result, recorded)
+        else:
+            self.builder.write_result(name, result, recorded)
 
     def _is_item(self, node: Node) -> bool:
         """Return whether a node picks a result of a lowered node, which is made already."""
@@ -217,7 +232,7 @@ class _Lowering:
                 raise NotLowered(f"its operand {node.name} is memory that kernels do not read")
             if value.device != self.builder.device:
                 raise NotLowered(f"its operand {node.name} is on {value.device}")
-            return self.builder.read(node.name)
+            return self.builder.read(self.builder.views[node.name])
         if isinstance(value, (int, torch.SymInt)):
             return size_of(value) if isinstance(value, torch.SymInt) else value
         raise NotLowered(f"its operand {node.name} is a {type(value).__name__}")

@@ -88,6 +88,16 @@ def every() -> Table:
     return {**core_aten(), **global_decomposition_table["post_autograd"]}
 
 
+def registered() -> Table:
+    """Return what torch has registered for traces below autograd; loaded already, not a copy.
+
+    Seen in torch 2.11 and 2.13.
+    """
+    from torch._decomp import global_decomposition_table
+
+    return global_decomposition_table["post_autograd"]
+
+
 @contextmanager
 def decompositions_watched(watcher: Watcher) -> Generator[None]:
     """Ask `watcher` about each decomposition of this thread until the region ends.

@@ -95,6 +95,22 @@ def answered_without_guards(mode: Any, compute: Callable[[], Any]) -> Any:
         return compute()
 
 
+@contextlib.contextmanager
+def guards_refused(mode: Any) -> Generator[None]:
+    """Run operators on fake tensors of `mode`; a new guard on symbols is an error instead.
+
+    torch 2.13 has this (`ShapeEnv.error_on_new_guards`); 2.11 has not: there symbols are refused.
+
+    Raises:
+        RuntimeError: torch cannot refuse guards, and there are symbols.
+    """
+    refuse = getattr(mode.shape_env, "error_on_new_guards", None)
+    if refuse is None and mode.shape_env is not None and mode.shape_env.var_to_range:
+        raise RuntimeError("this version of torch cannot refuse guards")
+    with fake_compute(mode), contextlib.nullcontext() if refuse is None else refuse():
+        yield
+
+
 def is_data_dependent(error: BaseException) -> bool:
     """Return whether fake tensors could not answer: data decides, or an op has no fake rule."""
     from torch._subclasses.fake_tensor import (

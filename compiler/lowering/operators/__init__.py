@@ -22,9 +22,11 @@ from ctk.compiler.lowering.operators.movement import MOVEMENT
 from ctk.compiler.lowering.operators.normalization import NORMALIZATION
 from ctk.compiler.lowering.operators.normalization_gradients import NORMALIZATION_GRADIENTS
 from ctk.compiler.lowering.operators.pointwise import POINTWISE
+from ctk.compiler.lowering.operators.random import RANDOM
 from ctk.compiler.lowering.operators.reductions import REDUCTIONS
 from ctk.compiler.lowering.operators.scans import SCANS
 from ctk.compiler.lowering.operators.softmax import SOFTMAX
+from ctk.compiler.lowering.operators.writes import WRITES
 
 Lowering = Callable[..., Any]
 
@@ -43,7 +45,9 @@ TABLES: tuple[Mapping[Any, Lowering], ...] = (
     MOVEMENT,
     INDEXING,
     CREATION,
+    RANDOM,
     FOREACH,
+    WRITES,
 )
 """One for each module, no operator in two."""
 

@@ -106,6 +106,7 @@ def _linspace(b: Builder, start: Any, end: Any, steps: Any, **_: object) -> Arra
 
 
 CREATION: Mapping[object, Callable[..., Array]] = {
+    aten._efficientzerotensor.default: _filled(0),
     aten.arange.default: _arange_end,
     aten.arange.start: _arange_start,
     aten.arange.start_step: _arange,

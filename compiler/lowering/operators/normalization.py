@@ -11,6 +11,7 @@ from ctk.compiler.lowering.arrays import Array, apply, cast, constant, moved, re
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.index import ONE, ZERO, Index, as_index, product
 from ctk.compiler.lowering.operators.axes import count_of
+from ctk.compiler.lowering.sizes import NotLowered
 
 aten = torch.ops.aten
 
@@ -108,6 +109,15 @@ def _batch_norm_without_stats(
     return _batch_norm(b, x, weight, bias, None, None, training, momentum, eps)[:3]
 
 
+def _batch_norm_with_writes(
+    b: Builder, x: Array, weight: Array | None, bias: Array | None, mean: Array | None,
+    variance: Array | None, training: bool, momentum: float, eps: float,
+) -> tuple[Array | None, ...]:  # fmt: skip
+    if training and mean is not None:
+        raise NotLowered("it renews the running statistics in place")
+    return _batch_norm(b, x, weight, bias, mean, variance, training, momentum, eps)[:3]
+
+
 def in_groups(x: Array, batch: Any, groups: int) -> Array:
     """Return an array as [batch, groups, elements of a group]."""
     size = product(x.shape[1:]) // groups
@@ -133,6 +143,7 @@ NORMALIZATION: Mapping[object, Callable[..., Any]] = {
     aten._native_batch_norm_legit.no_stats: _batch_norm_without_stats,
     aten._native_batch_norm_legit_functional.default: _batch_norm,
     aten._native_batch_norm_legit_no_training.default: _batch_norm_without_training,
+    aten.native_batch_norm.default: _batch_norm_with_writes,
     aten.native_group_norm.default: _group_norm,
     aten.native_layer_norm.default: _layer_norm,
 }

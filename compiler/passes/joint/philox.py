@@ -24,7 +24,7 @@ _MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 _BUMPS = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
 _WORD = 0xFFFFFFFF
-_DIGITS = {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24}
+DIGITS = {torch.float16: 11, torch.bfloat16: 8, torch.float32: 24}
 """Bits of a number in [0, 1) that a dtype holds without rounding up to 1."""
 
 _LIBRARY = torch.library.Library("ctk", "FRAGMENT")
@@ -69,9 +69,9 @@ def _draw(
 ) -> Tensor:
     """Draw a tensor: `uniform` in [0, 1), `normal`, `exponential`, or `integers` below `high`."""
     count = math.prod(size)
-    if kind == "uniform" and dtype in _DIGITS:
+    if kind == "uniform" and dtype in DIGITS:
         words = torch.stack(_words(seeds, index, -(-count // 4)), -1)
-        digits = _DIGITS[dtype]
+        digits = DIGITS[dtype]
         numbers = (words >> (32 - digits)).to(dtype) * 2.0**-digits
     elif kind == "integers":
         numbers = (_pairs(seeds, index, count) >> 1 & (1 << 63) - 1) % (high - low) + low

@@ -7,8 +7,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.fx.experimental.proxy_tensor import make_fx
 
+from ctk.compiler.lowering.interpret import run_program
+from ctk.compiler.lowering.ir import Kernel
+from ctk.compiler.lowering.lower import lower
 from ctk.compiler.lowering.operators import LOWERINGS, TABLES
+from ctk.compiler.passes.joint.philox import DRAW
 from tests.helpers.lowered import compare
 
 LIST = torch.tensor([2, 0, 3, 0])
@@ -105,3 +110,61 @@ def test_each_operator_is_listed_once_and_in_order() -> None:
         names = [str(operator) for operator in table]
         assert names == sorted(names)
     assert len(LOWERINGS) == sum(map(len, TABLES))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_graphs_write_into_memory_that_exists(dtype: torch.dtype) -> None:
+    """What `reinplace` makes of a graph."""
+
+    def write(x: Tensor, y: Tensor, i: Tensor) -> Tensor:
+        aten = torch.ops.aten
+        aten.index_put_.default(x, [i], y)
+        aten.masked_fill_.Scalar(x, x > 0.5, 0.25)
+        aten.scatter_add_.default(y, 1, i[None], x[:1])
+        aten.copy_.default(x[1:], y[1:].exp())
+        return x + y
+
+    places = torch.tensor([2, 0, 3, 1])
+    inputs = [rows(4, 4).detach().to(dtype), rows(4, 4).detach().to(dtype) * 2, places]
+    gm = make_fx(write, tracing_mode="fake")(*inputs)
+    program = lower(gm)
+    copies = [[each.clone() for each in inputs] for _ in range(2)]
+    results = [run_program(gm, program, copies[0], check=True), write(*copies[1])]
+    for mine, eager in zip([results[0], *copies[0]], [results[1], *copies[1]], strict=True):
+        torch.testing.assert_close(mine, eager)
+    kernels = {node for step in program.steps if isinstance(step, Kernel) for node in step.nodes}
+    assert {"index_put_", "masked_fill_", "copy_"} <= kernels
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_random_numbers_have_the_bits_of_the_operator(dtype: torch.dtype) -> None:
+    def draw(seeds: Tensor) -> list[Tensor]:
+        return [
+            DRAW(seeds, 1, [3, 5], kind, dtype, stride=[1, 3]) for kind in ("uniform", "normal")
+        ]
+
+    seeds = torch.tensor([5, -(2**62) + 12345])
+    gm = make_fx(draw, tracing_mode="fake")(seeds)
+    program = lower(gm)
+    mine = run_program(gm, program, [seeds], check=True)
+    assert all(isinstance(step, Kernel) for step in program.steps)
+    assert torch.equal(mine[0], draw(seeds)[0])
+    torch.testing.assert_close(mine[1], draw(seeds)[1], rtol=0, atol=4 * torch.finfo(dtype).eps)
+
+
+def test_an_operator_without_a_lowering_is_taken_apart() -> None:
+    """Its kernels all come from the node, and have the strides of eager."""
+    lowered = compare(lambda x: F.pad(x, (2, 1), mode="reflect").exp(), rows(3, 5), dynamic=True)
+    assert not lowered.library
+    (_, forward), *_ = lowered.graphs
+    origins = {node for step in forward.steps if isinstance(step, Kernel) for node in step.nodes}
+    assert origins == {"reflection_pad1d", "exp"}
+
+
+def test_what_is_no_kernel_says_why() -> None:
+    lowered = compare(
+        lambda x, y: torch.mm(x, y).sort()[0] + torch.special.i0(x), rows(4, 4), rows(4, 4)
+    )
+    why = {str(call.node.target): call.why for call in lowered.library}
+    assert why["aten.mm.default"] == "there is no lowering of it"
+    assert "prims.bessel_i0" in why["aten.i0.default"]

@@ -1,0 +1,191 @@
+"""Operators without a lowering, taken apart: torch's decomposition of one node, part by part.
+
+    aten.reflection_pad1d(x, [1, 1])   ->   arange, sub, abs, ..., index     each becomes kernels
+
+The decomposition runs on the recorded (fake) values of the node's operands, and every operator that
+it calls is lowered as it comes; those that have no lowering are taken apart in turn. The kernels
+all come from the node. A part that is no kernel, or a decision about a size that is known at the
+call only, leaves the whole node to the library.
+
+Never taken apart: what `LIBRARY` has better code for, and what `KEPT` of `decomposition_table.py`
+has a reason for.
+
+Source: Inductor decomposes while it traces, the whole graph at once. Here it is the last resort of
+one node, so that eager's kernels stay what a node is compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Node
+from torch.utils._pytree import tree_map
+
+from ctk.compiler.decomposition_table import KEPT
+from ctk.compiler.fx.properties import UNDECLARED_VIEWS
+from ctk.compiler.fx.types import value_of
+from ctk.compiler.lowering.arrays import Array
+from ctk.compiler.lowering.builder import Builder
+from ctk.compiler.lowering.ir import View
+from ctk.compiler.lowering.operators import LOWERINGS
+from ctk.compiler.lowering.sizes import NotLowered, size_of, sizes_of
+from ctk.compiler.torch_compat import decompositions, fake
+from ctk.compiler.torch_compat.operators import declared_by
+
+aten = torch.ops.aten
+
+LIBRARY = frozenset((
+    aten._addmm_activation.default, aten._scaled_dot_product_flash_attention_for_cpu.default,
+    aten._unsafe_view.default, aten.addmm.default, aten.addmm.dtype, aten.addmv.default,
+    aten.baddbmm.default, aten.baddbmm.dtype, aten.dot.default, aten.gru.data, aten.gru.input,
+    aten.empty_like.default, aten.empty_strided.default, aten.lstm.data, aten.lstm.input,
+    aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default, aten.mv.default,
+    aten.new_empty.default, aten.new_empty_strided.default, aten.vdot.default,
+))  # fmt: skip
+"""What the library has better code for than loops."""
+
+
+def decompose(builder: Builder, node: Node) -> tuple[View | None, ...]:
+    """Add the kernels of a node's decomposition, and return where its results are.
+
+    Raises:
+        NotLowered: It has none, or a part of it has no lowering.
+    """
+    function = _decomposition_of(node.target)
+    if function is None or node.target in LIBRARY:
+        raise NotLowered("there is no lowering of it")
+    parts = _Parts(builder, node)
+    mode = fake.mode_of([value_of(each) for each in node.all_input_nodes])
+    if mode is None:
+        raise NotLowered("there is no lowering of it, and no operand to take it apart with")
+    args, kwargs = parts.operands(node)
+    try:
+        with fake.guards_refused(mode), fake.intercept_ops(parts.call):
+            results = function(*args, **kwargs)
+    except NotLowered as error:
+        raise NotLowered(f"there is no lowering of it, nor of a part: {error}") from error
+    except Exception as error:  # of torch: a decomposition refuses, or asks for a guard
+        raise NotLowered(
+            f"there is no lowering of it, and torch cannot take it apart: {error}"
+        ) from error
+    listed = results if isinstance(results, (list, tuple)) else (results,)
+    return tuple(parts.view_of(each) if isinstance(each, Tensor) else None for each in listed)
+
+
+def _decomposition_of(operator: Any) -> Callable[..., Any] | None:
+    function = decompositions.registered().get(operator)
+    if function is None or any(holds(operator) for holds in KEPT.values()):
+        return None
+    return function
+
+
+class _Parts:
+    """What a decomposition computes, as it runs."""
+
+    def __init__(self, builder: Builder, node: Node) -> None:
+        self.builder = builder
+        self.node = node
+        self._views: dict[int, tuple[Tensor, View]] = {}  # tensors, so that no id is taken again
+        self._at_work: list[object] = [node.target]
+
+    def operands(self, node: Node) -> tuple[Sequence[Any], dict[str, Any]]:
+        """Return the recorded values of the node's operands, known as their memory."""
+        for each in node.all_input_nodes:
+            value = value_of(each)
+            if isinstance(value, Tensor):
+                if each.name not in self.builder.views or not fake.is_fake(value):
+                    raise NotLowered(f"its operand {each.name} is memory that kernels do not read")
+                self._views[id(value)] = value, self.builder.views[each.name]
+        return tree_map(value_of, (node.args, node.kwargs))
+
+    def view_of(self, tensor: Tensor) -> View:
+        """Return where a tensor of the decomposition is."""
+        known = self._views.get(id(tensor))
+        if known is None:
+            raise NotLowered("a tensor that is no operand")
+        return known[1]
+
+    def call(self, operator: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> object:
+        """Lower a call, and return its fake result."""
+        if _is_question(operator):
+            return operator(*args, **kwargs)
+        lowering = LOWERINGS.get(operator)
+        if lowering is None and not _is_view(operator):
+            return self._taken_apart(operator, args, kwargs)
+        result = operator(*args, **kwargs)
+        if _is_view(operator):
+            self._add_views(result, args)
+        else:
+            assert lowering is not None
+            self._add_kernels(operator, lowering, args, kwargs, result)
+        return result
+
+    def _taken_apart(self, operator: Any, args: Any, kwargs: Any) -> object:
+        function = _decomposition_of(operator)
+        if function is None or operator in LIBRARY or operator in self._at_work:
+            raise NotLowered(str(operator))
+        self._at_work.append(operator)
+        with fake.intercept_ops(self.call):
+            result = function(*args, **kwargs)
+        self._at_work.pop()
+        return result
+
+    def _add_views(self, result: object, args: tuple[Any, ...]) -> None:
+        source = args[0]
+        known = self.view_of(source)
+        for each in result if isinstance(result, (list, tuple)) else (result,):
+            if not isinstance(each, Tensor) or each.dtype != known.dtype:
+                raise NotLowered("a view of other types")
+            moved = size_of(each.storage_offset()) - size_of(source.storage_offset())
+            shape, strides = sizes_of(each.shape), sizes_of(each.stride())
+            offset = known.offset + moved
+            self._views[id(each)] = each, View(known.buffer, known.dtype, shape, strides, offset)
+
+    def _add_kernels(
+        self, operator: Any, lowering: Callable[..., Any], args: Any, kwargs: Any, result: Any
+    ) -> None:
+        builder = self.builder
+        builder.part = result
+        try:
+            made = lowering(
+                builder, *tree_map(self._operand, args), **tree_map(self._operand, kwargs)
+            )
+        finally:
+            builder.part = None
+        for array, tensor in _pairs(made, result):
+            name = builder.unique(f"{builder.origin}.{operator.overloadpacket.__name__}")
+            self._views[id(tensor)] = tensor, builder.place(name, array, tensor)
+
+    def _operand(self, value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return self.builder.read(self.view_of(value))
+        if isinstance(value, (torch.SymFloat, torch.SymBool)):
+            raise NotLowered("a number that is known at the call only")
+        return size_of(value) if isinstance(value, torch.SymInt) else value
+
+
+def _is_question(operator: Any) -> bool:
+    """Return whether an operator only says what a tensor is: its device, a size."""
+    return operator.namespace == "prim" or operator.__name__.startswith("sym_")
+
+
+def _is_view(operator: Any) -> bool:
+    declared = declared_by(operator)
+    views = declared is not None and declared.views and not declared.writes
+    return views or operator in UNDECLARED_VIEWS
+
+
+def _pairs(made: object, result: Any) -> Iterator[tuple[Array, Tensor]]:
+    """Yield each result of a lowering with its fake value."""
+    if isinstance(made, View):
+        raise NotLowered("a part that writes")
+    arrays: Any = made if isinstance(made, (list, tuple)) else (made,)
+    tensors = result if isinstance(result, (list, tuple)) else (result,)
+    for array, tensor in zip(arrays, tensors, strict=True):
+        if isinstance(tensor, Tensor):
+            if array is None:
+                raise NotLowered("a result that no kernel computes")
+            yield array, tensor

@@ -1,0 +1,81 @@
+"""Lowerings of operators that write to memory that exists.
+
+At the end of a graph `copy_` writes into its inputs; the pass `reinplace` makes more of them where
+nobody looks at the old values again. The result is the memory that was written, as a view.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from ctk.compiler.lowering.arrays import Array, cast, expand
+from ctk.compiler.lowering.builder import Builder
+from ctk.compiler.lowering.ir import View
+from ctk.compiler.lowering.operators.indexing import INDEXING
+from ctk.compiler.lowering.operators.pointwise import POINTWISE
+from ctk.compiler.lowering.sizes import NotLowered
+
+aten = torch.ops.aten
+_FUNCTIONAL = {**POINTWISE, **INDEXING}
+
+
+def _copy(b: Builder, x: Array, source: Array, non_blocking: bool = False) -> View:
+    """Write a tensor; where it reads what it writes, by way of other memory."""
+    target = _target(b)
+    values = expand(cast(source, x.dtype), x.shape)
+    if target.buffer in _read(b):
+        values = b.realize(values)
+    b.write(target, values)
+    return target
+
+
+def _in_place(operator: object) -> Callable[..., View]:
+    """Return the lowering of the form in place of an operator."""
+    lowering = _FUNCTIONAL[operator]
+
+    def lowered(b: Builder, x: Array, *args: Any, **kwargs: Any) -> View:
+        target = _target(b)
+        if target.buffer in _read(b):
+            raise NotLowered("it reads what it writes, in another place")
+        with b.writing(x, target):
+            result = lowering(b, x, *args, **kwargs)
+        if result is not x:
+            b.write(target, result)
+        return target
+
+    return lowered
+
+
+def _target(b: Builder) -> View:
+    node = b.current.args[0]
+    if not isinstance(node, Node) or node.name not in b.views:
+        raise NotLowered("it writes to memory that kernels do not write")
+    return b.views[node.name]
+
+
+def _read(b: Builder) -> set[str]:
+    """Return the buffers of the operands but the first."""
+    others = b.current.all_input_nodes[1:]
+    return {b.views[each.name].buffer for each in others if each.name in b.views}
+
+
+WRITES: Mapping[object, Callable[..., View]] = {
+    aten.copy_.default: _copy,
+    aten.index_add_.default: _in_place(aten.index_add.default),
+    aten.index_copy_.default: _in_place(aten.index_copy.default),
+    aten.index_fill_.int_Scalar: _in_place(aten.index_fill.int_Scalar),
+    aten.index_fill_.int_Tensor: _in_place(aten.index_fill.int_Tensor),
+    aten.index_put_.default: _in_place(aten.index_put.default),
+    aten.masked_fill_.Scalar: _in_place(aten.masked_fill.Scalar),
+    aten.masked_fill_.Tensor: _in_place(aten.masked_fill.Tensor),
+    aten.scatter_.reduce: _in_place(aten.scatter.reduce),
+    aten.scatter_.src: _in_place(aten.scatter.src),
+    aten.scatter_.value: _in_place(aten.scatter.value),
+    aten.scatter_.value_reduce: _in_place(aten.scatter.value_reduce),
+    aten.scatter_add_.default: _in_place(aten.scatter_add.default),
+    aten.scatter_reduce_.two: _in_place(aten.scatter_reduce.two),
+}
