@@ -101,8 +101,9 @@ def align(first: Kernel, second: Kernel, links: Sequence[Link]) -> tuple[Kernel,
         Misaligned: Their loops do not match.
     """
     a, b = _Side(first, "a"), _Side(second, "b")
-    for ours, theirs in links:
-        _match(a, b, ours, theirs)
+    for ours, theirs in dict.fromkeys(links):
+        if _unmatched(a) and _unmatched(b):
+            _match(a, b, ours, theirs)
     lead, other = (b, a) if a.is_pure and not b.is_pure else (a, b)
     if a.is_pure and b.is_pure and _unmatched(a) > _unmatched(b):
         lead, other = b, a
@@ -119,15 +120,13 @@ def align(first: Kernel, second: Kernel, links: Sequence[Link]) -> tuple[Kernel,
 
 def _match(a: _Side, b: _Side, ours: Index, theirs: Index) -> None:
     """Split the loops of both at each other's strides in a buffer, and pair those that agree."""
-    for here, there, mine, others in ((a, b, ours, theirs), (b, a, theirs, ours)):
-        for _, stride in _strides(there, others):
-            for loop, own in _strides(here, mine):
-                inner = _cut(own, loop.var.size, stride)
-                if inner is not None and loop.partner is None:
-                    here.split(loop, inner)
-                    break
-    free = [(loop, s) for loop, s in _strides(b, theirs) if loop.partner is None]
-    for loop, stride in _strides(a, ours):
+    mine, others = _strides(a, ours), _strides(b, theirs)
+    while _split(a, mine, others):
+        mine = _strides(a, ours)
+    while _split(b, others, mine):
+        others = _strides(b, theirs)
+    free = [(loop, stride) for loop, stride in others if loop.partner is None]
+    for loop, stride in mine:
         if loop.partner is not None:
             continue
         for candidate, other in free:
@@ -137,12 +136,26 @@ def _match(a: _Side, b: _Side, ours: Index, theirs: Index) -> None:
                 break
 
 
+def _split(side: _Side, own: Sequence[_Strided], others: Sequence[_Strided]) -> bool:
+    """Split a loop of a side at a stride of the other; tell whether there was one to split."""
+    for loop, stride in own:
+        for _, other in others if loop.partner is None else ():
+            inner = _cut(stride, loop.var.size, other)
+            if inner is not None:
+                side.split(loop, inner)
+                return True
+    return False
+
+
 def _may_pair(a: _Side, loop: _Loop, b: _Side, candidate: _Loop) -> bool:
     """Return whether two loops can be one: an outer loop of a kernel with inner ones stays out."""
     return loop.is_outer == candidate.is_outer or (a.is_pure or b.is_pure)
 
 
-def _strides(side: _Side, index: Index) -> list[tuple[_Loop, Index]]:
+_Strided: TypeAlias = tuple[_Loop, Index]
+
+
+def _strides(side: _Side, index: Index) -> list[_Strided]:
     """Return the loops by which an index grows, with its stride in each."""
     expression = side.index(index)
     found = [(loop, expression.factor_of(loop.var)) for loop in side.loops]

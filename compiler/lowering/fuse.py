@@ -221,7 +221,7 @@ class _Fusion:
         return self._within("merge" if is_producer else "sibling", kernel)
 
     def _within(self, rule: str, kernel: Kernel) -> tuple[str, Kernel] | None:
-        size = sum(len(walk(each)) for each in kernel.statements)
+        size = len(walk(*kernel.statements))
         return (rule, kernel) if size <= self.options.max_values else None
 
     def _is_inlined(self, first: _Group, second: _Group) -> bool:
@@ -329,7 +329,7 @@ def _places(kernel: Kernel) -> set[tuple[str, object]]:
 
 def _cost(kernel: Kernel) -> int:
     """Return about how many simple operations one value takes."""
-    values = [value for each in kernel.statements for value in walk(each)]
+    values = walk(*kernel.statements)
     functions = sum(isinstance(value, Op) and value.name in FUNCTIONS for value in values)
     return functions * 8 + sum(isinstance(value, (Op, Load)) for value in values)
 

@@ -190,6 +190,7 @@ class Kernel:
         sweeps: What one iteration does.
         nodes: Names of the graph's nodes that it computes, in the order of the graph.
         device: Where it runs.
+        found_loads: What `walk.loads` has found in it, so that it looks once.
     """
 
     name: str
@@ -197,6 +198,9 @@ class Kernel:
     sweeps: tuple[Sweep, ...]
     nodes: tuple[str, ...]
     device: torch.device
+    found_loads: list[tuple[Load, ...]] = field(
+        default_factory=list["tuple[Load, ...]"], init=False, repr=False
+    )
 
     @property
     def statements(self) -> tuple[Statement, ...]:

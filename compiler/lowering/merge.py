@@ -104,7 +104,10 @@ def merge(first: Kernel, second: Kernel, *, exact: bool) -> Kernel:
     sweeps = _compacted([*a.sweeps, *moved])
     merged = Kernel(second.name, a.outer, tuple(sweeps), (), first.device)
     _check_in_place(merged)
-    return replace(merged, sweeps=tuple(_writes_last(each, reads(merged)) for each in sweeps))
+    read = reads(merged)
+    if read.isdisjoint(store.buffer for store in merged.stores):
+        return merged
+    return replace(merged, sweeps=tuple(_writes_last(each, read) for each in sweeps))
 
 
 def sole_store(kernel: Kernel) -> Store | None:
@@ -209,16 +212,16 @@ def _links(first: Kernel, second: Kernel) -> Iterator[Link]:
 
 def _check_in_place(kernel: Kernel) -> None:
     """Refuse a kernel that writes what another iteration of it may read, or writes it twice."""
+    touched: dict[str, set[Index]] = {}
+    for load in loads(kernel):
+        touched.setdefault(load.buffer, set()).add(load.index)
     stores = Counter(store.buffer for store in kernel.stores)
-    for buffer, count in stores.items():
-        touched = {load.index for load in loads(kernel) if load.buffer == buffer}
-        if count > 1:
-            raise Misaligned(f"both write {buffer}")
-        if not touched:
-            continue
-        touched |= {store.index for store in kernel.stores if store.buffer == buffer}
-        if len(touched) > 1 or any(sweep.inner for sweep in kernel.sweeps):
-            raise Misaligned(f"{buffer} is written where another iteration may read it")
+    for store in kernel.stores:
+        if stores[store.buffer] > 1:
+            raise Misaligned(f"both write {store.buffer}")
+        where = touched.get(store.buffer)
+        if where and (where != {store.index} or any(sweep.inner for sweep in kernel.sweeps)):
+            raise Misaligned(f"{store.buffer} is written where another iteration may read it")
 
 
 def _compacted(sweeps: Sequence[Sweep]) -> list[Sweep]:
@@ -250,4 +253,5 @@ def _writes_last(sweep: Sweep, read: frozenset[str]) -> Sweep:
 def _divisions(kernel: Kernel) -> int:
     """Return how many quotients and remainders there are in the indices of a kernel's loads."""
     kinds = (Quotient, Remainder)
-    return sum(isinstance(atom, kinds) for load in loads(kernel) for atom in load.index.atoms)
+    indices = {load.index for load in loads(kernel)}
+    return sum(isinstance(atom, kinds) for index in indices for atom in index.atoms)

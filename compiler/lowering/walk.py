@@ -45,31 +45,34 @@ def values_of(statement: Statement) -> tuple[Value, ...]:
     return (statement.value,)
 
 
-def walk(statement: Statement) -> list[Value]:
-    """Return every value below a statement once, operands first."""
+def walk(*statements: Statement) -> list[Value]:
+    """Return every value below some statements once, operands first."""
     seen: dict[int, Value] = {}
-    stack: list[tuple[Value, bool]] = [(value, False) for value in reversed(values_of(statement))]
+    stack: list[tuple[Value, bool]] = []
+    for statement in reversed(statements):
+        stack.extend((value, False) for value in reversed(values_of(statement)))
     while stack:
         value, done = stack.pop()
-        if id(value) in seen:
+        key = id(value)
+        if key in seen:
             continue
-        if done:
-            seen[id(value)] = value
+        below = () if done else operands(value)
+        if not below:
+            seen[key] = value
             continue
         stack.append((value, True))
-        stack.extend((each, False) for each in reversed(operands(value)) if id(each) not in seen)
+        for each in reversed(below):
+            if id(each) not in seen:
+                stack.append((each, False))
     return list(seen.values())
 
 
-def loads(kernel: Kernel) -> list[Load]:
+def loads(kernel: Kernel) -> tuple[Load, ...]:
     """Return the loads of a kernel, each once, in the order of its statements."""
-    found = {
-        id(value): value
-        for statement in kernel.statements
-        for value in walk(statement)
-        if isinstance(value, Load)
-    }
-    return list(found.values())
+    known = kernel.found_loads
+    if not known:
+        known.append(tuple(v for v in walk(*kernel.statements) if isinstance(v, Load)))
+    return known[0]
 
 
 def reads(kernel: Kernel) -> frozenset[str]:
@@ -94,6 +97,7 @@ class Rewriting:
     variables: Mapping[Var, IndexLike] = field(default_factory=dict[Var, "IndexLike"])
     change: Callable[[Value], Value | None] = lambda _: None
     _made: dict[int, tuple[Value, Value]] = field(default_factory=dict[int, tuple[Value, Value]])
+    _indices: dict[Index, Index] = field(default_factory=dict[Index, Index])
 
     def value(self, value: Value) -> Value:
         """Return a value changed."""
@@ -108,9 +112,11 @@ class Rewriting:
 
     def index(self, index: Index) -> Index:
         """Return an index expression changed."""
-        if not any(isinstance(atom, (Var, Indirect)) for atom in index.atoms):
-            return index
-        return index.replace(self._atom)
+        known = self._indices.get(index)
+        if known is None:
+            moving = any(isinstance(atom, (Var, Indirect)) for atom in index.atoms)
+            known = self._indices[index] = index.replace(self._atom) if moving else index
+        return known
 
     def statement(self, statement: Statement) -> Statement:
         """Return a statement changed."""
