@@ -7,7 +7,21 @@ from torch.nn import functional as F
 pytest.importorskip("triton")
 
 from ctk.compiler.codegen.triton.options import TritonOptions
-from tests.helpers.triton_kernels import check
+from ctk.compiler.lowering.atoms import Var
+from ctk.compiler.lowering.index import ONE, as_index, of_atom
+from ctk.compiler.lowering.ir import (
+    Buffer,
+    Const,
+    Kernel,
+    Load,
+    Op,
+    Position,
+    Reduce,
+    Store,
+    Sweep,
+)
+from ctk.compiler.passes.joint.philox import DRAW
+from tests.helpers.triton_kernels import check, check_kernels
 
 
 def test_pointwise_of_broadcast_and_strided_operands() -> None:
@@ -43,3 +57,32 @@ def test_split_reductions(chunk: int, symbolic: bool) -> None:
         lambda x: F.layer_norm(x, (70,)),
     ):
         check(function, x, options=options, symbolic=symbolic)
+
+
+@pytest.mark.parametrize("length", [64, 70])
+def test_random_numbers_have_the_bits_of_the_operator(length: int) -> None:
+    """Four neighbours share a counter, whether the axis is the whole tensor or a row."""
+    loops = [Var("i0", as_index(3)), Var("r0", as_index(length))]
+    place = of_atom(loops[0]) * length + of_atom(loops[1])
+    seed = Load("seeds", as_index(1), torch.int64)
+    word = Op("philox", (seed, Position(place // 4), Position(place % 4)), torch.int64)
+    shifted = Op("shr", (word, Const(8, torch.int64)), torch.int64)
+    drawn = Op("mul", (Op("cast", (shifted,), torch.float32), Const(2.0**-24, torch.float32)),
+               torch.float32)  # fmt: skip
+    seeds = torch.tensor([5, -(2**62) + 12345])
+    want = DRAW(seeds, 1, [3, length], "uniform", torch.float32).reshape(-1)
+    total = Reduce(("total",), "max", drawn, (torch.float32,))
+    for outer, sweeps in (
+        (loops, (Sweep((), (Store("out", place, drawn),)),)),
+        (loops[:1], (Sweep((loops[1],), (total, Store("out", place, drawn))),)),
+    ):
+        kernel = Kernel("k", tuple(outer), sweeps, ("node",), torch.device("cpu"))
+        sizes = {"seeds": 2, "out": 3 * length}
+        buffers = {
+            name: Buffer(name, dtype, (as_index(sizes[name]),), (ONE,), kernel.device, "input")
+            for name, dtype in (("seeds", torch.int64), ("out", torch.float32))
+        }
+        memory = {"seeds": seeds}
+        (source,) = check_kernels([kernel], buffers, memory, {})
+        torch.testing.assert_close(memory["out"], want, rtol=0, atol=0)
+        assert "philox_of_fours" in source or len(outer) == 1
