@@ -52,6 +52,7 @@ class Body:
         self.used: set[str] = set()
         self.locals: dict[str, Shown] = {}
         self.eviction: Mapping[str, str] = {}
+        self.origin = ""
         self._axes = {axis.index: axis for axis in layout.axes}
         self._arguments = arguments
         self._extents = extents
@@ -136,7 +137,7 @@ class Body:
                 for key in stale:
                     del lines.known[key]
 
-    def check(self, buffer: str, at: Shown, mask: Shown, origin: str) -> None:
+    def check(self, what: str, buffer: str, at: Shown, mask: Shown) -> None:
         """In a debug build, assert that an access is within its buffer."""
         if not self._debug or buffer not in self._extents:
             return
@@ -144,7 +145,7 @@ class Body:
         inside = f"({at.text} >= 0) & ({at.text} < {extent})"
         if mask.text:
             inside = f"({inside}) | ~({mask.text})"
-        message = f"{self._debug}: {origin or 'a load'} reaches outside of {buffer}"
+        message = f"{self._debug}: {what} of {self.origin} reaches outside of {buffer}"
         self.line(f'tl.device_assert({inside}, "{message}")', at.axes | mask.axes)
 
     def _order(self, value: Value) -> list[Value]:
@@ -241,7 +242,7 @@ class Body:
         at_axes, _ = self._dependence(load.index)
         mask = self.mask((a for a in self._axes.values() if a.name in at_axes), self._guard)
         pointer, at = self.pointer(load.buffer, load.index, mask.axes)
-        self.check(load.buffer, at, mask, "a load")
+        self.check("a load", load.buffer, at, mask)
         policy = self.eviction.get(load.buffer, "")
         extra = f", mask={mask.text}" if mask.text else ""
         extra += f', eviction_policy="{policy}"' if policy else ""
@@ -293,7 +294,7 @@ class Body:
         inside = f"({shown.text} >= 0) & ({shown.text} < {size})"
         if mask.text:
             inside = f"({inside}) | ~({mask.text})"
-        message = f"{self._debug}: a position that it reads is outside of its dimension"
+        message = f"{self._debug}: a position of {self.origin} is outside of its dimension"
         self.line(f'tl.device_assert({inside}, "{message}")', shown.axes | mask.axes)
 
     def _define(self, text: str, index: Index) -> str:

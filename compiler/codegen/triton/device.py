@@ -1,4 +1,5 @@
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
+# pyright: reportGeneralTypeIssues=false
 # (functions of Triton's own language, which has no types for a checker of Python)
 """Functions on the device that generated kernels call.
 

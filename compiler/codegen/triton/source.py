@@ -66,6 +66,7 @@ class _Printing:
     def _block(self, sweep: Sweep, number: int) -> None:
         axis = self.layout.inner[number]
         for statement in sweep.statements:
+            self.body.origin = statement.origin
             if isinstance(statement, Store):
                 self._store(statement, number)
             elif axis is None:
@@ -81,6 +82,7 @@ class _Printing:
         started = {id(each): reductions.begin(body, each, axis) for each in reduces}
         self._open(axis)
         for statement in sweep.statements:
+            self.body.origin = statement.origin
             if isinstance(statement, Store):
                 self._store(statement, number)
             elif isinstance(statement, Reduce):
@@ -137,7 +139,7 @@ class _Printing:
         mask = body.mask(domain, guard)
         over = frozenset(axis.name for axis in domain)
         pointer, at = body.pointer(store.buffer, store.index, over)
-        body.check(store.buffer, at, mask, store.origin)
+        body.check("a store", store.buffer, at, mask)
         extra = f", mask={mask.text}" if mask.text else ""
         text = value.text
         if store.mode == "set":

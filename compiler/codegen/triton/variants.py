@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +16,7 @@ from ctk.compiler.codegen.triton.layout import Layout
 from ctk.compiler.codegen.triton.options import TritonOptions
 from ctk.compiler.codegen.triton.source import function_name, kernel_source
 from ctk.compiler.codegen.triton.split import Split, can_split, split
+from ctk.compiler.codegen.triton.tuning import TRIED, best_of, keep, key_of, may_run_twice, recall
 from ctk.compiler.errors import CtkError
 from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.index import ONE, ZERO, Index
@@ -132,11 +135,15 @@ class Variants:
             self._split(length).launch(arguments)
             return
         plan = self._plans.get(sizes)
-        layout, programs = plan if plan is not None else self._planned(sizes)
-        if programs == 0:
-            return
+        layout, programs = plan if plan is not None else self._planned(sizes, arguments)
+        if programs:
+            self._run(layout, programs, tensors, sizes)
+
+    def _run(
+        self, layout: Layout, programs: int, tensors: tuple[Any, ...], sizes: tuple[int, ...]
+    ) -> None:
         if self._options.interpret:
-            self._interpret(layout, programs, arguments)
+            self._interpret(layout, programs, (*tensors, *sizes))
             return
         pointers = [tensor.data_ptr() for tensor in tensors]
         device = self._device
@@ -171,17 +178,41 @@ class Variants:
             )
         return self._parts[length]
 
-    def _planned(self, sizes: tuple[int, ...]) -> tuple[Layout, int]:
-        values = dict(zip(self._symbols, sizes, strict=True))
-        layout = layout_of(self.kernel, values, self._extents, self._knobs)
-        blocks = (-(-number_of(axis.numel, values) // axis.block) for axis in layout.grid)
-        plan = self._plans[sizes] = layout, math.prod(blocks)
+    def _planned(self, sizes: tuple[int, ...], arguments: tuple[Any, ...]) -> tuple[Layout, int]:
+        knobs = self._knobs
+        if self._options.autotune and not self._options.interpret and may_run_twice(self.kernel):
+            knobs = self._tuned(sizes, arguments)
+        plan = self._plans[sizes] = self._plan(sizes, knobs)
         return plan
+
+    def _plan(self, sizes: tuple[int, ...], knobs: Knobs) -> tuple[Layout, int]:
+        """Return the layout for some sizes, and how many programs it has."""
+        values = dict(zip(self._symbols, sizes, strict=True))
+        layout = layout_of(self.kernel, values, self._extents, knobs)
+        blocks = (-(-number_of(axis.numel, values) // axis.block) for axis in layout.grid)
+        return layout, math.prod(blocks)
+
+    def _tuned(self, sizes: tuple[int, ...], arguments: tuple[Any, ...]) -> Knobs:
+        """Return the fastest deviation from the rules, found before or now."""
+        layout, programs = self._plan(sizes, self._knobs)
+        if programs == 0:
+            return self._knobs
+        key = key_of(self._function(layout)[1], self._device)
+        found = recall(key, self._knobs)
+        if found is None:
+            tensors = arguments[: self._pointers]
+            tried = [replace(self._knobs, block=block, warps=warps) for block, warps in TRIED]
+            found = best_of(
+                (knobs, partial(self._run, *self._plan(sizes, knobs), tensors, sizes))
+                for knobs in tried
+            )
+            keep(key, found)
+        return found
 
     def _interpret(self, layout: Layout, programs: int, arguments: tuple[Any, ...]) -> None:
         function, _ = self._function(layout)
         try:
-            triton_launch.interpret(function, programs, arguments)
+            triton_launch.interpret(function, programs, arguments, debug=self._options.debug)
         except Exception as error:
             cause = error.__cause__ or error
             raise KernelError(f"{self._where()}: {cause}") from error
@@ -233,7 +264,11 @@ class Variants:
         return layout_of(self.kernel, self._guess, self._extents, self._knobs)
 
     def _compile_options(self, layout: Layout) -> dict[str, object]:
-        options: dict[str, object] = {"num_warps": layout.warps, "debug": self._options.debug}
+        options: dict[str, object] = {
+            "num_warps": layout.warps,
+            "debug": self._options.debug,
+            "sanitize_overflow": False,
+        }
         return {**options, "enable_fp_fusion": False} if self._options.exact else options
 
     def _where(self) -> str:
