@@ -215,7 +215,10 @@ class Loaded:
         self._launch = _driver().cuLaunchKernel
 
     def launch(self, programs: int, stream: int, arguments: Sequence[int]) -> int:
-        """Launch programs on the current device; returns the driver's error, 0 for none."""
+        """Launch programs on the kernel's device; returns the driver's error, 0 for none."""
+        if torch._C._cuda_getDevice() != self._device:
+            with torch.cuda.device(self._device):
+                return self.launch(programs, stream, arguments)
         with self._lock:
             for slot, value in zip(self._slots, arguments, strict=True):
                 slot.value = value

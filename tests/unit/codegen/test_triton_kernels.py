@@ -4,8 +4,6 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-pytest.importorskip("triton")
-
 from ctk.compiler.codegen.triton.compile import compile_kernels
 from ctk.compiler.codegen.triton.heuristics import layout_of
 from ctk.compiler.codegen.triton.options import TritonOptions
@@ -27,7 +25,9 @@ from ctk.compiler.lowering.ir import (
     Value,
 )
 from ctk.compiler.passes.joint.philox import DRAW
-from tests.helpers.triton_kernels import check, check_kernels
+from tests.helpers.triton_kernels import INTERPRETED, check, check_kernels
+
+pytestmark = INTERPRETED
 
 
 def test_pointwise_of_broadcast_and_strided_operands() -> None:
