@@ -23,7 +23,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -137,8 +137,19 @@ def _interpreted(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def interpret(function: Any, programs: int, arguments: Sequence[object]) -> None:
-    """Run a function for a number of programs, one after the other, in numpy."""
+def interpret(
+    function: Any, programs: int, arguments: Sequence[object], *, debug: bool = False
+) -> None:
+    """Run a function for a number of programs, one after the other, in numpy.
+
+    Args:
+        function: Of `function_of`.
+        programs: How many.
+        arguments: Tensors on the CPU and integers.
+        debug: Assert what the function asserts.
+    """
+    builder = import_module("triton.runtime.interpreter").interpreter_builder
+    builder.options = replace(builder.options, debug=debug, sanitize_overflow=False)
     with np.errstate(all="ignore"):
         function[(programs,)](*arguments)
 
@@ -204,7 +215,10 @@ class Loaded:
         self._launch = _driver().cuLaunchKernel
 
     def launch(self, programs: int, stream: int, arguments: Sequence[int]) -> int:
-        """Launch programs on the current device; returns the driver's error, 0 for none."""
+        """Launch programs on the kernel's device; returns the driver's error, 0 for none."""
+        if torch._C._cuda_getDevice() != self._device:
+            with torch.cuda.device(self._device):
+                return self.launch(programs, stream, arguments)
         with self._lock:
             for slot, value in zip(self._slots, arguments, strict=True):
                 slot.value = value

@@ -8,11 +8,10 @@ import pytest
 
 from ctk.compiler.codegen.triton.options import TritonOptions
 from ctk.compiler.lowering.text import program_text
-
-pytest.importorskip("triton")
-
 from tests.helpers.project import ROOT
 from tests.helpers.triton_programs import PROGRAMS, program, variants_of
+
+pytest.importorskip("triton")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

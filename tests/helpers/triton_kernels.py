@@ -1,7 +1,10 @@
 """Kernels of the loop IR in Triton's interpreter, each held to the reference interpreter."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 
+import pytest
 import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -17,6 +20,11 @@ from ctk.compiler.lowering.lower import lower
 from ctk.compiler.lowering.sizes import number_of
 
 Memories = dict[str, Tensor]
+
+INTERPRETED = pytest.mark.skipif(
+    find_spec("triton") is None or os.environ.get("TRITON_INTERPRET") != "1",
+    reason="no triton; or there is a GPU, and kernels are compiled (make test-gpu)",
+)
 
 
 def fused(function: Callable, *inputs: Tensor, symbolic: bool = False) -> Program:

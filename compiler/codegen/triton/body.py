@@ -9,14 +9,15 @@ reduction puts its neutral element there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 
 import torch
 
 from ctk.compiler.codegen.triton.expressions import IndexPrinter
-from ctk.compiler.codegen.triton.forms import compares_positions, constant_of, one_plus
+from ctk.compiler.codegen.triton.forms import constant_of, operands_of_form
 from ctk.compiler.codegen.triton.layout import Axis, Layout
 from ctk.compiler.codegen.triton.ops import INFIX, TYPES, const_text, op_text
+from ctk.compiler.codegen.triton.shown import Lines, Shown, union
+from ctk.compiler.codegen.triton.special import special_form
 from ctk.compiler.lowering.atoms import Indirect, Var
 from ctk.compiler.lowering.index import Index
 from ctk.compiler.lowering.ir import (
@@ -29,29 +30,6 @@ from ctk.compiler.lowering.ir import (
     Value,
 )
 from ctk.compiler.lowering.walk import Numbers, indirect, operands
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A value that has been printed.
-
-    Attributes:
-        text: A variable, or a number.
-        axes: Names of the axes on which it depends.
-        buffers: What was loaded for it.
-    """
-
-    text: str
-    axes: frozenset[str] = frozenset()
-    buffers: frozenset[str] = frozenset()
-
-
-@dataclass(slots=True)
-class Lines:
-    """Lines of code, and what their variables hold."""
-
-    lines: list[str] = field(default_factory=list[str])
-    known: dict[object, Shown] = field(default_factory=dict[object, Shown])
 
 
 class Body:
@@ -74,6 +52,7 @@ class Body:
         self.used: set[str] = set()
         self.locals: dict[str, Shown] = {}
         self.eviction: Mapping[str, str] = {}
+        self.origin = ""
         self._axes = {axis.index: axis for axis in layout.axes}
         self._arguments = arguments
         self._extents = extents
@@ -158,7 +137,7 @@ class Body:
                 for key in stale:
                     del lines.known[key]
 
-    def check(self, buffer: str, at: Shown, mask: Shown, origin: str) -> None:
+    def check(self, what: str, buffer: str, at: Shown, mask: Shown) -> None:
         """In a debug build, assert that an access is within its buffer."""
         if not self._debug or buffer not in self._extents:
             return
@@ -166,7 +145,7 @@ class Body:
         inside = f"({at.text} >= 0) & ({at.text} < {extent})"
         if mask.text:
             inside = f"({inside}) | ~({mask.text})"
-        message = f"{self._debug}: {origin or 'a load'} reaches outside of {buffer}"
+        message = f"{self._debug}: {what} of {self.origin} reaches outside of {buffer}"
         self.line(f'tl.device_assert({inside}, "{message}")', at.axes | mask.axes)
 
     def _order(self, value: Value) -> list[Value]:
@@ -188,10 +167,8 @@ class Body:
         """Return what is printed before a value."""
         if isinstance(value, Guarded):
             return ()
-        if compares_positions(value):
-            return [part for arg in operands(value) for part in operands(arg)]
-        curve = one_plus(value) if self._is_loose(value) else None
-        return operands(value) if curve is None else curve.args
+        special = operands_of_form(value, exact=self._exact)
+        return operands(value) if special is None else special
 
     def _print(self, value: Value) -> None:
         if self._known(value) is not None:
@@ -216,55 +193,56 @@ class Body:
         folded = constant_of(op)
         if folded is not None:
             return Shown(const_text(folded))
-        curve = self._curve(op)
-        if curve is not None:
-            return curve
-        if compares_positions(op):
-            return self._compared(op)
-        args = [self._shown(arg) for arg in op.args]
+        special = special_form(self, op)
+        if special is not None:
+            return special
+        args = [self.shown(arg) for arg in op.args]
         numbers = [constant_of(arg) for arg in op.args]
         bare = op.name in INFIX and None in numbers
         texts = [
             arg.text if number is None else const_text(number, bare=bare)
             for arg, number in zip(args, numbers, strict=True)
         ]
-        axes, buffers = _union(args)
+        axes, buffers = union(args)
         text = op_text(op, texts)
-        if self._is_loose(op) and op.name == "div" and self._is_of_row(*args):
+        if self.is_loose(op) and op.name == "div" and self._is_of_row(*args):
             text = f"{texts[0]} / {texts[1]}"  # 2 ULP
         return self.variable(text, axes, op.origin, buffers=buffers)
-
-    def _compared(self, op: Op) -> Shown:
-        """Return a comparison of positions, in the type that positions are computed in."""
-        parts = [self.index(arg.index) for arg in op.args if isinstance(arg, Position)]
-        axes, buffers = _union(parts)
-        if not axes:
-            parts = [replace(part, text=f"tl.full([], {part.text}, tl.int64)") for part in parts]
-        text = op_text(op, [f"({each.text})" if " " in each.text else each.text for each in parts])
-        return self.variable(text, axes, op.origin, buffers=buffers)
-
-    def _curve(self, op: Op) -> Shown | None:
-        """Return 1 + erf or 1 + tanh, which has fewer instructions than either alone."""
-        curve = one_plus(op) if self._is_loose(op) else None
-        if curve is None:
-            return None
-        arg = self._shown(curve.args[0])
-        text = f"device.one_plus_{curve.name}({arg.text})"
-        return self.variable(text, arg.axes, op.origin, buffers=arg.buffers)
 
     def _is_of_row(self, dividend: Shown, divisor: Shown) -> bool:
         """Return whether every element of a row is divided by one number."""
         rows = {axis.name for axis in self.layout.grid}
         return bool(dividend.axes - rows) and not divisor.axes - rows
 
-    def _is_loose(self, value: Value) -> bool:
+    def number(self, value: Value) -> int:
+        """Return a number that is the same for values that are the same."""
+        return self._numbers.of(value)
+
+    def recall(self, key: object) -> Shown | None:
+        """Return what was kept under a key, if it still stands."""
+        for lines in (self.loop, self.top):
+            if lines is not None and key in lines.known:
+                return lines.known[key]
+        return None
+
+    def keep(self, key: object, shown: Shown) -> Shown:
+        """Keep a printed value under a key, as long as its variable exists."""
+        self._lines(shown.axes).known[key] = shown
+        return shown
+
+    def number_axis(self, name: str, axis: Axis) -> None:
+        """Let a variable of index expressions stand for an axis."""
+        self._axes[name] = axis
+
+    def is_loose(self, value: Value) -> bool:
+        """Return whether a value may be rounded in another way."""
         return not self._exact and value.dtype == torch.float32
 
     def _load(self, load: Load) -> Shown:
         at_axes, _ = self._dependence(load.index)
         mask = self.mask((a for a in self._axes.values() if a.name in at_axes), self._guard)
         pointer, at = self.pointer(load.buffer, load.index, mask.axes)
-        self.check(load.buffer, at, mask, "a load")
+        self.check("a load", load.buffer, at, mask)
         policy = self.eviction.get(load.buffer, "")
         extra = f", mask={mask.text}" if mask.text else ""
         extra += f', eviction_policy="{policy}"' if policy else ""
@@ -281,13 +259,13 @@ class Body:
         )
 
     def _guarded(self, value: Guarded) -> Shown:
-        condition, other = self._shown(value.condition), self._shown(value.other)
+        condition, other = self.shown(value.condition), self.shown(value.other)
         before = self._guard
         both = self.mask((), before, condition)
         self._guard = both if not before.text else self.variable(both.text, both.axes)
         inner = self.value(value.value)
         self._guard = before
-        axes, buffers = _union((condition, inner, other))
+        axes, buffers = union((condition, inner, other))
         text = f"tl.where({condition.text}, {inner.text}, {other.text})"
         return self.variable(text, axes, value.origin, buffers=buffers)
 
@@ -301,14 +279,13 @@ class Body:
     def _narrow(self, value: Value, shown: Shown) -> str:
         """Return a position that the kernel reads in 32 bits."""
         key = "narrow", shown.text
-        lines = self._lines(shown.axes)
         if value.dtype.itemsize <= 4 or isinstance(value, Const):
             return shown.text
-        if key not in lines.known:
-            lines.known[key] = self.variable(
-                f"{shown.text}.to(tl.int32)", shown.axes, buffers=shown.buffers
-            )
-        return lines.known[key].text
+        found = self.recall(key)
+        if found is None:
+            text = f"{shown.text}.to(tl.int32)"
+            found = self.keep(key, self.variable(text, shown.axes, buffers=shown.buffers))
+        return found.text
 
     def _check_position(self, atom: Indirect, shown: Shown) -> None:
         size = self.sizes.text(atom.size)
@@ -317,38 +294,33 @@ class Body:
         inside = f"({shown.text} >= 0) & ({shown.text} < {size})"
         if mask.text:
             inside = f"({inside}) | ~({mask.text})"
-        message = f"{self._debug}: a position that it reads is outside of its dimension"
+        message = f"{self._debug}: a position of {self.origin} is outside of its dimension"
         self.line(f'tl.device_assert({inside}, "{message}")', shown.axes | mask.axes)
 
     def _define(self, text: str, index: Index) -> str:
         axes, buffers = self._dependence(index)
         key = "index", text
-        for lines in (self.loop, self.top):
-            if lines is not None and key in lines.known:
-                return lines.known[key].text
-        shown = self.variable(text, axes, buffers=buffers, prefix="i")
-        self._lines(axes).known[key] = shown
-        return shown.text
+        found = self.recall(key)
+        if found is None:
+            found = self.keep(key, self.variable(text, axes, buffers=buffers, prefix="i"))
+        return found.text
 
     def _dependence(self, index: Index) -> tuple[frozenset[str], frozenset[str]]:
         """Return the axes on which an index depends, and what is loaded for it."""
         own = [self._axes[atom.name] for atom in index.atoms if isinstance(atom, Var)]
-        self.used.update(axis.index for axis in own)
-        inner = [self._shown(value) for value in indirect(index)]
-        axes, buffers = _union(inner)
+        self.used.update(atom.name for atom in index.atoms if isinstance(atom, Var))
+        inner = [self.shown(value) for value in indirect(index)]
+        axes, buffers = union(inner)
         return axes | {axis.name for axis in own}, buffers
 
-    def _shown(self, value: Value) -> Shown:
+    def shown(self, value: Value) -> Shown:
         found = self._known(value)
         return found if found is not None else self.value(value)
 
     def _known(self, value: Value) -> Shown | None:
         number = self._numbers.of(value)
-        for key in ((number, self._guard.text), (number, "")):
-            for lines in (self.loop, self.top):
-                if lines is not None and key in lines.known:
-                    return lines.known[key]
-        return None
+        found = self.recall((number, self._guard.text))
+        return found if found is not None else self.recall((number, ""))
 
     def _key(self, value: Value) -> object:
         return self._numbers.of(value), self._guard.text
@@ -357,12 +329,6 @@ class Body:
         if self.loop is not None and self.looped is not None and self.looped.name in axes:
             return self.loop
         return self.top
-
-
-def _union(parts: Iterable[Shown]) -> tuple[frozenset[str], frozenset[str]]:
-    each = list(parts)
-    axes = frozenset[str]().union(*(part.axes for part in each))
-    return axes, frozenset[str]().union(*(part.buffers for part in each))
 
 
 def _summand(text: str) -> str:

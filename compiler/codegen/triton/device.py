@@ -1,4 +1,5 @@
 # pyright: basic, reportMissingImports=false, reportAttributeAccessIssue=false
+# pyright: reportGeneralTypeIssues=false
 # (functions of Triton's own language, which has no types for a checker of Python)
 """Functions on the device that generated kernels call.
 
@@ -16,9 +17,7 @@ libdevice = triton_launch.libdevice()
 @triton.jit
 def divided(a, b):
     """Return the quotient of floats, rounded correctly: `/` of float32 is an approximation."""
-    if a.dtype == tl.float32:
-        return tl.math.div_rn(a, b)
-    return a / b
+    return tl.math.div_rn(a, b) if a.dtype == tl.float32 else a / b
 
 
 @triton.jit
@@ -222,13 +221,33 @@ def sigmoid(x):
 
 
 @triton.jit
-def philox(seed, offset, lane):
-    """Return word `lane % 4` of Philox4x32-10 with a key and a counter, as int64."""
-    low = (offset & 0xFFFFFFFF).to(tl.uint32)
-    high = ((offset >> 32) & 0xFFFFFFFF).to(tl.uint32)
+def _philox(seed, counter):
+    """Return the four words of Philox4x32-10 with a key and a counter."""
+    if counter.dtype.primitive_bitwidth == 64:
+        low = (counter & 0xFFFFFFFF).to(tl.uint32)
+        high = ((counter >> 32) & 0xFFFFFFFF).to(tl.uint32)
+    else:
+        low = counter.to(tl.uint32)
+        high = low * 0
     zero = low * 0
-    w0, w1, w2, w3 = tl.philox(seed, low, high, zero, zero)
+    return tl.philox(seed, low, high, zero, zero)
+
+
+@triton.jit
+def philox(seed, counter, lane):
+    """Return word `lane % 4` of a counter, as uint32."""
+    w0, w1, w2, w3 = _philox(seed, counter)
     word = lane & 3
     pair = tl.where(word == 0, w0, w1)
     other = tl.where(word == 2, w2, w3)
-    return tl.where(word < 2, pair, other).to(tl.int64)
+    return tl.where(word < 2, pair, other)
+
+
+@triton.jit
+def philox_of_fours(seed, counters):
+    """Return all words of each counter one after the other: four times as long."""
+    w0, w1, w2, w3 = _philox(seed, counters)
+    words = tl.join(tl.join(w0, w2), tl.join(w1, w3))
+    last: tl.constexpr = len(counters.shape) - 1
+    length: tl.constexpr = counters.shape[last] * 4
+    return tl.reshape(words, [length] if last == 0 else [counters.shape[0], length])

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import torch
 
+from ctk.compiler.lowering.atoms import Atom, Var
+from ctk.compiler.lowering.index import Index, of_atom
 from ctk.compiler.lowering.ir import Const, Op, Position, Value
 from ctk.compiler.lowering.vocabulary import COMPARISON
+from ctk.compiler.lowering.walk import operands
 
 _FOLDED = (torch.float32, torch.float64)
 
@@ -39,3 +42,51 @@ def one_plus(value: Value) -> Op | None:
         if isinstance(curve, Op) and curve.name in ("erf", "tanh"):
             return curve if number is not None and number.value == 1 else None
     return None
+
+
+def word_as_float(value: Value) -> tuple[Op, int] | None:
+    """Return the philox and the shift of a word of 32 bits that becomes a float.
+
+    Shifted by one and more it is a positive integer of 32 bits, which converts quickly.
+    """
+    if not isinstance(value, Op) or value.name != "cast" or value.dtype != torch.float32:
+        return None
+    shifted = value.args[0]
+    if not isinstance(shifted, Op) or shifted.name != "shr":
+        return None
+    word, by = shifted.args
+    number = constant_of(by)
+    if not isinstance(word, Op) or word.name != "philox" or number is None:
+        return None
+    return (word, int(number.value)) if 1 <= number.value < 32 else None
+
+
+def counter_of_fours(word: Op, name: str) -> tuple[Index, Atom] | None:
+    """Return the counter of a philox whose lane runs with an axis, and the quarter of the axis.
+
+    `philox(seed, a + x // 4, x % 4)`, and nothing else in the counter depends on `x`: then four
+    neighbours share a counter.
+    """
+    counter, lane = word.args[1:]
+    if not isinstance(counter, Position) or not isinstance(lane, Position):
+        return None
+    number = next((a for a in lane.index.atoms if isinstance(a, Var) and a.name == name), None)
+    if number is None or lane.index != of_atom(number) % 4:
+        return None
+    quarter = of_atom(number) // 4
+    (atom,) = quarter.terms[0][0]
+    rest = counter.index - quarter
+    return (counter.index, atom) if number not in rest.atoms else None
+
+
+def operands_of_form(value: Value, *, exact: bool) -> tuple[Value, ...] | None:
+    """Return what is printed before a value of a form; None if it has none."""
+    float_of = word_as_float(value)
+    if float_of is not None:
+        return float_of[0].args[:1]
+    if isinstance(value, Op) and value.name == "philox":
+        return value.args[:1]
+    if compares_positions(value):
+        return tuple(part for arg in operands(value) for part in operands(arg))
+    curve = None if exact or value.dtype != torch.float32 else one_plus(value)
+    return None if curve is None else curve.args

@@ -34,7 +34,6 @@ PROGRAMS = 1056
 FLAT_BLOCK = 1024
 _LOOP_BLOCK = 4096
 _TILE = 64
-_WORTH_SPLITTING = 2**14
 _INT32 = 2**31 - 2**17  # a block beyond the last element must not overflow
 
 
@@ -84,11 +83,11 @@ def chunk_length(kernel: Kernel, sizes: Mapping[str, int]) -> int | None:
     longest = max(_count(nest, sizes) for nest in nests)
     by_column = _is_by_column(kernel) and rows > 1
     programs = -(-rows // 32) if by_column else rows
-    if rows == 0 or rows * longest < _WORTH_SPLITTING or programs >= (264 if by_column else 128):
+    enough, worth = (264, 1024) if by_column else (128, 32768)
+    if rows == 0 or longest < worth or programs >= enough:
         return None
-    wanted = _power(max(1, longest * programs // PROGRAMS))
-    fewest = _power(-(-longest // 4096))
-    length = max(wanted, fewest, 64 if by_column else 1024)
+    wanted = _clamp(_power(longest * programs // PROGRAMS), 64 if by_column else 1024, 8192)
+    length = max(wanted, _power(-(-longest // 4096)))
     return length if length * 2 <= longest else None
 
 

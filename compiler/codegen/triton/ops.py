@@ -216,9 +216,8 @@ PRINTERS: Mapping[str, Printer] = {
     "sigmoid": _call("device.sigmoid"),
     "where": _call("tl.where"),
     "cast": _cast,
-    "philox": _call("device.philox"),
 }
-"""A printer for each operation of `vocabulary.ARITY`."""
+"""A printer for each operation of `vocabulary.ARITY` but `philox`, which `body.py` prints."""
 
 INFIX = frozenset(("add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "xor"))
 """Operations of which one operand may be a bare number."""

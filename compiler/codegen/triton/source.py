@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ctk.compiler.codegen.triton import reductions
-from ctk.compiler.codegen.triton.body import Body, Lines, Shown
+from ctk.compiler.codegen.triton.body import Body
 from ctk.compiler.codegen.triton.layout import Axis, Layout
+from ctk.compiler.codegen.triton.shown import Lines, Shown
 from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.index import Index
 from ctk.compiler.lowering.ir import (
@@ -34,7 +35,7 @@ from ctk.compiler.codegen.triton import device
 
 _ATOMIC = {"add": "tl.atomic_add", "max": "tl.atomic_max", "min": "tl.atomic_min"}
 _RESERVED = re.compile(
-    r"tl|triton|device|libdevice|[xyr]\d*(index|mask|start|BLOCK)|(v|i|acc|carry|m|s|red)\d+(_\d+)?"
+    r"tl|triton|device|libdevice|[xyr]\d*(index|mask|start|quarter|BLOCK)|(v|i|acc|carry|m|s|red)\d+(_\d+)?"
 )
 
 
@@ -65,6 +66,7 @@ class _Printing:
     def _block(self, sweep: Sweep, number: int) -> None:
         axis = self.layout.inner[number]
         for statement in sweep.statements:
+            self.body.origin = statement.origin
             if isinstance(statement, Store):
                 self._store(statement, number)
             elif axis is None:
@@ -80,6 +82,7 @@ class _Printing:
         started = {id(each): reductions.begin(body, each, axis) for each in reduces}
         self._open(axis)
         for statement in sweep.statements:
+            self.body.origin = statement.origin
             if isinstance(statement, Store):
                 self._store(statement, number)
             elif isinstance(statement, Reduce):
@@ -126,7 +129,7 @@ class _Printing:
         body.top.lines.append(f"for {axis.name}start in {steps}:")
         body.top.lines += [f"    {line}" for line in inside]
         body.looped = body.loop = None
-        body.used -= {axis.index, axis.mask}
+        body.used -= {axis.index, axis.mask, f"{axis.name}quarter"}
 
     def _store(self, store: Store, number: int) -> None:
         body, layout = self.body, self.layout
@@ -136,7 +139,7 @@ class _Printing:
         mask = body.mask(domain, guard)
         over = frozenset(axis.name for axis in domain)
         pointer, at = body.pointer(store.buffer, store.index, over)
-        body.check(store.buffer, at, mask, store.origin)
+        body.check("a store", store.buffer, at, mask)
         extra = f", mask={mask.text}" if mask.text else ""
         text = value.text
         if store.mode == "set":
@@ -243,16 +246,29 @@ def _grid_lines(layout: Layout, body: Body) -> list[str]:
 def _axis_lines(axis: Axis, body: Body, start: str) -> list[str]:
     """Return the lines that give the positions of a block and its mask, where they are used."""
     used = body.used
+    quarters = _quarter_lines(axis, body, start)
     if axis.index not in used and axis.mask not in used:
-        return []
-    slots = {1: "", 2: ("[:, None]", "[None, :]")[axis.place]}[body.layout.rank]
-    lane = f"tl.arange(0, {axis.block_name}){slots}"
+        return quarters
+    lane = f"tl.arange(0, {axis.block_name}){_slots(axis, body)}"
     if body.layout.wide and axis.name != "x":
         lane = f"{lane}.to(tl.int64)"
     lines = [f"{axis.index} = {start} + {lane}" if start else f"{axis.index} = {lane}"]
     if axis.mask in used:
         lines.append(f"{axis.mask} = {axis.index} < {body.sizes.text(axis.numel)}")
-    return lines
+    return lines + quarters
+
+
+def _quarter_lines(axis: Axis, body: Body, start: str) -> list[str]:
+    """Return the line that gives the counters of a block of random numbers, four for each."""
+    name = f"{axis.name}quarter"
+    if name not in body.used:
+        return []
+    lane = f"tl.arange(0, {axis.block_name} // 4){_slots(axis, body)}"
+    return [f"{name} = {start} // 4 + {lane}" if start else f"{name} = {lane}"]
+
+
+def _slots(axis: Axis, body: Body) -> str:
+    return "" if body.layout.rank == 1 else ("[:, None]", "[None, :]")[axis.place]
 
 
 def _alone(body: Body, statement: Statement) -> None:

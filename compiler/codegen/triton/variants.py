@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +16,7 @@ from ctk.compiler.codegen.triton.layout import Layout
 from ctk.compiler.codegen.triton.options import TritonOptions
 from ctk.compiler.codegen.triton.source import function_name, kernel_source
 from ctk.compiler.codegen.triton.split import Split, can_split, split
+from ctk.compiler.codegen.triton.tuning import TRIED, best_of, keep, key_of, may_run_twice, recall
 from ctk.compiler.errors import CtkError
 from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.index import ONE, ZERO, Index
@@ -34,6 +37,21 @@ _NUMBERS = itertools.count()
 
 class KernelError(CtkError):
     """A kernel could not be compiled or launched; the message names it."""
+
+
+@dataclass(slots=True)
+class _Plan:
+    """How a kernel runs with some sizes.
+
+    Attributes:
+        layout: Its layout.
+        programs: How many programs there are.
+        aligned: The binary for addresses that are all multiples of 16.
+    """
+
+    layout: Layout
+    programs: int
+    aligned: triton_launch.Loaded | None = None
 
 
 class _Parts:
@@ -91,8 +109,7 @@ class Variants:
         self._functions: dict[Layout, tuple[Any, str]] = {}
         self._knobs = Knobs(row_limit=options.row_limit)
         self._parts: dict[int, _Parts] = {}
-        self._lengths: dict[tuple[int, ...], int | None] = {}
-        self._plans: dict[tuple[int, ...], tuple[Layout, int]] = {}
+        self._ready: dict[tuple[int, ...], _Plan | _Parts] = {}
         self._loaded: dict[object, triton_launch.Loaded] = {}
         self._device = kernel.device.index or 0
 
@@ -125,32 +142,42 @@ class Variants:
 
     def launch(self, *arguments: Any) -> None:
         """Run the kernel: its tensors, then its sizes."""
-        tensors, sizes = arguments[: self._pointers], arguments[self._pointers :]
-        length = self._lengths.get(sizes, 0)
-        length = self._length(sizes) if length == 0 else length
+        sizes = arguments[self._pointers :]
+        ready = self._ready.get(sizes)
+        if ready is None:
+            ready = self._ready[sizes] = self._prepared(sizes, arguments)
+        if isinstance(ready, _Parts):
+            ready.launch(arguments)
+        else:
+            self._run(ready, arguments[: self._pointers], sizes)
+
+    def _prepared(self, sizes: tuple[int, ...], arguments: tuple[Any, ...]) -> _Plan | _Parts:
+        """Return how the kernel runs with some sizes."""
+        length = self._length(sizes)
         if length is not None:
-            self._split(length).launch(arguments)
-            return
-        plan = self._plans.get(sizes)
-        layout, programs = plan if plan is not None else self._planned(sizes)
-        if programs == 0:
+            return self._split(length)
+        knobs = self._knobs
+        if self._options.autotune and not self._options.interpret and may_run_twice(self.kernel):
+            knobs = self._tuned(sizes, arguments)
+        return self._plan(sizes, knobs)
+
+    def _run(self, plan: _Plan, tensors: tuple[Any, ...], sizes: tuple[int, ...]) -> None:
+        if plan.programs == 0:
             return
         if self._options.interpret:
-            self._interpret(layout, programs, arguments)
+            self._interpret(plan, (*tensors, *sizes))
             return
         pointers = [tensor.data_ptr() for tensor in tensors]
-        device = self._device
         together = 0
         for pointer in pointers:
             together |= pointer
-        key = (
-            (layout, sizes) if together & 15 == 0 else (layout, sizes, *map(_is_aligned, pointers))
-        )
-        loaded = self._loaded.get(key)
+        loaded = plan.aligned if together & 15 == 0 else None
         if loaded is None:
-            loaded = self._load(layout, tuple(map(_is_aligned, pointers)), sizes)
-            self._loaded[key] = loaded
-        code = loaded.launch(programs, triton_launch.current_stream(device), (*pointers, *sizes))
+            aligned = tuple(pointer % 16 == 0 for pointer in pointers)
+            loaded = self._load(plan.layout, aligned, sizes)
+            plan.aligned = loaded if all(aligned) else plan.aligned
+        stream = triton_launch.current_stream(self._device)
+        code = loaded.launch(plan.programs, stream, (*pointers, *sizes))
         if code:
             raise KernelError(f"{self._where()}: launch failed: {triton_launch.error_text(code)}")
 
@@ -161,7 +188,6 @@ class Variants:
             values = dict(zip(self._symbols, sizes, strict=True))
             length = self._options.chunk or chunk_length(self.kernel, values)
             length = length if not self._options.chunk or can_split(self.kernel) else None
-        self._lengths[sizes] = length
         return length
 
     def _split(self, length: int) -> _Parts:
@@ -171,17 +197,33 @@ class Variants:
             )
         return self._parts[length]
 
-    def _planned(self, sizes: tuple[int, ...]) -> tuple[Layout, int]:
+    def _plan(self, sizes: tuple[int, ...], knobs: Knobs) -> _Plan:
         values = dict(zip(self._symbols, sizes, strict=True))
-        layout = layout_of(self.kernel, values, self._extents, self._knobs)
+        layout = layout_of(self.kernel, values, self._extents, knobs)
         blocks = (-(-number_of(axis.numel, values) // axis.block) for axis in layout.grid)
-        plan = self._plans[sizes] = layout, math.prod(blocks)
-        return plan
+        return _Plan(layout, math.prod(blocks))
 
-    def _interpret(self, layout: Layout, programs: int, arguments: tuple[Any, ...]) -> None:
-        function, _ = self._function(layout)
+    def _tuned(self, sizes: tuple[int, ...], arguments: tuple[Any, ...]) -> Knobs:
+        """Return the fastest deviation from the rules, found before or now."""
+        plan = self._plan(sizes, self._knobs)
+        if plan.programs == 0:
+            return self._knobs
+        key = key_of(self._function(plan.layout)[1], self._device)
+        found = recall(key, self._knobs)
+        if found is None:
+            tensors = arguments[: self._pointers]
+            tried = [replace(self._knobs, block=block, warps=warps) for block, warps in TRIED]
+            found = best_of(
+                (knobs, partial(self._run, self._plan(sizes, knobs), tensors, sizes))
+                for knobs in tried
+            )
+            keep(key, found)
+        return found
+
+    def _interpret(self, plan: _Plan, arguments: tuple[Any, ...]) -> None:
+        function, _ = self._function(plan.layout)
         try:
-            triton_launch.interpret(function, programs, arguments)
+            triton_launch.interpret(function, plan.programs, arguments, debug=self._options.debug)
         except Exception as error:
             cause = error.__cause__ or error
             raise KernelError(f"{self._where()}: {cause}") from error
@@ -233,7 +275,11 @@ class Variants:
         return layout_of(self.kernel, self._guess, self._extents, self._knobs)
 
     def _compile_options(self, layout: Layout) -> dict[str, object]:
-        options: dict[str, object] = {"num_warps": layout.warps, "debug": self._options.debug}
+        options: dict[str, object] = {
+            "num_warps": layout.warps,
+            "debug": self._options.debug,
+            "sanitize_overflow": False,
+        }
         return {**options, "enable_fp_fusion": False} if self._options.exact else options
 
     def _where(self) -> str:
@@ -248,10 +294,6 @@ def extent_of(buffer: Buffer) -> Index:
     for size, stride in zip(buffer.shape, buffer.strides, strict=True):
         reach = reach + (size - 1) * stride
     return reach
-
-
-def _is_aligned(address: int) -> bool:
-    return address % 16 == 0
 
 
 def _capability(device: int) -> int:

@@ -4,10 +4,30 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-pytest.importorskip("triton")
-
+from ctk.compiler.codegen.triton.compile import compile_kernels
+from ctk.compiler.codegen.triton.heuristics import layout_of
 from ctk.compiler.codegen.triton.options import TritonOptions
-from tests.helpers.triton_kernels import check
+from ctk.compiler.codegen.triton.source import kernel_source
+from ctk.compiler.codegen.triton.variants import KernelError
+from ctk.compiler.lowering.atoms import Indirect, Var
+from ctk.compiler.lowering.index import ONE, Index, as_index, of_atom
+from ctk.compiler.lowering.ir import (
+    Buffer,
+    Const,
+    Kernel,
+    Load,
+    Op,
+    Position,
+    Reduce,
+    Store,
+    StoreMode,
+    Sweep,
+    Value,
+)
+from ctk.compiler.passes.joint.philox import DRAW
+from tests.helpers.triton_kernels import INTERPRETED, check, check_kernels
+
+pytestmark = INTERPRETED
 
 
 def test_pointwise_of_broadcast_and_strided_operands() -> None:
@@ -43,3 +63,97 @@ def test_split_reductions(chunk: int, symbolic: bool) -> None:
         lambda x: F.layer_norm(x, (70,)),
     ):
         check(function, x, options=options, symbolic=symbolic)
+
+
+@pytest.mark.parametrize("length", [64, 70])
+def test_random_numbers_have_the_bits_of_the_operator(length: int) -> None:
+    """Four neighbours share a counter, whether the axis is the whole tensor or a row."""
+    loops = [Var("i0", as_index(3)), Var("r0", as_index(length))]
+    place = of_atom(loops[0]) * length + of_atom(loops[1])
+    seed = Load("seeds", as_index(1), torch.int64)
+    word = Op("philox", (seed, Position(place // 4), Position(place % 4)), torch.int64)
+    shifted = Op("shr", (word, Const(8, torch.int64)), torch.int64)
+    drawn = Op("mul", (Op("cast", (shifted,), torch.float32), Const(2.0**-24, torch.float32)),
+               torch.float32)  # fmt: skip
+    seeds = torch.tensor([5, -(2**62) + 12345])
+    want = DRAW(seeds, 1, [3, length], "uniform", torch.float32).reshape(-1)
+    total = Reduce(("total",), "max", drawn, (torch.float32,))
+    for outer, sweeps in (
+        (loops, (Sweep((), (Store("out", place, drawn),)),)),
+        (loops[:1], (Sweep((loops[1],), (total, Store("out", place, drawn))),)),
+    ):
+        kernel = Kernel("k", tuple(outer), sweeps, ("node",), torch.device("cpu"))
+        sizes = {"seeds": 2, "out": 3 * length}
+        buffers = {
+            name: Buffer(name, dtype, (as_index(sizes[name]),), (ONE,), kernel.device, "input")
+            for name, dtype in (("seeds", torch.int64), ("out", torch.float32))
+        }
+        memory = {"seeds": seeds}
+        (source,) = check_kernels([kernel], buffers, memory, {})
+        torch.testing.assert_close(memory["out"], want, rtol=0, atol=0)
+        assert "philox_of_fours" in source or len(outer) == 1
+
+
+def one_store(
+    place: Index, value: Value, mode: StoreMode = "set", size: int = 6
+) -> tuple[Kernel, dict[str, Buffer]]:
+    loop = Var("i0", as_index(size))
+    store = Store("out", place, value, mode, origin="node")
+    kernel = Kernel("k", (loop,), (Sweep((), (store,)),), ("node",), torch.device("cpu"))
+    buffers = {
+        name: Buffer(name, dtype, (as_index(6),), (ONE,), kernel.device, "input")
+        for name, dtype in (("at", torch.int64), ("x", torch.float32), ("out", torch.float32))
+    }
+    return kernel, buffers
+
+
+PLACE = of_atom(Var("i0", as_index(6)))
+
+
+@pytest.mark.parametrize("mode", ["add", "max", "min"])
+def test_scatter_with_positions_that_meet(mode) -> None:
+    where = of_atom(Indirect(Load("at", PLACE, torch.int64), as_index(6)))
+    kernel, buffers = one_store(where, Load("x", PLACE, torch.float32), mode)
+    memory = {"at": torch.tensor([1, 1, 4, 1, 0, 4]), "x": torch.randn(6), "out": torch.zeros(6)}
+    (source,) = check_kernels([kernel], buffers, memory, {})
+    assert f"tl.atomic_{mode}" in source
+
+
+@pytest.mark.parametrize("size", [6, 9])
+def test_a_debug_build_names_kernel_and_buffer_of_a_wild_access(size: int) -> None:
+    loop = of_atom(Var("i0", as_index(size)))
+    made, buffers = one_store(loop, Load("x", loop, torch.float32), size=size)
+    options = TritonOptions(interpret=True, debug=True)
+    (compiled,) = compile_kernels([made], buffers, options)
+    if size == 6:
+        compiled.launch(torch.zeros(6), torch.ones(6))
+        return
+    with pytest.raises(
+        KernelError, match=r"kernel k of \[node\].*a load of node reaches outside of x"
+    ):
+        compiled.launch(torch.zeros(16), torch.ones(16))
+
+
+def test_a_debug_build_names_a_gather_out_of_range() -> None:
+    where = of_atom(Indirect(Load("at", PLACE, torch.int64), as_index(6)))
+    made, buffers = one_store(PLACE, Load("x", where, torch.float32))
+    options = TritonOptions(interpret=True, debug=True)
+    (compiled,) = compile_kernels([made], buffers, options)
+    with pytest.raises(KernelError, match="outside of its dimension"):
+        compiled.launch(torch.zeros(6), torch.tensor([0, 1, 2, 3, 4, 6]), torch.ones(6))
+
+
+def test_masks_are_left_out_where_a_size_divides_the_block() -> None:
+    (source,) = check(lambda x: x + 1, torch.randn(4096))
+    assert "mask" not in source
+    (source,) = check(lambda x: x + 1, torch.randn(4097))
+    assert "mask=xmask" in source
+
+
+def test_positions_beyond_32_bits_have_64() -> None:
+    loop = Var("i0", as_index(4))
+    far = Load("x", of_atom(loop) * 2**30, torch.float32)
+    kernel, _ = one_store(of_atom(loop), far, size=4)
+    layout = layout_of(kernel, {}, {"x": as_index(2**32)})
+    assert layout.wide
+    assert "tl.program_id(0).to(tl.int64)" in kernel_source(kernel, layout, {})

@@ -1,0 +1,36 @@
+"""What autotuning keeps, and which kernels it leaves alone."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from ctk.compiler.codegen.triton import tuning
+from ctk.compiler.codegen.triton.heuristics import Knobs
+from ctk.compiler.lowering.atoms import Var
+from ctk.compiler.lowering.index import as_index, of_atom
+from ctk.compiler.lowering.ir import Const, Kernel, Load, Store, Sweep, Value
+
+LOOP = Var("i", as_index(4))
+
+
+def kernel(value: Value, **options) -> Kernel:
+    store = Store("out", of_atom(LOOP), value, **options)
+    return Kernel("k", (LOOP,), (Sweep((), (store,)),), ("node",), torch.device("cpu"))
+
+
+def test_a_choice_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert tuning.recall("a", Knobs()) is None
+    tuning.keep("a", Knobs(block=1, warps=-1))
+    tuning.keep("b", Knobs())
+    assert tuning.recall("a", Knobs(row_limit=7)) == Knobs(block=1, warps=-1, row_limit=7)
+    (tmp_path / "ctk" / "triton_layouts.json").write_text("no json", encoding="utf-8")
+    assert tuning.recall("a", Knobs()) is None
+
+
+def test_only_what_may_run_twice_is_timed() -> None:
+    one = Const(1.0, torch.float32)
+    assert tuning.may_run_twice(kernel(one))
+    assert not tuning.may_run_twice(kernel(one, mode="add"))
+    assert not tuning.may_run_twice(kernel(Load("out", of_atom(LOOP), torch.float32)))
