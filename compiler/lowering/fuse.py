@@ -20,9 +20,9 @@ from typing import TypeAlias
 
 from ctk.compiler.lowering.align import Misaligned
 from ctk.compiler.lowering.index import Var, product
-from ctk.compiler.lowering.ir import Buffer, Kernel, LibraryCall, Load, Op, Program, is_temporary
+from ctk.compiler.lowering.ir import Buffer, Kernel, LibraryCall, Load, Op, Program
 from ctk.compiler.lowering.merge import inline, merge, pruned, sole_store
-from ctk.compiler.lowering.order import dependencies, in_order, step_reads, step_writes
+from ctk.compiler.lowering.order import dependencies, in_order, step_reads, step_writes, together
 from ctk.compiler.lowering.vocabulary import FUNCTIONS
 from ctk.compiler.lowering.walk import loads, walk, writes
 
@@ -60,7 +60,7 @@ class _Group:
         nodes: Names of the graph's nodes in it.
         after: What must run before it.
         before: What must run after it.
-        partners: The kernels that share memory with it which is no node's value.
+        partners: The kernels that make no node's value without it.
         refused: The kernels that it cannot be fused with as it is.
     """
 
@@ -141,11 +141,10 @@ class _Fusion:
             for place in before:
                 _order(groups[place], group)
             self._enter(group)
-        for buffer, writers in self.writers.items():
-            if is_temporary(program, buffer):
-                whole = (*writers, *self.readers.get(buffer, ()))
-                for group in whole:
-                    group.partners.update(dict.fromkeys(g for g in whole if g is not group))
+        for places in together(program):
+            whole = [groups[place] for place in places]
+            for group in whole:
+                group.partners.update(dict.fromkeys(g for g in whole if g is not group))
 
     def _enter(self, group: _Group) -> None:
         """Note what a group reads and writes."""

@@ -135,8 +135,6 @@ class _Lowering:
             builder.settle(*before)
             if self.options.exact:
                 require_exact(builder.steps[before[0] :])
-            if not self.allow(f"lower {node.name}: {node.target}", (node.name,)):
-                raise NotLowered("its lowering is left out")
         except NotLowered as error:
             builder.forget(*before)
             self._library(node, str(error))
@@ -150,7 +148,9 @@ class _Lowering:
         lowering = LOWERINGS.get(node.target)
         if lowering is None:
             self._write(node, decompose(self.builder, node))
+            self._ask(node)
             return
+        self._ask(node)  # first: a lowering that raises can be left out
         args = [self._operand(each) for each in node.args]
         kwargs = {name: self._operand(each) for name, each in node.kwargs.items()}
         result = lowering(self.builder, *args, **kwargs)
@@ -158,6 +158,10 @@ class _Lowering:
             self.builder.views[node.name] = result
         else:
             self._write(node, result if isinstance(result, (list, tuple)) else (result,))
+
+    def _ask(self, node: Node) -> None:
+        if not self.allow(f"lower {node.name}: {node.target}", (node.name,)):
+            raise NotLowered("its lowering is left out")
 
     def _write(self, node: Node, results: Sequence[Array | View | None]) -> None:
         """Write results as the values of a node, or of the nodes that pick them."""

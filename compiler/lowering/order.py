@@ -15,7 +15,7 @@ from ctk.compiler.fx.effects import mutated_arguments
 from ctk.compiler.fx.properties import is_pure, is_view
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.lowering.arguments import arguments_of
-from ctk.compiler.lowering.ir import Kernel, LibraryCall, Program
+from ctk.compiler.lowering.ir import Kernel, LibraryCall, Program, is_temporary
 from ctk.compiler.lowering.sizes import mentioned_symbols
 from ctk.compiler.lowering.walk import reads, writes
 
@@ -67,6 +67,26 @@ def dependencies(program: Program) -> list[dict[int, None]]:
         before.pop(place, None)
         result.append(before)
     return result
+
+
+def together(program: Program) -> list[tuple[int, ...]]:
+    """Return kernels, by their numbers, of which none can be computed apart from the others.
+
+    1. Those that share memory which is no node's value.
+    2. Those that write one node's value, one after the other, with no library call among them.
+    """
+    touching: dict[str, dict[int, None]] = {}
+    by_library: set[str] = set()
+    for place, step in enumerate(program.steps):
+        if not isinstance(step, Kernel):
+            by_library |= step_writes(program, step)
+            continue
+        made = {name for name in writes(step) if program.buffers[name].role == "kernel"}
+        shared = {name for name in reads(step) if is_temporary(program, name)}
+        for name in sorted(made | shared):
+            touching.setdefault(name, {})[place] = None
+    groups = (tuple(places) for name, places in touching.items() if name not in by_library)
+    return [places for places in groups if len(places) > 1]
 
 
 Item = TypeVar("Item")

@@ -1,4 +1,4 @@
-"""`ctk show`: a case or a diagnosis, what a pass changed, what is slow, why a rule did not fire."""
+"""`ctk show`: a case or a diagnosis, a pass, its kernels, what is slow, why a rule did not fire."""
 
 import json
 from collections.abc import Mapping
@@ -17,6 +17,7 @@ from ctk.toolkit.cli.completion import complete_case
 from ctk.toolkit.cli.shell import Command
 
 if TYPE_CHECKING:
+    from ctk.compiler.observe import KernelRecord
     from ctk.toolkit.case.roles import Role
     from ctk.toolkit.time_case import StepTime, Times
     from ctk.toolkit.trust.demands import Demand
@@ -36,9 +37,7 @@ WhyNotOption = Annotated[
 ]
 TrustOption = Annotated[
     bool,
-    typer.Option(
-        "--trust", help="With --times, --why-not: run the code that the case brings along."
-    ),
+    typer.Option("--trust", help="Where it is compiled: run the code that the case brings along."),
 ]
 
 
@@ -69,11 +68,17 @@ def show(
             help="Compile it, and show the seconds and rewrites of each stage and pass.",
         ),
     ] = False,
+    kernels: Annotated[
+        bool,
+        typer.Option(
+            "--kernels", help="Compile it, and show each kernel: its nodes, loops and source."
+        ),
+    ] = False,
     target: Annotated[
         str | None,
         typer.Option(
             "--target",
-            help="With --times: compile with this target instead of the case's own.",
+            help="With --times, --kernels: compile with this target, not the case's own.",
             show_default=False,
         ),
     ] = None,
@@ -81,7 +86,10 @@ def show(
     trust: TrustOption = False,
 ) -> Answer:
     """Show a case, a pass of it, a diagnosis, or a compile's times."""
-    refuse_alone({"--times": times, "--why-not": why_not is not None}, pass_number, target, trust)
+    compiles = {"--times": times, "--kernels": kernels, "--why-not": why_not is not None}
+    refuse_alone(compiles, pass_number, target, trust)
+    if kernels:
+        return show_kernels(case, target, trust=trust)
     if times:
         return show_times(case, target, trust=trust)
     if why_not is not None:
@@ -103,17 +111,17 @@ def refuse_alone(
     Args:
         compiles: Whether each question that compiles the case is asked.
         pass_number: The pass that is asked for, if any.
-        target: What to compile with, for `--times`.
+        target: What to compile with, for `--times` and `--kernels`.
         trust: Whether code of the case may run, where it is compiled.
     """
     asked = [name for name, is_asked in compiles.items() if is_asked]
     asked += ["--pass"] * (pass_number is not None)
     if len(asked) > 1:
         raise ConfigError(f"{asked[0]} and {asked[1]} are two questions: ask one of them")
-    if target is not None and "--times" not in asked:
-        raise ConfigError("--target needs --times: without it, nothing is compiled with it")
+    if target is not None and not {"--times", "--kernels"} & set(asked):
+        raise ConfigError("--target needs --times or --kernels: else nothing is compiled with it")
     if trust and not any(compiles.values()):
-        raise ConfigError("--trust needs --times or --why-not: without them, nothing is compiled")
+        raise ConfigError(f"--trust needs {' or '.join(compiles)}: else nothing is compiled")
 
 
 def show_case(folder: Path) -> Answer:
@@ -255,6 +263,37 @@ def time_cells(step: "StepTime", whole: float) -> tuple[str, ...]:
     share = f"{step.seconds / max(whole, 1e-9):.0%}"
     numbers = str(step.runs), str(step.rewrites), f"{step.seconds * 1000:.1f}", share
     return step.stage, step.name, *numbers
+
+
+def show_kernels(subject: Path, target: str | None, *, trust: bool) -> Answer:
+    """Return the answer for `--kernels`: what the generators made of each graph of one compile."""
+    from ctk.toolkit.compile_log.recorder import Recorder
+    from ctk.toolkit.oracle.several import opened
+    from ctk.toolkit.run.execute import run_compiled
+
+    recorder = Recorder()
+    with opened(str(subject), None, {"target": target, "trust": trust}) as it:
+        ran = [run_compiled(each, observer=recorder) for each in it.cases]
+    failed = [each.error for each in ran if each.error]
+    body: list[RenderableType] = []
+    for each in recorder.log.kernels():
+        state = "vetoed" if each.vetoed else f"{each.seconds * 1000:.1f} ms"
+        body.append(f"\n{each.id}: {', '.join(each.nodes) or 'the whole graph'} ({state})")
+        body += [highlighted(each.ir, "text")] if each.ir else []
+        language = {".c": "c", ".txt": "text"}.get(each.suffix, "python")
+        body += [highlighted(each.source, language)] if each.source else []
+    data = {"kernels": [kernel_facts(each) for each in recorder.log.kernels()]}
+    if failed:
+        said = f"cannot tell all: {type(failed[0]).__name__}: {failed[0]}".partition("\n")[0]
+        return Answer(ExitCode.CANNOT_TELL, said, data, tuple(body))
+    headline = f"{len(data['kernels'])} kernel(s)"
+    return Answer(ExitCode.NO_FAILURE, headline, data, tuple(body))
+
+
+def kernel_facts(record: "KernelRecord") -> Mapping[str, object]:
+    """Return what `--json` says of a kernel."""
+    facts = {"kernel": str(record.id), "nodes": list(record.nodes), "vetoed": record.vetoed}
+    return facts | {"seconds": record.seconds, "ir": record.ir, "source": record.source}
 
 
 def show_pass(folder: Path, number: int) -> Answer:

@@ -10,14 +10,18 @@ from typing import cast, get_args
 
 from ctk.compiler.choices import OnFailure
 
-GENERATORS = ("torchscript", "eager")
+GENERATORS = ("c", "triton", "torchscript", "eager")
 """The code generators; a test holds them to the table CODEGENS."""
 
 MOST = 2**40
 """Largest number that an option may have: a count of bytes."""
 
-WORDS = frozenset({"pad_mm.enabled", "pad_mm.devices", "pad_mm.decisions"})
-"""Options of our passes that are words, of which no pass makes a file or code."""
+WORDS = frozenset((
+    "pad_mm.enabled", "pad_mm.devices", "pad_mm.decisions", "kernels.accumulate", "c.sanitize",
+))  # fmt: skip
+"""Options of our passes and generators that are words, of which none makes a file or code. Flags of
+the C compiler (`c.flags`) are not among them: they name files, and plugins.
+"""
 
 _PASS = re.compile(r"[\w./#-]{1,200}")
 _OPTION = re.compile(r"\w{1,100}")
@@ -91,7 +95,7 @@ def _is_empty(value: object) -> bool:
 
 
 _CHECKS: Mapping[str, Callable[[object], bool]] = {
-    "codegen": _one_of(GENERATORS),
+    "codegen": _one_of(("auto", *GENERATORS)),
     "fallback": _are_generators,
     "passes": _are_pass_options,
     "decompositions": _are_names,

@@ -1,7 +1,8 @@
 """The kernels of a program as units: what is made, vetoed and watched together.
 
-A unit is one kernel, or several that share memory which is no node's value (the mean within a layer
-norm that was not fused): nobody could compute one of them apart from the others in eager.
+A unit is one kernel, or several of which nobody could compute one apart from the others in eager:
+they share memory which is no node's value (the mean within a layer norm that was not fused), or
+write one node's value one after the other (a copy, then what is scattered into it).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ctk.compiler.lowering.ir import Kernel, LibraryCall, Program, is_temporary
-from ctk.compiler.lowering.order import dependencies, in_order
+from ctk.compiler.lowering.order import dependencies, in_order, together
 from ctk.compiler.lowering.walk import reads, writes
 
 
@@ -38,12 +39,9 @@ def units_of(program: Program) -> list[Unit | LibraryCall]:
     """Return the steps of a program, kernels in units, each after what it needs."""
     steps = program.steps
     heads = list(range(len(steps)))
-    owner: dict[str, int] = {}
-    for place, step in enumerate(steps):
-        if isinstance(step, Kernel):
-            for name in sorted(reads(step) | writes(step)):
-                if is_temporary(program, name):
-                    _join(heads, owner.setdefault(name, place), place)
+    for first, *others in together(program):
+        for place in others:
+            _join(heads, first, place)
     parts: dict[int, list[int]] = {}
     for place in range(len(steps)):
         parts.setdefault(_head(heads, place), []).append(place)
