@@ -41,11 +41,11 @@ aten = torch.ops.aten
 LIBRARY = frozenset((
     aten._addmm_activation.default, aten._scaled_dot_product_flash_attention_for_cpu.default,
     aten._unsafe_view.default, aten.addmm.default, aten.addmm.dtype, aten.addmv.default,
-    aten.baddbmm.default, aten.baddbmm.dtype, aten.dot.default, aten.gru.data, aten.gru.input,
-    aten.empty_like.default, aten.empty_strided.default, aten.lstm.data, aten.lstm.input,
-    aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default,
-    aten.max_unpool2d.default, aten.max_unpool3d.default, aten.mv.default, aten.new_empty.default,
-    aten.new_empty_strided.default, aten.vdot.default,
+    aten.baddbmm.default, aten.baddbmm.dtype, aten.dot.default, aten.empty_like.default,
+    aten.empty_strided.default, aten.gru.data, aten.gru.input, aten.lstm.data, aten.lstm.input,
+    aten.max_pool2d_with_indices.default, aten.max_pool2d_with_indices_backward.default,
+    aten.max_pool3d_with_indices.default, aten.max_unpool2d.default, aten.max_unpool3d.default,
+    aten.mv.default, aten.new_empty.default, aten.new_empty_strided.default, aten.vdot.default,
 ))  # fmt: skip
 """What the library has better code for than loops. `max_unpool` writes some places twice."""
 

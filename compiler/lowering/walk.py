@@ -108,7 +108,7 @@ class Rewriting:
 
     def index(self, index: Index) -> Index:
         """Return an index expression changed."""
-        if not any(isinstance(atom, (Var, Indirect)) for atom in index.atoms):
+        if not any(isinstance(a, Indirect) or a in self.variables for a in index.atoms):
             return index
         return index.replace(self._atom)
 
