@@ -4,7 +4,7 @@ Prints for each program the median time of eager, the speed of Inductor and of o
 eager and to each other, and seconds of the first call with cold caches. On CUDA, each one's share
 of the copy rate measured in the same run. Calls take turns in blocks, and medians are compared.
 
-    python -m benchmarks.kernels [--device cpu|cuda] [--dtype float32] [--only WORD,...] [--threads 2]
+    python -m benchmarks.kernels [--device cpu|cuda] [--dtype float32] [--only WORD,...]
 """
 
 import argparse
@@ -33,6 +33,7 @@ class Timing:
 
 
 def main() -> None:
+    """Time the programs, and print tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32,bfloat16")
@@ -77,7 +78,8 @@ def _table(
             line += "   " + " ".join(f"{share:8.2f}" for share in shares)
         print(line, flush=True)
     print(f"geometric mean ctk/inductor {statistics.geometric_mean(ratios):.3f}, "
-          f"worst {min(ratios):.2f}; first call {statistics.geometric_mean(firsts):.3f} of Inductor's")  # fmt: skip
+          f"worst {min(ratios):.2f}; "
+          f"first call {statistics.geometric_mean(firsts):.3f} of Inductor's")  # fmt: skip
 
 
 def compared(

@@ -2,7 +2,7 @@
 
 Prints what `kernels.py` prints. A training step is forward, a sum of squares, and backward.
 
-    python -m benchmarks.models [--device cpu|cuda] [--dtype float32] [--only WORD,...] [--threads 2]
+    python -m benchmarks.models [--device cpu|cuda] [--dtype float32] [--only WORD,...]
 """
 
 import argparse
@@ -19,6 +19,7 @@ from benchmarks.programs import MODELS
 
 
 def main() -> None:
+    """Time the programs, and print tables."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32,bfloat16")
@@ -53,7 +54,8 @@ def main() -> None:
                 firsts.append(ours.first / inductor.first)
                 print(f"{name + ' ' + mode:28}{eager.call * 1e3:10.2f}"
                       f"{eager.call / inductor.call:10.2f}{eager.call / ours.call:8.2f}"
-                      f"{ratios[-1]:10.2f}{inductor.first:12.2f}{ours.first:11.2f}", flush=True)  # fmt: skip
+                      f"{ratios[-1]:10.2f}{inductor.first:12.2f}{ours.first:11.2f}",
+                      flush=True)  # fmt: skip
         print(f"geometric mean ctk/inductor {statistics.geometric_mean(ratios):.3f}, "
               f"worst {min(ratios):.2f}; "
               f"first call {statistics.geometric_mean(firsts):.3f} of Inductor's")  # fmt: skip

@@ -31,71 +31,87 @@ class Program:
 
 
 def bias_gelu(x: Tensor, bias: Tensor) -> Tensor:
+    """A bias and a GELU behind a linear layer."""
     return F.gelu(x + bias)
 
 
 def layer_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Layer norm with weight and bias."""
     return F.layer_norm(x, x.shape[-1:], weight, bias)
 
 
 def rms_norm_residual(x: Tensor, residual: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """RMS norm of a sum, which is returned, too."""
     total = (x + residual).float()
     scale = torch.rsqrt(total.square().mean(-1, keepdim=True) + 1e-6)
     return (total * scale).to(x.dtype) * weight, total.to(x.dtype)
 
 
 def softmax_scale_mask(x: Tensor, mask: Tensor) -> Tensor:
+    """The weights of attention: scaled, masked, normalized."""
     return torch.softmax((x * 0.125).masked_fill(mask, float("-inf")), -1)
 
 
 def swiglu(x: Tensor, y: Tensor) -> Tensor:
+    """The gate of a SwiGLU."""
     return F.silu(x) * y
 
 
 def cross_entropy(x: Tensor, target: Tensor) -> Tensor:
+    """Loss of a classifier, in float32."""
     return F.cross_entropy(x.float(), target)
 
 
 def adam(p: Tensor, g: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """One step of Adam, without bias correction."""
     m = m * 0.9 + g * 0.1
     v = v * 0.999 + g * g * 0.001
     return p - 1e-3 * m / (v.sqrt() + 1e-8), m, v
 
 
 def rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotary embedding, halves rotated."""
     left, right = x.chunk(2, -1)
     return x * cos + torch.cat((-right, left), -1) * sin
 
 
 def batch_norm_relu(x: Tensor, mean: Tensor, var: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Batch norm in evaluation, and ReLU."""
     return F.relu(F.batch_norm(x, mean, var, weight, bias))
 
 
 def batch_norm_training(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Batch norm with the statistics of the batch, and ReLU."""
     return F.relu(F.batch_norm(x, None, None, weight, bias, training=True))
 
 
 def transpose_add(x: Tensor, y: Tensor) -> Tensor:
+    """A sum with a transposed matrix."""
     return x + y.t()
 
 
 def dropout_add(x: Tensor, keep: Tensor, residual: Tensor) -> Tensor:
+    """Dropout by a given mask, and a residual."""
     return x * keep * (1 / 0.9) + residual
 
 
 def small_chain(x: Tensor) -> Tensor:
+    """So small that the call is what takes time."""
     return torch.relu(x * 2 + 1).tanh() * 0.5
 
 
 def group_norm(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Group norm and SiLU, as in diffusion models."""
     return F.silu(F.group_norm(x, 8, weight, bias))
 
 
 def column_sum(x: Tensor, y: Tensor) -> Tensor:
+    """The sum of a product over rows, as of a weight gradient."""
     return (x * y).sum(0)
 
 
 def log_softmax(x: Tensor) -> Tensor:
+    """Log-softmax over rows."""
     return F.log_softmax(x, -1)
 
 

@@ -7,7 +7,8 @@ multiplies them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
@@ -82,10 +83,12 @@ class Indirect:
     Attributes:
         value: A `Value` of integer type (ir.py).
         size: Of the dimension that it is a position of.
+        serial: Of its making, by which products are sorted: the same in every compile of a graph.
     """
 
     value: object
     size: Index
+    serial: int = field(default_factory=itertools.count().__next__, repr=False)
 
     def __str__(self) -> str:
         return f"[{self.value}]"
@@ -107,7 +110,7 @@ _KINDS = {Symbol: 0, Var: 1, Quotient: 2, Remainder: 3, Extreme: 4, Indirect: 5}
 
 def order(atom: Atom) -> tuple[int, str]:
     """Return a key by which atoms are sorted."""
-    key = f"{id(atom.value)}" if isinstance(atom, Indirect) else str(atom)
+    key = f"{atom.serial:020d}" if isinstance(atom, Indirect) else str(atom)
     return _KINDS[type(atom)], key
 
 

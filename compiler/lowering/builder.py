@@ -160,19 +160,29 @@ class Builder:
         """
         self.keep_result(name, self.place(name, array, tensor), tensor)
 
-    def place(self, name: str, array: Array, tensor: torch.Tensor) -> View:
-        """Return where a value is, with eager's strides; computed into new memory if need be."""
+    def place(
+        self, name: str, array: Array, tensor: torch.Tensor, dtype: Dtype | None = None
+    ) -> View:
+        """Return where a value is, computed into new memory if need be.
+
+        Args:
+            name: Of the memory, if it is new.
+            array: The value.
+            tensor: Its recorded value, which has eager's strides.
+            dtype: Of its elements; that of eager by default.
+        """
         check_type(tensor)
+        dtype = dtype or tensor.dtype
         shape, strides = sizes_of(tensor.shape), sizes_of(tensor.stride())
-        if array.buffer and array.dtype == tensor.dtype and array.shape == shape:
-            view = View(array.buffer, array.dtype, shape, row_major(shape))
+        if array.buffer and array.dtype == dtype and array.shape == shape:
+            view = View(array.buffer, dtype, shape, row_major(shape))
             if self._is_made(view, strides):
                 return view
         if not is_dense(shape, strides):
             raise NotLowered(f"its result is not dense: strides {tuple(tensor.stride())}")
-        buffer = Buffer(name, tensor.dtype, shape, strides, tensor.device, "kernel")
+        buffer = Buffer(name, dtype, shape, strides, tensor.device, "kernel")
         self.buffers[name] = buffer
-        self.store(buffer, cast(array, tensor.dtype))
+        self.store(buffer, cast(array, dtype))
         return whole(buffer)
 
     def keep_result(self, name: str, view: View, tensor: torch.Tensor) -> None:

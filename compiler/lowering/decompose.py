@@ -4,7 +4,8 @@
 
 The decomposition runs on the recorded (fake) values of the node's operands, and every operator that
 it calls is lowered as it comes; those that have no lowering are taken apart in turn. The kernels
-all come from the node. A part that is no kernel, or a decision about a size that is known at the
+all come from the node. Between them floats of 16 bits stay in float32, as in the one kernel that
+eager has. A part that is no kernel, or a decision about a size that is known at the
 call only, leaves the whole node to the library.
 
 Never taken apart: what `LIBRARY` has better code for, and what `KEPT` of `decomposition_table.py`
@@ -27,7 +28,7 @@ from torch.utils._pytree import tree_map
 from ctk.compiler.decomposition_table import KEPT
 from ctk.compiler.fx.properties import UNDECLARED_VIEWS
 from ctk.compiler.fx.types import value_of
-from ctk.compiler.lowering.arrays import Array
+from ctk.compiler.lowering.arrays import Array, compute_type
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.ir import View
 from ctk.compiler.lowering.operators import LOWERINGS
@@ -40,12 +41,13 @@ aten = torch.ops.aten
 LIBRARY = frozenset((
     aten._addmm_activation.default, aten._scaled_dot_product_flash_attention_for_cpu.default,
     aten._unsafe_view.default, aten.addmm.default, aten.addmm.dtype, aten.addmv.default,
-    aten.baddbmm.default, aten.baddbmm.dtype, aten.dot.default, aten.gru.data, aten.gru.input,
-    aten.empty_like.default, aten.empty_strided.default, aten.lstm.data, aten.lstm.input,
-    aten.max_pool2d_with_indices.default, aten.max_pool3d_with_indices.default, aten.mv.default,
-    aten.new_empty.default, aten.new_empty_strided.default, aten.vdot.default,
+    aten.baddbmm.default, aten.baddbmm.dtype, aten.dot.default, aten.empty_like.default,
+    aten.empty_strided.default, aten.gru.data, aten.gru.input, aten.lstm.data, aten.lstm.input,
+    aten.max_pool2d_with_indices.default, aten.max_pool2d_with_indices_backward.default,
+    aten.max_pool3d_with_indices.default, aten.max_unpool2d.default, aten.max_unpool3d.default,
+    aten.mv.default, aten.new_empty.default, aten.new_empty_strided.default, aten.vdot.default,
 ))  # fmt: skip
-"""What the library has better code for than loops."""
+"""What the library has better code for than loops. `max_unpool` writes some places twice."""
 
 
 def decompose(builder: Builder, node: Node) -> tuple[View | None, ...]:
@@ -137,7 +139,7 @@ class _Parts:
         source = args[0]
         known = self.view_of(source)
         for each in result if isinstance(result, (list, tuple)) else (result,):
-            if not isinstance(each, Tensor) or each.dtype != known.dtype:
+            if not isinstance(each, Tensor) or each.dtype != source.dtype:
                 raise NotLowered("a view of other types")
             moved = size_of(each.storage_offset()) - size_of(source.storage_offset())
             shape, strides = sizes_of(each.shape), sizes_of(each.stride())
@@ -157,7 +159,8 @@ class _Parts:
             builder.part = None
         for array, tensor in _pairs(made, result):
             name = builder.unique(f"{builder.origin}.{operator.overloadpacket.__name__}")
-            self._views[id(tensor)] = tensor, builder.place(name, array, tensor)
+            view = builder.place(name, array, tensor, compute_type(tensor.dtype))
+            self._views[id(tensor)] = tensor, view
 
     def _operand(self, value: Any) -> Any:
         if isinstance(value, Tensor):

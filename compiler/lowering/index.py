@@ -71,25 +71,34 @@ class Index:
         return self._hash
 
     def __add__(self, other: IndexLike) -> Index:
-        if isinstance(other, int) and other == 0:
-            return self
+        added = as_index(other)
+        if not added.terms or not self.terms:
+            return added if not self.terms else self
         sums = dict(self.terms)
-        for monomial, factor in as_index(other).terms:
+        for monomial, factor in added.terms:
             sums[monomial] = sums.get(monomial, 0) + factor
         return _made(sums)
 
     def __mul__(self, other: IndexLike) -> Index:
-        if isinstance(other, int) and other == 1:
-            return self
+        by = as_index(other)
+        if by.number is not None:
+            return self._scaled(by.number)
+        if self.number is not None:
+            return by._scaled(self.number)
         sums: dict[Monomial, int] = {}
         for left, a in self.terms:
-            for right, b in as_index(other).terms:
+            for right, b in by.terms:
                 both = in_order((*left, *right))
                 sums[both] = sums.get(both, 0) + a * b
         return _made(sums)
 
+    def _scaled(self, by: int) -> Index:
+        if by in (0, 1):
+            return self if by else ZERO
+        return Index(tuple((monomial, factor * by) for monomial, factor in self.terms))
+
     def __neg__(self) -> Index:
-        return self * -1
+        return self._scaled(-1)
 
     def __sub__(self, other: IndexLike) -> Index:
         return self + as_index(other) * -1
@@ -221,6 +230,8 @@ def largest(value: Index) -> Index | None:
 
 def _made(sums: Mapping[Monomial, int]) -> Index:
     terms = {monomial: factor for monomial, factor in sums.items() if factor}
+    if len(terms) < 2:
+        return Index(tuple(terms.items()))
     if any(isinstance(atom, Remainder) for monomial in terms for atom in monomial):
         terms = _recombined(terms)
     ordered = sorted(terms.items(), key=lambda term: tuple(map(order, term[0])), reverse=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ctk.compiler.lowering.atoms import Atom, Indirect, Quotient, Remainder
 from ctk.compiler.lowering.index import Index
 from ctk.compiler.lowering.ir import (
     Buffer,
@@ -21,6 +22,7 @@ from ctk.compiler.lowering.ir import (
     Store,
     Value,
 )
+from ctk.compiler.lowering.walk import indirect
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<",
           "le": "<=", "gt": ">", "ge": ">="}  # fmt: skip
@@ -66,7 +68,8 @@ def value_text(value: Value) -> str:
     if isinstance(value, Load):
         return f"{value.buffer}[{index_text(value.index)}]"
     if isinstance(value, Position):
-        return f"({index_text(value.index)})"
+        text = index_text(value.index)
+        return f"({text})" if " " in text else text
     if isinstance(value, Local):
         return value.name
     if isinstance(value, Guarded):
@@ -77,7 +80,24 @@ def value_text(value: Value) -> str:
 
 def index_text(index: Index) -> str:
     """Return an index expression; what the kernel reads stands in brackets."""
-    return str(index)
+    if not indirect(index):
+        return str(index)
+    return " + ".join("*".join(_factors(*term)) for term in index.terms)
+
+
+def _factors(monomial: tuple[Atom, ...], factor: int) -> Iterator[str]:
+    yield from map(_atom, monomial)
+    if factor != 1 or not monomial:
+        yield str(factor)
+
+
+def _atom(atom: Atom) -> str:
+    if isinstance(atom, Indirect):
+        return f"[{value_text(atom.value)}]"  # type: ignore[arg-type]  # atoms.py does not know Value
+    if isinstance(atom, (Quotient, Remainder)):
+        sign = "//" if isinstance(atom, Quotient) else "%"
+        return f"(({index_text(atom.value)}) {sign} ({index_text(atom.divisor)}))"
+    return str(atom)
 
 
 def _op(op: Op) -> str:

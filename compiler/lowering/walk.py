@@ -114,7 +114,7 @@ class Rewriting:
         """Return an index expression changed."""
         known = self._indices.get(index)
         if known is None:
-            moving = any(isinstance(atom, (Var, Indirect)) for atom in index.atoms)
+            moving = any(isinstance(a, Indirect) or a in self.variables for a in index.atoms)
             known = self._indices[index] = index.replace(self._atom) if moving else index
         return known
 

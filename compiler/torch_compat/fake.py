@@ -107,7 +107,8 @@ def guards_refused(mode: Any) -> Generator[None]:
     refuse = getattr(mode.shape_env, "error_on_new_guards", None)
     if refuse is None and mode.shape_env is not None and mode.shape_env.var_to_range:
         raise RuntimeError("this version of torch cannot refuse guards")
-    with fake_compute(mode), contextlib.nullcontext() if refuse is None else refuse():
+    refusing = contextlib.nullcontext() if refuse is None else refuse()
+    with without_log("torch.fx.experimental.symbolic_shapes"), fake_compute(mode), refusing:
         yield
 
 
@@ -159,12 +160,12 @@ def symbolic_like(tensor: torch.Tensor, mode: Any, name: str) -> torch.Tensor:
 
 
 @contextlib.contextmanager
-def without_log() -> Generator[None]:
-    """Say nothing of calls that fake tensors refuse: the caller expects it.
+def without_log(name: str = "torch._subclasses.fake_tensor") -> Generator[None]:
+    """Say nothing of calls that fake tensors (or their symbols) refuse: the caller expects it.
 
-    Seen in torch 2.11 and 2.13: the logger of `torch._subclasses.fake_tensor`.
+    Seen in torch 2.11 and 2.13: the loggers of these modules have their names.
     """
-    log = logging.getLogger("torch._subclasses.fake_tensor")
+    log = logging.getLogger(name)
     was_disabled, log.disabled = log.disabled, True
     try:
         yield

@@ -99,7 +99,7 @@ def compare(
         torch.compiler.reset()
         compiled = torch.compile(call, backend=lowered.compile, dynamic=dynamic, fullgraph=True)
     else:
-        compiled = lowered.compile(_captured(call, len(inputs)), [clone_of(i) for i in inputs])
+        compiled = lowered.compile(captured(call, len(inputs)), [clone_of(i) for i in inputs])
     found = results_of(compiled, inputs)
     assert len(found) == len(expected)
     for mine, eager in zip(found, expected, strict=True):
@@ -118,7 +118,7 @@ def assert_close(mine: Tensor | None, eager: Tensor | None) -> None:
     torch.testing.assert_close(mine, eager, equal_nan=True, check_stride=strided, **tolerance)
 
 
-def _captured(call: Call, count: int) -> GraphModule:
+def captured(call: Call, count: int) -> GraphModule:
     """Return a graph of one call, as Dynamo would capture it."""
     graph = Graph()
     inputs = [graph.placeholder(f"x{number}") for number in range(count)]

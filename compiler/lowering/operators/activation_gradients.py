@@ -12,10 +12,11 @@ from typing import Any
 
 import torch
 
-from ctk.compiler.lowering.arrays import Array, apply, cast, raised, where
+from ctk.compiler.lowering.arrays import Array, apply, raised, where
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.operators.activations import logistic, softplus
 from ctk.compiler.lowering.operators.axes import axis_of, cut, joined
+from ctk.compiler.lowering.operators.promotion import operand, promoted
 
 aten = torch.ops.aten
 
@@ -137,8 +138,8 @@ def _logit(_: Builder, grad: Array, x: Array, eps: float | None = None) -> Array
 
 
 def _dropout(_: Builder, grad: Array, mask: Array, scale: Any) -> Array:
-    wide = raised(grad)
-    return wide * cast(mask, wide.dtype) * scale
+    dtype = promoted([grad, mask, scale])
+    return operand(grad, dtype) * operand(mask, dtype) * operand(scale, dtype)
 
 
 ACTIVATION_GRADIENTS: Mapping[object, Callable[..., Any]] = {

@@ -72,8 +72,10 @@ def _arange(b: Builder, start: Any, end: Any, step: Any = 1, **_: object) -> Arr
     kind = torch.int64 if integers else compute_type(dtype)
     if not integers and not dtype.is_floating_point:
         raise NotLowered("it makes integers of floats")
-    first, each = operand(_number(start), kind), operand(_number(step), kind)
-    return first + each * cast(place, kind)
+    counted = cast(place, kind)
+    if step != 1:
+        counted = counted * operand(_number(step), kind)
+    return counted if start == 0 else operand(_number(start), kind) + counted
 
 
 def _arange_end(b: Builder, end: Any, **_: object) -> Array:

@@ -126,41 +126,34 @@ def _soft_margin(b: Builder, x: Array, y: Array, reduction: int = _MEAN) -> Arra
     return _reduced(b, apply("log1p", apply("exp", -right * left)), reduction)
 
 
-def _nll_parts(
-    x: Array, target: Array, weight: Array | None, ignore: int
-) -> tuple[Array, Array, Callable[[Any], Index]]:
-    """Return which targets count, the weight of each, and the class at a position of targets."""
-    classes = x.shape[:2][-1]
-    counts = apply("ne", target, constant(ignore, target.dtype))
-
-    def at_class(at: Any) -> Index:
-        return indirect(target.at(at), classes)
-
-    dtype = raised(x).dtype
-    if weight is None:
-        return counts, expand(constant(1, dtype), target.shape), at_class
-    weights = moved(raised(weight), target.shape, lambda at: (at_class(at),))
-    return counts, cast(weights, dtype), at_class
-
-
 def _nll(
     b: Builder, x: Array, target: Array, weight: Array | None, reduction: int, ignore_index: int
 ) -> tuple[Array, Array]:
     """Pick the target's class, axis 1; `target` has all other axes."""
-    counts, weights, at_class = _nll_parts(x, target, weight, ignore_index)
-    has_batch = len(x.shape) > 1
+    wide, shape = raised(x), target.shape
+    counts = apply("ne", target, constant(ignore_index, target.dtype))
+    classes = x.shape[:2][-1]
+
+    def at_class(at: Any) -> Index:
+        return indirect(target.at(at), classes)
 
     def picked(at: Any) -> list[Index]:
-        return [at[0], at_class(at), *at[1:]] if has_batch else [at_class(at)]
+        return [at[0], at_class(at), *at[1:]] if len(x.shape) > 1 else [at_class(at)]
 
-    zero = constant(0, weights.dtype, target.shape)
-    loss = guarded(counts, -moved(raised(x), target.shape, picked) * weights, zero)
-    if reduction == _NONE and has_batch:
-        return loss, constant(0, weights.dtype)
-    axes = tuple(range(len(target.shape)))
-    wide = b.accumulator(weights.dtype)
-    total = b.reduce("sum", cast(loss, wide), axes)[0]
-    whole = b.reduce("sum", cast(guarded(counts, weights, zero), wide), axes)[0]
+    loss = -moved(wide, shape, picked)
+    if weight is None:
+        share = cast(counts, wide.dtype)
+    else:
+        weights = moved(cast(weight, wide.dtype), shape, lambda at: (at_class(at),))
+        loss = loss * weights
+        share = guarded(counts, weights, filled(loss, 0))
+    loss = guarded(counts, loss, filled(loss, 0))
+    if reduction == _NONE and len(x.shape) > 1:
+        return loss, constant(0, wide.dtype)
+    axes = tuple(range(len(shape)))
+    total, whole = (
+        b.reduce("sum", cast(each, b.accumulator(wide.dtype)), axes)[0] for each in (loss, share)
+    )
     return (total / whole if reduction == _MEAN else total), whole
 
 
