@@ -20,9 +20,11 @@ from dataclasses import dataclass
 
 from ctk.compiler.codegen.c.faults import Check, Faults
 from ctk.compiler.codegen.c.functions import FUNCTIONS
+from ctk.compiler.codegen.c.keep import kept_values
 from ctk.compiler.codegen.c.loops import joined, writes_apart
 from ctk.compiler.codegen.c.plan import GRAIN, is_pointwise, laid_out, plan_of, work_of
 from ctk.compiler.codegen.c.reduce_sweep import ReducePrinter
+from ctk.compiler.codegen.c.split import pieces
 from ctk.compiler.codegen.c.sweeps import SweepPrinter, Tile
 from ctk.compiler.codegen.c.types import C_TYPES, Names
 from ctk.compiler.codegen.c.values import Values
@@ -85,7 +87,7 @@ class _KernelPrinter:
 
     def code(self) -> KernelCode:
         body = self.values.block
-        self._loops(self.kernel.outer)
+        self._loops(self.kernel.outer, self.kernel.sweeps)
         checks = tuple(self.values.faults.checks)
         lines = body.lines
         if checks:
@@ -104,32 +106,34 @@ class _KernelPrinter:
         parts += [f"int64_t {values.symbols[symbol]}" for symbol in self.arguments.symbols]
         return ", ".join(parts) or "void"
 
-    def _loops(self, loops: tuple[Var, ...]) -> None:
+    def _loops(self, loops: tuple[Var, ...], sweeps: tuple[Sweep, ...]) -> None:
         """Print the outer loops from here on, and the sweeps within them."""
         if not loops:
-            for sweep in self.kernel.sweeps:
+            self.printer.keep(kept_values(sweeps, self.values.numbers, self.plan))
+            for sweep in sweeps:
                 self._sweep(sweep)
             return
         first, *rest = loops
         words = self._threads() if loops == self.kernel.outer else []
         if not rest and self.plan.width:
-            self._tiles(first, words)
+            self._tiles(first, words, sweeps)
             return
         if not rest and is_pointwise(self.kernel):
             words.append("simd")
         if not writes_apart(self.kernel, first):
             words = []
-        with self.printer.loop(first, pragma=_pragma(words)):
-            self._loops(tuple(rest))
+        for part, inside in pieces(first, sweeps):
+            with self.printer.loop(part, pragma=_pragma(words)):
+                self._loops(tuple(rest), inside)
 
-    def _tiles(self, loop: Var, words: list[str]) -> None:
+    def _tiles(self, loop: Var, words: list[str], sweeps: tuple[Sweep, ...]) -> None:
         """Print the loop over columns: tiles of them, and the sweeps for each."""
         name, size = self.values.names.of(loop.name), self.values.index(loop.size)
         words = words if writes_apart(self.kernel, loop) else []
-        pieces = self.printer.pieces(name, size, self.plan.width, pragma=_pragma(words))
-        with pieces as (start, stop):
-            self.printer.tile = Tile(loop, start, stop, self.plan.width)
-            self._loops(())
+        width = self.plan.width
+        with self.printer.pieces(name, size, width, pragma=_pragma(words)) as (start, stop):
+            self.printer.tile = Tile(loop, start, stop, width)
+            self._loops((), sweeps)
             self.printer.tile = None
 
     def _sweep(self, sweep: Sweep) -> None:
