@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ctk.compiler.lowering.index import Index, Symbol
+from ctk.compiler.lowering.index import Index, Indirect, Symbol
 from ctk.compiler.lowering.ir import Kernel, Load, Position, Store
 from ctk.compiler.lowering.sizes import symbols_of
 from ctk.compiler.lowering.walk import loads, walk
@@ -45,4 +45,5 @@ def _indices(kernel: Kernel) -> list[Index]:
                 found.append(statement.index)
             values = walk(statement)
             found += [value.index for value in values if isinstance(value, (Load, Position))]
-    return found
+    computed = [atom for index in found for atom in index.atoms if isinstance(atom, Indirect)]
+    return [*found, *(atom.size for atom in computed)]

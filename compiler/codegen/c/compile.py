@@ -1,16 +1,13 @@
-"""Compile kernels to one shared object with the system's C compiler, and load it.
+"""Compile kernels to shared objects with the system's C compiler, load them, launch them.
 
-The compiler is that of `CC`, else `cc`, `gcc` or `clang`. Threads are those of torch: the object is
-linked to the OpenMP library that torch has loaded, so there is one pool, and
-`torch.set_num_threads` holds for it. Nothing is left on disk.
+The kernels of a graph are one file; those of a large graph are as many as there are processors, and
+are compiled at the same time. Nothing is left on disk.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import shutil
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,17 +19,13 @@ from ctk.compiler.choices import Options
 from ctk.compiler.codegen.c.faults import FAULT_TYPE, NOTE_FAULT, fault_error
 from ctk.compiler.codegen.c.functions import PREAMBLE, functions_for
 from ctk.compiler.codegen.c.print import KernelCode, kernel_code
+from ctk.compiler.codegen.c.toolchain import compile_files
 from ctk.compiler.codegen.c.types import Names
-from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.ir import Buffer, Kernel
 
-COMPILERS = ("cc", "gcc", "clang")
-
-_FLAGS = (
-    "-O3", "-march=native", "-std=gnu11", "-fPIC", "-shared", "-fopenmp", "-w", "-fwrapv",
-    "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off",
-)  # fmt: skip
+_LARGE = 16384
+"""More letters of C than this take so long to compile that it pays to do it in several files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +81,11 @@ def compile_kernels(
         )
         for kernel in kernels
     ]  # fmt: skip
-    library = _compiled(file_text(codes), options)
-    launches = [_launcher(library, k, c) for k, c in zip(kernels, codes, strict=True)]
+    libraries = load(codes, options)
+    launches = [
+        _launcher(libraries[code.name], kernel, code)
+        for kernel, code in zip(kernels, codes, strict=True)
+    ]
     seconds = time.perf_counter() - started
     whole = sum(len(code.text) for code in codes)
     return [
@@ -107,33 +103,38 @@ def file_text(codes: Sequence[KernelCode]) -> str:
     return "\n\n".join((*parts, *functions_for(texts), *texts)) + "\n"
 
 
-def find_compiler() -> str:
-    """Return the path of the C compiler.
+def load(codes: Sequence[KernelCode], options: COptions) -> dict[str, ctypes.CDLL]:
+    """Compile and load functions, and return the library of each by its name.
 
     Raises:
-        CodegenUnsupported: There is none.
+        CodegenUnsupported: There is no C compiler, or it does not take the code.
     """
-    asked = os.environ.get("CC")
-    names = (asked, *COMPILERS) if asked else COMPILERS
-    for name in names:
-        found = shutil.which(name)
-        if found:
-            return found
-    raise CodegenUnsupported(f"no C compiler found (looked for {', '.join(names)})")
-
-
-def _compiled(text: str, options: COptions) -> ctypes.CDLL:
-    compiler = find_compiler()
+    groups = _groups(codes)
+    flags = list(options.flags)
+    if "undefined" in options.sanitize:
+        flags += ["-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"]
     with tempfile.TemporaryDirectory(prefix="ctk-c-") as folder:
-        source, target = Path(folder, "kernels.c"), Path(folder, "kernels.so")
-        source.write_text(text, encoding="utf-8")
-        command = [compiler, *_FLAGS, *options.flags, str(source), "-o", str(target), "-lm"]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise CodegenUnsupported(
-                f"{compiler} does not take the generated C (exit {done.returncode}):\n{done.stderr}"
-            )
-        return ctypes.CDLL(str(target))
+        sources = [Path(folder, f"kernels_{number}.c") for number in range(len(groups))]
+        for source, group in zip(sources, groups, strict=True):
+            source.write_text(file_text(group), encoding="utf-8")
+        named = [[code.name for code in group] for group in groups]
+        targets = compile_files(sources, flags, named)
+        loaded = [ctypes.CDLL(str(target)) for target in targets]
+    return {
+        code.name: library for library, group in zip(loaded, groups, strict=True) for code in group
+    }
+
+
+def _groups(codes: Sequence[KernelCode]) -> list[list[KernelCode]]:
+    """Return the functions of each file, about as much text in each."""
+    total = sum(len(code.text) for code in codes)
+    count = min(os.cpu_count() or 1, len(codes), 1 + total // _LARGE)
+    groups: list[list[KernelCode]] = [[] for _ in range(count)]
+    before = 0
+    for code in codes:
+        groups[min(before * count // max(total, 1), count - 1)].append(code)
+        before += len(code.text)
+    return [group for group in groups if group]
 
 
 def _launcher(library: ctypes.CDLL, kernel: Kernel, code: KernelCode) -> Callable[..., None]:

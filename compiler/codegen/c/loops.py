@@ -149,11 +149,12 @@ def variables_of(index: Index) -> frozenset[Var]:
     found = {atom for atom in index.atoms if isinstance(atom, Var)}
     for atom in index.atoms:
         if isinstance(atom, Indirect):
-            found |= _variables(atom.value)  # type: ignore[arg-type]  # index.py does not know Value
+            found |= variables_of_value(atom.value)  # type: ignore[arg-type]  # index.py does not know Value
     return frozenset(found)
 
 
-def _variables(value: Value) -> frozenset[Var]:
+def variables_of_value(value: Value) -> frozenset[Var]:
+    """Return the loop variables that a value depends on."""
     statement = Store("", ZERO, value)
     return frozenset(
         atom for i in indices_of((statement,)) for atom in i.atoms if isinstance(atom, Var)

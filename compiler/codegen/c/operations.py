@@ -7,6 +7,7 @@ called `NAME_TYPE`: `exp_f32`, `floordiv_i64`. Floats of 16 bits are computed in
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -53,6 +54,21 @@ def cast_code(code: str, source: Dtype, target: Dtype) -> str:
     if is_narrow(target):
         return f"{SUFFIXES[target]}_of_f32({cast_code(code, source, torch.float32)})"
     return f"({C_TYPES[target]}){grouped(code)}"
+
+
+def without_rounding(op: Op) -> Op:
+    """Leave out the conversion to 16 bits of a small integer that becomes a float32 again.
+
+    Such numbers are exact in 16 bits.
+    """
+    if op.name != "cast" or op.dtype != torch.float32:
+        return op
+    (half,) = op.args
+    if not isinstance(half, Op) or half.name != "cast" or not is_narrow(half.dtype):
+        return op
+    (whole,) = half.args
+    small = whole.dtype in (torch.bool, torch.uint8, torch.int8)
+    return replace(op, args=(whole,)) if small else op
 
 
 def _infix(sign: str) -> Form:

@@ -65,10 +65,11 @@ def work_of(kernel: Kernel) -> Index:
 
 def _work(sweep: Sweep) -> Index:
     count = product([loop.size for loop in sweep.inner])
-    return count * max(sum(_cost(v) for each in sweep.statements for v in walk(each)), 1)
+    return count * max(sum(cost_of(v) for each in sweep.statements for v in walk(each)), 1)
 
 
-def _cost(value: Value) -> int:
+def cost_of(value: Value) -> int:
+    """Return about how long an operation takes, as a multiple of an addition."""
     if isinstance(value, Load):
         return 1
     return _COSTS.get(value.name, 1) if isinstance(value, Op) else 0

@@ -16,19 +16,23 @@ returns the number of the check that failed, or 0.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from ctk.compiler.codegen.c.faults import Check, Faults
 from ctk.compiler.codegen.c.functions import FUNCTIONS
+from ctk.compiler.codegen.c.keep import kept_values
 from ctk.compiler.codegen.c.loops import joined, writes_apart
 from ctk.compiler.codegen.c.plan import GRAIN, is_pointwise, laid_out, plan_of, work_of
 from ctk.compiler.codegen.c.reduce_sweep import ReducePrinter
+from ctk.compiler.codegen.c.split import pieces
 from ctk.compiler.codegen.c.sweeps import SweepPrinter, Tile
+from ctk.compiler.codegen.c.transpose import SIDE, Transposed, transposed
 from ctk.compiler.codegen.c.types import C_TYPES, Names
 from ctk.compiler.codegen.c.values import Values
 from ctk.compiler.lowering.arguments import Arguments, arguments_of
 from ctk.compiler.lowering.index import ZERO, Index, Var, product
-from ctk.compiler.lowering.ir import Buffer, Kernel, Scan, Sweep
+from ctk.compiler.lowering.ir import Buffer, Kernel, Load, Scan, Sweep
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +86,13 @@ class _KernelPrinter:
             }
         self.printer = SweepPrinter(self.values, lambda var: writes_apart(self.kernel, var))
         self.plan = plan_of(self.kernel)
+        self.crossing = transposed(self.kernel)
+        if not all(writes_apart(self.kernel, loop) for loop in self.kernel.outer):
+            self.crossing = None
 
     def code(self) -> KernelCode:
         body = self.values.block
-        self._loops(self.kernel.outer)
+        self._loops(self.kernel.outer, self.kernel.sweeps)
         checks = tuple(self.values.faults.checks)
         lines = body.lines
         if checks:
@@ -104,32 +111,84 @@ class _KernelPrinter:
         parts += [f"int64_t {values.symbols[symbol]}" for symbol in self.arguments.symbols]
         return ", ".join(parts) or "void"
 
-    def _loops(self, loops: tuple[Var, ...]) -> None:
+    def _loops(self, loops: tuple[Var, ...], sweeps: tuple[Sweep, ...]) -> None:
         """Print the outer loops from here on, and the sweeps within them."""
         if not loops:
-            for sweep in self.kernel.sweeps:
+            self.printer.keep(kept_values(sweeps, self.values.numbers, self.plan))
+            for sweep in sweeps:
                 self._sweep(sweep)
+            return
+        if self.crossing is not None and loops == self.kernel.outer:
+            self._crossed(self.crossing, loops, sweeps)
             return
         first, *rest = loops
         words = self._threads() if loops == self.kernel.outer else []
         if not rest and self.plan.width:
-            self._tiles(first, words)
+            self._tiles(first, words, sweeps)
             return
         if not rest and is_pointwise(self.kernel):
             words.append("simd")
         if not writes_apart(self.kernel, first):
             words = []
-        with self.printer.loop(first, pragma=_pragma(words)):
-            self._loops(tuple(rest))
+        for part, inside in pieces(first, sweeps):
+            with self.printer.loop(part, pragma=_pragma(words)):
+                self._loops(tuple(rest), inside)
 
-    def _tiles(self, loop: Var, words: list[str]) -> None:
+    def _crossed(
+        self, found: Transposed, loops: tuple[Var, ...], sweeps: tuple[Sweep, ...]
+    ) -> None:
+        """Print the loops of a kernel some of whose loads are transposed: in square tiles."""
+        values, printer = self.values, self.printer
+        others = [loop for loop in loops if loop not in (found.across, found.along)]
+        with ExitStack() as stack:
+            pragma = _pragma(self._threads())
+            for loop in others:
+                stack.enter_context(printer.loop(loop, pragma=pragma))
+                pragma = ""
+            bounds: dict[Var, tuple[str, str]] = {}
+            for loop in (found.across, found.along):
+                name, size = values.names.of(loop.name), values.index(loop.size)
+                tile = printer.pieces(name, size, SIDE, pragma=pragma)
+                bounds[loop] = stack.enter_context(tile)
+                pragma = ""
+            arrays = [self._copied(load, found, bounds) for load in found.loads]
+            low, high = bounds[found.across]
+            with printer.loop(found.across, start=low, stop=high) as outer:
+                low, high = bounds[found.along]
+                with printer.loop(
+                    found.along, start=low, stop=high, pragma="#pragma omp simd"
+                ) as inner:
+                    rows = outer.places[found.across], bounds[found.across][0]
+                    columns = inner.places[found.along], low
+                    for load, array in zip(found.loads, arrays, strict=True):
+                        place = f"[{rows[0]} - {rows[1]}][{columns[0]} - {columns[1]}]"
+                        inner.names[values.numbers.of(load)] = f"{array}{place}"
+                    self._loops((), sweeps)
+
+    def _copied(self, load: Load, found: Transposed, bounds: Mapping[Var, tuple[str, str]]) -> str:
+        """Print the copy of a tile along the rows of its memory, and return its array."""
+        values, printer = self.values, self.printer
+        array = values.names.new("tile")
+        values.block.lines.append(f"{C_TYPES[load.dtype]} {array}[{SIDE}][{SIDE}];")
+        (across, _), (along, _) = bounds[found.across], bounds[found.along]
+        with (
+            printer.loop(found.along, start=along, stop=bounds[found.along][1]) as outer,
+            printer.loop(found.across, start=across, stop=bounds[found.across][1]) as inner,
+        ):
+            place = (
+                f"[{inner.places[found.across]} - {across}][{outer.places[found.along]} - {along}]"
+            )
+            inner.lines.append(f"{array}{place} = {values.text(load)};")
+        return array
+
+    def _tiles(self, loop: Var, words: list[str], sweeps: tuple[Sweep, ...]) -> None:
         """Print the loop over columns: tiles of them, and the sweeps for each."""
         name, size = self.values.names.of(loop.name), self.values.index(loop.size)
         words = words if writes_apart(self.kernel, loop) else []
-        pieces = self.printer.pieces(name, size, self.plan.width, pragma=_pragma(words))
-        with pieces as (start, stop):
-            self.printer.tile = Tile(loop, start, stop, self.plan.width)
-            self._loops(())
+        width = self.plan.width
+        with self.printer.pieces(name, size, width, pragma=_pragma(words)) as (start, stop):
+            self.printer.tile = Tile(loop, start, stop, width)
+            self._loops((), sweeps)
             self.printer.tile = None
 
     def _sweep(self, sweep: Sweep) -> None:

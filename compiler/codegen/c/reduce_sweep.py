@@ -241,7 +241,7 @@ class ReducePrinter:
         clauses = [clause(reduce, parts[reduce.names[0]]) for reduce in self.reduces]
         pragma = " ".join(("#pragma omp simd", *clauses))
         pragma = pragma if self.printer.is_apart(self.last) else ""
-        with self.printer.loop(self.last, start=start, stop=stop, pragma=pragma):
+        with self.printer.row(self.last, self.sweep.statements, start, stop, pragma):
             yield
 
     def _update(self, reduce: Reduce, part: str) -> None:
@@ -278,7 +278,7 @@ class ReducePrinter:
         with printer.lanes():
             mean = f"{printer.variable(part)} / ({ctype}){count}"
             values.block.lines.append(f"{printer.variable(middle)} = {mean};")
-        with self._second_pass(start, stop, squares) as inner:
+        with self._second_pass(reduce, start, stop, squares) as inner:
             value = values.text(reduce.value)
             inner.lines.append(f"const {ctype} away = {value} - {printer.variable(middle)};")
             inner.lines.append(f"{printer.variable(squares)} += away * away;")
@@ -289,13 +289,13 @@ class ReducePrinter:
         self._count({reduce.names[0]: count})
 
     @contextmanager
-    def _second_pass(self, start: str, stop: str, squares: str) -> Generator[Block]:
+    def _second_pass(self, reduce: Reduce, start: str, stop: str, squares: str) -> Generator[Block]:
         if self.printer.tile is not None:
             with self.printer.loop(self.last, start=start, stop=stop), self.printer.lanes():
                 yield self.values.block
             return
         pragma = f"#pragma omp simd reduction(+ : {squares})"
-        with self.printer.loop(self.last, start=start, stop=stop, pragma=pragma) as inner:
+        with self.printer.row(self.last, (reduce,), start, stop, pragma) as inner:
             yield inner
 
     def _search(self, reduce: Reduce, part: str, start: str, stop: str) -> None:

@@ -6,7 +6,7 @@ of columns at a time: then `lanes` is a loop over the tile, and results are arra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -17,7 +17,8 @@ from ctk.compiler.codegen.c.reductions import identity, update
 from ctk.compiler.codegen.c.types import C_TYPES, SUFFIXES, is_narrow
 from ctk.compiler.codegen.c.values import Block, Values
 from ctk.compiler.lowering.index import Var
-from ctk.compiler.lowering.ir import Scan, Store, Sweep
+from ctk.compiler.lowering.ir import Scan, Statement, Store, Sweep, Value
+from ctk.compiler.lowering.walk import walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ class SweepPrinter:
         self.is_apart = is_apart
         self.tile: Tile | None = None
         self._of_tile: dict[str, str] = {}
+        self._kept: dict[int, Value] = {}
+        self._arrays: dict[int, tuple[str, Var]] = {}
 
     @contextmanager
     def block(self, head: str, *, is_loop: bool = False, pragma: str = "") -> Generator[Block]:
@@ -100,6 +103,34 @@ class SweepPrinter:
         with self.loop(tile.var, start=tile.start, stop=tile.stop, pragma=pragma) as inner:
             inner.locals.update(self._of_tile)
             yield
+
+    def keep(self, values: dict[int, Value]) -> None:
+        """Say which values rows keep, by their numbers; what was kept before is forgotten."""
+        self._kept = values
+        self._arrays = {}
+
+    @contextmanager
+    def row(
+        self, loop: Var, statements: Sequence[Statement], start: str, stop: str, pragma: str
+    ) -> Generator[Block]:
+        """Print an innermost loop, which reads or writes what rows keep."""
+        numbers = self.values.numbers
+        used = {numbers.of(v): v for each in statements for v in walk(each)}
+        first = [n for n in self._kept if n in used and n not in self._arrays]
+        for number in first:
+            array = self.values.names.new("kept")
+            self._arrays[number] = array, loop
+            ctype = C_TYPES[used[number].dtype]
+            self.values.block.lines.append(f"{ctype} {array}[{loop.size}];")
+        with self.loop(loop, start=start, stop=stop, pragma=pragma) as inner:
+            at = inner.places[loop]
+            for number, (array, of) in self._arrays.items():
+                if number in first:
+                    value = self.values.named(used[number])
+                    inner.lines.append(f"{array}[{at}] = {value};")
+                elif number in used and of == loop:
+                    inner.names[number] = f"{array}[{at}]"
+            yield inner
 
     def variable(self, name: str) -> str:
         """Return the C code of a variable that each column has."""

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ctk.compiler.codegen.c.faults import Faults
-from ctk.compiler.codegen.c.operations import operation_code
+from ctk.compiler.codegen.c.operations import operation_code, without_rounding
 from ctk.compiler.codegen.c.types import C_TYPES, Names, grouped, index_code, literal
 from ctk.compiler.lowering.index import Index, Indirect, Symbol, Var
 from ctk.compiler.lowering.ir import (
@@ -167,6 +167,7 @@ class Values:
         if isinstance(value, Guarded):
             return self._guarded(value)
         assert isinstance(value, Op)
+        value = without_rounding(value)
         parts = [self._code(each) for each in value.args]
         depth = max((part.depth for part in parts), default=0)
         texts = [

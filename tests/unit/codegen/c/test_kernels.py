@@ -1,11 +1,19 @@
 """Kernels as C compute what eager computes."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 import torch
+from torch.fx.experimental.proxy_tensor import make_fx
 
-from ctk.compiler.codegen.c.compile import find_compiler
+from ctk.compiler.codegen.c.compile import COptions
+from ctk.compiler.codegen.c.toolchain import find_compiler, openmp_library
 from ctk.compiler.errors import CodegenUnsupported
-from tests.helpers.c_kernels import run_as_c
+from ctk.compiler.lowering.index import Indirect, Var, as_index, of_atom
+from ctk.compiler.lowering.ir import Buffer, Kernel, Load, Store, Sweep
+from ctk.compiler.lowering.lower import lower
+from tests.helpers.c_kernels import launch_all, memory_of, run_as_c
 
 GENERATOR = torch.Generator().manual_seed(9)
 
@@ -48,3 +56,50 @@ def test_no_compiler_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "mycc")
     with pytest.raises(CodegenUnsupported, match=r"no C compiler found \(looked for mycc, cc"):
         find_compiler()
+
+
+def test_a_wild_index_becomes_an_exception_with_kernel_and_node() -> None:
+    x = drawn(4, 8)
+    program = lower(make_fx(lambda x: x + 1, tracing_mode="fake")(x))
+    (kernel,) = program.steps
+    assert isinstance(kernel, Kernel)
+    ((store,),) = (sweep.statements for sweep in kernel.sweeps)
+    wrong = replace(store, index=store.index + 3)
+    kernel = replace(kernel, sweeps=(Sweep((), (wrong,)),))
+    memory = memory_of(program.buffers, {"x_1": x})
+    with pytest.raises(RuntimeError, match=r"kernel add writes element 3[2-4] of the buffer add"):
+        launch_all([kernel], program.buffers, memory, COptions(sanitize=("address",)))
+
+
+def test_a_position_out_of_range_is_an_index_error() -> None:
+    memory = {"x": drawn(4), "where": torch.tensor([1, 9]), "out": torch.zeros(2)}
+    buffers = {name: buffer_of(name, each) for name, each in memory.items()}
+    loop = Var("i0", as_index(2))
+    place = Indirect(Load("where", of_atom(loop), torch.int64), as_index(4))
+    store = Store("out", of_atom(loop), Load("x", of_atom(place), torch.float32), origin="taken")
+    kernel = Kernel("out", (loop,), (Sweep((), (store,)),), ("taken",), torch.device("cpu"))
+    with pytest.raises(IndexError, match=r"index 9 is out of bounds .* size 4 .node taken"):
+        launch_all([kernel], buffers, memory)
+    assert memory["out"].tolist() == [memory["x"][1].item(), 0.0]
+
+
+def test_transposed_loads_and_pieces_of_loops() -> None:
+    def transposed(x, y):
+        both = torch.cat((x, y.t()), 1)
+        return x + y.t(), torch.nn.functional.pad(both, (2, 1)) * 2
+
+    inputs = drawn(45, 37), drawn(37, 45)
+    for found, wanted in zip(run_as_c(transposed, *inputs), transposed(*inputs), strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
+def test_torch_has_the_only_threads() -> None:
+    run_as_c(lambda x: x + 1, drawn(300, 300))
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    loaded = {line.split()[-1] for line in lines if "libgomp" in line}
+    assert loaded <= {openmp_library()}
+
+
+def buffer_of(name: str, tensor: torch.Tensor) -> Buffer:
+    shape, strides = map(as_index, tensor.shape), map(as_index, tensor.stride())
+    return Buffer(name, tensor.dtype, tuple(shape), tuple(strides), tensor.device, "input")

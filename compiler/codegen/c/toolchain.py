@@ -1,0 +1,111 @@
+"""The C compiler of the system: which it is, how it is called, whose threads its code uses.
+
+The compiler is that of `CC`, else `cc`, `gcc` or `clang`. Threads are those of torch: what is
+compiled is linked to the OpenMP library that torch has loaded, so there is one pool, and
+`torch.set_num_threads` holds for it. Where the two do not fit (clang's code needs LLVM's library),
+kernels run on one thread.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import torch
+
+from ctk.compiler.errors import CodegenUnsupported
+
+COMPILERS = ("cc", "gcc", "clang")
+
+_FLAGS = (
+    "-O3", "-march=native", "-std=gnu11", "-fPIC", "-shared", "-w", "-fwrapv", "-fno-math-errno",
+    "-fno-trapping-math", "-ffp-contract=off",
+)  # fmt: skip
+"""No contraction: products and sums keep the bits of eager. What gains from it says `fma`."""
+
+_GCC_FLAGS = ("--param", "vect-max-peeling-for-alignment=0")
+"""Which lane sums up which number must not depend on where memory begins."""
+
+
+def find_compiler() -> tuple[str, ...]:
+    """Return the command of the C compiler.
+
+    Raises:
+        CodegenUnsupported: There is none.
+    """
+    asked = shlex.split(os.environ.get("CC", ""))
+    for command in (asked, *([name] for name in COMPILERS)):
+        found = shutil.which(command[0]) if command else None
+        if found:
+            return (found, *command[1:])
+    names = (*([asked[0]] if asked else []), *COMPILERS)
+    raise CodegenUnsupported(f"no C compiler found (looked for {', '.join(names)})")
+
+
+def compile_files(
+    sources: Sequence[Path], flags: Sequence[str], kernels: Sequence[Sequence[str]]
+) -> list[Path]:
+    """Compile files at the same time, each to a shared object beside it.
+
+    Args:
+        sources: The files.
+        flags: Further flags.
+        kernels: The names of each file's kernels, for the message.
+
+    Raises:
+        CodegenUnsupported: There is no compiler, or it does not take the code.
+    """
+    compiler = find_compiler()
+    targets = [source.with_suffix(".so") for source in sources]
+    running = [
+        subprocess.Popen(  # the compiler that the user chose
+            [*compiler, *_flags(compiler), *flags, str(source), "-o", str(target),
+             *_libraries()],
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )
+        for source, target in zip(sources, targets, strict=True)
+    ]  # fmt: skip
+    messages = [process.communicate()[1] for process in running]
+    for process, message, names in zip(running, messages, kernels, strict=True):
+        if process.returncode:
+            raise CodegenUnsupported(
+                f"{compiler[0]} does not take the C of the kernels {', '.join(names)} "
+                f"(exit {process.returncode}):\n{message[-2000:]}"
+            )
+    return targets
+
+
+def _flags(compiler: tuple[str, ...]) -> tuple[str, ...]:
+    if not _is_clang(compiler):
+        return (*_FLAGS, *_GCC_FLAGS, "-fopenmp")
+    has_own_threads = any(name in (openmp_library() or "") for name in ("libomp", "libiomp"))
+    return (*_FLAGS, "-fopenmp" if has_own_threads else "-fopenmp-simd")
+
+
+def _libraries() -> tuple[str, ...]:
+    library = openmp_library()
+    return ("-lm",) if library is None else ("-Wl,--as-needed", library, "-lm")
+
+
+@cache
+def _is_clang(compiler: tuple[str, ...]) -> bool:
+    command = [*compiler, "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)  # as above
+    return "clang" in done.stdout
+
+
+@cache
+def openmp_library() -> str | None:
+    """Return the OpenMP library that torch has loaded; None if it has none that is known."""
+    maps = Path("/proc/self/maps")
+    loaded = maps.read_text(encoding="utf-8").splitlines() if maps.exists() else []
+    beside = sorted(Path(torch.__file__).parent.glob("lib/lib*omp*"))
+    for path in (*(line.split()[-1] for line in loaded if "/" in line), *map(str, beside)):
+        if Path(path).name.startswith(("libgomp", "libiomp", "libomp")):
+            return path
+    return None
