@@ -20,7 +20,7 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from ctk.compiler.lowering.index import Index, product
-from ctk.compiler.lowering.ir import Buffer, Kernel, LibraryCall, Program
+from ctk.compiler.lowering.ir import Buffer, Kernel, LibraryCall, Program, is_temporary
 from ctk.compiler.lowering.order import step_reads, step_writes
 from ctk.compiler.lowering.walk import loads, writes
 from ctk.compiler.torch_compat.operators import declared_by
@@ -48,7 +48,7 @@ class _Plan:
         self.allow = allow
         self.buffers = dict(program.buffers)
         self.last = _last_uses(program)
-        self.kept = program.outputs | _opaque_reads(program)
+        self.kept = program.outputs | _opaque_reads(program) | _temporaries(program)
         self.dead: dict[tuple[object, Index], list[str]] = {}
 
     def add(self, place: int, step: Kernel | LibraryCall) -> None:
@@ -115,6 +115,11 @@ def _opaque_reads(program: Program) -> frozenset[str]:
         if isinstance(step, LibraryCall) and declared_by(step.node.target) is None:
             found |= step_reads(program, step)
     return frozenset(found)
+
+
+def _temporaries(program: Program) -> frozenset[str]:
+    """Return the buffers that kernels of one node make for each other: others do not see them."""
+    return frozenset(name for name in program.buffers if is_temporary(program, name))
 
 
 def _size(buffer: Buffer) -> tuple[object, Index]:
