@@ -216,7 +216,7 @@ class Variants:
 
     def _plan(self, sizes: tuple[int, ...], knobs: Knobs) -> _Plan:
         values = dict(zip(self._symbols, sizes, strict=True))
-        layout = layout_of(self.kernel, values, self._extents, knobs)
+        layout = layout_of(self.kernel, values, knobs)
         blocks = (-(-number_of(axis.numel, values) // axis.block) for axis in layout.grid)
         return _Plan(layout, math.prod(blocks))
 
@@ -289,7 +289,7 @@ class Variants:
         return (*self._types, *(size for _ in self._symbols))
 
     def _expected(self) -> Layout:
-        return layout_of(self.kernel, self._guess, self._extents, self._knobs)
+        return layout_of(self.kernel, self._guess, self._knobs)
 
     def _compile_options(self, layout: Layout) -> dict[str, object]:
         options: dict[str, object] = {
