@@ -1,9 +1,7 @@
 """Index expressions: integers over loop variables and size symbols, always in one normal form.
 
-An `Index` is a sum of products of atoms. An atom is a loop variable, a size symbol, a quotient or
-remainder that does not simplify, or a number that the kernel reads (`Indirect`, a gather). Equal
-expressions are equal objects as far as the rules below see, so that two kernels that walk memory in
-the same way are recognised by `==`.
+An `Index` is a sum of products of atoms (`atoms.py`). Equal expressions are equal objects as far as
+the rules below see, so that two kernels that walk memory in the same way are recognised by `==`.
 
     i = var("i", 4); j = var("j", 8)
     (i * 8 + j) // 8 == i          (i * 8 + j) % 8 == j         because 0 <= j < 8
@@ -11,8 +9,7 @@ the same way are recognised by `==`.
 
 Sizes are not negative, and a loop variable `v` of size `n` has 0 <= v < n. Division rounds down.
 
-Source: the simplification by ranges is that of `torch/_inductor/sizevars.py` and Halide's bounds
-inference; this one is a polynomial ring of its own, because sympy took most of the compile time.
+Source: `torch/_inductor/sizevars.py` and Halide simplify by ranges, too; sympy was too slow.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from ctk.compiler.lowering.memory import plan_memory
 from ctk.compiler.lowering.text import program_text
 from ctk.compiler.rewriting.numbering import Numbering
 from tests.helpers.loop_programs import Program, loop_programs
+from tests.helpers.triton_kernels import INTERPRETED
 
 GENERATE = (Phase.explicit, Phase.generate)  # a program of nine steps is small enough
 SETTINGS = settings(derandomize=True, deadline=None, phases=GENERATE)
@@ -111,9 +112,23 @@ def test_exact_kernels_have_the_bits_of_eager(count: int) -> None:
     hold(count, check)
 
 
+TRITON = {"interpret": True}
+CODEGENS = [
+    pytest.param("c", {}, id="c"),
+    pytest.param("triton", TRITON, id="triton", marks=INTERPRETED),
+    pytest.param("triton", {**TRITON, "chunk": 3}, id="triton-split", marks=INTERPRETED),
+    pytest.param("triton", {**TRITON, "row_limit": 2}, id="triton-loops", marks=INTERPRETED),
+]
+
+
 @pytest.mark.parametrize("count", [4, pytest.param(120, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mode", ["fake", "symbolic"])
-def test_kernels_in_c_compute_what_the_interpreter_computes(mode: str, count: int) -> None:
+@pytest.mark.parametrize(("codegen", "options"), CODEGENS)
+def test_kernels_compute_what_the_interpreter_computes(
+    codegen: str, options: dict[str, object], mode: str, count: int
+) -> None:
+    config = Config(codegen=codegen, fallback=(), passes={codegen: options})
+
     def check(program: Program) -> None:
         gm = program.graph(mode)
         planned = plan_memory(fuse(lower(gm), lambda *_: True), lambda *_: True)
@@ -121,7 +136,7 @@ def test_kernels_in_c_compute_what_the_interpreter_computes(mode: str, count: in
         eager = Scale(gm)
         eager.run(*program.inputs())
         expected = run_program(gm, planned, program.inputs())
-        numbering = Numbering(config=Config(codegen="c", fallback=()))
+        numbering = Numbering(config=config)
         found = generate(gm, program.inputs(), "forward", numbering)(list(program.inputs()))
         for each, value in zip(found, expected, strict=True):
             assert_near(each, value, eager.largest)

@@ -29,6 +29,7 @@ from ctk.compiler.lowering.ir import (
     Position,
     Value,
 )
+from ctk.compiler.lowering.sizes import symbols_of
 from ctk.compiler.lowering.walk import Numbers, indirect, operands
 
 
@@ -139,7 +140,7 @@ class Body:
 
     def check(self, what: str, buffer: str, at: Shown, mask: Shown) -> None:
         """In a debug build, assert that an access is within its buffer."""
-        if not self._debug or buffer not in self._extents:
+        if not self._debug or not self._is_known(self._extents.get(buffer)):
             return
         extent = self.sizes.text(self._extents[buffer])
         inside = f"({at.text} >= 0) & ({at.text} < {extent})"
@@ -147,6 +148,12 @@ class Body:
             inside = f"({inside}) | ~({mask.text})"
         message = f"{self._debug}: {what} of {self.origin} reaches outside of {buffer}"
         self.line(f'tl.device_assert({inside}, "{message}")', at.axes | mask.axes)
+
+    def _is_known(self, size: Index | None) -> bool:
+        """Return whether a kernel is given all symbols of a size."""
+        if size is None:
+            return False
+        return all(each.name in self.sizes.symbols for each in symbols_of([size]))
 
     def _order(self, value: Value) -> list[Value]:
         """Return what must be printed for a value, operands first, but nothing of a guarded one."""
@@ -272,7 +279,7 @@ class Body:
     def _indirect(self, atom: Indirect) -> str:
         value: Value = atom.value  # type: ignore[assignment]  # index.py does not know Value
         shown = self.value(value)
-        if self._debug:
+        if self._debug and self._is_known(atom.size):
             self._check_position(atom, shown)
         return shown.text if self.layout.wide else self._narrow(value, shown)
 

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from ctk.compiler.codegen.triton.options import TritonOptions
+from ctk.compiler.codegen.triton.source import require_atomics
 from ctk.compiler.codegen.triton.variants import Variants
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.lowering.ir import Buffer, Kernel
@@ -55,6 +56,8 @@ def compile_kernels(
         triton_launch.require(interpret=options.interpret)
     except triton_launch.TritonMissing as error:
         raise CodegenUnsupported(str(error)) from None
+    for kernel in kernels:
+        require_atomics(kernel)
     if options.interpret or len(kernels) < 2:
         return [_compiled(kernel, buffers, options) for kernel in kernels]
     with ThreadPoolExecutor(min(_THREADS, len(kernels))) as pool:

@@ -33,6 +33,19 @@ def minimum_or_nan(a, b):
 
 
 @triton.jit
+def nan_for_max(x):
+    """Return NaN with the sign that an atomic maximum, which compares bits, lets win."""
+    return tl.where(x != x, tl.abs(x), x)
+
+
+@triton.jit
+def nan_for_min(x):
+    """Return NaN with the sign that an atomic minimum, which compares bits, lets win."""
+    below = tl.full(x.shape, -1.0, x.dtype)
+    return tl.where(x != x, libdevice.copysign(x, below), x)
+
+
+@triton.jit
 def larger(a, b):
     """Return the larger one of integers."""
     return tl.maximum(a, b)

@@ -26,7 +26,6 @@ from ctk.compiler.lowering.atoms import Atom, Extreme, Indirect, Quotient, Symbo
 from ctk.compiler.lowering.index import ONE, ZERO, Index
 from ctk.compiler.lowering.ir import Kernel
 from ctk.compiler.lowering.sizes import number_of
-from ctk.compiler.lowering.walk import reads, writes
 
 PROGRAMS = 1056
 """Of a kernel that is spread well: 8 for each of the 132 multiprocessors of an H200."""
@@ -34,6 +33,7 @@ PROGRAMS = 1056
 FLAT_BLOCK = 1024
 _LOOP_BLOCK = 4096
 _TILE = 64
+_UNKNOWN = 2**31
 _INT32 = 2**31 - 2**17  # a block beyond the last element must not overflow
 
 
@@ -49,7 +49,6 @@ class Knobs:
 def layout_of(
     kernel: Kernel,
     sizes: Mapping[str, int],
-    extents: Mapping[str, Index],
     knobs: Knobs | None = None,
 ) -> Layout:
     """Return the layout of a kernel.
@@ -58,11 +57,10 @@ def layout_of(
         kernel: Any kernel of the IR.
         sizes: Symbols at the call (or of an example); the layout is right for all other sizes, too,
             but for `wide`.
-        extents: How many elements each buffer reaches.
         knobs: Deviations from the rules.
     """
     chosen = knobs or Knobs()
-    wide = _is_wide(kernel, sizes, extents)
+    wide = _is_wide(kernel, sizes)
     if inner_loops(kernel.sweeps):
         return _rows(kernel, sizes, wide, chosen)
     across = _across(kernel)
@@ -192,11 +190,8 @@ def _is_by_column(kernel: Kernel) -> bool:
     return across > along
 
 
-def _is_wide(kernel: Kernel, sizes: Mapping[str, int], extents: Mapping[str, Index]) -> bool:
-    if any(
-        number_of(extents[name], sizes) > _INT32 for name in _touched(kernel) if name in extents
-    ):
-        return True
+def _is_wide(kernel: Kernel, sizes: Mapping[str, int]) -> bool:
+    """Return whether a position, or a part of one, may leave 32 bits."""
     nests = [kernel.outer, *inner_loops(kernel.sweeps)]
     if any(_count(nest, sizes) > _INT32 for nest in nests):
         return True
@@ -213,7 +208,7 @@ def _most(index: Index, sizes: Mapping[str, int]) -> int:
 
 def _most_of(atom: Atom, sizes: Mapping[str, int]) -> int:
     if isinstance(atom, Symbol):
-        return sizes[atom.name]
+        return sizes.get(atom.name, _UNKNOWN)  # the size of what is gathered from
     if isinstance(atom, (Var, Indirect)):
         return max(0, _most(atom.size, sizes) - 1)
     if isinstance(atom, Extreme):
@@ -222,10 +217,6 @@ def _most_of(atom: Atom, sizes: Mapping[str, int]) -> int:
     if isinstance(atom, Quotient):
         return value // (atom.divisor.number or 1)
     return min(value, max(0, _most(atom.divisor, sizes) - 1))
-
-
-def _touched(kernel: Kernel) -> set[str]:
-    return {*reads(kernel), *writes(kernel)}
 
 
 def _numel(loops: tuple[Var, ...]) -> Index:

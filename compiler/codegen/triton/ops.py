@@ -141,6 +141,13 @@ def _reciprocal(op: Op, args: Sequence[str]) -> str:
     return _div64(op, (one, args[0]))
 
 
+def _negated(op: Op, args: Sequence[str]) -> str:
+    """Return the number with the other sign: `-x` of Triton is `0 - x`, which makes 0 of 0."""
+    if op.dtype.is_floating_point:
+        return f"{args[0]} * -1.0"
+    return f"0 - {args[0]}"
+
+
 def _invert(op: Op, args: Sequence[str]) -> str:
     if op.dtype == torch.uint8:
         return f"{args[0]} ^ 255"
@@ -182,7 +189,7 @@ PRINTERS: Mapping[str, Printer] = {
     "add": _infix("+"),
     "sub": _infix("-"),
     "mul": _infix("*"),
-    "neg": lambda op, args: f"-{args[0]}" if op.dtype != torch.uint8 else f"0 - {args[0]}",
+    "neg": _negated,
     "abs": _call("tl.abs"),
     "maximum": _extreme("maximum", "|"),
     "minimum": _extreme("minimum", "&"),

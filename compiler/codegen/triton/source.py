@@ -6,10 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import torch
+
 from ctk.compiler.codegen.triton import reductions
 from ctk.compiler.codegen.triton.body import Body
 from ctk.compiler.codegen.triton.layout import Axis, Layout
 from ctk.compiler.codegen.triton.shown import Lines, Shown
+from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.index import Index
 from ctk.compiler.lowering.ir import (
@@ -34,6 +37,8 @@ from ctk.compiler.codegen.triton import device
 """
 
 _ATOMIC = {"add": "tl.atomic_add", "max": "tl.atomic_max", "min": "tl.atomic_min"}
+_ATOMIC_TYPES = (torch.float32, torch.float64, torch.int32, torch.int64)
+_ADDED_TYPES = (torch.float16, torch.bfloat16)
 _RESERVED = re.compile(
     r"tl|triton|device|libdevice|[xyr]\d*(index|mask|start|quarter|BLOCK)|(v|i|acc|carry|m|s|red)\d+(_\d+)?"
 )
@@ -146,6 +151,8 @@ class _Printing:
             body.line(f"tl.store({pointer}, {text}{extra})", over, store.origin)
         else:
             spread = text if value.axes == over else f"tl.broadcast_to({text}, {body.shape(over)})"
+            if store.mode != "add" and store.value.dtype.is_floating_point:
+                spread = f"device.nan_for_{store.mode}({spread})"
             call = f"{_ATOMIC[store.mode]}({pointer}, {spread}{extra}, sem='relaxed')"
             body.line(call, over, store.origin)
         body.forget(store.buffer)
@@ -202,6 +209,18 @@ def kernel_source(
     text = "\n".join(f"    {line}".rstrip() for line in [f'"""{title}"""', *lines])
     decorated = f"@triton.jit\ndef {function_name(kernel)}({signature}):\n{text}\n"
     return f"{HEADER}\n\n{decorated}"
+
+
+def require_atomics(kernel: Kernel) -> None:
+    """Raise `CodegenUnsupported` for a store that combines in a way that devices do not have."""
+    for store in kernel.stores:
+        dtype = store.value.dtype
+        has = dtype in _ATOMIC_TYPES or (store.mode == "add" and dtype in _ADDED_TYPES)
+        if store.mode != "set" and (store.mode not in _ATOMIC or not has):
+            raise CodegenUnsupported(
+                f"kernel {kernel.name}: {store.origin} combines {dtype} by {store.mode} at places "
+                "that may meet, and the device has no such atomic operation"
+            )
 
 
 def function_name(kernel: Kernel) -> str:

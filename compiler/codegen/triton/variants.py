@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
@@ -18,7 +18,7 @@ from ctk.compiler.codegen.triton.source import function_name, kernel_source
 from ctk.compiler.codegen.triton.split import Split, can_split, split
 from ctk.compiler.codegen.triton.tuning import TRIED, best_of, keep, key_of, may_run_twice, recall
 from ctk.compiler.errors import CtkError
-from ctk.compiler.lowering.arguments import arguments_of
+from ctk.compiler.lowering.arguments import Arguments, arguments_of
 from ctk.compiler.lowering.index import ONE, ZERO, Index
 from ctk.compiler.lowering.ir import Buffer, Kernel
 from ctk.compiler.lowering.sizes import number_of
@@ -54,6 +54,9 @@ class _Plan:
     aligned: triton_launch.Loaded | None = None
 
 
+_Ready: TypeAlias = _Plan | Callable[[tuple[Any, ...]], None]
+
+
 class _Parts:
     """A kernel that is split, and the memory between its parts."""
 
@@ -66,19 +69,33 @@ class _Parts:
     ) -> None:
         every = {**buffers, **made.buffers}
         self.kernels = [Variants(kernel, every, options, is_part=True) for kernel in made.kernels]
-        self._names = (*whole.arguments.buffers, *(each.name for each in whole.arguments.symbols))
         self._between = made.buffers
+        self._symbols = [each.name for each in whole.arguments.symbols]
+        names = [*whole.arguments.buffers, *self._symbols, *made.buffers]
+        places = {name: place for place, name in enumerate(names)}
+        self._picks = [
+            tuple(places[name] for name in _names_of(part.arguments)) for part in self.kernels
+        ]
 
-    def launch(self, arguments: tuple[Any, ...]) -> None:
-        """Run the parts: the tensors and sizes of the whole kernel."""
-        values = dict(zip(self._names, arguments, strict=True))
-        sizes = {name: value for name, value in values.items() if isinstance(value, int)}
-        for name, buffer in self._between.items():
-            count = number_of(buffer.shape[0], sizes)
-            values[name] = empty((count,), (1,), buffer.dtype, buffer.device)
-        for part in self.kernels:
-            symbols = (each.name for each in part.arguments.symbols)
-            part.launch(*(values[name] for name in (*part.arguments.buffers, *symbols)))
+    def for_sizes(self, sizes: tuple[int, ...]) -> Callable[[tuple[Any, ...]], None]:
+        """Return what runs the parts, given the tensors and sizes of the whole kernel."""
+        values = dict(zip(self._symbols, sizes, strict=True))
+        memory = [
+            ((number_of(buffer.shape[0], values),), buffer.dtype, buffer.device)
+            for buffer in self._between.values()
+        ]
+        steps = [(part.launch, pick) for part, pick in zip(self.kernels, self._picks, strict=True)]
+
+        def launch(arguments: tuple[Any, ...]) -> None:
+            every = [*arguments, *(empty(size, (1,), dtype, on) for size, dtype, on in memory)]
+            for run, pick in steps:
+                run(*[every[place] for place in pick])
+
+        return launch
+
+
+def _names_of(arguments: Arguments) -> tuple[str, ...]:
+    return (*arguments.buffers, *(each.name for each in arguments.symbols))
 
 
 class Variants:
@@ -109,7 +126,7 @@ class Variants:
         self._functions: dict[Layout, tuple[Any, str]] = {}
         self._knobs = Knobs(row_limit=options.row_limit)
         self._parts: dict[int, _Parts] = {}
-        self._ready: dict[tuple[int, ...], _Plan | _Parts] = {}
+        self._ready: dict[tuple[int, ...], _Ready] = {}
         self._loaded: dict[object, triton_launch.Loaded] = {}
         self._device = kernel.device.index or 0
 
@@ -146,16 +163,16 @@ class Variants:
         ready = self._ready.get(sizes)
         if ready is None:
             ready = self._ready[sizes] = self._prepared(sizes, arguments)
-        if isinstance(ready, _Parts):
-            ready.launch(arguments)
-        else:
+        if isinstance(ready, _Plan):
             self._run(ready, arguments[: self._pointers], sizes)
+        else:
+            ready(arguments)
 
-    def _prepared(self, sizes: tuple[int, ...], arguments: tuple[Any, ...]) -> _Plan | _Parts:
+    def _prepared(self, sizes: tuple[int, ...], arguments: tuple[Any, ...]) -> _Ready:
         """Return how the kernel runs with some sizes."""
         length = self._length(sizes)
         if length is not None:
-            return self._split(length)
+            return self._split(length).for_sizes(sizes)
         knobs = self._knobs
         if self._options.autotune and not self._options.interpret and may_run_twice(self.kernel):
             knobs = self._tuned(sizes, arguments)
@@ -199,7 +216,7 @@ class Variants:
 
     def _plan(self, sizes: tuple[int, ...], knobs: Knobs) -> _Plan:
         values = dict(zip(self._symbols, sizes, strict=True))
-        layout = layout_of(self.kernel, values, self._extents, knobs)
+        layout = layout_of(self.kernel, values, knobs)
         blocks = (-(-number_of(axis.numel, values) // axis.block) for axis in layout.grid)
         return _Plan(layout, math.prod(blocks))
 
@@ -272,7 +289,7 @@ class Variants:
         return (*self._types, *(size for _ in self._symbols))
 
     def _expected(self) -> Layout:
-        return layout_of(self.kernel, self._guess, self._extents, self._knobs)
+        return layout_of(self.kernel, self._guess, self._knobs)
 
     def _compile_options(self, layout: Layout) -> dict[str, object]:
         options: dict[str, object] = {

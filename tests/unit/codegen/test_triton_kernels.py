@@ -9,6 +9,7 @@ from ctk.compiler.codegen.triton.heuristics import layout_of
 from ctk.compiler.codegen.triton.options import TritonOptions
 from ctk.compiler.codegen.triton.source import kernel_source
 from ctk.compiler.codegen.triton.variants import KernelError
+from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.lowering.atoms import Indirect, Var
 from ctk.compiler.lowering.index import ONE, Index, as_index, of_atom
 from ctk.compiler.lowering.ir import (
@@ -114,9 +115,16 @@ PLACE = of_atom(Var("i0", as_index(6)))
 def test_scatter_with_positions_that_meet(mode) -> None:
     where = of_atom(Indirect(Load("at", PLACE, torch.int64), as_index(6)))
     kernel, buffers = one_store(where, Load("x", PLACE, torch.float32), mode)
-    memory = {"at": torch.tensor([1, 1, 4, 1, 0, 4]), "x": torch.randn(6), "out": torch.zeros(6)}
+    x = torch.tensor([1.0, -2.0, float("nan"), 0.5, -3.0, 4.0])
+    memory = {"at": torch.tensor([1, 1, 4, 1, 0, 4]), "x": x, "out": torch.zeros(6)}
     (source,) = check_kernels([kernel], buffers, memory, {})
     assert f"tl.atomic_{mode}" in source
+
+
+def test_a_scatter_that_no_device_has_is_refused() -> None:
+    kernel, buffers = one_store(PLACE, Load("x", PLACE, torch.float32), "prod")
+    with pytest.raises(CodegenUnsupported, match=r"kernel k: node combines torch\.float32"):
+        compile_kernels([kernel], buffers, TritonOptions(interpret=True))
 
 
 @pytest.mark.parametrize("size", [6, 9])
@@ -154,6 +162,15 @@ def test_positions_beyond_32_bits_have_64() -> None:
     loop = Var("i0", as_index(4))
     far = Load("x", of_atom(loop) * 2**30, torch.float32)
     kernel, _ = one_store(of_atom(loop), far, size=4)
-    layout = layout_of(kernel, {}, {"x": as_index(2**32)})
+    layout = layout_of(kernel, {})
     assert layout.wide
     assert "tl.program_id(0).to(tl.int64)" in kernel_source(kernel, layout, {})
+
+
+def test_the_negative_of_zero_is_negative() -> None:
+    negated = Op("neg", (Load("x", PLACE, torch.float32),), torch.float32)
+    kernel, buffers = one_store(PLACE, negated)
+    (compiled,) = compile_kernels([kernel], buffers, TritonOptions(interpret=True))
+    result = torch.zeros(6)
+    compiled.launch(result, torch.zeros(6))
+    assert result.signbit().all()

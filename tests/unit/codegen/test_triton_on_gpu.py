@@ -1,0 +1,96 @@
+"""Triton kernels on a real device: eager's values, alignments, streams, graphs, two launches."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
+
+
+def compiled(function: Callable, **options: object) -> Callable:
+    torch._dynamo.reset()
+    given = {"codegen": "triton", "fallback": (), "passes": {"triton": options}}
+    return torch.compile(function, backend="ctk", options=given)
+
+
+def check(function: Callable, *inputs: torch.Tensor, **options: object) -> None:
+    run = compiled(function, **options)
+    for _ in range(2):
+        torch.testing.assert_close(run(*inputs), function(*inputs), rtol=1e-2, atol=1e-3)
+
+
+def draw(*size: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(*size, device="cuda").to(dtype)
+
+
+PROGRAMS: dict[str, tuple[Callable, Callable]] = {
+    "bias_gelu": (lambda x, b: F.gelu(x + b), lambda: (draw(512, 768), draw(768))),
+    "layer_norm": (
+        lambda x: F.layer_norm(x, x.shape[-1:]),
+        lambda: (draw(300, 1000, dtype=torch.bfloat16),),
+    ),
+    "softmax_of_long_rows": (lambda x: torch.softmax(x, -1), lambda: (draw(200, 50257),)),
+    "sum_of_all": (lambda x: x.sum(), lambda: (draw(1000, 3000),)),
+    "variance_of_all": (lambda x: x.var(), lambda: (draw(1000, 3000),)),
+    "column_sum": (lambda x: x.sum(0), lambda: (draw(9000, 300),)),
+    "transpose": (lambda x, y: x + y.t(), lambda: (draw(300, 400), draw(400, 300))),
+    "argmax": (lambda x: x.argmax(-1), lambda: (draw(64, 3000),)),
+    "cumsum": (lambda x: x.cumsum(-1), lambda: (draw(64, 3000),)),
+    "gather": (
+        lambda w, at: w[at] * 2,
+        lambda: (draw(50, 64), torch.randint(0, 50, (70,), device="cuda")),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_values(name: str) -> None:
+    function, inputs = PROGRAMS[name]
+    check(function, *inputs())
+
+
+@pytest.mark.parametrize("name", ["bias_gelu", "layer_norm"])
+def test_autotuned_layouts(name: str, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    function, inputs = PROGRAMS[name]
+    check(function, *inputs(), autotune=True)
+    assert (tmp_path / "ctk" / "triton_layouts.json").exists()
+
+
+def test_addresses_that_are_no_multiples_of_16() -> None:
+    x = draw(1025)
+    run = compiled(lambda x: x * 2)
+    for part in (x[:1024], x[1:]):
+        torch.testing.assert_close(run(part), part * 2)
+
+
+def test_sums_have_the_same_bits_each_time() -> None:
+    x = draw(3000, 1000)
+    run = compiled(lambda x: (x.sum(), x.sum(0), x.var()))
+    first = run(x)
+    for _ in range(5):
+        assert all(torch.equal(a, b) for a, b in zip(run(x), first, strict=True))
+
+
+def test_kernels_run_on_the_current_stream_and_in_cuda_graphs() -> None:
+    x = draw(256, 1000)
+    run = compiled(lambda x: torch.softmax(x, -1).sum(0))
+    run(x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = run(x)
+    x.copy_(draw(256, 1000))
+    graph.replay()
+    torch.testing.assert_close(result, torch.softmax(x, -1).sum(0), rtol=1e-4, atol=1e-4)
+
+
+def test_dynamic_sizes_reuse_a_kernel() -> None:
+    function = PROGRAMS["layer_norm"][0]
+    torch._dynamo.reset()
+    options = {"codegen": "triton", "fallback": ()}
+    run = torch.compile(function, backend="ctk", options=options, dynamic=True)
+    for rows, length in ((3, 100), (70, 1024), (2, 40000)):
+        x = draw(rows, length)
+        torch.testing.assert_close(run(x), function(x), rtol=1e-3, atol=1e-4)
