@@ -50,7 +50,12 @@ class Scale(fx.Interpreter):
 
 
 def hold(count: int, check: Callable[[Program], None]) -> None:
-    settings(SETTINGS, max_examples=count)(given(loop_programs())(check))()
+    @settings(SETTINGS, max_examples=count)
+    @given(loop_programs())
+    def run(program: Program) -> None:
+        check(program)
+
+    run()
 
 
 def assert_same(program: Program, gm: fx.GraphModule, lowered: Lowered) -> None:
@@ -111,19 +116,29 @@ def test_exact_kernels_have_the_bits_of_eager(count: int) -> None:
     hold(count, check)
 
 
+def generated(program: Program, config: Config, mode: str) -> None:
+    """Check what a generator's kernels compute against the interpreter."""
+    gm = program.graph(mode)
+    planned = plan_memory(fuse(lower(gm), lambda *_: True), lambda *_: True)
+    note(program_text(planned))
+    eager = Scale(gm)
+    eager.run(*program.inputs())
+    expected = run_program(gm, planned, program.inputs())
+    compiled = generate(gm, program.inputs(), "forward", Numbering(config=config))
+    for each, value in zip(compiled(list(program.inputs())), expected, strict=True):
+        assert_near(each, value, eager.largest)
+
+
 @pytest.mark.parametrize("count", [4, pytest.param(120, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mode", ["fake", "symbolic"])
 def test_kernels_in_c_compute_what_the_interpreter_computes(mode: str, count: int) -> None:
-    def check(program: Program) -> None:
-        gm = program.graph(mode)
-        planned = plan_memory(fuse(lower(gm), lambda *_: True), lambda *_: True)
-        note(program_text(planned))
-        eager = Scale(gm)
-        eager.run(*program.inputs())
-        expected = run_program(gm, planned, program.inputs())
-        numbering = Numbering(config=Config(codegen="c", fallback=()))
-        found = generate(gm, program.inputs(), "forward", numbering)(list(program.inputs()))
-        for each, value in zip(found, expected, strict=True):
-            assert_near(each, value, eager.largest)
+    config = Config(codegen="c", fallback=())
+    hold(count, lambda program: generated(program, config, mode))
 
-    hold(count, check)
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["fake", "symbolic"])
+def test_kernels_in_triton_compute_what_the_interpreter_computes(mode: str) -> None:
+    pytest.importorskip("triton")
+    config = Config(codegen="triton", fallback=(), passes={"triton": {"interpret": True}})
+    hold(40, lambda program: generated(program, config, mode))
