@@ -50,12 +50,8 @@ class Scale(fx.Interpreter):
 
 
 def hold(count: int, check: Callable[[Program], None]) -> None:
-    @settings(SETTINGS, max_examples=count)
-    @given(loop_programs())
-    def run(program: Program) -> None:
-        check(program)
-
-    run()
+    """Check so many programs; which ones depends on the code of `check`."""
+    settings(SETTINGS, max_examples=count)(given(loop_programs())(check))()
 
 
 def assert_same(program: Program, gm: fx.GraphModule, lowered: Lowered) -> None:
@@ -132,8 +128,10 @@ def generated(program: Program, config: Config, mode: str) -> None:
 @pytest.mark.parametrize("count", [4, pytest.param(120, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mode", ["fake", "symbolic"])
 def test_kernels_in_c_compute_what_the_interpreter_computes(mode: str, count: int) -> None:
-    config = Config(codegen="c", fallback=())
-    hold(count, lambda program: generated(program, config, mode))
+    def check(program: Program) -> None:
+        generated(program, Config(codegen="c", fallback=()), mode)
+
+    hold(count, check)
 
 
 @pytest.mark.slow
@@ -141,4 +139,8 @@ def test_kernels_in_c_compute_what_the_interpreter_computes(mode: str, count: in
 def test_kernels_in_triton_compute_what_the_interpreter_computes(mode: str) -> None:
     pytest.importorskip("triton")
     config = Config(codegen="triton", fallback=(), passes={"triton": {"interpret": True}})
-    hold(40, lambda program: generated(program, config, mode))
+
+    def check(program: Program) -> None:
+        generated(program, config, mode)
+
+    hold(40, check)
