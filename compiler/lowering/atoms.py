@@ -119,6 +119,16 @@ def in_order(atoms: Monomial) -> Monomial:
     return tuple(sorted(atoms, key=order))
 
 
+def without(monomial: Monomial, atoms: Monomial) -> Monomial | None:
+    """Return a product without some of its atoms; None if it does not have them all."""
+    left = list(monomial)
+    for atom in atoms:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    return tuple(left)
+
+
 def term_text(monomial: Monomial, factor: int) -> str:
     """Return a product and its factor for people: `i0*s1*4`."""
     parts = [str(atom) for atom in monomial]

@@ -32,6 +32,7 @@ from ctk.compiler.lowering.atoms import (
     order,
     parts_of,
     term_text,
+    without,
 )
 
 IndexLike: TypeAlias = "Index | int"
@@ -273,7 +274,7 @@ def _split(value: Index, divisor: Index) -> tuple[Index, Index]:
     whole: dict[Monomial, int] = {}
     rest: dict[Monomial, int] = {}
     for monomial, times in value.terms:
-        left = _without(monomial, atoms)
+        left = without(monomial, atoms)
         if left is not None and times % factor == 0:
             whole[left] = times // factor
         elif left is not None and not atoms and not monomial:
@@ -313,15 +314,6 @@ def _common(value: Index, divisor: Index) -> int:
 
 def _scaled(value: Index, by: int) -> Index:
     return Index(tuple((monomial, factor // by) for monomial, factor in value.terms))
-
-
-def _without(monomial: Monomial, atoms: Monomial) -> Monomial | None:
-    left = list(monomial)
-    for atom in atoms:
-        if atom not in left:
-            return None
-        left.remove(atom)
-    return tuple(left)
 
 
 def _extreme(kind: str, left: Index, right: Index) -> Index:

@@ -183,7 +183,7 @@ CASTS = {
 VIEWS = {
     "flat": Op(lambda x, _: x.reshape(-1)),
     "transpose": Op(lambda x, n: x.transpose(0, axis(x, n)), is_deep),
-    "permute": Op(lambda x, _: x.permute(*reversed(range(x.dim())))),
+    "permute": Op(lambda x, _: x.permute(list(reversed(range(x.dim()))))),
     "unsqueeze": Op(lambda x, n: x.unsqueeze(n % (x.dim() + 1)), lambda x: x.dim() < 3),
     "squeeze": Op(lambda x, _: x.squeeze()),
     "expand": Op(lambda x, _: x.unsqueeze(0).expand(3, *x.shape), lambda x: x.dim() < 3),

@@ -56,7 +56,9 @@ _LABELS = (
     ("dispatch/functionalize", "step", ""),
     ("joint/partition", "step", "with a plain partition instead"),
     ("lowered/lower.", "lowering", "when that operator alone falls back to ATen"),
-    ("lowered/fusion", "fusion", "when that fusion alone is forbidden"),
+    ("lowered/fus", "fusion", "when that fusion alone is forbidden"),
+    ("lowered/lower", "lowering", "when that node alone is a call of the library"),
+    ("lowered/plan_memory", "memory", "when that buffer alone has memory of its own"),
     ("lowered/", "setting", "with that alone turned off"),
 )
 """How places are called that are no passes: begin of the name, label, and how one is left out."""
