@@ -165,7 +165,7 @@ class _Fusion:
             other: None
             for name in read
             for other in self.writers.get(name, ())
-            if other is not group and isinstance(other.step, Kernel)
+            if other is not group and other not in group.before and isinstance(other.step, Kernel)
         }
         for other in sorted(producers, key=lambda each: each.place, reverse=True):
             yield other, group, True

@@ -70,8 +70,8 @@ class Index:
 
     def __add__(self, other: IndexLike) -> Index:
         added = as_index(other)
-        if not added.terms or not self.terms:
-            return added if not self.terms else self
+        if not (added.terms and self.terms):
+            return added if added.terms else self
         sums = dict(self.terms)
         for monomial, factor in added.terms:
             sums[monomial] = sums.get(monomial, 0) + factor
@@ -91,9 +91,7 @@ class Index:
         return _made(sums)
 
     def _scaled(self, by: int) -> Index:
-        if by in (0, 1):
-            return self if by else ZERO
-        return Index(tuple((monomial, factor * by) for monomial, factor in self.terms))
+        return self if by == 1 else Index(tuple((m, f * by) for m, f in self.terms if by))
 
     def __neg__(self) -> Index:
         return self._scaled(-1)
@@ -289,8 +287,6 @@ def _quotient(value: Index, divisor: Index) -> Index:
         atom = value.terms[0][0][0]
         if isinstance(atom, Quotient):
             return atom.value // (atom.divisor * divisor)
-        if isinstance(atom, Remainder) and (atom.divisor % divisor) == ZERO:
-            return (atom.value // divisor) % (atom.divisor // divisor)
     common = _common(value, divisor)
     if common > 1:
         return _scaled(value, common) // _scaled(divisor, common)

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from ctk.compiler.lowering.fuse import fuse
 from ctk.compiler.lowering.interpret import run_program
 from ctk.compiler.lowering.ir import Kernel
 from ctk.compiler.lowering.lower import lower
@@ -168,3 +169,18 @@ def test_what_is_no_kernel_says_why() -> None:
     why = {str(call.node.target): call.why for call in lowered.library}
     assert why["aten.mm.default"] == "there is no lowering of it"
     assert "prims.bessel_i0" in why["aten.i0.default"]
+
+
+def test_a_write_into_an_input_stays_behind_what_reads_it() -> None:
+    """The kernel that writes is no producer of the one that read before."""
+
+    def renew(x: Tensor, mean: Tensor) -> Tensor:
+        return mean.copy_(x.mean(0) + 0.9 * mean)
+
+    inputs = [rows(2, 4).detach(), torch.ones(4)]
+    gm = make_fx(renew, tracing_mode="fake")(*inputs)
+    program = fuse(lower(gm), lambda *_: True)
+    copies = [[each.clone() for each in inputs] for _ in range(2)]
+    run_program(gm, program, copies[0], check=True)
+    renew(*copies[1])
+    torch.testing.assert_close(copies[0][1], copies[1][1])
