@@ -171,7 +171,7 @@ class Values:
         parts = [self._code(each) for each in value.args]
         depth = max((part.depth for part in parts), default=0)
         texts = [
-            part.text if part.free or part.depth == depth else self._name(each, part).text
+            self._name(each, part).text if _needs_name(value, part, depth) else part.text
             for each, part in zip(value.args, parts, strict=True)
         ]
         return Code(operation_code(value, texts), depth)
@@ -234,8 +234,8 @@ class Values:
         for block in self.block.chain():
             if key in block.names:
                 return Code(block.names[key], block.depth, free=True)
-        code = self._lazy(self._code(value))
-        home = self._block_at(code.depth)
+        code = self._code(value)
+        home = self._block_at(max(code.depth, self._least_depth()))
         name = self.names.new("at")
         home.names[key] = name
         self._touched[key] = self._touches(value)
@@ -257,10 +257,14 @@ class Values:
 
     def _lazy(self, code: Code) -> Code:
         """Keep what is computed under a condition there."""
-        least = max((block.depth for block in self.block.chain() if block.lazy), default=0)
+        least = self._least_depth()
         if code.free or code.depth >= least:
             return code
         return Code(code.text, least)
+
+    def _least_depth(self) -> int:
+        """Return how far in what is computed now must stay: in the innermost condition."""
+        return max((block.depth for block in self.block.chain() if block.lazy), default=0)
 
     def _touches(self, value: Value) -> frozenset[str]:
         """Return the written buffers that a value depends on."""
@@ -271,3 +275,14 @@ class Values:
                 self._touched[number] = self._touches(each)
             found = found | self._touched[number]
         return frozenset(found)
+
+
+def _needs_name(op: Op, part: Code, depth: int) -> bool:
+    """Return whether an operand is computed before the operation.
+
+    What belongs further out is; and so is what `where` chooses from, if it loads: C would load it
+    only where it is chosen, and a loop with such a branch is no SIMD loop.
+    """
+    if part.free:
+        return False
+    return part.depth != depth or (op.name == "where" and "[" in part.text)
