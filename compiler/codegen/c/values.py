@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import torch
+
 from ctk.compiler.codegen.c.faults import Faults
 from ctk.compiler.codegen.c.operations import operation_code, without_rounding
 from ctk.compiler.codegen.c.types import C_TYPES, Names, grouped, index_code, literal
@@ -186,6 +188,7 @@ class Values:
         code = self._index(load.index)
         depth = self.block.depth if load.buffer in self.written else code.depth
         text = f"{self.pointers[load.buffer]}[{code.text}]"
+        text = f"({text} != 0)" if load.dtype == torch.bool else text
         guard = self.faults.load_guard(load.buffer, code.text)
         return Code(f"{guard} ? {text} : 0" if guard else text, depth)
 
