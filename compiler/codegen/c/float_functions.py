@@ -58,22 +58,24 @@ FN float exp_rest_f32(float r) {  // exp(r) - 1 for |r| <= log(2) / 2
 }""",
     "exp_f32": """\
 FN float exp_f32(float x) {
-    x = x > 89.0f ? 89.0f : x;
-    x = x < -104.0f ? -104.0f : x;
-    float n = rintf(x * 1.44269504f);
-    float r = fma_f32(n, -0.693359375f, x);
+    float y = x > 89.0f ? 89.0f : x;
+    y = x < -104.0f ? 0.0f : y;  // -inf of a mask: no slow products below the normal numbers
+    float n = rintf(y * 1.44269504f);
+    float r = fma_f32(n, -0.693359375f, y);
     float e = exp_rest_f32(fma_f32(n, 2.12194440e-4f, r)) + 1.0f;
     int32_t half = (int32_t)n >> 1, rest = (int32_t)n - half;
-    return e * power_of_two_f32(half) * power_of_two_f32(rest);
+    e = e * power_of_two_f32(half) * power_of_two_f32(rest);
+    return x < -104.0f ? 0.0f : e;
 }""",
     "exp2_f32": """\
 FN float exp2_f32(float x) {
-    x = x > 129.0f ? 129.0f : x;
-    x = x < -151.0f ? -151.0f : x;
-    float n = rintf(x);
-    float e = exp_rest_f32((x - n) * 0.693147181f) + 1.0f;
+    float y = x > 129.0f ? 129.0f : x;
+    y = x < -151.0f ? 0.0f : y;
+    float n = rintf(y);
+    float e = exp_rest_f32((y - n) * 0.693147181f) + 1.0f;
     int32_t half = (int32_t)n >> 1, rest = (int32_t)n - half;
-    return e * power_of_two_f32(half) * power_of_two_f32(rest);
+    e = e * power_of_two_f32(half) * power_of_two_f32(rest);
+    return x < -151.0f ? 0.0f : e;
 }""",
     "expm1_f32": """\
 FN float expm1_f32(float x) {

@@ -28,7 +28,7 @@ from ctk.compiler.codegen.c.reduce_sweep import ReducePrinter
 from ctk.compiler.codegen.c.split import pieces
 from ctk.compiler.codegen.c.sweeps import SweepPrinter, Tile
 from ctk.compiler.codegen.c.transpose import SIDE, Transposed, transposed
-from ctk.compiler.codegen.c.types import C_TYPES, Names
+from ctk.compiler.codegen.c.types import Names, memory_type
 from ctk.compiler.codegen.c.values import Values
 from ctk.compiler.lowering.arguments import Arguments, arguments_of
 from ctk.compiler.lowering.index import ZERO, Index, Var, product
@@ -105,7 +105,7 @@ class _KernelPrinter:
         parts: list[str] = []
         for buffer in self.arguments.buffers:
             const = "" if buffer in values.written else "const "
-            ctype = C_TYPES[self.buffers[buffer].dtype]
+            ctype = memory_type(self.buffers[buffer].dtype)
             restrict = "" if buffer in self.shared else "restrict "
             parts.append(f"{const}{ctype}* {restrict}{values.pointers[buffer]}")
         parts += [f"int64_t {values.symbols[symbol]}" for symbol in self.arguments.symbols]
@@ -169,7 +169,7 @@ class _KernelPrinter:
         """Print the copy of a tile along the rows of its memory, and return its array."""
         values, printer = self.values, self.printer
         array = values.names.new("tile")
-        values.block.lines.append(f"{C_TYPES[load.dtype]} {array}[{SIDE}][{SIDE}];")
+        values.block.lines.append(f"{memory_type(load.dtype)} {array}[{SIDE}][{SIDE}];")
         (across, _), (along, _) = bounds[found.across], bounds[found.along]
         with (
             printer.loop(found.along, start=along, stop=bounds[found.along][1]) as outer,

@@ -43,6 +43,11 @@ _KEYWORDS = frozenset((
 ))  # fmt: skip
 
 
+def memory_type(dtype: Dtype) -> str:
+    """Return the C type of a buffer's elements: bytes for bools, which gcc makes SIMD of."""
+    return "uint8_t" if dtype == torch.bool else C_TYPES[dtype]
+
+
 def is_narrow(dtype: Dtype) -> bool:
     """Return whether a type is a float of 16 bits, which C does not compute in."""
     return dtype.is_floating_point and dtype.itemsize < 4

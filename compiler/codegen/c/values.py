@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import torch
+
 from ctk.compiler.codegen.c.faults import Faults
 from ctk.compiler.codegen.c.operations import operation_code, without_rounding
 from ctk.compiler.codegen.c.types import C_TYPES, Names, grouped, index_code, literal
@@ -171,7 +173,7 @@ class Values:
         parts = [self._code(each) for each in value.args]
         depth = max((part.depth for part in parts), default=0)
         texts = [
-            part.text if part.free or part.depth == depth else self._name(each, part).text
+            self._name(each, part).text if _needs_name(value, part, depth) else part.text
             for each, part in zip(value.args, parts, strict=True)
         ]
         return Code(operation_code(value, texts), depth)
@@ -186,6 +188,7 @@ class Values:
         code = self._index(load.index)
         depth = self.block.depth if load.buffer in self.written else code.depth
         text = f"{self.pointers[load.buffer]}[{code.text}]"
+        text = f"({text} != 0)" if load.dtype == torch.bool else text
         guard = self.faults.load_guard(load.buffer, code.text)
         return Code(f"{guard} ? {text} : 0" if guard else text, depth)
 
@@ -234,8 +237,8 @@ class Values:
         for block in self.block.chain():
             if key in block.names:
                 return Code(block.names[key], block.depth, free=True)
-        code = self._lazy(self._code(value))
-        home = self._block_at(code.depth)
+        code = self._code(value)
+        home = self._block_at(max(code.depth, self._least_depth()))
         name = self.names.new("at")
         home.names[key] = name
         self._touched[key] = self._touches(value)
@@ -257,10 +260,14 @@ class Values:
 
     def _lazy(self, code: Code) -> Code:
         """Keep what is computed under a condition there."""
-        least = max((block.depth for block in self.block.chain() if block.lazy), default=0)
+        least = self._least_depth()
         if code.free or code.depth >= least:
             return code
         return Code(code.text, least)
+
+    def _least_depth(self) -> int:
+        """Return how far in what is computed now must stay: in the innermost condition."""
+        return max((block.depth for block in self.block.chain() if block.lazy), default=0)
 
     def _touches(self, value: Value) -> frozenset[str]:
         """Return the written buffers that a value depends on."""
@@ -271,3 +278,14 @@ class Values:
                 self._touched[number] = self._touches(each)
             found = found | self._touched[number]
         return frozenset(found)
+
+
+def _needs_name(op: Op, part: Code, depth: int) -> bool:
+    """Return whether an operand is computed before the operation.
+
+    What belongs further out is; and so is what `where` chooses from, if it loads: C would load it
+    only where it is chosen, and a loop with such a branch is no SIMD loop.
+    """
+    if part.free:
+        return False
+    return part.depth != depth or (op.name == "where" and "[" in part.text)
