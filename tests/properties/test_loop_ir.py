@@ -113,7 +113,6 @@ def test_exact_kernels_have_the_bits_of_eager(count: int) -> None:
     hold(count, check)
 
 
-<<<<<<< HEAD
 TRITON = {"interpret": True}
 CODEGENS = [
     pytest.param("c", {}, id="c"),
@@ -121,19 +120,6 @@ CODEGENS = [
     pytest.param("triton", {**TRITON, "chunk": 3}, id="triton-split", marks=INTERPRETED),
     pytest.param("triton", {**TRITON, "row_limit": 2}, id="triton-loops", marks=INTERPRETED),
 ]
-=======
-def generated(program: Program, config: Config, mode: str) -> None:
-    """Check what a generator's kernels compute against the interpreter."""
-    gm = program.graph(mode)
-    planned = plan_memory(fuse(lower(gm), lambda *_: True), lambda *_: True)
-    note(program_text(planned))
-    eager = Scale(gm)
-    eager.run(*program.inputs())
-    expected = run_program(gm, planned, program.inputs())
-    compiled = generate(gm, program.inputs(), "forward", Numbering(config=config))
-    for each, value in zip(compiled(list(program.inputs())), expected, strict=True):
-        assert_near(each, value, eager.largest)
->>>>>>> w-ref
 
 
 @pytest.mark.parametrize("count", [4, pytest.param(120, marks=pytest.mark.slow)])
@@ -145,7 +131,6 @@ def test_kernels_compute_what_the_interpreter_computes(
     config = Config(codegen=codegen, fallback=(), passes={codegen: options})
 
     def check(program: Program) -> None:
-<<<<<<< HEAD
         gm = program.graph(mode)
         planned = plan_memory(fuse(lower(gm), lambda *_: True), lambda *_: True)
         note(program_text(planned))
@@ -156,20 +141,5 @@ def test_kernels_compute_what_the_interpreter_computes(
         found = generate(gm, program.inputs(), "forward", numbering)(list(program.inputs()))
         for each, value in zip(found, expected, strict=True):
             assert_near(each, value, eager.largest)
-=======
-        generated(program, Config(codegen="c", fallback=()), mode)
->>>>>>> w-ref
 
     hold(count, check)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["fake", "symbolic"])
-def test_kernels_in_triton_compute_what_the_interpreter_computes(mode: str) -> None:
-    pytest.importorskip("triton")
-    config = Config(codegen="triton", fallback=(), passes={"triton": {"interpret": True}})
-
-    def check(program: Program) -> None:
-        generated(program, config, mode)
-
-    hold(40, check)
