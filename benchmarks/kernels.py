@@ -101,7 +101,7 @@ def compared(
     ways: dict[str, Callable[..., Any]] = {"eager": step(run)}
     firsts = {"eager": 0.0}
     for name in ("inductor", "ctk"):
-        torch._dynamo.reset()
+        torch.compiler.reset()
         gc.collect()
         with tempfile.TemporaryDirectory() as folder, _cold_caches(folder):
             given = dict(options) if name == "ctk" else None

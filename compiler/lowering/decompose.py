@@ -23,7 +23,6 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.fx import Node
-from torch.utils._pytree import tree_map
 
 from ctk.compiler.decomposition_table import KEPT
 from ctk.compiler.fx.properties import UNDECLARED_VIEWS
@@ -34,6 +33,7 @@ from ctk.compiler.lowering.ir import View
 from ctk.compiler.lowering.operators import LOWERINGS
 from ctk.compiler.lowering.sizes import NotLowered, size_of, sizes_of
 from ctk.compiler.torch_compat import decompositions, fake
+from ctk.compiler.torch_compat.graphs import tree_map
 from ctk.compiler.torch_compat.operators import declared_by
 
 aten = torch.ops.aten

@@ -338,5 +338,5 @@ def least_value(value: Any, symbol: Any) -> int:
     found = value.node.shape_env.var_to_range.get(symbol)
     try:
         return max(0, int(found.lower)) if found is not None else 0
-    except (TypeError, ValueError, OverflowError):
+    except (AttributeError, TypeError, ValueError, OverflowError):  # infinite
         return 0

@@ -22,9 +22,10 @@ from pathlib import Path
 
 import pytest
 
+from ctk.compiler.process_name import start_time
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.processes.scratch import sweep
-from ctk.toolkit.processes.tree import carriers, start_time
+from ctk.toolkit.processes.tree import carriers
 from tests.helpers.warm_python import warm_python
 
 VICTIMS = ("command", "worker", "group")

@@ -40,6 +40,7 @@ ROOMS = (
     ),
     Room("compiler/errors.py", "Every exception of ctk."),
     Room("compiler/observe.py", "What a pipeline tells the outside: the Observer and its records."),
+    Room("compiler/process_name.py", "Name a process so that no other has the name."),
     Room("compiler/choices.py", "The words that options and variables may take."),
     Room("compiler/fx", "FX graphs: walk, copy, compare, rebuild, describe, print; knows no pass."),
     Room("compiler/python_files.py", "Run a Python file; its neighbours can be imported."),

@@ -2,16 +2,15 @@
 
     <tmp>/ctk-run-<place>-<pid>-<start>-<random>/
 
-`place` stands for the machine's boot and the process namespace, so that a process id is only looked
-up where it was given. With the start of the process, `pid` names one process for good. What a
-killed process started carries the same name in the variable `CTK_OWNER`: the sweep ends it.
+Place, pid and start name the process (`compiler/process_name.py`). What a killed process started
+carries the same name in the variable `CTK_OWNER`: the sweep ends it. The sweep also removes the
+folders `ctk-c-...`, in which a process compiled C when it was killed.
 
 What it does not do: remove the compile cache of Inductor, which belongs to torch and is shared.
 """
 
 import atexit
 import contextlib
-import hashlib
 import os
 import re
 import shutil
@@ -21,19 +20,14 @@ from functools import cache
 from pathlib import Path
 
 from ctk.compiler.errors import StorageError
-from ctk.toolkit.processes.tree import carriers, end_processes, start_time
+from ctk.compiler.process_name import place, process_name, start_time
+from ctk.toolkit.processes.tree import carriers, end_processes
 
 OWNER = "CTK_OWNER"
 """Variable of the environment of everything that a ctk process starts: who that was."""
 
 _PREFIX = "ctk-run-"
-_NAME = re.compile(rf"{_PREFIX}(?P<owner>(?P<place>[0-9a-f]{{8}})-(?P<pid>\d+)-(?P<start>\d+))-\w+")
-
-
-def owner() -> str:
-    """Return the name of this process that no other process has: `place-pid-start`."""
-    pid = os.getpid()
-    return f"{_place()}-{pid}-{start_time(pid) or 0}"
+_NAME = re.compile(r"ctk-(run|c)-(?P<owner>(?P<place>[0-9a-f]{8})-(?P<pid>\d+)-(?P<start>\d+))-\w+")
 
 
 def scratch_root() -> Path:
@@ -48,7 +42,7 @@ def scratch_root() -> Path:
 @cache
 def _root_of(pid: int) -> Path:
     try:
-        root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{owner()}-"))
+        root = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{process_name()}-"))
     except OSError as error:
         raise StorageError(
             f"no temporary folder can be made: {error}\n"
@@ -79,7 +73,7 @@ def sweep() -> list[Path]:
     """
     removed: list[Path] = []
     with contextlib.suppress(OSError):
-        for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        for folder in Path(tempfile.gettempdir()).glob("ctk-*"):
             dead = _dead_owner(folder)
             if dead is not None:
                 end_processes(carriers(f"{OWNER}={dead}"))
@@ -91,22 +85,10 @@ def sweep() -> list[Path]:
 def _dead_owner(folder: Path) -> str | None:
     """Return the owner that a folder's name tells, if that is a process of ours and dead."""
     name = _NAME.fullmatch(folder.name)
-    if name is None or name["place"] != _place() or folder.is_symlink():
+    if name is None or name["place"] != place() or folder.is_symlink():
         return None
     with contextlib.suppress(OSError):
         if folder.stat().st_uid != os.getuid():
             return None
     is_alive = (start_time(int(name["pid"])) or 0) == int(name["start"])
     return None if is_alive or not Path("/proc/self").exists() else name["owner"]
-
-
-@cache
-def _place() -> str:
-    """Return eight hex digits for this boot of this machine, and this namespace of processes."""
-    facts: list[str] = []
-    for path in ("/proc/sys/kernel/random/boot_id", "/etc/machine-id"):
-        with contextlib.suppress(OSError):
-            facts.append(Path(path).read_text())
-    with contextlib.suppress(OSError):
-        facts.append(str(Path("/proc/self/ns/pid").readlink()))
-    return hashlib.blake2b("\n".join(facts).encode(), digest_size=4).hexdigest()

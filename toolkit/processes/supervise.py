@@ -28,11 +28,12 @@ from pathlib import Path
 from typing import Literal
 
 from ctk.compiler.errors import StorageError
+from ctk.compiler.process_name import process_name
 from ctk.toolkit.processes.forks import hide_from_forks
 from ctk.toolkit.processes.groups import adopt_orphans, die_with
 from ctk.toolkit.processes.link import Link, Notes, Watch, set_link
 from ctk.toolkit.processes.memory import held_nbytes
-from ctk.toolkit.processes.scratch import OWNER, owner, scratch_root
+from ctk.toolkit.processes.scratch import OWNER, scratch_root
 from ctk.toolkit.processes.tree import descendants, end_descendants
 
 _PASSED_ON = (
@@ -126,7 +127,7 @@ def fork_half(*, grace_seconds: float | None, cleans_up: bool) -> End | None:
         if cleans_up:
             with contextlib.suppress(StorageError):  # told when somebody needs it
                 scratch_root()
-            os.environ[OWNER] = owner()
+            os.environ[OWNER] = process_name()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         return None
     os.close(notes_out)

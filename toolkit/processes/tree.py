@@ -27,26 +27,6 @@ def process_ids() -> Iterator[int]:
         yield from (int(name) for name in os.listdir(PROC) if name.isdigit())  # noqa: PTH208  a Path each is slow
 
 
-def _stat(pid: int) -> list[str]:
-    """Return the fields of `/proc/PID/stat` from the third on; the second, a name, may be anything.
-
-    Empty when the process is gone.
-    """
-    try:
-        return (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
-    except OSError:
-        return []
-
-
-def start_time(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot; None when it is gone or a zombie.
-
-    With the process id it names a process for good: ids are used again.
-    """
-    fields = _stat(pid)
-    return int(fields[19]) if fields and fields[0] not in "ZX" else None
-
-
 def is_alive(pid: int) -> bool:
     """Return whether some process has this id, anybody's; without `/proc` as well."""
     try:
@@ -78,7 +58,7 @@ def descendants(root: int, *, spare: Collection[int] = ()) -> list[int]:
 def _look_below(root: int, spare: Collection[int]) -> list[int]:
     children: dict[int, list[int]] = {}
     for pid in process_ids():
-        fields = _stat(pid)
+        fields = stat_of(pid)
         if fields and fields[0] not in "ZX" and pid not in spare:
             children.setdefault(int(fields[1]), []).append(pid)
     found = list(children.get(root, ()))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from ctk.compiler.errors import CtkError
+from ctk.compiler.process_name import process_name
 from ctk.compiler.references import files_of
 from ctk.compiler.torch_compat import inductor
 from ctk.toolkit.case.failure import Signature
@@ -23,7 +24,7 @@ from ctk.toolkit.formats.files import write_text
 from ctk.toolkit.formats.schema import decode, encode
 from ctk.toolkit.processes.closing import Closing
 from ctk.toolkit.processes.memory import default_limit_nbytes
-from ctk.toolkit.processes.scratch import OWNER, owner, remove_folder, scratch_root
+from ctk.toolkit.processes.scratch import OWNER, remove_folder, scratch_root
 from ctk.toolkit.reduce_program.protocol import READY, Plan, Played, PlayQuestion
 
 TIMEOUT_SECONDS = 120.0
@@ -171,7 +172,7 @@ def _start() -> subprocess.Popen[bytes]:
             "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
             "CUDA_LAUNCH_BLOCKING": os.environ.get("CUDA_LAUNCH_BLOCKING", "1"),
             "TMPDIR": str(scratch_root()),
-            OWNER: owner(),
+            OWNER: process_name(),
         },
         start_new_session=True,
     )

@@ -23,6 +23,7 @@ from ctk.compiler.codegen.c.toolchain import compile_files
 from ctk.compiler.codegen.c.types import Names
 from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.ir import Buffer, Kernel
+from ctk.compiler.process_name import process_name
 
 _LARGE = 16384
 """More letters of C than this take so long to compile that it pays to do it in several files."""
@@ -113,7 +114,7 @@ def load(codes: Sequence[KernelCode], options: COptions) -> dict[str, ctypes.CDL
     flags = list(options.flags)
     if "undefined" in options.sanitize:
         flags += ["-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"]
-    with tempfile.TemporaryDirectory(prefix="ctk-c-") as folder:
+    with tempfile.TemporaryDirectory(prefix=f"ctk-c-{process_name()}-") as folder:
         sources = [Path(folder, f"kernels_{number}.c") for number in range(len(groups))]
         for source, group in zip(sources, groups, strict=True):
             source.write_text(file_text(group), encoding="utf-8")

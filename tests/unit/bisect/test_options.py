@@ -193,7 +193,7 @@ def test_a_custom_pass_and_no_option_of_ctk_matters(tmp_path: Path):
     search = options_that_matter(case, InProcess(), lines.append)
     assert found(search) == ["without --config custom_passes"]
     assert "with --config codegen=eager: reproduces" in lines
-    assert search.questions == len(lines) == 5
+    assert search.questions == len(lines) == 8
 
 
 @pytest.mark.slow

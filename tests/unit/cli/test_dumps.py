@@ -106,9 +106,9 @@ class TestListAndShow:
         (entry,) = ctk("ls", tmp_path / "dumps", "--json").data["cases"]
         shown = ctk("show", entry["path"], "--json").data
         (kernel,) = shown["kernels"]
-        assert kernel["kernel"] == "lowered/torchscript:forward"
+        assert kernel["kernel"] == "lowered/c:forward.add"
         assert (Path(entry["path"]) / "kernels" / kernel["file"]).is_file()
-        assert "lowered/torchscript:forward" in ctk("show", entry["path"]).out
+        assert "lowered/c:forward.add" in ctk("show", entry["path"]).out
         passes = shown["passes"]
         changed = next(each for each in passes if each["changed"])
         said = ctk("show", entry["path"], "--pass", changed["number"])

@@ -70,11 +70,11 @@ def choose(monkeypatch):
 
 
 def test_table() -> None:
-    assert [codegen.name for codegen in CODEGENS] == ["torchscript", "eager"]
+    assert [codegen.name for codegen in CODEGENS] == ["c", "triton", "torchscript", "eager"]
 
 
 def test_both_generators_agree() -> None:
-    for name in ("torchscript", "eager"):
+    for name in ("c", "torchscript", "eager"):
         (result,) = make(plain(), codegen=name)([X])
         torch.testing.assert_close(result, X + 1)
 
@@ -83,14 +83,14 @@ def test_without_observer_nothing_is_wrapped(monkeypatch) -> None:
     def forbidden(*args, **kwargs):
         raise AssertionError("extra work without an observer")
 
-    monkeypatch.setattr("ctk.compiler.codegen.select.copy_graph_module", forbidden)
+    monkeypatch.setattr("ctk.compiler.codegen.select._observed", forbidden)
     monkeypatch.setattr("ctk.compiler.codegen.select.watch_calls", forbidden)
-    assert make(plain()).__qualname__.startswith("_bind.")
+    assert make(plain(), codegen="torchscript").__qualname__.startswith("_bind.")
 
 
 def test_refused_graph_goes_to_the_next_with_one_log_line(caplog) -> None:
     with caplog.at_level(logging.INFO, logger="ctk.codegen"):
-        (result,) = make(refused_by_torchscript())([X])
+        (result,) = make(refused_by_torchscript(), codegen="torchscript")([X])
     assert result.dtype == torch.float16
     (record,) = [r for r in caplog.records if r.name == "ctk.codegen"]
     assert record.levelno == logging.WARNING
@@ -108,7 +108,7 @@ def test_a_taken_graph_is_not_logged(caplog) -> None:
 
 def test_nobody_takes_it() -> None:
     with pytest.raises(CodegenUnsupported) as caught:
-        make(refused_by_torchscript(), fallback=("torchscript",))
+        make(refused_by_torchscript(), codegen="torchscript", fallback=())
     message = str(caught.value)
     assert message.startswith("no code generator takes graph forward:\n  torchscript ref")
     assert "add it to Config.fallback" in message
@@ -168,8 +168,8 @@ def test_kernel_record() -> None:
     recorder, gm = Recorder(), plain()
     make(gm, observer=recorder)
     (record,) = recorder.log.kernels()
-    assert str(record.id) == "lowered/torchscript:forward"
-    assert "torch.add(" in record.source
+    assert str(record.id) == "lowered/c:forward.add"
+    assert "for (" in record.source and "add" in record.ir
     assert (record.reason, record.vetoed) == (None, False)
     assert record.seconds > 0
     assert record.graph is not gm
@@ -177,12 +177,12 @@ def test_kernel_record() -> None:
 
 
 def test_vetoed_kernel_runs_as_eager() -> None:
-    recorder = Recorder(Veto(kernels=frozenset({"lowered/torchscript:forward"})))
+    recorder = Recorder(Veto(kernels=frozenset({"lowered/c:forward.add"})))
     compiled = make(plain(), observer=recorder)
     torch.testing.assert_close(compiled([X])[0], X + 1)
     (record,) = recorder.log.kernels()
-    assert (str(record.id), record.vetoed) == ("lowered/torchscript:forward", True)
-    assert "torch.ops.aten.add.Tensor" in record.source
+    assert (str(record.id), record.vetoed) == ("lowered/c:forward.add", True)
+    assert record.source is None
 
 
 def test_first_call_is_recorded_once_with_copies() -> None:

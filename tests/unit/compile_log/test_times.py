@@ -16,7 +16,7 @@ def test_steps_add_up_to_stages_and_stages_to_the_compile() -> None:
     steps = {f"{step.stage}/{step.name}": step for step in times.steps}
     assert times.target == "ctk" and times.error == ""
     assert steps["joint/simplify_views"].rewrites + steps["joint/remove_noops"].rewrites >= 1
-    assert steps["lowered/torchscript:forward"].seconds > 0
+    assert all(step.seconds > 0 for name, step in steps.items() if name.startswith("lowered/c:"))
     assert [stage.stage for stage in times.stages] == ["pre_grad", "joint", "forward", "lowered"]
     joint = next(stage for stage in times.stages if stage.stage == "joint")
     assert joint.rewrites == sum(s.rewrites for s in times.steps if s.stage == "joint")

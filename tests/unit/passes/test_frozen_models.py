@@ -119,4 +119,4 @@ def test_packed_weights_are_no_part_of_the_graph():
     frozen = recorder.log.passes()[-1].after
     targets = [str(n.target) for n in frozen.graph.nodes if n.op == "get_attr"]
     assert all(frozen.get_buffer(target).layout == torch.strided for target in targets)
-    assert [record.id.codegen for record in recorder.log.kernels()] == ["torchscript"]
+    assert {record.id.codegen for record in recorder.log.kernels()} == {"c"}

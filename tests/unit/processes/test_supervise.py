@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from ctk.compiler.errors import StorageError
-from ctk.toolkit.processes.tree import carriers, descendants, start_time
+from ctk.compiler.process_name import start_time
+from ctk.toolkit.processes.tree import carriers, descendants
 from tests.helpers.project import ROOT
 
 Start = Callable[..., "subprocess.Popen[str]"]

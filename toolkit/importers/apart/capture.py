@@ -20,12 +20,13 @@ from pathlib import Path
 import torch
 
 from ctk.compiler.errors import EagerError
+from ctk.compiler.process_name import process_name
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.formats.files import temporary_folder
 from ctk.toolkit.importers.base import Request
 from ctk.toolkit.processes.accelerator import LOST_CUDA
-from ctk.toolkit.processes.scratch import OWNER, owner, scratch_root
+from ctk.toolkit.processes.scratch import OWNER, scratch_root
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,4 +81,4 @@ def _environment() -> dict[str, str]:
     path = os.pathsep.join(entry for entry in sys.path if entry)
     launches = os.environ.get("CUDA_LAUNCH_BLOCKING", "1")
     ours = {"PYTHONPATH": path, "PYTHONSAFEPATH": "1", "CUDA_LAUNCH_BLOCKING": launches}
-    return {**os.environ, **ours, "TMPDIR": str(scratch_root()), OWNER: owner()}
+    return {**os.environ, **ours, "TMPDIR": str(scratch_root()), OWNER: process_name()}

@@ -16,6 +16,7 @@ from typing import BinaryIO, cast
 
 from ctk.compiler.environment import read_environment
 from ctk.compiler.errors import CtkError
+from ctk.compiler.process_name import process_name
 from ctk.compiler.torch_compat import inductor
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
@@ -36,7 +37,7 @@ from ctk.toolkit.oracle.protocol import (
     write_line,
 )
 from ctk.toolkit.processes.memory import default_limit_nbytes
-from ctk.toolkit.processes.scratch import OWNER, owner, scratch_root
+from ctk.toolkit.processes.scratch import OWNER, scratch_root
 
 _END_SECONDS = 5.0
 """How long a worker may take to end when its stdin is closed."""
@@ -200,7 +201,7 @@ def _environment() -> dict[str, str]:
         "TMPDIR": str(scratch_root()),
         # A kernel's failed assertion is told at the call that launched it, not at a later one.
         "CUDA_LAUNCH_BLOCKING": os.environ.get("CUDA_LAUNCH_BLOCKING", "1"),
-        OWNER: owner(),
+        OWNER: process_name(),
     }
 
 
