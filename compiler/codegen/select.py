@@ -7,6 +7,7 @@ import logging
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import indent
 
 from torch.fx import GraphModule
 
@@ -34,7 +35,14 @@ class _Refusal:
     error: Exception
 
     def __str__(self) -> str:
-        reason = first_line(self.error)
+        return self._said(first_line(self.error))
+
+    @property
+    def in_full(self) -> str:
+        """What the generator said, with what its compiler printed."""
+        return self._said(str(self.error).strip() or first_line(self.error))
+
+    def _said(self, reason: str) -> str:
         if isinstance(self.error, CodegenUnsupported):
             return f"{self.codegen} refuses it: {reason}"
         return f"{self.codegen} failed: {type(self.error).__name__}: {reason}"
@@ -137,7 +145,7 @@ def _nobody(stage: Stage, refusals: Sequence[_Refusal]) -> Exception:
     failures = [each.error for each in refusals if not isinstance(each.error, CodegenUnsupported)]
     if failures:
         return failures[0]
-    reasons = "\n".join(f"  {refusal}" for refusal in refusals)
+    reasons = "\n".join(indent(refusal.in_full, "  ") for refusal in refusals)
     return CodegenUnsupported(
         f"no code generator takes graph {stage}:\n{reasons}\n"
         "'eager' takes every graph: add it to Config.fallback"

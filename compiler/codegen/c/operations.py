@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import torch
 
-from ctk.compiler.codegen.c.types import C_TYPES, SUFFIXES, grouped, is_narrow
+from ctk.compiler.codegen.c.types import C_TYPES, LIBRARY, SUFFIXES, grouped, is_narrow
 from ctk.compiler.lowering.ir import Dtype, Op
 from ctk.compiler.lowering.vocabulary import ARITY, BOOL_RESULTS
 
@@ -110,6 +110,7 @@ def _floats(form: Form, of_integers: str) -> Form:
 
 def _libm(name: str) -> Form:
     """Return a call of C's mathematics that compilers have an instruction for."""
+    assert name in LIBRARY, "no buffer may be called so"
     return lambda args, dtype: f"{name}{'f' * (dtype == torch.float32)}({', '.join(args)})"
 
 

@@ -75,7 +75,7 @@ def compile_files(
         if process.returncode:
             raise CodegenUnsupported(
                 f"{compiler[0]} does not take the C of the kernels {', '.join(names)} "
-                f"(exit {process.returncode}):\n{message[-2000:]}"
+                f"(exit {process.returncode}):\n{message[:2000].rstrip()}"
             )
     return targets
 

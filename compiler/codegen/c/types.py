@@ -39,8 +39,13 @@ _KEYWORDS = frozenset((
     "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef",
     "union", "unsigned", "void", "volatile", "while", "bool", "true", "false", "asm", "typeof",
     "linux", "unix", "main", "f16", "bf16", "fault", "fault_t", "last_fault", "FN", "NAN",
-    "INFINITY",
+    "INFINITY", "INT64_MAX", "INT64_MIN", "note_fault", "finish", "read_last_fault",
 ))  # fmt: skip
+
+LIBRARY = ("floor", "ceil", "trunc", "rint", "copysign", "nextafter", "sqrt")
+"""Functions of C's mathematics that kernels call; those of float32 end with `f`."""
+
+_RESERVED = _KEYWORDS.union(LIBRARY, (f"{name}f" for name in LIBRARY))
 
 
 def memory_type(dtype: Dtype) -> str:
@@ -116,7 +121,7 @@ class Names:
         self._taken.update(names)
 
     def _is_taken(self, name: str) -> bool:
-        return name in self._taken or name in self.reserved or name in _KEYWORDS
+        return name in self._taken or name in self.reserved or name in _RESERVED
 
 
 def index_code(index: Index, names: Mapping[object, str]) -> str:

@@ -52,10 +52,15 @@ def op_text(op: Op, args: Sequence[str]) -> str:
 
 
 def const_text(const: Const, *, bare: bool = False) -> str:
-    """Return a number; `bare` where the other operand says its type."""
+    """Return a number; `bare` where the other operand says its type.
+
+    One of 16 bits is made in float32: numpy, in which the interpreter computes, has no bfloat16.
+    """
     literal = number_text(const.value, const.dtype)
     if bare and const.dtype not in (torch.bool, torch.float64):
         return literal
+    if const.dtype.is_floating_point and const.dtype.itemsize < 4:
+        return f"tl.full([], {literal}, tl.float32).to({TYPES[const.dtype]})"
     return f"tl.full([], {literal}, {TYPES[const.dtype]})"
 
 

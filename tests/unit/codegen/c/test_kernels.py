@@ -93,6 +93,15 @@ def test_transposed_loads_and_pieces_of_loops() -> None:
         torch.testing.assert_close(found, wanted)
 
 
+def test_nodes_may_be_called_like_functions_of_c() -> None:
+    x = drawn(5, dtype=torch.float64).abs()
+    wanted = x.sqrt().floor(), x.sqrt()
+    for found, each in zip(
+        run_as_c(lambda x: (x.sqrt().floor(), x.sqrt()), x), wanted, strict=True
+    ):
+        assert torch.equal(found, each)
+
+
 def test_torch_has_the_only_threads() -> None:
     run_as_c(lambda x: x + 1, drawn(300, 300))
     lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
