@@ -162,7 +162,6 @@ def shared_layer(x):
     [
         lambda x: layer(x).relu(),  # oneDNN makes 0 of a NaN
         lambda x: torch.nn.functional.hardtanh(layer(x)),
-        lambda x: torch.nn.functional.leaky_relu(layer(x)),  # TorchScript cannot take the slope
         lambda x: layer(x) + x[0],  # broadcasts
         lambda x: layer(x) + x.t(),  # has other strides
         lambda x: layer(x) + 1,

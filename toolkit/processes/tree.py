@@ -12,6 +12,8 @@ import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from ctk.compiler.process_name import stat_of
+
 PROC = Path("/proc")
 
 _LOOKS = 10

@@ -29,7 +29,7 @@ def fired(model, *inputs, step, dynamic=False, train=False, **config):
 
     for target in (backend, ctk):
         mine, others = copy.deepcopy(model).train(train), copy.deepcopy(model).train(train)
-        options = {"options": config} if target is ctk else {}
+        options = {"options": {**config, "codegen": "torchscript"}} if target is ctk else {}
         compiled = torch.compile(mine, backend=target, dynamic=dynamic, **options)
         with torch.set_grad_enabled(train):
             compare(compiled(*inputs), others(*inputs), step)

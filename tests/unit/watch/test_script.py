@@ -151,5 +151,5 @@ def test_training_a_real_model_with_ctk(tmp_path: Path, log):
         assert list((folder / "passes").glob("*.diff"))
     hidden = run_eager(first).values["out0"]
     values = [value for value in second.inputs if isinstance(value, torch.Tensor)]
-    assert any(v.shape == hidden.shape and torch.allclose(v, hidden) for v in values)
+    assert any(v.shape == hidden.shape and torch.allclose(v, hidden, atol=1e-6) for v in values)
     assert not [message for message in log() if "fails with target" in message]
