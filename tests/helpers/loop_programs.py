@@ -123,6 +123,13 @@ def gathered(x: Tensor, n: int) -> Tensor:
     return x.gather(0, order.view(-1, *[1] * (x.dim() - 1)).expand(x.shape))
 
 
+def rotated(x: Tensor, n: int) -> Tensor:
+    dim = axis(x, n)
+    half = x.shape[dim] // 2
+    low, high = x.narrow(dim, 0, half), x.narrow(dim, half, x.shape[dim] - half)
+    return torch.cat([-high, low + 1], dim)
+
+
 def layer_norm(x: Tensor, _: int) -> Tensor:
     return aten.native_layer_norm(x, [x.shape[-1]], None, None, 1e-2)[0]
 
@@ -223,6 +230,7 @@ REDUCTIONS = {
 }
 MOVES = {
     "cat": Op(lambda x, y, _: torch.cat([x, y, x]), joins, 2),
+    "rotate": Op(rotated, lambda x: is_deep(x) and is_number(x) and is_filled(x)),
     "stack": Op(
         lambda x, n: torch.stack([x, x + 1], n % (x.dim() + 1)),
         lambda x: x.dim() < 3 and is_number(x),
