@@ -70,6 +70,7 @@ def rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 FUSED: dict[str, tuple[Call, tuple[Tensor, ...]]] = {
+    "cross_entropy": (lambda x, t: F.cross_entropy(x.float(), t), (HALF[:3], PLACES)),
     "rotary": (rotary, (X, X + 1, X + 2)),
 }
 
