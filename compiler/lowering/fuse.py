@@ -1,6 +1,9 @@
 """Fusion: which kernels become one. Every fusion is a numbered rewrite, which may be vetoed.
 
-Kernels are taken in the order of the program. Each one tries, until nothing more fits:
+Kernels are taken in the order of the program. First each one computes itself what it gathers:
+    gather     a value that it needs at fewer places than there are, given by an index that it reads
+    recompute  the same, of a value that others read, too, and which is as cheap to compute
+Then each one tries, until nothing more fits:
     1. inline     a producer that nobody else reads, if what it computes is not computed more often
     2. merge      a producer whose loops are the same, so that its results stay in registers
     3. siblings   an earlier kernel that reads the same memory in the same loops
@@ -19,11 +22,20 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from ctk.compiler.lowering.align import Misaligned
-from ctk.compiler.lowering.index import Var, product
-from ctk.compiler.lowering.ir import Buffer, Kernel, LibraryCall, Load, Op, Program
+from ctk.compiler.lowering.costs import (
+    CHEAP,
+    cost,
+    gathers,
+    is_gathered,
+    iterations,
+    ordered_reads,
+    touched,
+    trip_count,
+)
+from ctk.compiler.lowering.index import Var
+from ctk.compiler.lowering.ir import Buffer, Kernel, LibraryCall, Program
 from ctk.compiler.lowering.merge import inline, merge, pruned, sole_store
 from ctk.compiler.lowering.order import dependencies, in_order, step_reads, step_writes, together
-from ctk.compiler.lowering.vocabulary import FUNCTIONS
 from ctk.compiler.lowering.walk import loads, walk, writes
 
 Allow: TypeAlias = Callable[[str, Sequence[str]], bool]
@@ -101,6 +113,9 @@ class _Fusion:
 
     def run(self) -> None:
         for group in list(self.groups):
+            while isinstance(group.step, Kernel) and self._gathered(group):
+                pass
+        for group in list(self.groups):
             while isinstance(group.step, Kernel) and self._grown(group):
                 pass
 
@@ -153,6 +168,60 @@ class _Fusion:
         for name in sorted(step_writes(self.program, group.step)):
             self.writers.setdefault(name, {})[group] = None
 
+    def _gathered(self, group: _Group) -> bool:
+        """Let a group compute a value that it gathers, if there is one; tell whether.
+
+        The logarithm of a softmax is needed for one class of each row only. So it is not written:
+        its maximum and its sum are, and the loss computes the rest.
+        """
+        assert isinstance(group.step, Kernel)
+        names = (name for name in gathers(group.step) if name in self.program.buffers)
+        return any(self._gathers(name, group) for name in names)
+
+    def _gathers(self, name: str, group: _Group) -> bool:
+        """Compute what a group gathers from a buffer in the group; tell whether it was done."""
+        producers = list(self.writers.get(name, ()))
+        kept = name in self.program.outputs or self.program.buffers[name].role != "kernel"
+        if len(producers) != 1 or kept or producers[0] in group.before:
+            return False
+        (first,) = producers
+        one, two = first.step, group.step
+        assert isinstance(two, Kernel)
+        if not isinstance(one, Kernel) or id(one) in group.refused or one.device != two.device:
+            return False
+        nodes = tuple(dict.fromkeys((*first.nodes, *group.nodes)))
+        alone = list(self.readers.get(name, ())) == [group]
+        fits = len(nodes) <= self.options.max_nodes and is_gathered(one, two)
+        fits = fits and (not _leads(first, group) if alone else self._is_copied(first))
+        made = self._inlined("gather" if alone else "recompute", one, two) if fits else None
+        if made is None or not self.allow(f"{made[0]} {one.name} -> {two.name}", nodes):
+            group.refused.add(id(one))
+            return False
+        if alone:
+            self._replace(first, group, made[1], nodes)
+        else:
+            self._copy(first, group, made[1], nodes)
+        return True
+
+    def _is_copied(self, first: _Group) -> bool:
+        """Return whether what a kernel computes may be computed elsewhere, too, and later."""
+        assert isinstance(first.step, Kernel)
+        read = step_reads(self.program, first.step)
+        written = any(
+            other in first.before for name in read for other in self.writers.get(name, ())
+        )
+        return not written and not first.partners and cost(first.step) < CHEAP
+
+    def _copy(self, first: _Group, second: _Group, kernel: Kernel, nodes: tuple[str, ...]) -> None:
+        """Put a kernel in the place of a group that computes again what another one does."""
+        for name in step_reads(self.program, second.step):
+            self.readers[name].pop(second, None)
+        for other in first.after:
+            _order(other, second)
+        second.step, second.nodes = kernel, nodes
+        second.refused.clear()
+        self._enter(second)
+
     def _grown(self, group: _Group) -> bool:
         """Fuse a group with one other, if it can be; tell whether it was."""
         return any(self._fused(*pair) for pair in self._candidates(group))
@@ -160,7 +229,7 @@ class _Fusion:
     def _candidates(self, group: _Group) -> Iterator[tuple[_Group, _Group, bool]]:
         """Yield pairs in program order, and whether the second reads what the first makes."""
         assert isinstance(group.step, Kernel)
-        read = [name for name in _ordered_reads(group.step) if name in self.program.buffers]
+        read = [name for name in ordered_reads(group.step) if name in self.program.buffers]
         producers = {
             other: None
             for name in read
@@ -205,19 +274,23 @@ class _Fusion:
         """Return the rule and the kernel of a fusion of two groups, if there is one."""
         one, two = first.step, second.step
         assert isinstance(one, Kernel) and isinstance(two, Kernel)
-        exact = self.options.exact
         if is_producer and self._is_inlined(first, second):
-            try:
-                return self._within("inline", inline(one, two, exact=exact))
-            except Misaligned:
-                pass
+            made = self._inlined("inline", one, two)
+            if made is not None:
+                return made
         try:
-            kernel = merge(one, two, exact=exact)
+            kernel = merge(one, two, exact=self.options.exact)
         except Misaligned:
             return None
         if not self._is_wide(kernel, (one, two)) or not self._shares(kernel, one, two, is_producer):
             return None
         return self._within("merge" if is_producer else "sibling", kernel)
+
+    def _inlined(self, rule: str, one: Kernel, two: Kernel) -> tuple[str, Kernel] | None:
+        try:
+            return self._within(rule, inline(one, two, exact=self.options.exact))
+        except Misaligned:
+            return None
 
     def _within(self, rule: str, kernel: Kernel) -> tuple[str, Kernel] | None:
         size = len(walk(*kernel.statements))
@@ -233,7 +306,7 @@ class _Fusion:
         if list(self.readers.get(store.buffer, ())) != [second]:
             return False
         found = {load.index for load in loads(two) if load.buffer == store.buffer}
-        if _cost(one) < _CHEAP:
+        if cost(one) < CHEAP:
             return True
         loops = {*two.outer, *(loop for sweep in two.sweeps for loop in sweep.inner)}
         mentioned = {atom for index in found for atom in index.atoms if isinstance(atom, Var)}
@@ -241,17 +314,17 @@ class _Fusion:
 
     def _is_wide(self, kernel: Kernel, parts: Sequence[Kernel]) -> bool:
         """Return whether a merged kernel leaves enough outer iterations for all processors."""
-        limit, count = self.options.min_outer, _count(kernel.outer)
-        if count is None or count >= limit or all(_count(p.outer) == count for p in parts):
+        limit, trips = self.options.min_outer, trip_count(kernel.outer)
+        if trips is None or trips >= limit or all(trip_count(p.outer) == trips for p in parts):
             return True
-        sizes = [_iterations(part) for part in parts]
+        sizes = [iterations(part) for part in parts]
         return all(size is not None and size < self.options.small for size in sizes)
 
     def _shares(self, kernel: Kernel, one: Kernel, two: Kernel, is_producer: bool) -> bool:
         """Return whether a merge saves a read: of the result, or of something that both read."""
         if is_producer:
             return True
-        return len(_places(kernel)) < len(_places(one)) + len(_places(two))
+        return len(touched(kernel)) < len(touched(one)) + len(touched(two))
 
     def _replace(
         self, first: _Group, second: _Group, kernel: Kernel, nodes: tuple[str, ...]
@@ -281,9 +354,6 @@ class _Fusion:
 
 _SIBLINGS = 4
 """How many of the readers of a buffer are tried."""
-
-_CHEAP = 6
-"""A value of fewer simple operations than this may be computed more than once."""
 
 
 def _order(earlier: _Group, later: _Group) -> None:
@@ -316,28 +386,3 @@ def _reaches(start: _Group, whole: Sequence[_Group]) -> bool:
                 seen.add(earlier)
                 stack.append(earlier)
     return False
-
-
-def _ordered_reads(kernel: Kernel) -> list[str]:
-    return list(dict.fromkeys(load.buffer for load in loads(kernel)))
-
-
-def _places(kernel: Kernel) -> set[tuple[str, object]]:
-    return {(load.buffer, load.index) for load in loads(kernel)}
-
-
-def _cost(kernel: Kernel) -> int:
-    """Return about how many simple operations one value takes."""
-    values = walk(*kernel.statements)
-    functions = sum(isinstance(value, Op) and value.name in FUNCTIONS for value in values)
-    return functions * 8 + sum(isinstance(value, (Op, Load)) for value in values)
-
-
-def _count(loops: Sequence[Var]) -> int | None:
-    """Return the number of iterations of some loops, if it is known."""
-    return product([loop.size for loop in loops]).number
-
-
-def _iterations(kernel: Kernel) -> int | None:
-    counts = [_count((*kernel.outer, *sweep.inner)) for sweep in kernel.sweeps]
-    return None if None in counts else max(count or 0 for count in counts)

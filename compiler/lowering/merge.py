@@ -37,6 +37,7 @@ from ctk.compiler.lowering.ir import (
     Sweep,
     Value,
 )
+from ctk.compiler.lowering.narrow import narrowed
 from ctk.compiler.lowering.walk import Rewriting, loads, reads, walk
 
 Change: TypeAlias = Callable[[Value], Value | None]
@@ -74,6 +75,8 @@ def inline(producer: Kernel, consumer: Kernel, *, exact: bool) -> Kernel:
     result = replace(consumer, sweeps=sweeps)
     _check_in_place(result)
     before = _divisions(producer) + _divisions(consumer)
+    if _divisions(result) > before:
+        result = narrowed(result)
     if _divisions(result) > before:
         raise Misaligned(f"{consumer.name} reads {store.buffer} in another shape")
     return result

@@ -1,4 +1,4 @@
-"""The loop IR of representative nodes, each with its graph: what lowerings make, not yet fused."""
+"""The loop IR of representative nodes with their graphs, and of programs that have been fused."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from ctk.compiler.lowering.fuse import fuse
 from ctk.compiler.lowering.lower import lower
 from ctk.compiler.lowering.text import program_text
 from ctk.compiler.passes.joint.philox import DRAW
@@ -61,3 +62,22 @@ def test_text(name: str, golden: Callable[[str, str], None]) -> None:
     mode = "symbolic" if name in ("softmax", "var", "cat") else "fake"
     gm = make_fx(call, tracing_mode=mode)(*(each.clone() for each in inputs))
     golden(f"lowering/{name}.txt", f"{gm.graph}\n\n{program_text(lower(gm))}\n")
+
+
+def rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    half = x.shape[-1] // 2
+    return x * cos + torch.cat((-x[..., half:], x[..., :half]), -1) * sin
+
+
+FUSED: dict[str, tuple[Call, tuple[Tensor, ...]]] = {
+    "cross_entropy": (lambda x, t: F.cross_entropy(x.float(), t), (HALF[:3], PLACES)),
+    "rotary": (rotary, (X, X + 1, X + 2)),
+}
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_fused_text(name: str, golden: Callable[[str, str], None]) -> None:
+    call, inputs = FUSED[name]
+    gm, rules = make_fx(call, tracing_mode="fake")(*inputs), list[str]()
+    fused = fuse(lower(gm), lambda rule, _: not rules.append(rule))
+    golden(f"lowering/fused_{name}.txt", "\n".join((*rules, "", program_text(fused), "")))

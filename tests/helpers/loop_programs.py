@@ -123,6 +123,18 @@ def gathered(x: Tensor, n: int) -> Tensor:
     return x.gather(0, order.view(-1, *[1] * (x.dim() - 1)).expand(x.shape))
 
 
+def picked(x: Tensor, n: int) -> Tensor:
+    rows = torch.arange(x.shape[0])
+    return x.mul(2).log_softmax(1)[rows, places(rows * (n + 1), x.shape[1])]
+
+
+def rotated(x: Tensor, n: int) -> Tensor:
+    dim = axis(x, n)
+    half = x.shape[dim] // 2
+    low, high = x.narrow(dim, 0, half), x.narrow(dim, half, x.shape[dim] - half)
+    return torch.cat([-high, low + 1], dim)
+
+
 def layer_norm(x: Tensor, _: int) -> Tensor:
     return aten.native_layer_norm(x, [x.shape[-1]], None, None, 1e-2)[0]
 
@@ -223,6 +235,7 @@ REDUCTIONS = {
 }
 MOVES = {
     "cat": Op(lambda x, y, _: torch.cat([x, y, x]), joins, 2),
+    "rotate": Op(rotated, lambda x: is_deep(x) and is_number(x) and is_filled(x)),
     "stack": Op(
         lambda x, n: torch.stack([x, x + 1], n % (x.dim() + 1)),
         lambda x: x.dim() < 3 and is_number(x),
@@ -232,6 +245,9 @@ MOVES = {
         lambda x: is_deep(x) and is_number(x),
     ),
     "gather": Op(gathered, is_filled),
+    "picked": Op(
+        picked, lambda x: is_filled(x) and is_float(x) and x.dim() == 2, jumps=True, rounds=True
+    ),
     "rows": Op(lambda x, i, _: x[places(i, x.shape[0])], picks, 2, jumps=True),
     "index_select": Op(
         lambda x, i, n: x.index_select(axis(x, n), places(i, x.shape[axis(x, n)])),
