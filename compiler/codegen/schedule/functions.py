@@ -3,7 +3,7 @@
     def softmax(x, s0):
         softmax = empty((s0, 8), (8, 1), float32)
         launch_0(softmax.data_ptr(), x.data_ptr(), s0)
-        return (softmax,)
+        return softmax
 
 It is generated as text, because a call of a graph is a few of these and each instruction counts.
 """
@@ -22,7 +22,7 @@ from ctk.compiler.lowering.ir import Buffer, Program
 from ctk.compiler.lowering.sizes import python_text, symbols_of
 from ctk.compiler.torch_compat import allocate
 
-Run = Callable[..., tuple[Any, ...]]
+Run = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def function_of(
     compiled: Sequence[CompiledKernel],
     generator: Generator,
 ) -> Run:
-    """Return the function that runs a unit."""
+    """Return the function that runs a unit: its value, or a tuple of them, as Python has it."""
     names: dict[str, Any] = {"view": allocate.in_memory_of}
     lines = [f"def {_identifier(unit.name)}({', '.join(_arguments(signature))}):"]
     for name in (*unit.stores, *unit.temporary):
@@ -77,8 +77,7 @@ def function_of(
         passed = [_passed(buffer, generator) for buffer in arguments.buffers]
         passed += [symbol.name for symbol in arguments.symbols]
         lines.append(f"    launch_{number}({', '.join(passed)})")
-    returned = "".join(f"{_identifier(buffer)}, " for _, buffer in signature.results)
-    lines.append(f"    return ({returned})")
+    lines.append(f"    return {', '.join(_identifier(buffer) for _, buffer in signature.results)}")
     return make_function("\n".join(lines), _identifier(unit.name), names)
 
 
