@@ -23,9 +23,12 @@ def eager_compile(gm: GraphModule, example_inputs: Sequence[object] = ()) -> Box
     boxed = GraphModule(gm, _boxed_graph(gm.graph))
     count = len(gm.graph.find_nodes(op="placeholder"))
 
+    forward = boxed.forward
+
     def run(args: list[Any]) -> Sequence[object]:
-        check_count(args, count)
-        return boxed.forward(args)
+        if len(args) != count:
+            check_count(args, count)
+        return forward(args)
 
     return as_boxed(run, lambda: boxed.code)
 

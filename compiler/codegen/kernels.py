@@ -84,7 +84,8 @@ class Kernel:
         """Say that the kernel is made (or, vetoed, how its nodes run), and return what to call.
 
         Args:
-            run: What computes the nodes. It returns one value per name in `results`.
+            run: What computes the nodes. It returns one value per name in `results`, a single
+                one as it is or in a tuple.
             source: Prints the code; called only when somebody watches.
             results: Names of the nodes whose values `run` returns; empty for a kernel that is the
                 whole graph.

@@ -125,16 +125,16 @@ def _record(
 
 
 def watch_kernel(
-    run: Callable[..., Sequence[object]],
+    run: Callable[..., Any],
     kernel: KernelId,
     names: tuple[str, ...],
     observer: Observer,
     returned: Returned,
-) -> Callable[..., Sequence[object]]:
+) -> Callable[..., Any]:
     """Return `run`, noting what it returns while a call is recorded, and placing its exceptions.
 
     Args:
-        run: A kernel; returns one value per name.
+        run: A kernel; returns one value per name, a single one as it is or in a tuple.
         kernel: Its id.
         names: The nodes whose values it returns.
         observer: Hears of exceptions.
@@ -143,7 +143,7 @@ def watch_kernel(
 
     keep_launches = observer.keep_launches
 
-    def watched(*args: object) -> Sequence[object]:
+    def watched(*args: object) -> Any:
         if keep_launches:
             observer.on_launch(kernel)
         try:
@@ -154,7 +154,7 @@ def watch_kernel(
             raise
         calls = returned.calls
         if calls is not None:
-            cloned = clone_values(values)
+            cloned = clone_values(values if isinstance(values, (list, tuple)) else (values,))
             calls.append(KernelCall(kernel, dict(zip(names, cloned, strict=True))))
         return values
 

@@ -25,7 +25,7 @@ from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.ir import Buffer, Kernel
 from ctk.compiler.process_name import process_name
 
-_LARGE = 16384
+_LARGE = 6000
 """More letters of C than this take so long to compile that it pays to do it in several files."""
 
 

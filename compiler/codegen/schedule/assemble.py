@@ -146,7 +146,8 @@ class Assembly:
         for position, (name, buffer) in enumerate(results):
             if self.program.buffers[buffer].role != "kernel":
                 continue
-            item = self._call(name, operator.getitem, (call, position))
+            is_single = len(results) == 1
+            item = call if is_single else self._call(name, operator.getitem, (call, position))
             self.memory[buffer] = item
             self.values[name] = item
 
@@ -169,8 +170,10 @@ class Assembly:
         return read
 
 
-def fitted(tensor: Tensor, size: Sequence[int], stride: Sequence[int]) -> Tensor:
+def fitted(tensor: Tensor, size: tuple[int, ...], stride: tuple[int, ...]) -> Tensor:
     """Return a tensor with the strides that kernels were made for; a copy if it has others."""
+    if tensor.stride() == stride and tensor.shape == size:  # as good as always, and quick
+        return tensor
     if allocate.fits(tensor, size, stride):
         return tensor
     if list(tensor.shape) != list(size):
@@ -178,9 +181,10 @@ def fitted(tensor: Tensor, size: Sequence[int], stride: Sequence[int]) -> Tensor
     return torch.empty_strided(size, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
 
-def required(tensor: Tensor, size: Sequence[int], stride: Sequence[int]) -> Tensor:
+def required(tensor: Tensor, size: tuple[int, ...], stride: tuple[int, ...]) -> Tensor:
     """Return a tensor that a kernel writes to, if it has the strides that it was made for."""
-    if not allocate.fits(tensor, size, stride):
+    is_same = tensor.stride() == stride and tensor.shape == size
+    if not is_same and not allocate.fits(tensor, size, stride):
         raise _mismatch(tensor, size, stride)
     return tensor
 

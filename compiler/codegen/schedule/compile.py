@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -22,7 +23,8 @@ from ctk.compiler.codegen.kernels import Kernel as ObservedKernel
 from ctk.compiler.codegen.kernels import KernelContext
 from ctk.compiler.codegen.packing import with_packed_weights
 from ctk.compiler.codegen.schedule.assemble import Assembly
-from ctk.compiler.codegen.schedule.functions import function_of, signature_of
+from ctk.compiler.codegen.schedule.background import in_background
+from ctk.compiler.codegen.schedule.functions import bind, function_of, signature_of
 from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator, Setting
 from ctk.compiler.codegen.schedule.options import KernelOptions, with_config
 from ctk.compiler.codegen.schedule.passes import Passes
@@ -78,7 +80,11 @@ class _Schedule:
             for step in steps
             if isinstance(step, Unit)
         }
-        compiled = self.compiled(program, [u for u, kernel in watched.items() if not kernel.vetoed])
+        units = [unit for unit, kernel in watched.items() if not kernel.vetoed]
+        make = self.maker(program, units)
+        is_later = self.options().background and self.context.numbering.observer is None
+        compiled = None if is_later else make()
+        functions: dict[Unit, FunctionType] = {}
         assembly = Assembly(self.gm, program)
         for step in steps:
             if isinstance(step, LibraryCall):
@@ -86,9 +92,22 @@ class _Schedule:
             elif watched[step].vetoed:
                 self.add_eager(assembly, watched[step])
             else:
-                self.add_unit(assembly, step, watched[step], compiled)
+                functions[step] = self.add_unit(assembly, step, watched[step], compiled)
         (output,) = self.gm.graph.find_nodes(op="output")
-        return eager_compile(assembly.result(output))
+        schedule = eager_compile(assembly.result(output))
+        if not is_later or not units:
+            return schedule
+
+        def make_later() -> None:
+            found = make()
+            for unit, function in functions.items():
+                bind(function, [found[kernel] for kernel in unit.kernels])
+
+        return in_background(self.context.stage, make_later, schedule, eager_compile(self.gm))
+
+    def options(self) -> KernelOptions:
+        """Return the options of all generators in this compile."""
+        return with_config(KernelOptions(), self.context.numbering.config)
 
     def own_options(self) -> Options:
         """Return the options of the generator in this compile."""
@@ -96,8 +115,7 @@ class _Schedule:
 
     def lowered(self) -> Program:
         """Return the program, fused and planned."""
-        config = self.context.numbering.config
-        options = with_config(KernelOptions(), config)
+        options = self.options()
         accumulate = getattr(torch, options.accumulate)
         lowering = LoweringOptions(
             options.exact, accumulate, devices=self.generator.devices(self.own_options())
@@ -123,26 +141,37 @@ class _Schedule:
         inside.update(picked)
         return tuple(node.name for node in self.gm.graph.nodes if node.name in inside)
 
-    def compiled(self, program: Program, units: Sequence[Unit]) -> dict[Kernel, CompiledKernel]:
-        """Return the kernels of units compiled."""
+    def maker(
+        self, program: Program, units: Sequence[Unit]
+    ) -> Callable[[], dict[Kernel, CompiledKernel]]:
+        """Return what compiles the kernels of units, in any thread."""
         kernels = [kernel for unit in units for kernel in unit.kernels]
-        if not kernels:
-            return {}
-        exact = with_config(KernelOptions(), self.context.numbering.config).exact
-        setting = Setting(exact, _hints(self.inputs))
-        made = self.generator.compile_kernels(kernels, program.buffers, self.own_options(), setting)
-        return dict(zip(kernels, made, strict=True))
+        setting = Setting(self.options().exact, _hints(self.inputs))
+        options = self.own_options()
+
+        def make() -> dict[Kernel, CompiledKernel]:
+            if not kernels:
+                return {}
+            made = self.generator.compile_kernels(kernels, program.buffers, options, setting)
+            return dict(zip(kernels, made, strict=True))
+
+        return make
 
     def add_unit(
         self,
         assembly: Assembly,
         unit: Unit,
         watched: ObservedKernel,
-        compiled: dict[Kernel, CompiledKernel],
-    ) -> None:
-        parts = [compiled[kernel] for kernel in unit.kernels]
+        compiled: dict[Kernel, CompiledKernel] | None,
+    ) -> FunctionType:
+        """Add the call of a unit's function, and return that; without kernels if there are none."""
         signature = signature_of(unit, assembly.program)
-        run = function_of(unit, assembly.program, signature, parts, self.generator)
+        run = function_of(unit, assembly.program, signature, self.generator)
+        if compiled is None:
+            assembly.add_unit(signature, run)
+            return run
+        parts = [compiled[kernel] for kernel in unit.kernels]
+        bind(run, parts)
         results = tuple(name for name, _ in signature.results)
         source = "\n\n".join(part.source for part in parts)
         made = watched.made(
@@ -153,6 +182,7 @@ class _Schedule:
             ir=lambda: "\n\n".join(map(kernel_text, unit.kernels)),
         )
         assembly.add_unit(signature, made)
+        return run
 
     def add_eager(self, assembly: Assembly, watched: ObservedKernel) -> None:
         part = extract(self.gm, watched.nodes)

@@ -3,7 +3,7 @@
     def softmax(x, s0):
         softmax = empty((s0, 8), (8, 1), float32)
         launch_0(softmax.data_ptr(), x.data_ptr(), s0)
-        return (softmax,)
+        return softmax
 
 It is generated as text, because a call of a graph is a few of these and each instruction counts.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator
@@ -22,7 +23,7 @@ from ctk.compiler.lowering.ir import Buffer, Program
 from ctk.compiler.lowering.sizes import python_text, symbols_of
 from ctk.compiler.torch_compat import allocate
 
-Run = Callable[..., tuple[Any, ...]]
+Run = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,28 +62,33 @@ def function_of(
     unit: Unit,
     program: Program,
     signature: Signature,
-    compiled: Sequence[CompiledKernel],
     generator: Generator,
-) -> Run:
-    """Return the function that runs a unit."""
+) -> FunctionType:
+    """Return the function that runs a unit, without its kernels: `bind` gives it those.
+
+    It returns the unit's value, or a tuple of several.
+    """
     names: dict[str, Any] = {"view": allocate.in_memory_of}
     lines = [f"def {_identifier(unit.name)}({', '.join(_arguments(signature))}):"]
     for name in (*unit.stores, *unit.temporary):
         buffer = program.buffers[name]
         if buffer.role == "kernel":
             lines.append(f"    {_identifier(name)} = {_allocation(buffer, names)}")
-    for number, each in enumerate(compiled):
-        names[f"launch_{number}"] = each.launch
-        arguments = arguments_of(each.kernel)
+    for number, kernel in enumerate(unit.kernels):
+        arguments = arguments_of(kernel)
         passed = [_passed(buffer, generator) for buffer in arguments.buffers]
         passed += [symbol.name for symbol in arguments.symbols]
         lines.append(f"    launch_{number}({', '.join(passed)})")
-    returned = "".join(f"{_identifier(buffer)}, " for _, buffer in signature.results)
-    lines.append(f"    return ({returned})")
+    lines.append(f"    return {', '.join(_identifier(buffer) for _, buffer in signature.results)}")
     return make_function("\n".join(lines), _identifier(unit.name), names)
 
 
-def make_function(text: str, name: str, names: Mapping[str, Any]) -> Run:
+def bind(run: FunctionType, compiled: Sequence[CompiledKernel]) -> None:
+    """Give the function of a unit its kernels."""
+    run.__globals__.update({f"launch_{n}": each.launch for n, each in enumerate(compiled)})
+
+
+def make_function(text: str, name: str, names: Mapping[str, Any]) -> FunctionType:
     """Return the function that a generated text defines."""
     scope = dict(names)
     exec(compile(text, f"<ctk {name}>", "exec"), scope)  # text of our own

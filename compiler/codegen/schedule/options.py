@@ -18,12 +18,16 @@ class KernelOptions(Options):
         exact: Kernels only of what has the bits of eager, rounded where eager rounds; no
             reassociation, no contraction, no approximation. Everything else is a library call.
         accumulate: The type of sums of floats of 32 bits and less.
+        background: Kernels are compiled in a thread, and calls run in eager until they are there.
+            A compile that is observed waits for them nevertheless: what it sees is the same in
+            each run.
     """
 
     name: ClassVar[str] = "kernels"
 
     exact: bool = False
     accumulate: Literal["float32", "float64"] = "float32"
+    background: bool = False
 
 
 AnyOptions = TypeVar("AnyOptions", bound=Options)
