@@ -176,6 +176,12 @@ def test_fuse_post_ops_must_not_fire(function):
     assert unchanged(function, fuse_post_ops.PASS, X, stage="frozen")
 
 
+def test_fuse_post_ops_leaves_alone_what_torchscript_cannot_take():
+    gm = aten_graph(lambda x: torch.nn.functional.leaky_relu(layer(x)), X)
+    record = run_pass(gm, fuse_post_ops.PASS, stage="frozen", config=Config(codegen="torchscript"))
+    assert not record.changed
+
+
 def test_fuse_post_ops_takes_relu_where_nan_does_not_count():
     gm = aten_graph(lambda x: torch.nn.functional.hardtanh(layer(layer(x).relu())), X)
     step, config = fuse_post_ops.FusePostOps(exact_nan=False), Config(codegen="eager")
