@@ -244,7 +244,19 @@ def _compacted(sweeps: Sequence[Sweep]) -> list[Sweep]:
         for each in sweep.statements:
             if isinstance(each, Reduce):
                 made.update(dict.fromkeys(each.names, found[0]))
-    return [Sweep(inner, tuple(statements)) for inner, statements in slots]
+    return _sunk([Sweep(inner, tuple(statements)) for inner, statements in slots])
+
+
+def _sunk(sweeps: list[Sweep]) -> list[Sweep]:
+    """Put stores of one value for each row behind all sweeps, so that these follow each other.
+
+    A kernel with inner loops reads nothing that it writes (`_check_in_place`).
+    """
+    alone = [s for s in sweeps if not s.inner and all(isinstance(e, Store) for e in s.statements)]
+    others = [sweep for sweep in sweeps if sweep not in alone]
+    if not alone or not others:
+        return sweeps
+    return [*others, Sweep((), tuple(each for sweep in alone for each in sweep.statements))]
 
 
 def _writes_last(sweep: Sweep, read: frozenset[str]) -> Sweep:
