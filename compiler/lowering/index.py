@@ -287,6 +287,8 @@ def _quotient(value: Index, divisor: Index) -> Index:
         atom = value.terms[0][0][0]
         if isinstance(atom, Quotient):
             return atom.value // (atom.divisor * divisor)
+        if isinstance(atom, Remainder) and (atom.divisor % divisor) == ZERO:
+            return (atom.value // divisor) % (atom.divisor // divisor)
     common = _common(value, divisor)
     if common > 1:
         return _scaled(value, common) // _scaled(divisor, common)
