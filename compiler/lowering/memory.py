@@ -21,7 +21,7 @@ from typing import TypeAlias
 
 from ctk.compiler.lowering.index import Index, product
 from ctk.compiler.lowering.ir import Buffer, Kernel, LibraryCall, Program, is_temporary
-from ctk.compiler.lowering.order import step_reads, step_writes
+from ctk.compiler.lowering.order import gathered, step_reads, step_writes
 from ctk.compiler.lowering.walk import loads, writes
 from ctk.compiler.torch_compat.operators import declared_by
 
@@ -31,14 +31,17 @@ Allow: TypeAlias = Callable[[str, Sequence[str]], bool]
 def plan_memory(program: Program, allow: Allow) -> Program:
     """Return a program whose buffers share memory; `Buffer.memory` says whose.
 
+    Its steps are in the order in which they run: what shares memory must not change places.
+
     Args:
         program: Fused; not changed.
         allow: Is asked before each sharing, with its rule and the names of the kernel's nodes.
     """
-    plan = _Plan(program, allow)
-    for place, step in enumerate(program.steps):
+    steps = [step for steps in gathered(program) for step in steps]
+    plan = _Plan(replace(program, steps=steps), allow)
+    for place, step in enumerate(steps):
         plan.add(place, step)
-    return replace(program, buffers=plan.buffers)
+    return replace(program, steps=steps, buffers=plan.buffers)
 
 
 class _Plan:
@@ -49,14 +52,16 @@ class _Plan:
         self.buffers = dict(program.buffers)
         self.last = _last_uses(program)
         self.kept = program.outputs | _opaque_reads(program) | _temporaries(program)
+        self.made: set[str] = set()
         self.dead: dict[tuple[object, Index], list[str]] = {}
 
     def add(self, place: int, step: Kernel | LibraryCall) -> None:
         """Give memory to what a step makes, and take back what it read for the last time."""
         if isinstance(step, Kernel):
             for name in sorted(writes(step)):
-                if self._is_free(name) and not self.buffers[name].memory:
+                if self._is_free(name) and name not in self.made:
                     self._place(place, step, name)
+                self.made.add(name)
         for name in sorted(self.last.get(place, ())):
             if self._is_free(name):
                 self.dead.setdefault(_size(self.buffers[name]), []).append(name)

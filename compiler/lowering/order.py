@@ -15,7 +15,7 @@ from ctk.compiler.fx.effects import mutated_arguments
 from ctk.compiler.fx.properties import is_pure, is_view
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.lowering.arguments import arguments_of
-from ctk.compiler.lowering.ir import Kernel, LibraryCall, Program, is_temporary
+from ctk.compiler.lowering.ir import Kernel, LibraryCall, Program, StepOf, is_temporary
 from ctk.compiler.lowering.sizes import mentioned_symbols
 from ctk.compiler.lowering.walk import reads, writes
 
@@ -87,6 +87,36 @@ def together(program: Program) -> list[tuple[int, ...]]:
             touching.setdefault(name, {})[place] = None
     groups = (tuple(places) for name, places in touching.items() if name not in by_library)
     return [places for places in groups if len(places) > 1]
+
+
+def gathered(program: Program) -> list[list[StepOf]]:
+    """Return the steps in an order in which those that run together are neighbours."""
+    steps = program.steps
+    heads = list(range(len(steps)))
+    for first, *others in together(program):
+        for place in others:
+            _join(heads, first, place)
+    parts: dict[int, list[int]] = {}
+    for place in range(len(steps)):
+        parts.setdefault(_head(heads, place), []).append(place)
+    after = {head: list[int]() for head in parts}
+    for place, before in enumerate(dependencies(program)):
+        head = _head(heads, place)
+        after[head] += [_head(heads, each) for each in before if _head(heads, each) != head]
+    order = in_order(after, {head: places[-1] for head, places in parts.items()})
+    assert order is not None  # fusion lets nothing come between the kernels of a unit
+    return [[steps[place] for place in parts[head]] for head in order]
+
+
+def _head(heads: list[int], place: int) -> int:
+    while heads[place] != place:
+        place = heads[place]
+    return place
+
+
+def _join(heads: list[int], one: int, two: int) -> None:
+    first, second = sorted((_head(heads, one), _head(heads, two)))
+    heads[second] = first
 
 
 Item = TypeVar("Item")

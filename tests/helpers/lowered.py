@@ -13,10 +13,13 @@ from torch import Tensor, nn
 from torch.fx import Graph, GraphModule
 from torch.utils._pytree import tree_leaves
 
+from ctk.compiler.codegen.select import generate
+from ctk.compiler.config import Config
 from ctk.compiler.dispatch import Stages, dispatch
 from ctk.compiler.lowering.interpret import run_program
 from ctk.compiler.lowering.ir import LibraryCall, Program
 from ctk.compiler.lowering.lower import LoweringOptions, lower
+from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.torch_compat import aot
 from ctk.compiler.torch_compat.graphs import Boxed, boxed
 
@@ -26,8 +29,13 @@ Call = Callable[..., Any]
 
 @dataclass(slots=True)
 class Lowered:
-    """What was lowered while a program was compiled: each graph and its program."""
+    """What was lowered while a program was compiled: each graph and its program.
 
+    Attributes:
+        codegen: Which code generator makes the kernels; empty for the interpreter.
+    """
+
+    codegen: str = ""
     options: LoweringOptions = field(default_factory=LoweringOptions)
     graphs: list[tuple[GraphModule, Program]] = field(
         default_factory=list[tuple[GraphModule, Program]]
@@ -46,8 +54,14 @@ class Lowered:
 
     def compile(self, gm: GraphModule, inputs: Sequence[object]) -> Call:
         """Compile a captured graph; what it returns is computed by the interpreter."""
-        stages = Stages(lambda *_: None, *[self._interpreted] * 3, aot.plain_partition)
+        make = self._generated if self.codegen else self._interpreted
+        stages = Stages(lambda *_: None, *[make] * 3, aot.plain_partition)
         return dispatch(gm, inputs, stages)
+
+    def _generated(self, gm: GraphModule, inputs: Sequence[object]) -> Boxed:
+        self.graphs.append((gm, lower(gm, self.options)))
+        config = Config(codegen=self.codegen, fallback=())
+        return generate(gm, inputs, "forward", Numbering(config=config))
 
     def _interpreted(self, gm: GraphModule, _: Sequence[object]) -> Boxed:
         program = lower(gm, self.options)
@@ -83,7 +97,11 @@ def wants_gradient(value: object) -> bool:
 
 
 def compare(
-    call: Call, *inputs: Any, dynamic: bool = False, options: LoweringOptions | None = None
+    call: Call,
+    *inputs: Any,
+    dynamic: bool = False,
+    options: LoweringOptions | None = None,
+    codegen: str = "",
 ) -> Lowered:
     """Compare a lowered program with eager: values, types, strides, gradients, written inputs.
 
@@ -92,8 +110,9 @@ def compare(
         inputs: For it.
         dynamic: Capture it with Dynamo, sizes as symbols.
         options: Of the lowering.
+        codegen: Which code generator makes the kernels; empty for the interpreter.
     """
-    lowered = Lowered(options or LoweringOptions())
+    lowered = Lowered(codegen, options or LoweringOptions())
     expected = results_of(call, inputs)
     if dynamic or isinstance(call, nn.Module):
         torch.compiler.reset()

@@ -136,7 +136,9 @@ class ReducePrinter:
         chunk = values.names.new("chunk")
         head = f"for (int64_t {chunk} = 0; {chunk} < {self.chunks}; ++{chunk}) {{"
         size = values.index(self.sweep.inner[0].size)
-        with printer.block(head, is_loop=True, pragma="#pragma omp parallel for") as inner:
+        apart = printer.is_apart(self.sweep.inner[0])
+        pragma = "#pragma omp parallel for" if apart else ""
+        with printer.block(head, is_loop=True, pragma=pragma) as inner:
             start, stop = values.names.new("begin"), values.names.new("end")
             inner.lines += [
                 f"const int64_t {start} = {chunk} * ({size}) / {self.chunks};",

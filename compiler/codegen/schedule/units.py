@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ctk.compiler.lowering.ir import Kernel, LibraryCall, Program, is_temporary
-from ctk.compiler.lowering.order import dependencies, in_order, together
+from ctk.compiler.lowering.ir import Kernel, LibraryCall, Program, StepOf, is_temporary
+from ctk.compiler.lowering.order import gathered
 from ctk.compiler.lowering.walk import reads, writes
 
 
@@ -37,35 +37,10 @@ class Unit:
 
 def units_of(program: Program) -> list[Unit | LibraryCall]:
     """Return the steps of a program, kernels in units, each after what it needs."""
-    steps = program.steps
-    heads = list(range(len(steps)))
-    for first, *others in together(program):
-        for place in others:
-            _join(heads, first, place)
-    parts: dict[int, list[int]] = {}
-    for place in range(len(steps)):
-        parts.setdefault(_head(heads, place), []).append(place)
-    after = {head: list[int]() for head in parts}
-    for place, before in enumerate(dependencies(program)):
-        head = _head(heads, place)
-        after[head] += [_head(heads, each) for each in before if _head(heads, each) != head]
-    order = in_order(after, {head: places[-1] for head, places in parts.items()})
-    assert order is not None  # fusion lets nothing come between the kernels of a unit
-    return [_step([steps[place] for place in parts[head]], program) for head in order]
+    return [_step(steps, program) for steps in gathered(program)]
 
 
-def _head(heads: list[int], place: int) -> int:
-    while heads[place] != place:
-        place = heads[place]
-    return place
-
-
-def _join(heads: list[int], one: int, two: int) -> None:
-    first, second = sorted((_head(heads, one), _head(heads, two)))
-    heads[second] = first
-
-
-def _step(steps: list[Kernel | LibraryCall], program: Program) -> Unit | LibraryCall:
+def _step(steps: list[StepOf], program: Program) -> Unit | LibraryCall:
     if isinstance(steps[0], LibraryCall):
         return steps[0]
     return _unit(tuple(step for step in steps if isinstance(step, Kernel)), program)
