@@ -28,6 +28,7 @@ from ctk.compiler.codegen.schedule.functions import bind, function_of, signature
 from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator, Setting
 from ctk.compiler.codegen.schedule.options import KernelOptions, with_config
 from ctk.compiler.codegen.schedule.passes import Passes
+from ctk.compiler.codegen.schedule.summary import summary
 from ctk.compiler.codegen.schedule.units import Unit, units_of
 from ctk.compiler.fx.extract import extract
 from ctk.compiler.lowering.fuse import FusionOptions, fuse
@@ -74,6 +75,8 @@ class _Schedule:
 
     def compile(self) -> BoxedCallable:
         program = self.lowered()
+        if log.isEnabledFor(logging.DEBUG):
+            log.debug("graph %s: %s", self.context.stage, summary(program))
         steps = units_of(program)
         watched = {
             step: self.context.kernel(step.name, self.nodes_of(step))
