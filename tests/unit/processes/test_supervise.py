@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ctk.compiler.errors import StorageError
-from ctk.compiler.process_name import start_time
+from ctk.compiler.process_name import process_name, start_time
 from ctk.toolkit.processes.tree import carriers, descendants
 from tests.helpers.project import ROOT
 
@@ -221,10 +221,10 @@ def test_the_next_run_removes_what_a_killed_one_left(
 
 
 def test_folders_of_others_are_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ctk.toolkit.processes.scratch import owner, sweep
+    from ctk.toolkit.processes.scratch import sweep
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    place = owner().partition("-")[0]
+    place = process_name().partition("-")[0]
     names = ("ctk-run-00000000-1-1-abc", f"ctk-run-{place}-{os.getpid()}", "ctk-run-x", "else")
     for name in names:
         (tmp_path / name).mkdir()
