@@ -1,11 +1,12 @@
 """The Python function around the kernels of a unit: it makes memory, launches, and returns.
 
     def softmax(x, s0):
-        softmax = empty((s0, 8), (8, 1), float32)
-        launch_0(softmax.data_ptr(), x.data_ptr(), s0)
+        softmax = _ctk_empty((s0, 8), (8, 1), _ctk_float32)
+        _ctk_launch_0(softmax.data_ptr(), x.data_ptr(), s0)
         return softmax
 
 It is generated as text, because a call of a graph is a few of these and each instruction counts.
+What it calls begins with `_ctk_`: nodes may be called `empty`.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def function_of(
 
     It returns the unit's value, or a tuple of several.
     """
-    names: dict[str, Any] = {"view": allocate.in_memory_of}
+    names: dict[str, Any] = {"_ctk_view": allocate.in_memory_of}
     lines = [f"def {_identifier(unit.name)}({', '.join(_arguments(signature))}):"]
     for name in (*unit.stores, *unit.temporary):
         buffer = program.buffers[name]
@@ -78,14 +79,14 @@ def function_of(
         arguments = arguments_of(kernel)
         passed = [_passed(buffer, generator) for buffer in arguments.buffers]
         passed += [symbol.name for symbol in arguments.symbols]
-        lines.append(f"    launch_{number}({', '.join(passed)})")
+        lines.append(f"    _ctk_launch_{number}({', '.join(passed)})")
     lines.append(f"    return {', '.join(_identifier(buffer) for _, buffer in signature.results)}")
     return make_function("\n".join(lines), _identifier(unit.name), names)
 
 
 def bind(run: FunctionType, compiled: Sequence[CompiledKernel]) -> None:
     """Give the function of a unit its kernels."""
-    run.__globals__.update({f"launch_{n}": each.launch for n, each in enumerate(compiled)})
+    run.__globals__.update({f"_ctk_launch_{n}": each.launch for n, each in enumerate(compiled)})
 
 
 def make_function(text: str, name: str, names: Mapping[str, Any]) -> FunctionType:
@@ -102,16 +103,18 @@ def _arguments(signature: Signature) -> list[str]:
 
 
 def _allocation(buffer: Buffer, names: dict[str, Any]) -> str:
-    dtype, shape, strides = str(buffer.dtype)[6:], _tuple(buffer.shape), _tuple(buffer.strides)
+    shape, strides = _tuple(buffer.shape), _tuple(buffer.strides)
+    dtype = f"_ctk_{str(buffer.dtype)[6:]}"
     names[dtype] = buffer.dtype
     if buffer.memory:
-        return f"view({_identifier(buffer.memory)}, {shape}, {strides}, {dtype})"
+        return f"_ctk_view({_identifier(buffer.memory)}, {shape}, {strides}, {dtype})"
     device = buffer.device
     if device.type == "cpu":
-        names["empty"] = allocate.empty_on_cpu()
-        return f"empty({shape}, {strides}, {dtype})"
-    names["empty_on"], names[f"{device.type}_{device.index}"] = allocate.empty, device
-    return f"empty_on({shape}, {strides}, {dtype}, {device.type}_{device.index})"
+        names["_ctk_empty"] = allocate.empty_on_cpu()
+        return f"_ctk_empty({shape}, {strides}, {dtype})"
+    place = f"_ctk_{device.type}_{device.index}"
+    names["_ctk_empty_on"], names[place] = allocate.empty, device
+    return f"_ctk_empty_on({shape}, {strides}, {dtype}, {place})"
 
 
 def _passed(buffer: str, generator: Generator) -> str:

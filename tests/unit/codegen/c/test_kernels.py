@@ -5,14 +5,18 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.fx import Graph, GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ctk.compiler.codegen.c.compile import COptions
 from ctk.compiler.codegen.c.toolchain import find_compiler, openmp_library
+from ctk.compiler.codegen.select import generate
+from ctk.compiler.config import Config
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.lowering.index import Indirect, Var, as_index, of_atom
 from ctk.compiler.lowering.ir import Buffer, Kernel, Load, Store, Sweep
 from ctk.compiler.lowering.lower import lower
+from ctk.compiler.rewriting.numbering import Numbering
 from tests.helpers.c_kernels import launch_all, memory_of, run_as_c
 
 GENERATOR = torch.Generator().manual_seed(9)
@@ -100,6 +104,18 @@ def test_nodes_may_be_called_like_functions_of_c() -> None:
         run_as_c(lambda x: (x.sqrt().floor(), x.sqrt()), x), wanted, strict=True
     ):
         assert torch.equal(found, each)
+
+
+def test_nodes_may_be_called_like_what_makes_their_memory() -> None:
+    graph = Graph()
+    x = graph.placeholder("empty")
+    x.meta["val"] = drawn(3)
+    made = graph.call_function(torch.ops.aten.abs.default, (x,))
+    made.meta["val"] = drawn(3)
+    graph.output((made,))
+    gm, numbering = GraphModule({}, graph), Numbering(config=Config(codegen="c", fallback=()))
+    found = generate(gm, [drawn(3)], "forward", numbering)([-torch.ones(3)])
+    assert torch.equal(found[0], torch.ones(3))
 
 
 def test_torch_has_the_only_threads() -> None:
