@@ -76,8 +76,8 @@ class _KernelPrinter:
         self.shared = _sharing(self.arguments.buffers, buffers)
         self.name = name
         names = Names(reserved=frozenset((*FUNCTIONS, name)))
-        symbols = {symbol: names.of(symbol.name) for symbol in self.arguments.symbols}
-        pointers = {buffer: names.of(buffer) for buffer in self.arguments.buffers}
+        symbols = {symbol: names.new(symbol.name) for symbol in self.arguments.symbols}
+        pointers = {buffer: names.new(buffer) for buffer in self.arguments.buffers}
         written = frozenset(self.arguments.written)
         self.values = Values(names, pointers, symbols, written, Faults())
         if check_bounds:

@@ -106,9 +106,10 @@ def test_nodes_may_be_called_like_functions_of_c() -> None:
         assert torch.equal(found, each)
 
 
-def test_nodes_may_be_called_like_what_makes_their_memory() -> None:
+@pytest.mark.parametrize("name", ["empty", "i0"])
+def test_nodes_may_be_called_like_what_is_around_them(name: str) -> None:
     graph = Graph()
-    x = graph.placeholder("empty")
+    x = graph.placeholder(name)
     x.meta["val"] = drawn(3)
     made = graph.call_function(torch.ops.aten.abs.default, (x,))
     made.meta["val"] = drawn(3)
