@@ -17,7 +17,6 @@ from unittest.mock import patch
 import torch
 from torch import Tensor
 from torch.fx import GraphModule
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn import functional as F
 
 from ctk.compiler.codegen.c import compile as c
@@ -27,6 +26,7 @@ from ctk.compiler.lowering.fuse import FusionOptions, fuse
 from ctk.compiler.lowering.ir import Kernel
 from ctk.compiler.lowering.lower import LoweringOptions, lower
 from ctk.compiler.lowering.memory import plan_memory
+from ctk.compiler.torch_compat.graphs import trace_calls
 
 PHASES = ("lowering", "fusion", "planning", "printing", "compiler")
 
@@ -73,7 +73,7 @@ def repeated(nodes: int) -> GraphModule:
                 x = block(x, weight, mask)
             return x
 
-        return make_fx(run, tracing_mode="fake")(x, weight, mask)
+        return trace_calls(run, (x, weight, mask), fake=True)
 
     one, two = (len(graph_of(count).graph.nodes) for count in (1, 2))
     return graph_of(max(1, round(nodes / (two - one))))

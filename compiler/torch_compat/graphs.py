@@ -15,14 +15,18 @@ Boxed = Callable[[list[Any]], Any]
 """A compiled graph: takes one list of inputs, which it may clear, and returns a sequence."""
 
 
-def trace_calls(function: Callable[..., object], args: Sequence[object]) -> GraphModule:
+def trace_calls(
+    function: Callable[..., object], args: Sequence[object], *, fake: bool = False
+) -> GraphModule:
     """Return the ATen graph of a function of tensors, without gradients.
+
+    With `fake` nothing is computed, and a fake value is recorded on each node.
 
     Seen in torch 2.11 and 2.13: `torch.fx.experimental.proxy_tensor.make_fx`.
     """
     make_fx = importlib.import_module("torch.fx.experimental.proxy_tensor").make_fx
     with torch.no_grad():
-        graph: GraphModule = make_fx(function)(*args)
+        graph: GraphModule = make_fx(function, tracing_mode="fake" if fake else "real")(*args)
     return graph
 
 

@@ -98,9 +98,10 @@ class Comparison:
 
 def compare_logs(left: tuple[Case, CompileLog], right: tuple[Case, CompileLog]) -> Comparison:
     """Compare two finished compiles of one graph; both logs must hold their calls."""
-    made = (_rewrites(left[1]), _rewrites(right[1]))
+    graph = first_graph(left[1], right[1])
+    made = tuple(_rewrites(log, lowered=graph is None) for _, log in (left, right))
     return Comparison(
-        first_graph(left[1], right[1]),
+        graph,
         next(_values(left, right), None),
         _only(made[0], made[1]),
         _only(made[1], made[0]),
@@ -211,12 +212,18 @@ def _size(value: object, exact: object) -> ErrorSize | None:
     return error_size(value, exact)
 
 
-def _rewrites(log: CompileLog) -> Counter[tuple[str, str, tuple[str, ...]]]:
+def _rewrites(log: CompileLog, *, lowered: bool) -> Counter[tuple[str, str, tuple[str, ...]]]:
+    """Count the rewrites of a compile.
+
+    Args:
+        log: The compile.
+        lowered: Those of code generation, too: of other graphs they are others anyway.
+    """
     return Counter(
         (str(record.id), rewrite.id.rule, rewrite.nodes)
         for record in log.passes()
         for rewrite in record.rewrites
-        if not rewrite.vetoed
+        if not rewrite.vetoed and (lowered or record.id.stage != "lowered")
     )
 
 
