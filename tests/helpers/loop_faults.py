@@ -78,7 +78,7 @@ def _lowered(operator: Any, wrong: Callable[..., Any]) -> Patch:
     """Put `wrong(original, *args)` in the place of a lowering."""
     original = LOWERINGS[operator]
     made = {operator: lambda *args, **kw: wrong(original, *args, **kw)}
-    return mock.patch.dict(LOWERINGS, made)  # type: ignore[arg-type]
+    return mock.patch.dict(LOWERINGS, made)
 
 
 def _from_the_end(original: Any, loops: Any, store: Any, at: Any) -> dict[Var, Index]:

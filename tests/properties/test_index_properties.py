@@ -77,25 +77,25 @@ def built(tree: Tree) -> Index:
     """Return the expression of a tree, simplified as it is built."""
     kind, *parts = tree
     if kind == "number":
-        return as_index(parts[0])  # type: ignore[arg-type]
+        return as_index(parts[0])
     if kind == "symbol":
         return of_atom(SYMBOLS[str(parts[0])])
     if kind == "var":
-        size = built(parts[1])  # type: ignore[arg-type]
+        size = built(parts[1])
         return of_atom(Var(f"i{parts[0]}<{size}", size))
-    return BINARY[str(kind)](*map(built, parts))  # type: ignore[arg-type, return-value]
+    return BINARY[str(kind)](*map(built, parts))
 
 
 def evaluated(tree: Tree, values: Values) -> int:
     """Return the value of a tree, nothing simplified."""
     kind, *parts = tree
     if kind == "number":
-        return int(parts[0])  # type: ignore[call-overload]
+        return int(parts[0])
     if kind == "symbol":
         return values[str(parts[0])]
     if kind == "var":
-        return values.get(f"i{parts[0]}<{built(parts[1])}", 0)  # type: ignore[arg-type]
-    return NUMBERS[str(kind)](*(evaluated(part, values) for part in parts))  # type: ignore[arg-type, return-value]
+        return values.get(f"i{parts[0]}<{built(parts[1])}", 0)
+    return NUMBERS[str(kind)](*(evaluated(part, values) for part in parts))
 
 
 def value_of(index: Index, values: Values) -> int:
@@ -121,7 +121,7 @@ def value_of_atom(atom: Atom, values: Values) -> int:
 def variables(tree: Tree) -> set[Var]:
     kind, *parts = tree
     if kind == "var":
-        size = built(parts[1])  # type: ignore[arg-type]
+        size = built(parts[1])
         return {Var(f"i{parts[0]}<{size}", size)}
     return set[Var]().union(*(variables(part) for part in parts if isinstance(part, tuple)))
 

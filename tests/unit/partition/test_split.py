@@ -46,7 +46,7 @@ ORDINARY = (
 
 
 def ours(joint: Joint, **options: object) -> tuple[GraphModule, GraphModule]:
-    chosen = PartitionOptions(**options)  # type: ignore[arg-type]
+    chosen = PartitionOptions(**options)
     return split.partition(joint.copy(), (), chosen, joint.given)
 
 
