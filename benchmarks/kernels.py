@@ -34,19 +34,9 @@ class Timing:
 
 def main() -> None:
     """Time the programs, and print tables."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtype", default="float32,bfloat16")
-    parser.add_argument("--only", default="")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--blocks", type=int, default=15)
-    parser.add_argument("--config", default="", help="options of ctk: NAME=VALUE,...")
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
+    args, options = begin(__doc__ or "", blocks=15)
     torch.set_grad_enabled(False)
     is_cuda = args.device == "cuda"
-    options = dict(each.split("=") for each in args.config.split(",") if each)
-    print(_machine(args.device, args.threads))
     copy_rate = _copy_rate(args.device) if is_cuda else 0.0
     if is_cuda:
         print(f"copy rate {copy_rate / 1e9:.0f} GB/s")
@@ -54,6 +44,25 @@ def main() -> None:
         programs = kernels(args.device, getattr(torch, name), 128 if is_cuda else 1)
         wanted = [p for p in programs if not args.only or p.name in args.only.split(",")]
         _table(name, wanted, args.blocks, options, copy_rate)
+
+
+def begin(about: str, *, blocks: int) -> tuple[argparse.Namespace, dict[str, str]]:
+    """Read the command line, set the threads, and print the machine.
+
+    Returns:
+        The arguments, and the options of ctk among them.
+    """
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dtype", default="float32,bfloat16")
+    parser.add_argument("--only", default="")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--blocks", type=int, default=blocks)
+    parser.add_argument("--config", default="", help="options of ctk: NAME=VALUE,...")
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
+    print(_machine(args.device, args.threads))
+    return args, dict(each.split("=") for each in args.config.split(",") if each)
 
 
 def _table(

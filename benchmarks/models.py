@@ -5,7 +5,6 @@ Prints what `kernels.py` prints. A training step is forward, a sum of squares, a
     python -m benchmarks.models [--device cpu|cuda] [--dtype float32] [--only WORD,...]
 """
 
-import argparse
 import copy
 import statistics
 from collections.abc import Callable
@@ -14,23 +13,13 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from benchmarks.kernels import _machine, compared
+from benchmarks.kernels import begin, compared
 from benchmarks.programs import MODELS
 
 
 def main() -> None:
     """Time the programs, and print tables."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--device", default="cpu")
-    parser.add_argument("--dtype", default="float32,bfloat16")
-    parser.add_argument("--only", default="")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--blocks", type=int, default=9)
-    parser.add_argument("--config", default="", help="options of ctk: NAME=VALUE,...")
-    args = parser.parse_args()
-    torch.set_num_threads(args.threads)
-    options = dict(each.split("=") for each in args.config.split(",") if each)
-    print(_machine(args.device, args.threads))
+    args, options = begin(__doc__ or "", blocks=9)
     for dtype in args.dtype.split(","):
         print(f"\n{dtype}: speed relative to eager; first call in s")
         print(f"{'':28}{'eager ms':>10}{'inductor':>10}{'ctk':>8}{'ctk/ind.':>10}"
