@@ -1,7 +1,7 @@
 """Set the options of a pass: the fields of its dataclass, checked by their types.
 
 Values come from `Config.passes`, from a command line or from JSON: so a list is taken for a tuple,
-and an int for a float. Types that a field may have: bool, int, float, str, None, `Literal`, tuples
+`"a,b"` for a list of words, and an int for a float. Types that a field may have: bool, int, float, str, None, `Literal`, tuples
 of these, and unions of these.
 """
 
@@ -67,7 +67,7 @@ def _unknown(step: object, name: str, option: str) -> ConfigError:
     types = option_types(step)
     if types:
         return ConfigError(
-            f"pass {name} has no option {option!r}{nearest(option, types)}; "
+            f"{_kind(step)}{name} has no option {option!r}{nearest(option, types)}; "
             f"its options are {_listed(step)}"
         )
     hint = (
@@ -75,6 +75,10 @@ def _unknown(step: object, name: str, option: str) -> ConfigError:
         "@dataclass(frozen=True), class MyPass(Pass), my_option: int = 3"
     )
     return ConfigError(f"pass {name} has no options, so none called {option!r}\n  {hint}")
+
+
+def _kind(step: object) -> str:
+    return "" if isinstance(step, Options) else "pass "
 
 
 def _listed(step: object) -> str:
@@ -115,8 +119,9 @@ def _converted(kind: object, value: object) -> object:
         if same:
             return value
     elif kind is tuple or get_origin(kind) is tuple:
-        if isinstance(value, (list, tuple)):
-            return _items(get_args(kind), tuple(cast("tuple[object, ...]", value)))
+        values = _split(get_args(kind), value)
+        if isinstance(values, (list, tuple)):
+            return _items(get_args(kind), tuple(cast("tuple[object, ...]", values)))
     elif kind in (None, NoneType):
         if value is None:
             return None
@@ -135,6 +140,17 @@ def _first_of(kinds: tuple[object, ...], value: object) -> object:
         except ValueError:
             continue
     raise ValueError(value)
+
+
+def _split(kinds: tuple[object, ...], value: object) -> object:
+    """Return `"address,undefined"` as the words of a list, where a list of words is wanted."""
+    words = all(
+        kind in (str, Ellipsis) or all(isinstance(each, str) for each in get_args(kind) or (kind,))
+        for kind in kinds
+    )
+    if isinstance(value, str) and kinds and words:
+        return tuple(word.strip() for word in value.split(",") if word.strip())
+    return value
 
 
 def _items(kinds: tuple[object, ...], values: tuple[object, ...]) -> tuple[object, ...]:

@@ -1,6 +1,6 @@
 """The C compiler of the system: which it is, how it is called, whose threads its code uses.
 
-The compiler is that of `CC`, else `cc`, `gcc` or `clang`. Threads are those of torch: what is
+The compiler is that of `CC`; if that is not set, `cc`, `gcc` or `clang`. Threads are those of torch: what is
 compiled is linked to the OpenMP library that torch has loaded, so there is one pool, and
 `torch.set_num_threads` holds for it. Where the two do not fit (clang's code needs LLVM's library),
 kernels run on one thread.
@@ -39,12 +39,14 @@ def find_compiler() -> tuple[str, ...]:
         CodegenUnsupported: There is none.
     """
     asked = shlex.split(os.environ.get("CC", ""))
-    for command in (asked, *([name] for name in COMPILERS)):
-        found = shutil.which(command[0]) if command else None
+    commands = [asked] if asked else [[name] for name in COMPILERS]
+    for name, *arguments in commands:
+        found = shutil.which(name)
         if found:
-            return (found, *command[1:])
-    names = (*([asked[0]] if asked else []), *COMPILERS)
-    raise CodegenUnsupported(f"no C compiler found (looked for {', '.join(names)})")
+            return (found, *arguments)
+    if asked:
+        raise CodegenUnsupported(f"there is no C compiler {asked[0]}, which CC names")
+    raise CodegenUnsupported(f"no C compiler found (looked for {', '.join(COMPILERS)})")
 
 
 def compile_files(

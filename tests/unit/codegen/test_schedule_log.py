@@ -39,9 +39,9 @@ def test_without_a_compiler_one_line_says_who_takes_the_graph(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setenv("CC", "/nonexistent")
+    monkeypatch.delenv("CC", raising=False)
     (line,) = lines(caplog, logging.INFO)
     assert line == (
         "graph forward: c refuses it: no C compiler found "
-        "(looked for /nonexistent, cc, gcc, clang); torchscript takes it"
+        "(looked for cc, gcc, clang); torchscript takes it"
     )

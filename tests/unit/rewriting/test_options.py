@@ -27,6 +27,7 @@ class Pad(Pass):
     sizes: tuple[int, ...] = (8, 16)
     pair: tuple[int, str] = (1, "a")
     anything: tuple = ()
+    words: tuple[Literal["a", "b"], ...] = ()
     mode: Literal["fast", "small", 3] = "fast"
     limit: int | None = None
     label: str = ""
@@ -60,6 +61,9 @@ def selected(changes, stage="joint", name="fold_constants"):
         ({"sizes": ()}, ()),
         ({"pair": [2, "b"]}, (2, "b")),
         ({"anything": [1, "x"]}, (1, "x")),
+        ({"words": "a"}, ("a",)),
+        ({"words": "a, b"}, ("a", "b")),
+        ({"words": ""}, ()),
         ({"mode": "small"}, "small"),
         ({"mode": 3}, 3),
         ({"limit": 7}, 7),
@@ -84,6 +88,8 @@ def test_a_value_is_taken_as_its_option_wants_it(options, expected):
         ({"sizes": ["8"]}, "allowed: a list of int"),
         ({"pair": [1]}, "allowed: a list of int, str"),
         ({"anything": 1}, "allowed: a list"),
+        ({"words": "a,c"}, "pad_mm.words='a,c' is not allowed; allowed: a list of 'a' or 'b'"),
+        ({"pair": "2,b"}, "allowed: a list of int, str"),
         ({"mode": "fats"}, "pad_mm.mode='fats' is not allowed; allowed: 'fast' or 'small' or 3"),
         ({"limit": 1.5}, "allowed: int or None"),
         ({"label": 3}, "allowed: str"),

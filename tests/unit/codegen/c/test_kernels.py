@@ -57,8 +57,14 @@ def test_long_sums_keep_their_digits() -> None:
 
 def test_no_compiler_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    monkeypatch.setenv("CC", "mycc")
-    with pytest.raises(CodegenUnsupported, match=r"no C compiler found \(looked for mycc, cc"):
+    monkeypatch.delenv("CC", raising=False)
+    with pytest.raises(CodegenUnsupported, match=r"no C compiler found \(looked for cc, gcc"):
+        find_compiler()
+
+
+def test_a_compiler_that_was_asked_for_is_not_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "mycc -m64")
+    with pytest.raises(CodegenUnsupported, match="there is no C compiler mycc, which CC names"):
         find_compiler()
 
 
