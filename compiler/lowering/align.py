@@ -8,8 +8,9 @@ one (stride 1, size 8), which are the same:
     second  for i < 4:  for r < 8:  t += B[i*8 + r]         B[i*8 + r]
 
 Loops are only split, never joined: no quotient or remainder appears. Outer loops may be reordered,
-because their iterations are independent. The outer loops of the result are those of the kernel that
-has inner loops; what else a pointwise kernel loops over goes inside.
+because their iterations are independent; so may inner ones, but for those of a scan and of the
+position of an extreme (`Sweep.is_ordered`), which stay as they are. The outer loops of the result
+are those of the kernel that has inner loops; what else a pointwise kernel loops over goes inside.
 """
 
 from __future__ import annotations
@@ -213,8 +214,10 @@ def _renamed(side: _Side, names: dict[int, Var], outer: Sequence[_Loop]) -> Kern
     inside = [names[id(loop)] for loop in side.loops if names[id(loop)] not in shared]
     sweeps: list[Sweep] = []
     for sweep in side.kernel.sweeps:
-        own = [names[id(part)] for loop in sweep.inner for part in side.parts[loop]]
-        loops = _ordered(own if sweep.inner else inside if side.is_pure else [])
+        own = tuple(names[id(part)] for loop in sweep.inner for part in side.parts[loop])
+        loops = _ordered(own if sweep.inner else inside if side.is_pure else ())
+        if sweep.is_ordered and (loops != own or len(own) != len(sweep.inner)):
+            raise Misaligned(f"the order of the iterations of {side.kernel.name} counts")
         sweeps.append(Sweep(loops, tuple(map(rewriting.statement, sweep.statements))))
     old = side.kernel
     return Kernel(old.name, shared, tuple(sweeps), old.nodes, old.device)

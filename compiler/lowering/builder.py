@@ -18,6 +18,7 @@ from torch.fx import Node
 from ctk.compiler.lowering.arrays import Array, At, Shape, cast, constant
 from ctk.compiler.lowering.index import ONE, Index, IndexLike, Var, of_atom, product
 from ctk.compiler.lowering.ir import (
+    POSITIONS,
     Buffer,
     BufferRole,
     Dtype,
@@ -352,7 +353,7 @@ def check_type(tensor: torch.Tensor) -> None:
 
 
 def _result_types(kind: ReduceKind, dtype: Dtype) -> tuple[Dtype, ...]:
-    if kind in ("argmax", "argmin"):
+    if kind in POSITIONS:
         return dtype, torch.int64
     if kind == "mean_m2":
         return dtype, dtype

@@ -43,6 +43,9 @@ first NaN if there is one; their two values are (value, position). `mean_m2` giv
 and the sum of squares of what is left without it.
 """
 
+POSITIONS: frozenset[ReduceKind] = frozenset(("argmax", "argmin"))
+"""Reductions whose second result is a position: the number of an iteration in row-major order."""
+
 ScanKind = Literal["sum", "prod", "max", "min", "logsumexp"]
 
 StoreMode = Literal["set", "add", "max", "min", "prod"]
@@ -178,6 +181,14 @@ class Sweep:
 
     inner: tuple[Var, ...]
     statements: tuple[Statement, ...]
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the order of its iterations counts: a scan, or the place of an extreme."""
+        return any(
+            isinstance(each, Scan) or (isinstance(each, Reduce) and each.kind in POSITIONS)
+            for each in self.statements
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,8 +1,9 @@
 """Change the loops of a kernel and nothing that it computes: their order, two that become one.
 
-1. `ordered`       the loop that walks through memory step by step becomes the innermost
-2. `joined`        two loops that memory walks as one become one
-3. `writes_apart`  says whether the iterations of a loop may run side by side
+1. `scans_apart`   a sweep that scans and reduces becomes two: a scan is no SIMD loop
+2. `ordered`       the loop that walks through memory step by step becomes the innermost
+3. `joined`        two loops that memory walks as one become one
+4. `writes_apart`  says whether the iterations of a loop may run side by side
 """
 
 from __future__ import annotations
@@ -42,21 +43,26 @@ def indices_of(statements: Iterable[Statement]) -> list[Index]:
     return found
 
 
+def scans_apart(kernel: Kernel) -> Kernel:
+    """Give what a sweep reduces beside a scan a sweep of its own; it does not need the scan."""
+    sweeps: list[Sweep] = []
+    for sweep in kernel.sweeps:
+        reduces = tuple(each for each in sweep.statements if isinstance(each, Reduce))
+        others = tuple(each for each in sweep.statements if not isinstance(each, Reduce))
+        if reduces and any(isinstance(each, Scan) for each in others):
+            sweeps += [replace(sweep, statements=reduces), replace(sweep, statements=others)]
+        else:
+            sweeps.append(sweep)
+    return replace(kernel, sweeps=tuple(sweeps))
+
+
 def ordered(kernel: Kernel) -> Kernel:
     """Put the loops through which memory is walked in the smallest steps innermost."""
     sweeps = tuple(
-        each if _keeps_order(each) else replace(each, inner=_by_steps(each.inner, each.statements))
+        each if each.is_ordered else replace(each, inner=_by_steps(each.inner, each.statements))
         for each in kernel.sweeps
     )
     return replace(kernel, outer=_by_steps(kernel.outer, kernel.statements), sweeps=sweeps)
-
-
-def _keeps_order(sweep: Sweep) -> bool:
-    """Return whether the order of the iterations is part of what a sweep computes."""
-    return len(sweep.inner) < 2 or any(
-        isinstance(each, Scan) or (isinstance(each, Reduce) and each.kind.startswith("arg"))
-        for each in sweep.statements
-    )
 
 
 def _by_steps(loops: tuple[Var, ...], statements: tuple[Statement, ...]) -> tuple[Var, ...]:

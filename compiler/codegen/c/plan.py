@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from ctk.compiler.codegen.c.loops import cost_along, ordered
+from ctk.compiler.codegen.c.loops import cost_along, ordered, scans_apart
 from ctk.compiler.lowering.index import ONE, ZERO, Index, Var, product
 from ctk.compiler.lowering.ir import Kernel, Load, Op, Reduce, Scan, Sweep, Value
 from ctk.compiler.lowering.vocabulary import DIVISION, FUNCTIONS
@@ -37,7 +37,7 @@ class Plan:
 
 def laid_out(kernel: Kernel) -> Kernel:
     """Return a kernel with its loops in the order in which they run."""
-    kernel = ordered(kernel)
+    kernel = ordered(scans_apart(kernel))
     column = _column(kernel)
     if column is None or column == kernel.outer[-1]:
         return kernel

@@ -16,7 +16,7 @@ from __future__ import annotations
 import torch
 
 from ctk.compiler.codegen.c.types import C_TYPES, SUFFIXES
-from ctk.compiler.lowering.ir import Dtype, Reduce
+from ctk.compiler.lowering.ir import POSITIONS, Dtype, Reduce
 
 BLOCK = 4096
 """How many numbers are summed up in float32 before a double takes the sum."""
@@ -49,7 +49,7 @@ def identity(kind: str, dtype: Dtype) -> str:
 
 def is_arg(reduce: Reduce) -> bool:
     """Return whether a reduction gives a position, too."""
-    return reduce.kind in ("argmax", "argmin")
+    return reduce.kind in POSITIONS
 
 
 def is_blocked(reduce: Reduce) -> bool:
