@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from ctk.compiler.lowering.index import Index
+    from ctk.compiler.lowering.ir import Value
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +82,12 @@ class Indirect:
     """An integer that the kernel computes or reads, as a position: 0 <= value < size.
 
     Attributes:
-        value: A `Value` of integer type (ir.py).
+        value: Of integer type.
         size: Of the dimension that it is a position of.
         serial: Of its making, by which products are sorted: the same in every compile of a graph.
     """
 
-    value: object
+    value: Value
     size: Index
     serial: int = field(default_factory=itertools.count().__next__, repr=False)
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import cast
-
 import numpy as np
 
 from ctk.compiler.errors import CtkError
@@ -202,7 +200,7 @@ class Values:
             return value // divisor if isinstance(atom, Quotient) else value % divisor
 
     def _position(self, atom: Indirect, mask: int, node: str) -> Array:
-        value = cast("Value", atom.value)
+        value = atom.value
         places = self._known[id(value), mask].astype(np.int64)
         size = number_of(atom.size, self._sizes)
         name = value.buffer if isinstance(value, Load) else "a computed number"

@@ -93,7 +93,7 @@ def _factors(monomial: tuple[Atom, ...], factor: int) -> Iterator[str]:
 
 def _atom(atom: Atom) -> str:
     if isinstance(atom, Indirect):
-        return f"[{value_text(atom.value)}]"  # type: ignore[arg-type]  # atoms.py does not know Value
+        return f"[{value_text(atom.value)}]"
     if isinstance(atom, (Quotient, Remainder)):
         sign = "//" if isinstance(atom, Quotient) else "%"
         return f"(({index_text(atom.value)}) {sign} ({index_text(atom.divisor)}))"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -33,8 +34,9 @@ def operands(value: Value) -> tuple[Value, ...]:
 
 
 def indirect(index: Index) -> tuple[Value, ...]:
-    """Return the values that an index expression is computed of."""
-    return tuple(atom.value for atom in index.atoms if isinstance(atom, Indirect))  # type: ignore[misc]  # index.py does not know Value
+    """Return the values that an index expression is computed of, in the order of their making."""
+    found = [atom for atom in index.atoms if isinstance(atom, Indirect)]
+    return tuple(atom.value for atom in sorted(found, key=lambda atom: atom.serial))
 
 
 def values_of(statement: Statement) -> tuple[Value, ...]:
@@ -130,7 +132,7 @@ class Rewriting:
         if isinstance(atom, Var):
             return self.variables.get(atom)
         if isinstance(atom, Indirect):
-            new = self.value(atom.value)  # type: ignore[arg-type]  # index.py does not know Value
+            new = self.value(atom.value)
             if new is not atom.value:
                 return Index((((Indirect(new, atom.size),), 1),))
         return None
@@ -204,8 +206,9 @@ class Numbers:
         """Return a key in which equal gathers are equal."""
         if not indirect(index):
             return index
-        atoms = {atom: self.of(atom.value) for atom in index.atoms if isinstance(atom, Indirect)}  # type: ignore[arg-type]  # index.py does not know Value
-        return frozenset(
-            (tuple(("at", atoms[a]) if a in atoms else a for a in monomial), factor)
-            for monomial, factor in index.terms
-        )
+        sums = Counter[object]()
+        for monomial, factor in index.terms:
+            at = (self.of(atom.value) for atom in monomial if isinstance(atom, Indirect))
+            others = (atom for atom in monomial if not isinstance(atom, Indirect))
+            sums[tuple(sorted(at)), tuple(others)] += factor
+        return frozenset(sums.items())

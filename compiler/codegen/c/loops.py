@@ -155,7 +155,7 @@ def variables_of(index: Index) -> frozenset[Var]:
     found = {atom for atom in index.atoms if isinstance(atom, Var)}
     for atom in index.atoms:
         if isinstance(atom, Indirect):
-            found |= variables_of_value(atom.value)  # type: ignore[arg-type]  # index.py does not know Value
+            found |= variables_of_value(atom.value)
     return frozenset(found)
 
 

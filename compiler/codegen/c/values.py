@@ -231,7 +231,7 @@ class Values:
 
     def _position(self, atom: Indirect) -> Code:
         """Return a position that the kernel computes; what is out of range is never used."""
-        value: Value = atom.value  # type: ignore[assignment]  # index.py does not know Value
+        value = atom.value
         number = self.numbers.of(value)
         key = -1 - number
         for block in self.block.chain():

@@ -123,7 +123,7 @@ class Body:
     def index(self, index: Index) -> Shown:
         """Return an index expression."""
         for value in indirect(index):
-            self.value(value)  # type: ignore[arg-type]  # index.py does not know Value
+            self.value(value)
         return Shown(self.printer.text(index), *self._dependence(index))
 
     @property
@@ -277,11 +277,10 @@ class Body:
         return self.variable(text, axes, value.origin, buffers=buffers)
 
     def _indirect(self, atom: Indirect) -> str:
-        value: Value = atom.value  # type: ignore[assignment]  # index.py does not know Value
-        shown = self.value(value)
+        shown = self.value(atom.value)
         if self._debug and self._is_known(atom.size):
             self._check_position(atom, shown)
-        return shown.text if self.layout.wide else self._narrow(value, shown)
+        return shown.text if self.layout.wide else self._narrow(atom.value, shown)
 
     def _narrow(self, value: Value, shown: Shown) -> str:
         """Return a position that the kernel reads in 32 bits."""
