@@ -98,10 +98,13 @@ class Array:
         return apply("or", self, other)
 
 
-def constant(value: Number, dtype: Dtype, shape: Shape = ()) -> Array:
-    """Return an array of one number."""
-    const = Const(_fitting(value, dtype), dtype)
-    return Array(shape, dtype, lambda _: const)
+def constant(value: Number | Index, dtype: Dtype, shape: Shape = ()) -> Array:
+    """Return an array of one number, which may be a size that is known at the call only."""
+    if isinstance(value, Index):
+        number = convert(Position(value), dtype)
+    else:
+        number = Const(_fitting(value, dtype), dtype)
+    return Array(shape, dtype, lambda _: number)
 
 
 def positions(index: Index, dtype: Dtype = torch.int64) -> Array:
@@ -249,7 +252,7 @@ def raised(array: Array) -> Array:
     return cast(array, compute_type(array.dtype))
 
 
-def _like(value: Array | Number, other: Array) -> Array:
+def _like(value: Array | Number | Index, other: Array) -> Array:
     return value if isinstance(value, Array) else constant(value, other.dtype)
 
 

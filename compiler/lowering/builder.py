@@ -363,6 +363,8 @@ def _result_types(kind: ReduceKind, dtype: Dtype) -> tuple[Dtype, ...]:
 def _of_one(kind: ReduceKind, array: Array, dtypes: tuple[Dtype, ...] | None) -> tuple[Array, ...]:
     """Return the results of a reduction over no axes: each element by itself."""
     types = dtypes or _result_types(kind, array.dtype)
+    if kind == "mean_m2":  # of infinities the rest is NaN
+        return cast(array, types[0]), cast(array - array, types[1])
     return cast(array, types[0]), *(constant(0, dtype, array.shape) for dtype in types[1:])
 
 

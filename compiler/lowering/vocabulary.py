@@ -11,7 +11,9 @@ are not computed in: values are cast to float32 first, and back where they are s
 from collections.abc import Mapping
 
 ARITHMETIC = {"add": 2, "sub": 2, "mul": 2, "neg": 1, "abs": 1, "maximum": 2, "minimum": 2}
-"""For floats and integers (which wrap); maximum and minimum give NaN if either is NaN."""
+"""For floats and integers (which wrap); maximum and minimum give NaN if either is NaN. Of 0.0 and
+-0.0 they give the second operand in C, as eager's SIMD does; elsewhere either.
+"""
 
 DIVISION = {"div": 2, "floordiv": 2, "truncdiv": 2, "mod": 2, "fmod": 2, "reciprocal": 1}
 """`div` is for floats. `floordiv` rounds down, `truncdiv` to zero; `mod` has the sign of the

@@ -11,6 +11,7 @@ import torch
 from ctk.compiler.lowering.arrays import Array, apply, filled, raised, where
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.operators.axes import axis_of, cut
+from ctk.compiler.lowering.operators.pointwise import bounded
 from ctk.compiler.lowering.operators.promotion import operand, promoted
 
 aten = torch.ops.aten
@@ -28,8 +29,7 @@ def softplus(x: Array, beta: float = 1.0, threshold: float = 20.0) -> Array:
 
 
 def _relu(_: Builder, x: Array) -> Array:
-    wide = raised(x)
-    return apply("maximum", wide, filled(wide, 0))
+    return bounded("maximum", raised(x), 0, x.dtype)
 
 
 def _gelu(_: Builder, x: Array, *, approximate: str = "none") -> Array:
@@ -53,9 +53,8 @@ def _mish(_: Builder, x: Array) -> Array:
 
 
 def _hardtanh(_: Builder, x: Array, low: Any = -1, high: Any = 1) -> Array:
-    wide = raised(x)
-    bounded = apply("maximum", wide, operand(low, x.dtype))
-    return apply("minimum", bounded, operand(high, x.dtype))
+    above = bounded("maximum", raised(x), low, x.dtype)
+    return bounded("minimum", above, high, x.dtype)
 
 
 def _sixth(x: Array) -> Array:

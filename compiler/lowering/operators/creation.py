@@ -15,7 +15,6 @@ from ctk.compiler.lowering.arrays import (
     compute_type,
     constant,
     iota,
-    positions,
     where,
 )
 from ctk.compiler.lowering.builder import Builder
@@ -32,15 +31,8 @@ def _number(value: Any) -> Number | Index:
     return value
 
 
-def _of_number(value: Any, dtype: torch.dtype, shape: tuple[Index, ...]) -> Array:
-    number = _number(value)
-    if isinstance(number, Index):
-        return Array(shape, dtype, lambda _: cast(positions(number), dtype).at(()))
-    return constant(number, dtype, shape)
-
-
 def _full(b: Builder, size: object, value: Any, **_: object) -> Array:
-    return _of_number(value, b.result.dtype, sizes_of(b.result.shape))
+    return constant(_number(value), b.result.dtype, sizes_of(b.result.shape))
 
 
 def _new_full(b: Builder, x: object, size: object, value: Any, **_: object) -> Array:
@@ -55,13 +47,13 @@ def _filled(value: Number) -> Callable[..., Array]:
 
 
 def _scalar_tensor(b: Builder, value: Any, **_: object) -> Array:
-    return _of_number(value, b.result.dtype, ())
+    return constant(_number(value), b.result.dtype)
 
 
 def _fill(_: Builder, x: Array, value: Any) -> Array:
     if isinstance(value, Array):
         return Array(x.shape, x.dtype, lambda at: cast(value, x.dtype).at(()))
-    return _of_number(value, x.dtype, x.shape)
+    return constant(_number(value), x.dtype, x.shape)
 
 
 def _arange(b: Builder, start: Any, end: Any, step: Any = 1, **_: object) -> Array:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ctk.compiler.lowering.arrays import Array, apply, cast, equal, filled, raised, where
+from ctk.compiler.lowering.arrays import Array, apply, cast, equal, raised, where
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.operators.promotion import Operand, operand, promoted
 from ctk.compiler.lowering.sizes import NotLowered
@@ -80,7 +80,7 @@ def _sign(_: Builder, x: Array) -> Array:
 
 def _heaviside(_: Builder, x: Array, values: Array) -> Array:
     wide, middle = raised(x), raised(values)
-    return where(equal(wide, 0), middle, where(wide < 0, filled(wide, 0), filled(wide, 1)))
+    return where(equal(wide, 0), middle, cast(wide > 0, wide.dtype))
 
 
 def _xlogy(name: str) -> Callable[[Builder, Operand, Operand], Array]:

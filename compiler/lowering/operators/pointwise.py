@@ -189,8 +189,14 @@ def _clamp(_: Builder, x: Array, low: Operand | None = None, high: Operand | Non
     dtype = promoted([x, *limits])
     result = operand(x, dtype)
     if low is not None:
-        result = apply("maximum", result, operand(low, dtype))
-    return result if high is None else apply("minimum", result, operand(high, dtype))
+        result = bounded("maximum", result, low, dtype)
+    return result if high is None else bounded("minimum", result, high, dtype)
+
+
+def bounded(name: str, x: Array, bound: Operand, dtype: torch.dtype) -> Array:
+    """Return the larger or smaller one; of 0.0 and -0.0 a bound that is a tensor, no number."""
+    limit = operand(bound, dtype)
+    return apply(name, *((x, limit) if isinstance(bound, Array) else (limit, x)))
 
 
 def _clamp_max(b: Builder, x: Array, high: Operand) -> Array:
@@ -203,7 +209,7 @@ def _fmax(name: str) -> Callable[[Builder, Array, Array], Array]:
     def lowered(_: Builder, x: Array, y: Array) -> Array:
         dtype = promoted([x, y])
         left, right = operand(x, dtype), operand(y, dtype)
-        best = apply(_of_type(name, dtype), left, right)
+        best = apply(_of_type(name, dtype), right, left)  # the left one of 0.0 and -0.0
         if not dtype.is_floating_point:
             return best
         return where(apply("isnan", left), right, where(apply("isnan", right), left, best))

@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import torch
 
-from ctk.compiler.lowering.arrays import Array, Number, cast, compute_type, constant, positions
+from ctk.compiler.lowering.arrays import Array, Number, cast, compute_type, constant
 from ctk.compiler.lowering.index import Index
 from ctk.compiler.lowering.ir import Dtype
 
@@ -44,13 +44,12 @@ def operand(value: Operand, dtype: Dtype, *, rounded: bool = False) -> Array:
     Args:
         value: An array or a number.
         dtype: The type of the operator.
-        rounded: Numbers are rounded to it, too, as comparisons do; tensors always are.
+        rounded: Numbers, and tensors without dimensions, are rounded to it, too, as comparisons do;
+            tensors with dimensions always are.
     """
     wanted = compute_type(dtype)
-    if isinstance(value, Array):
-        return cast(cast(value, dtype) if value.shape else value, wanted)
-    number = positions(value) if isinstance(value, Index) else constant(value, wanted)
-    return cast(cast(number, dtype), wanted) if rounded else cast(number, wanted)
+    array = value if isinstance(value, Array) else constant(value, wanted)
+    return cast(cast(array, dtype) if rounded or array.shape else array, wanted)
 
 
 def _rank(value: Operand) -> int:

@@ -116,7 +116,9 @@ def _ordered(x: Array) -> Array:
 
 def _truth(kind: Any) -> Callable[..., Array]:
     def lowered(b: Builder, x: Array, dim: Any = None, keepdim: bool = False) -> Array:
-        return b.reduce(kind, cast(x, torch.bool), axes_of(x, dim), keepdim=keepdim)[0]
+        """Reduce over some dimensions: over none if their list is empty, where others take all."""
+        axes = () if isinstance(dim, (list, tuple)) and not dim else axes_of(x, dim)
+        return b.reduce(kind, cast(x, torch.bool), axes, keepdim=keepdim)[0]
 
     return lowered
 

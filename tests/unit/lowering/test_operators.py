@@ -76,6 +76,13 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x, i: x.scatter_add(0, i[None], x[:1] * 2).index_put((i,), x, accumulate=True),
         (rows(4, 4), LIST),
     ),
+    "no axes": (lambda x: [(x > 0).any(dim=()), (x > 0).all(dim=()), x.sum(())], (rows(3, 5),)),
+    "one infinity": (lambda x: x.var(correction=0), (torch.tensor(torch.inf),)),
+    "compared": (
+        lambda x, y: [x.bfloat16() == y, x.bfloat16() < y, torch.heaviside(x * torch.nan, y)],
+        (torch.full((3,), 0.1), torch.tensor(0.1)),
+    ),
+    "sizes": (lambda x: torch.tril(x, x.shape[1] - 6) + F.pad(x, (0, 0, 1, 0))[1:], (rows(3, 5),)),
     "running": (lambda x: x.cumsum(0) + x.cumprod(1), (rows(3, 5),)),
     "integers": (lambda i: [i // 2, i % -3, i**3, i.sum(), i.float() / 3, i & 1, ~i], (LIST,)),
     "divided": (
@@ -100,7 +107,9 @@ def test_kernels_compute_what_eager_does(name: str) -> None:
     compare(call, *inputs)
 
 
-@pytest.mark.parametrize("name", ["layer_norm", "cross_entropy", "concatenated", "cut", "moments"])
+@pytest.mark.parametrize(
+    "name", ["layer_norm", "cross_entropy", "concatenated", "cut", "moments", "sizes"]
+)
 def test_sizes_may_be_symbols(name: str) -> None:
     call, inputs = CALLS[name]
     compare(call, *inputs, dynamic=True)
@@ -116,6 +125,14 @@ LOST_ROUNDINGS = frozenset(("mixed",))
 def test_kernels_in_c_compute_what_eager_does(name: str, *, dynamic: bool) -> None:
     call, inputs = CALLS[name]
     compare(call, *inputs, dynamic=dynamic, codegen="c")
+
+
+def test_zeros_keep_their_sign_at_a_bound_in_c() -> None:
+    def bounded(x: Tensor) -> list[Tensor]:
+        bounds = x.relu(), x.clamp(min=0), x.clamp(-0.0, 0.0), F.hardtanh(x, 0.0, 1.0), F.relu6(x)
+        return [each.signbit() for each in (*bounds, torch.fmax(x, -x), torch.fmin(x, -x))]
+
+    compare(bounded, torch.tensor([0.0, -0.0] * 8), codegen="c")
 
 
 @pytest.mark.parametrize("name", ["embedding", "scattered"])
