@@ -149,10 +149,9 @@ def mod(a, b):
 
 @triton.jit
 def mod_of_floats(a, b):
-    """Return the remainder with the sign of `b`."""
+    """Return the remainder with the sign of `b`; a zero has that of `a`, as torch has it."""
     rest = libdevice.fmod(a, b)
-    moved = tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
-    return tl.where(moved == 0, libdevice.copysign(moved, b), moved)
+    return tl.where((rest != 0) & ((rest < 0) != (b < 0)), rest + b, rest)
 
 
 @triton.jit

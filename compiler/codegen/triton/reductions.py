@@ -123,9 +123,8 @@ def softmax_update(body: Body, names: tuple[str, str], largest: Reduce, axis: Ax
 def softmax_end(body: Body, names: tuple[str, str], largest: Reduce, total: Reduce) -> None:
     """Print how the accumulators become a maximum and a sum for each row."""
     of = frozenset(("x",))
-    high, both = f"m{len(body.locals)}", f"s{len(body.locals)}"
-    body.line(f"{high}, {both} = tl.reduce(({', '.join(names)}), 1, device.rescaled)", of,
-              largest.origin)  # fmt: skip
+    text = f"tl.reduce(({', '.join(names)}), 1, device.rescaled)"
+    high, both = _several(body, text, 2, largest.origin)
     found = body.variable(f"{high}[:, None]", of, largest.origin)
     infinite = f'tl.abs({found.text}) == float("inf")'  # inf - inf is NaN
     nan = f'tl.where({infinite}, float("nan"), {both}[:, None])'
@@ -215,11 +214,16 @@ def _first(body: Body, reduce: Reduce, value: str, places: str) -> None:
 def _keep_several(body: Body, reduce: Reduce, text: str, extra: int = 0) -> None:
     """Print a reduction with several results, and keep those that the IR names."""
     of = frozenset(("x",))
-    number = len(body.locals)
-    names = [f"red{number}_{n}" for n in range(len(reduce.names) + extra)]
-    body.line(f"{', '.join(names)} = {text}", of, reduce.origin)
+    names = _several(body, text, len(reduce.names) + extra, reduce.origin)
     for name, local, dtype in zip(names, reduce.names, reduce.dtypes, strict=False):
         body.locals[local] = body.variable(f"{name}[:, None].to({TYPES[dtype]})", of, reduce.origin)
+
+
+def _several(body: Body, text: str, count: int, origin: str) -> list[str]:
+    """Print what has several results for each row, and return their variables."""
+    names = [f"red{len(body.locals)}_{n}" for n in range(count)]
+    body.line(f"{', '.join(names)} = {text}", frozenset(("x",)), origin)
+    return names
 
 
 def _held(reduce: Reduce) -> Dtype:

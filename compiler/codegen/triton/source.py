@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -40,7 +40,8 @@ _ATOMIC = {"add": "tl.atomic_add", "max": "tl.atomic_max", "min": "tl.atomic_min
 _ATOMIC_TYPES = (torch.float32, torch.float64, torch.int32, torch.int64)
 _ADDED_TYPES = (torch.float16, torch.bfloat16)
 _RESERVED = re.compile(
-    r"tl|triton|device|libdevice|[xyr]\d*(index|mask|start|quarter|BLOCK)|(v|i|acc|carry|m|s|red)\d+(_\d+)?"
+    r"tl|triton|device|libdevice|blocks|[xyr]\d*(index|mask|start|quarter)|[XYR]\d*BLOCK|"
+    r"(v|i|acc|carry|red)\d+(_\d+)?"
 )
 
 
@@ -198,8 +199,8 @@ def kernel_source(
         exact: Every operation is rounded correctly.
     """
     arguments = arguments_of(kernel)
-    names = _names(arguments.buffers)
     symbols = {each.name: each.name for each in arguments.symbols}
+    names = _names(arguments.buffers, symbols)
     body = Body(layout, names, symbols, extents, debug=kernel.name if debug else "", exact=exact)
     printing = _Printing(kernel, layout, body, _on_axes(kernel, layout))
     printing.run()
@@ -294,12 +295,12 @@ def _alone(body: Body, statement: Statement) -> None:
     raise AssertionError(f"a reduction or scan without a loop: {statement}")
 
 
-def _names(buffers: Sequence[str]) -> dict[str, str]:
-    """Return a different name of Python for each buffer."""
+def _names(buffers: Sequence[str], taken: Collection[str]) -> dict[str, str]:
+    """Return a name of Python for each buffer, none of them taken by another or by a size."""
     found: dict[str, str] = {}
     for buffer in buffers:
         name = _identifier(buffer)
-        while _RESERVED.fullmatch(name) or name in found.values():
+        while _RESERVED.fullmatch(name) or name in taken or name in found.values():
             name += "_"
         found[buffer] = name
     return found

@@ -10,8 +10,9 @@ from ctk.compiler.codegen.triton.options import TritonOptions
 from ctk.compiler.codegen.triton.source import kernel_source
 from ctk.compiler.codegen.triton.variants import KernelError
 from ctk.compiler.errors import CodegenUnsupported
+from ctk.compiler.lowering import sizes
 from ctk.compiler.lowering.atoms import Indirect, Var
-from ctk.compiler.lowering.index import ONE, Index, as_index, of_atom
+from ctk.compiler.lowering.index import ONE, Index, as_index, of_atom, symbol
 from ctk.compiler.lowering.ir import (
     Buffer,
     Const,
@@ -50,6 +51,25 @@ def test_layer_norm() -> None:
 
 def test_symbolic_sizes() -> None:
     check(lambda x: torch.softmax(x * 2, -1), torch.randn(5, 70), symbolic=True)
+
+
+def test_sizes_keep_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A graph may call the length of its rows `s0`, and an input `blocks`."""
+    called: dict[str, str] = {}
+
+    def renamed(name: str, low: int) -> Index:
+        return symbol(called.setdefault(name, f"s{1 - len(called)}"), low)
+
+    monkeypatch.setattr(sizes, "symbol", renamed)
+    options = TritonOptions(interpret=True, row_limit=16)
+    x = torch.randn(20, 70)
+    (source,) = check(lambda blocks: torch.softmax(blocks, -1), x, symbolic=True, options=options)
+    assert "_softmax, blocks_1, s0, s1)" in source
+    check(lambda x, blocks: x + blocks, x, torch.randn(70, 20).t(), symbolic=True)
+
+
+def test_a_remainder_of_zero_has_the_sign_of_what_was_divided() -> None:
+    check(lambda x: torch.remainder(x, 2.0).signbit(), torch.tensor([-4.0, 4.0, -0.0, -3.0]))
 
 
 @pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
