@@ -34,6 +34,9 @@ from typing import Any
 import numpy as np
 import torch
 
+_NO_CONTEXT = 201
+"""The driver's error in a thread that has not called CUDA's runtime yet."""
+
 
 class TritonMissing(Exception):
     """Triton cannot be used here; says why and what to do."""
@@ -222,10 +225,17 @@ class Loaded:
         with self._lock:
             for slot, value in zip(self._slots, arguments, strict=True):
                 slot.value = value
-            return self._launch(
-                self._function, programs, 1, 1, self._threads, 1, 1, self._shared, stream,
-                self._parameters, None,
-            )  # fmt: skip
+            code = self._queued(programs, stream)
+            if code == _NO_CONTEXT:
+                torch.cuda.current_stream(self._device).query()  # gives it the context
+                code = self._queued(programs, stream)
+            return code
+
+    def _queued(self, programs: int, stream: int) -> int:
+        return self._launch(
+            self._function, programs, 1, 1, self._threads, 1, 1, self._shared, stream,
+            self._parameters, None,
+        )  # fmt: skip
 
 
 def current_stream(device: int) -> int:

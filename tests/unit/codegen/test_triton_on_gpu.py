@@ -1,6 +1,7 @@
 """Triton kernels on a real device: eager's values, alignments, streams, graphs, two launches."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -84,6 +85,16 @@ def test_kernels_run_on_the_current_stream_and_in_cuda_graphs() -> None:
     x.copy_(draw(256, 1000))
     graph.replay()
     torch.testing.assert_close(result, torch.softmax(x, -1).sum(0), rtol=1e-4, atol=1e-4)
+
+
+def test_kernels_run_in_a_new_thread() -> None:
+    """Its first launch is the driver's, which knows no device there."""
+    x = draw(256, 1000)
+    run = compiled(lambda x: x * 2 + 1)
+    run(x)
+    with ThreadPoolExecutor(1) as pool:
+        result = pool.submit(run, x).result()
+    torch.testing.assert_close(result, x * 2 + 1)
 
 
 def test_dynamic_sizes_reuse_a_kernel() -> None:
