@@ -15,6 +15,7 @@ returns the number of the check that failed, or 0.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ from ctk.compiler.lowering.arguments import Arguments, arguments_of
 from ctk.compiler.lowering.index import ZERO, Index, Var, product
 from ctk.compiler.lowering.ir import Buffer, Kernel, Load, Scan, Sweep
 
+_WORD = re.compile(r"\b[A-Za-z_]\w*")
+
 
 @dataclass(frozen=True, slots=True)
 class KernelCode:
@@ -43,11 +46,29 @@ class KernelCode:
         name: Of the function.
         text: The function.
         checks: What it checks, numbered from 1; empty if it returns nothing.
+        names: What is called so in this function alone, and could be called anything.
     """
 
     name: str
     text: str
     checks: tuple[Check, ...]
+    names: frozenset[str] = frozenset()
+
+    def canonical(self) -> str:
+        """Return the text with its own names numbered, and no comments.
+
+        It is the same for two kernels if they differ in nothing else.
+        """
+        numbers: dict[str, str] = {}
+
+        def numbered(found: re.Match[str]) -> str:
+            word = found.group()
+            if word not in self.names and word != self.name:
+                return word
+            return numbers.setdefault(word, f"${len(numbers)}")
+
+        lines = [line for line in self.text.splitlines() if not line.lstrip().startswith("//")]
+        return _WORD.sub(numbered, "\n".join(lines))
 
 
 def kernel_code(
@@ -98,7 +119,8 @@ class _KernelPrinter:
         if checks:
             lines = ["fault_t fault = {0};", *lines, "return finish(&fault);"]
         head = f"{'int64_t' if checks else 'void'} {self.name}({self._parameters()}) {{"
-        return KernelCode(self.name, "\n".join((head, *(f"    {x}" for x in lines), "}")), checks)
+        text = "\n".join((head, *(f"    {x}" for x in lines), "}"))
+        return KernelCode(self.name, text, checks, self.values.names.taken)
 
     def _parameters(self) -> str:
         values = self.values

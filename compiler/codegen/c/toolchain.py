@@ -49,25 +49,33 @@ def find_compiler() -> tuple[str, ...]:
     raise CodegenUnsupported(f"no C compiler found (looked for {', '.join(COMPILERS)})")
 
 
+def command_with(flags: Sequence[str]) -> tuple[str, ...]:
+    """Return how the compiler is called, with these flags besides the usual ones.
+
+    Raises:
+        CodegenUnsupported: There is no compiler.
+    """
+    compiler = find_compiler()
+    return (*compiler, *_flags(compiler), *flags)
+
+
 def compile_files(
-    sources: Sequence[Path], flags: Sequence[str], kernels: Sequence[Sequence[str]]
+    sources: Sequence[Path], command: Sequence[str], kernels: Sequence[Sequence[str]]
 ) -> list[Path]:
     """Compile files at the same time, each to a shared object beside it.
 
     Args:
         sources: The files.
-        flags: Further flags.
+        command: Of `command_with`.
         kernels: The names of each file's kernels, for the message.
 
     Raises:
-        CodegenUnsupported: There is no compiler, or it does not take the code.
+        CodegenUnsupported: The compiler does not take the code.
     """
-    compiler = find_compiler()
     targets = [source.with_suffix(".so") for source in sources]
     running = [
         subprocess.Popen(  # the compiler that the user chose
-            [*compiler, *_flags(compiler), *flags, str(source), "-o", str(target),
-             *_libraries()],
+            [*command, str(source), "-o", str(target), *_libraries()],
             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
         )
         for source, target in zip(sources, targets, strict=True)
@@ -76,7 +84,7 @@ def compile_files(
     for process, message, names in zip(running, messages, kernels, strict=True):
         if process.returncode:
             raise CodegenUnsupported(
-                f"{compiler[0]} does not take the C of the kernels {', '.join(names)} "
+                f"{command[0]} does not take the C of the kernels {', '.join(names)} "
                 f"(exit {process.returncode}):\n{message[:2000].rstrip()}"
             )
     return targets

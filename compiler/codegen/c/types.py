@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -116,9 +116,10 @@ class Names:
         self._taken.add(found)
         return found
 
-    def reserve(self, names: Iterable[str]) -> None:
-        """Take names that stand as they are."""
-        self._taken.update(names)
+    @property
+    def taken(self) -> frozenset[str]:
+        """Return the identifiers that were given."""
+        return frozenset(self._taken)
 
     def _is_taken(self, name: str) -> bool:
         return name in self._taken or name in self.reserved or name in _RESERVED

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from ctk.compiler.codegen.c.compile import COptions, load
+from ctk.compiler.codegen.c.libraries import load
 from ctk.compiler.codegen.c.print import KernelCode
 
 scipy_special = pytest.importorskip("scipy.special")
@@ -27,7 +27,8 @@ def run(name: str) -> Callable[[np.ndarray, np.ndarray], None]:
     body = f"    for (int64_t i = 0; i < n; ++i) y[i] = {name}_f32(x[i]);"
     head = f"void run_{name}(float* restrict y, const float* restrict x, int64_t n) {{"
     code = KernelCode(f"run_{name}", f"{head}\n    #pragma omp simd\n{body}\n}}", ())
-    function = load([code], COptions())[code.name][code.name]
+    (loaded,) = load([code], flags=())
+    function = loaded.library[loaded.name]
     function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
     function.restype = None
     return lambda x, y: function(y.ctypes.data, x.ctypes.data, x.size)

@@ -1,0 +1,177 @@
+"""Compile C functions and load them, each once per process.
+
+A bisection compiles the same graph again and again, and a model has many equal layers. So functions
+are known by what they compute: their text with its own names numbered and without comments, the
+functions that it calls, and the command that compiles it. Whatever changes the code (another
+printer, other flags, a planted fault) changes that, and is compiled.
+
+The last `LIMIT` functions stay loaded; a library goes when none of its functions is kept or bound.
+The functions of a graph are one file; those of a large graph are as many as there are processors,
+and are compiled at the same time. Nothing is left on disk.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import tempfile
+import threading
+import time
+import weakref
+from _ctypes import dlclose
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ctk.compiler.codegen.c.faults import FAULT_TYPE, NOTE_FAULT
+from ctk.compiler.codegen.c.functions import PREAMBLE, functions_for
+from ctk.compiler.codegen.c.print import KernelCode
+from ctk.compiler.codegen.c.toolchain import command_with, compile_files
+from ctk.compiler.process_name import process_name
+
+LIMIT = 1024
+"""How many functions stay loaded for later compiles."""
+
+_LARGE = 6000
+"""More letters of C than this take so long to compile that it pays to do it in several files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A function that can be called.
+
+    Attributes:
+        library: Where it is.
+        name: What it is called there.
+        seconds: Its share of the time that compiling took; 0 if it was loaded before.
+    """
+
+    library: ctypes.CDLL
+    name: str
+    seconds: float
+
+
+@dataclass(slots=True)
+class _Kept:
+    """The functions used last, by what they compute. A fork waits until nobody changes it."""
+
+    found: OrderedDict[str, Loaded] = field(default_factory=OrderedDict[str, Loaded])
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def get(self, key: str) -> Loaded | None:
+        with self.lock:
+            if key in self.found:
+                self.found.move_to_end(key)
+            return self.found.get(key)
+
+    def put(self, key: str, function: Loaded) -> None:
+        with self.lock:
+            self.found[key] = function
+            while len(self.found) > LIMIT:
+                self.found.popitem(last=False)
+
+    def clear(self) -> None:
+        with self.lock:
+            self.found.clear()
+
+
+_KEPT = _Kept()
+os.register_at_fork(
+    before=_KEPT.lock.acquire,
+    after_in_parent=_KEPT.lock.release,
+    after_in_child=_KEPT.lock.release,
+)
+
+
+def load(codes: Sequence[KernelCode], flags: Sequence[str]) -> list[Loaded]:
+    """Return functions, in order, compiled if need be.
+
+    Args:
+        codes: The functions, each of its own name.
+        flags: Of the compiler, besides the usual ones.
+
+    Raises:
+        CodegenUnsupported: There is no C compiler, or it does not take the code.
+    """
+    command = command_with(flags)
+    keys = [_key(code, command) for code in codes]
+    found: dict[str, Loaded] = {}
+    new: dict[str, KernelCode] = {}
+    for key, code in zip(keys, codes, strict=True):
+        kept = _KEPT.get(key)
+        if kept is None:
+            new.setdefault(key, code)
+        else:
+            found[key] = kept
+    seconds: dict[str, float] = {}
+    for key, function in zip(new, _compiled(list(new.values()), command), strict=True):
+        found[key] = replace(function, seconds=0.0)
+        seconds[key] = function.seconds
+        _KEPT.put(key, found[key])
+    return [replace(found[key], seconds=seconds.pop(key, 0.0)) for key in keys]
+
+
+def forget() -> None:
+    """Keep no functions but those that are bound."""
+    _KEPT.clear()
+
+
+def file_text(codes: Sequence[KernelCode]) -> str:
+    """Return the file of some functions: types, the functions that they call, they."""
+    texts = [code.text for code in codes]
+    return "\n\n".join((*_before(codes), *texts)) + "\n"
+
+
+def _before(codes: Sequence[KernelCode]) -> list[str]:
+    """Return what stands before some functions in their file."""
+    parts = [PREAMBLE]
+    if any(code.checks for code in codes):
+        parts += [FAULT_TYPE, NOTE_FAULT]
+    return [*parts, *functions_for(code.text for code in codes)]
+
+
+def _key(code: KernelCode, command: Sequence[str]) -> str:
+    """Return what tells a function from all that compute something else, or otherwise."""
+    parts = (*command, *_before([code]), code.canonical())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _compiled(codes: Sequence[KernelCode], command: Sequence[str]) -> list[Loaded]:
+    """Compile and load functions."""
+    if not codes:
+        return []
+    started = time.perf_counter()
+    groups = _groups(codes)
+    with tempfile.TemporaryDirectory(prefix=f"ctk-c-{process_name()}-") as folder:
+        sources = [Path(folder, f"kernels_{number}.c") for number in range(len(groups))]
+        for source, group in zip(sources, groups, strict=True):
+            source.write_text(file_text(group), encoding="utf-8")
+        named = [[code.name for code in group] for group in groups]
+        libraries = [_opened(target) for target in compile_files(sources, command, named)]
+    each = (time.perf_counter() - started) / sum(len(code.text) for code in codes)
+    return [
+        Loaded(library, code.name, each * len(code.text))
+        for library, group in zip(libraries, groups, strict=True)
+        for code in group
+    ]
+
+
+def _opened(path: Path) -> ctypes.CDLL:
+    """Load a library; it is unloaded when the last of its functions is gone."""
+    library = ctypes.CDLL(str(path))
+    weakref.finalize(library, dlclose, library._handle).atexit = False  # the only name it has
+    return library
+
+
+def _groups(codes: Sequence[KernelCode]) -> list[list[KernelCode]]:
+    """Return the functions of each file, in order, about as much text in each."""
+    total = sum(len(code.text) for code in codes)
+    count = min(os.cpu_count() or 1, len(codes), 1 + total // _LARGE)
+    groups: list[list[KernelCode]] = [[] for _ in range(count)]
+    before = 0
+    for code in codes:
+        groups[min(before * count // max(total, 1), count - 1)].append(code)
+        before += len(code.text)
+    return [group for group in groups if group]
