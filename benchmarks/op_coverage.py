@@ -1,13 +1,14 @@
 """Torch's databases of operators and modules through the `ctk` backend, next to `aot_eager`.
 
-Every sample of every operator (`op_db`) and module (`module_db`, in training and evaluation), on
-the CPU: the compiled call must give what eager gives, or raise what eager raises; forward, and
-backward where it has one. Compared as programs are (`repro_templates/program_compare.py`). A
+Every sample of every operator (`op_db`) and module (`module_db`, in training and evaluation): the
+compiled call must give what eager gives, or raise what eager raises; forward, and backward where it
+has one. Compared as programs are (`repro_templates/program_compare.py`). A
 sample that `aot_eager` gets wrong, too, is torch's own. Prints a table per code generator, and
 every sample that `aot_eager` gets right and ctk does not.
 
     python -m benchmarks.op_coverage [--ops WORD,WORD] [--samples N] [--dtype float64] [--modules]
-        [--limit N] [--jobs N] [--config NAME=VALUE]...
+        [--codegen c,torchscript,eager] [--device cuda] [--dynamic] [--seconds S] [--limit N]
+        [--jobs N] [--config NAME=VALUE]...
 
 Operators whose results eager does not determine (`empty`) are left out. Needs `expecttest`
 (torch's databases import it).
@@ -15,12 +16,13 @@ Operators whose results eager does not determine (`empty`) are left out. Needs `
 
 import argparse
 import contextlib
+import math
 import os
 import platform
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from itertools import islice
@@ -40,11 +42,7 @@ from ctk.toolkit.formats.scalars import dtype_from_name
 from tests.helpers.torch_samples import flat_call, map_tensors, module_infos, operator_infos
 
 Make = Callable[[], Playable]
-COMPILERS: dict[str, dict[str, Any]] = {
-    "aot_eager": {"backend": "aot_eager"},
-    "ctk, eager": {"backend": ctk, "options": {"codegen": "eager"}},
-    "ctk, torchscript": {"backend": ctk, "options": {"codegen": "torchscript"}},
-}
+Compilers = dict[str, dict[str, Any]]
 PEER = "aot_eager"
 UNDETERMINED = (
     "empty",
@@ -65,17 +63,38 @@ class Told:
     seconds: float = 0.0
 
 
-def operators(words: Sequence[str], dtype: torch.dtype, count: int) -> Iterator[tuple[str, Make]]:
+@dataclass(slots=True)
+class Part:
+    """What one process saw, of as many samples as it had time for."""
+
+    of: dict[str, Told]
+    samples: int = 0
+    asked: int = 0
+
+
+def compilers(generators: Sequence[str], *, dynamic: bool) -> Compilers:
+    """Return the options of `torch.compile` by the name of each compiler."""
+    sizes: dict[str, Any] = {"dynamic": True} if dynamic else {}
+    ours = {
+        f"ctk, {name}": {"backend": ctk, "options": {"codegen": name}, **sizes}
+        for name in generators
+    }
+    return {PEER: {"backend": PEER, **sizes}, **ours}
+
+
+def operators(
+    words: Sequence[str], dtype: torch.dtype, count: int, device: str
+) -> Iterator[tuple[str, Make]]:
     """Yield the samples of each operator that has the dtype."""
     for info in operator_infos():
         name = f"{info.name}.{info.variant_test_name}".rstrip(".")
         wanted = not words or any(word in name for word in words)
-        if not wanted or name in UNDETERMINED or not info.supports_dtype(dtype, "cpu"):
+        if not wanted or name in UNDETERMINED or not info.supports_dtype(dtype, device):
             continue
-        wants = bool(info.supports_autograd and dtype in info.supported_backward_dtypes("cpu"))
+        wants = bool(info.supports_autograd and dtype in info.supported_backward_dtypes(device))
         with contextlib.suppress(RuntimeError, ModuleNotFoundError, AssertionError):
             torch.manual_seed(0)
-            samples = info.sample_inputs("cpu", dtype, requires_grad=wants)
+            samples = info.sample_inputs(device, dtype, requires_grad=wants)
             for number, sample in enumerate(islice(samples, count)):
                 yield f"{name}[{number}]", made(*flat_call(info.op, sample))
 
@@ -99,28 +118,30 @@ def copied(tensor: torch.Tensor) -> torch.Tensor:
     return copy.requires_grad_(tensor.requires_grad)
 
 
-def modules(words: Sequence[str], dtype: torch.dtype, count: int) -> Iterator[tuple[str, Make]]:
+def modules(
+    words: Sequence[str], dtype: torch.dtype, count: int, device: str
+) -> Iterator[tuple[str, Make]]:
     """Yield the samples of each module, in training and evaluation."""
     for info in module_infos():
         if (words and not any(word in info.name for word in words)) or dtype not in info.dtypes:
             continue
         for training in (True, False):
             inputs = info.module_inputs_func(
-                info, device="cpu", dtype=dtype, requires_grad=True, training=training
+                info, device=device, dtype=dtype, requires_grad=True, training=training
             )
             for number, sample in enumerate(islice(inputs, count)):
                 mode = "train" if training else "eval"
-                make = made_module(info.module_cls, sample, dtype, training=training)
+                make = made_module(info.module_cls, sample, (device, dtype), training=training)
                 yield f"{info.name}.{mode}[{number}]", make
 
 
-def made_module(cls: type, sample: Any, dtype: torch.dtype, *, training: bool) -> Make:
+def made_module(cls: type, sample: Any, place: tuple[str, torch.dtype], *, training: bool) -> Make:
     """Return what makes the program of a module's sample."""
     construct, forward = sample.constructor_input, sample.forward_input
 
     def make() -> Playable:
         torch.manual_seed(0)
-        model = cls(*construct.args, **construct.kwargs).to(dtype).train(training)
+        model = cls(*construct.args, **construct.kwargs).to(*place).train(training)
 
         def given() -> Arguments:
             return Arguments(map_tensors(copied, forward.args), map_tensors(copied, forward.kwargs))
@@ -153,6 +174,10 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=1000, help="of each operator at most")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--modules", action="store_true", help="modules instead of operators")
+    parser.add_argument("--codegen", default="c,torchscript,eager", help="code generators of ctk")
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--dynamic", action="store_true", help="with symbolic sizes")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="after which to stop")
     parser.add_argument("--limit", type=int, help="of all samples at most")
     parser.add_argument("--config", action="append", help="an option of ctk, as in `ctk check`")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
@@ -162,51 +187,52 @@ def main() -> None:
     with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
         parts = [pool.submit(part, options, index) for index in range(jobs)]
         told = [each.result() for each in parts]
-    for compiler in COMPILERS:
-        whole = sum((each[compiler].counts for each in told), Counter[str]())
+    asked = sum(each.asked for each in told)
+    print(f"{asked} samples of {sum(each.samples for each in told)}, forward and backward")
+    for compiler in compilers(options.codegen.split(","), dynamic=options.dynamic):
+        whole = sum((each.of[compiler].counts for each in told), Counter[str]())
         counts = ", ".join(f"{count} {what}" for what, count in whole.most_common())
-        count = sum(len(each[compiler].worse) for each in told)
+        count = sum(len(each.of[compiler].worse) for each in told)
         worse = f"; {count} where {PEER} is right" if compiler != PEER else ""
-        seconds = sum(each[compiler].seconds for each in told)
+        seconds = sum(each.of[compiler].seconds for each in told)
         print(f"{compiler:<17} {counts}{worse}; {seconds:.0f} s")
 
 
-def part(options: argparse.Namespace, index: int) -> dict[str, Told]:
+def part(options: argparse.Namespace, index: int) -> Part:
     """Ask about every `jobs`-th sample, from one of them on."""
+    end = time.monotonic() + options.seconds
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     words = [word for word in options.ops.split(",") if word]
     dtype = dtype_from_name(options.dtype, "--dtype")
     source = modules if options.modules else operators
-    chosen = islice(source(words, dtype, options.samples), options.limit)
-    told = {name: Told() for name in COMPILERS}
+    chosen = islice(source(words, dtype, options.samples, options.device), options.limit)
+    tried = compilers(options.codegen.split(","), dynamic=options.dynamic)
+    told = Part({name: Told() for name in tried})
     with patch(parse_config(options.config)):
-        ask_all(islice(chosen, index, None, options.jobs), told)
+        for name, make in islice(chosen, index, None, options.jobs):
+            told.samples += 1
+            if time.monotonic() < end:
+                told.asked += 1
+                ask(name, make, tried, told.of)
     return told
 
 
-def ask_all(chosen: Iterable[tuple[str, Make]], told: dict[str, Told]) -> None:
-    """Ask about samples; print each that is worse than with the peer."""
-    for name, make in chosen:
-        for backward in (False, True):
-            said = ask(make, told, backward=backward)
-            for compiler, words_ in said.items():
-                if words_ not in ("passes", "flaky") and said[PEER] == "passes":
-                    what = f"{name}{' backward' * backward}: {words_}"
-                    told[compiler].worse.append(what)
-                    print(f"  {compiler}: {what}", flush=True)
-
-
-def ask(make: Make, told: dict[str, Told], *, backward: bool) -> dict[str, str]:
-    """Ask every compiler about a sample; return what each says."""
-    found: dict[str, str] = {}
-    for compiler, keywords in COMPILERS.items():
-        started = time.perf_counter()
-        found[compiler] = answer(make, keywords, backward=backward)
-        told[compiler].seconds += time.perf_counter() - started
-        verdict = found[compiler] if found[compiler] in ("passes", "flaky") else "wrong"
-        told[compiler].counts[verdict] += 1
-    return found
+def ask(name: str, make: Make, tried: Compilers, told: Mapping[str, Told]) -> None:
+    """Ask every compiler about a sample; print where one is worse than the peer."""
+    for backward in (False, True):
+        verdicts: list[str] = []  # the peer's is the first
+        for compiler, keywords in tried.items():
+            started = time.perf_counter()
+            said = answer(make, keywords, backward=backward)
+            right = said in ("passes", "flaky")
+            told[compiler].seconds += time.perf_counter() - started
+            told[compiler].counts[said if right else "wrong"] += 1
+            verdicts.append(said)
+            if verdicts[0] == "passes" and not right:
+                what = f"{name}{' backward' * backward}: {said}"
+                told[compiler].worse.append(what)
+                print(f"  {compiler}: {what}", flush=True)
 
 
 if __name__ == "__main__":

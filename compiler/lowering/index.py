@@ -15,6 +15,7 @@ Source: `torch/_inductor/sizevars.py` and Halide simplify by ranges, too; sympy 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -164,10 +165,10 @@ ZERO = Index(())
 
 
 def as_index(value: IndexLike) -> Index:
-    """Return a number as an expression."""
+    """Return a whole number as an expression; a float is a TypeError."""
     if isinstance(value, Index):
         return value
-    return Index((((), int(value)),)) if value else ZERO
+    return Index((((), operator.index(value)),)) if value else ZERO
 
 
 ONE = as_index(1)

@@ -29,6 +29,7 @@ from ctk.compiler.lowering.arrays import Array
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.decompose import decompose
 from ctk.compiler.lowering.exact import require_exact
+from ctk.compiler.lowering.index import Index
 from ctk.compiler.lowering.ir import Dtype, Kernel, LibraryCall, Program, View
 from ctk.compiler.lowering.operators import LOWERINGS
 from ctk.compiler.lowering.order import step_reads, step_writes
@@ -153,7 +154,12 @@ class _Lowering:
         self._ask(node)  # first: a lowering that raises can be left out
         args = [self._operand(each) for each in node.args]
         kwargs = {name: self._operand(each) for name, each in node.kwargs.items()}
-        result = lowering(self.builder, *args, **kwargs)
+        try:
+            result = lowering(self.builder, *args, **kwargs)
+        except TypeError as error:
+            if not any(isinstance(each, Index) for each in (*args, *kwargs.values())):
+                raise
+            raise NotLowered("it asks for a number that only the call knows") from error
         if isinstance(result, View):
             self.builder.views[node.name] = result
         else:

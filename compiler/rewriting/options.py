@@ -1,8 +1,8 @@
 """Set the options of a pass: the fields of its dataclass, checked by their types.
 
 Values come from `Config.passes`, from a command line or from JSON: so a list is taken for a tuple,
-`"a,b"` for a list of words, and an int for a float. Types that a field may have: bool, int, float, str, None, `Literal`, tuples
-of these, and unions of these.
+`"a,b"` for a list of words, and an int for a float. Types that a field may have: bool, int, float,
+str, None, `Literal`, tuples of these, and unions of these.
 """
 
 import dataclasses

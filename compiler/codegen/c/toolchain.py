@@ -1,9 +1,9 @@
 """The C compiler of the system: which it is, how it is called, whose threads its code uses.
 
-The compiler is that of `CC`; if that is not set, `cc`, `gcc` or `clang`. Threads are those of torch: what is
-compiled is linked to the OpenMP library that torch has loaded, so there is one pool, and
-`torch.set_num_threads` holds for it. Where the two do not fit (clang's code needs LLVM's library),
-kernels run on one thread.
+The compiler is that of `CC`; if that is not set, `cc`, `gcc` or `clang`. Threads are those of
+torch: what is compiled is linked to the OpenMP library that torch has loaded, so there is one pool,
+and `torch.set_num_threads` holds for it. Where the two do not fit (clang's code needs LLVM's
+library), kernels run on one thread.
 """
 
 from __future__ import annotations

@@ -99,12 +99,13 @@ class Assembly:
         return self.values[node.name]
 
     def read(self, name: str) -> Node:
-        """Return a buffer for a kernel: with the strides that the kernel was made for."""
+        """Return a buffer for a kernel: with the strides and the type that it was made for."""
         node, buffer = self.memory[name], self.program.buffers[name]
         if buffer.role not in ("input", "library"):
             return node
         shape, strides = map(self.expressions, (buffer.shape, buffer.strides))
-        self.memory[name] = self._call(f"{name}_fitted", fitted, (node, shape, strides))
+        args = (node, shape, strides, buffer.dtype)
+        self.memory[name] = self._call(f"{name}_fitted", fitted, args)
         return self.memory[name]
 
     def written(self, name: str) -> Node:
@@ -170,15 +171,21 @@ class Assembly:
         return read
 
 
-def fitted(tensor: Tensor, size: tuple[int, ...], stride: tuple[int, ...]) -> Tensor:
-    """Return a tensor with the strides that kernels were made for; a copy if it has others."""
-    if tensor.stride() == stride and tensor.shape == size:  # as good as always, and quick
-        return tensor
-    if allocate.fits(tensor, size, stride):
-        return tensor
+def fitted(
+    tensor: Tensor, size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype
+) -> Tensor:
+    """Return a tensor with the strides and type that kernels were made for; a copy if need be.
+
+    What torch records of an operator is not always what the operator gives.
+    """
+    if tensor.dtype is dtype:
+        if tensor.stride() == stride and tensor.shape == size:  # as good as always, and quick
+            return tensor
+        if allocate.fits(tensor, size, stride):
+            return tensor
     if list(tensor.shape) != list(size):
         raise _mismatch(tensor, size, stride)
-    return torch.empty_strided(size, stride, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
+    return torch.empty_strided(size, stride, dtype=dtype, device=tensor.device).copy_(tensor)
 
 
 def required(tensor: Tensor, size: tuple[int, ...], stride: tuple[int, ...]) -> Tensor:

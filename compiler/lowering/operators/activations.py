@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
-from ctk.compiler.lowering.arrays import Array, apply, filled, raised, where
+from ctk.compiler.lowering.arrays import Array, apply, constant, filled, raised, where
 from ctk.compiler.lowering.builder import Builder
+from ctk.compiler.lowering.index import ZERO
 from ctk.compiler.lowering.operators.axes import axis_of, cut
 from ctk.compiler.lowering.operators.pointwise import bounded
 from ctk.compiler.lowering.operators.promotion import operand, promoted
@@ -111,10 +112,11 @@ def _softshrink(_: Builder, x: Array, limit: Any = 0.5) -> Array:
 
 
 def _log_sigmoid(b: Builder, x: Array) -> tuple[Array, Array]:
+    """Return the result, and what backward uses: nothing on a GPU, where it is computed anew."""
     wide = raised(x)
     part = apply("exp", -apply("abs", wide))
     result = apply("minimum", wide, filled(wide, 0)) - apply("log1p", part)
-    return result, part
+    return result, part if b.device.type == "cpu" else constant(0, wide.dtype, (ZERO,))
 
 
 def _glu(_: Builder, x: Array, dim: int = -1) -> Array:

@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ctk.compiler.lowering.fuse import fuse
@@ -228,3 +229,18 @@ def test_a_write_into_an_input_stays_behind_what_reads_it() -> None:
     run_program(gm, program, copies[0], check=True)
     renew(*copies[1])
     torch.testing.assert_close(copies[0][1], copies[1][1])
+
+
+def test_a_number_that_only_the_call_knows_is_computed_with_or_left_to_the_library() -> None:
+    soft = compare(lambda x, n: F.softplus(x, beta=n), rows(3, 5), 3, dynamic=True)
+    assert not soft.library
+    norm = compare(lambda x, p: torch.linalg.vector_norm(x, p, 1), rows(3, 5), 3, dynamic=True)
+    (call,) = (call for call in norm.library if "vector_norm" in str(call.node.target))
+    assert call.why == "it asks for a number that only the call knows"
+
+
+def test_the_second_result_of_log_sigmoid_is_empty_on_a_gpu() -> None:
+    with FakeTensorMode():
+        x = torch.empty(4, device="cuda")
+        gm = make_fx(torch.ops.aten.log_sigmoid_forward.default)(x)
+    assert all(isinstance(step, Kernel) for step in lower(gm).steps)
