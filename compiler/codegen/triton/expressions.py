@@ -6,14 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ctk.compiler.lowering.atoms import Atom, Extreme, Indirect, Quotient, Remainder, Symbol, Var
-from ctk.compiler.lowering.index import Index
+from ctk.compiler.lowering.index import Index, is_nonnegative
 
 
 @dataclass(slots=True)
 class IndexPrinter:
     """Prints index expressions; quotients and remainders become variables of their own.
 
-    Nothing that is divided is negative, so that `//` and `%` of C and of Python agree.
+    `//` and `%` of Triton are those of C, so what may be negative is divided by other means.
 
     Attributes:
         indirect: Prints a position that the kernel reads.
@@ -51,8 +51,14 @@ class IndexPrinter:
         if isinstance(atom, Extreme):
             name = "maximum" if atom.kind == "max" else "minimum"
             return f"tl.{name}({self.text(atom.left)}, {self.text(atom.right)})"
-        sign = "//" if isinstance(atom, Quotient) else "%"
-        text = f"{self._factor(atom.value)} {sign} {self._factor(atom.divisor)}"
+        value, divisor = self._factor(atom.value), self._factor(atom.divisor)
+        text = f"{value} % {divisor}"
+        is_quotient = isinstance(atom, Quotient)
+        if not is_nonnegative(atom.value):
+            text = f"({text} + {divisor}) % {divisor}"
+            text = f"({value} - {text}) // {divisor}" if is_quotient else text
+        elif is_quotient:
+            text = f"{value} // {divisor}"
         return self.define(text, _of(atom))
 
     def _factor(self, index: Index) -> str:

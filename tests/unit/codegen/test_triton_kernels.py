@@ -72,6 +72,15 @@ def test_a_remainder_of_zero_has_the_sign_of_what_was_divided() -> None:
     check(lambda x: torch.remainder(x, 2.0).signbit(), torch.tensor([-4.0, 4.0, -0.0, -3.0]))
 
 
+def test_a_size_that_is_taken_off_is_divided_as_python_divides() -> None:
+    """`-(s // 2) % s` is not negative in Python, and is in C."""
+    options = {"codegen": "triton", "fallback": (), "triton.interpret": True}
+    shifted = torch.compile(torch.fft.fftshift, backend="ctk", dynamic=True, options=options)
+    for shape in ((9, 10), (3, 4)):
+        x = torch.arange(shape[0] * shape[1]).reshape(shape).float()
+        assert torch.equal(shifted(x), torch.fft.fftshift(x))
+
+
 @pytest.mark.parametrize("symbolic", [False, True], ids=["static", "symbolic"])
 @pytest.mark.parametrize("chunk", [8, 32])
 def test_split_reductions(chunk: int, symbolic: bool) -> None:
