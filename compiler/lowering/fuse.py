@@ -181,8 +181,7 @@ class _Fusion:
     def _gathers(self, name: str, group: _Group) -> bool:
         """Compute what a group gathers from a buffer in the group; tell whether it was done."""
         producers = list(self.writers.get(name, ()))
-        kept = name in self.program.outputs or self.program.buffers[name].role != "kernel"
-        if len(producers) != 1 or kept or producers[0] in group.before:
+        if len(producers) != 1 or self._is_kept(name) or producers[0] in group.before:
             return False
         (first,) = producers
         one, two = first.step, group.step
@@ -202,6 +201,10 @@ class _Fusion:
         else:
             self._copy(first, group, made[1], nodes)
         return True
+
+    def _is_kept(self, name: str) -> bool:
+        """Return whether a buffer is there when the program has run, whoever made it."""
+        return name in self.program.outputs or self.program.buffers[name].role != "kernel"
 
     def _is_copied(self, first: _Group) -> bool:
         """Return whether what a kernel computes may be computed elsewhere, too, and later."""
@@ -297,13 +300,14 @@ class _Fusion:
         return (rule, kernel) if size <= self.options.max_values else None
 
     def _is_inlined(self, first: _Group, second: _Group) -> bool:
-        """Return whether a producer is read by one kernel only, and not computed more often."""
+        """Return whether a producer makes what one kernel only reads, and not more often."""
         one, two = first.step, second.step
         assert isinstance(one, Kernel) and isinstance(two, Kernel)
         store = sole_store(one)
-        if store is None or store.buffer in self.program.outputs:
+        if store is None or self._is_kept(store.buffer):
             return False
-        if list(self.readers.get(store.buffer, ())) != [second]:
+        between = list(self.writers[store.buffer]), list(self.readers.get(store.buffer, ()))
+        if between != ([first], [second]):
             return False
         found = {load.index for load in loads(two) if load.buffer == store.buffer}
         if cost(one) < CHEAP:

@@ -1,7 +1,8 @@
 """Lowerings of operators that write to memory that exists.
 
-At the end of a graph `copy_` writes into its inputs; the pass `reinplace` makes more of them where
-nobody looks at the old values again. The result is the memory that was written, as a view.
+At the end of a graph `copy_` writes into its inputs; users' passes may write elsewhere. The result
+is the memory that was written, as a view. What a kernel made, the library writes to: else kernels
+that wait for each other could be what nobody computes apart (`order.together`).
 """
 
 from __future__ import annotations
@@ -54,7 +55,10 @@ def _target(b: Builder) -> View:
     node = b.current.args[0]
     if not isinstance(node, Node) or node.name not in b.views:
         raise NotLowered("it writes to memory that kernels do not write")
-    return b.views[node.name]
+    target = b.views[node.name]
+    if b.buffers[target.buffer].role == "kernel":
+        raise NotLowered("it writes to memory that a kernel made")
+    return target
 
 
 def _read(b: Builder) -> set[str]:

@@ -13,6 +13,7 @@ from ctk.compiler.config import Config
 from ctk.compiler.lowering.fuse import fuse
 from ctk.compiler.lowering.interpret import run_program
 from ctk.compiler.lowering.lower import lower
+from ctk.compiler.lowering.memory import plan_memory
 from ctk.compiler.rewriting.numbering import Numbering
 
 SQUARE = torch.randn(40, 80, generator=torch.Generator().manual_seed(3))
@@ -39,3 +40,30 @@ def test_the_order_of_iterations_is_kept_where_it_counts(
 def assert_same(found: Sequence[Any], wanted: Sequence[Tensor]) -> None:
     for mine, eager in zip(found, wanted, strict=True):
         torch.testing.assert_close(mine, eager, rtol=1e-5, atol=1e-4)
+
+
+def renewed(x: Tensor, y: Tensor) -> Tensor:
+    torch.ops.aten.copy_.default(x, y[0] * 2)
+    return x * 3
+
+
+def part_renewed(x: Tensor, y: Tensor) -> Tensor:
+    torch.ops.aten.copy_.default(x[:2], y * 2)
+    return x * 3
+
+
+def parts_of_a_result_renewed(x: Tensor, y: Tensor) -> Tensor:
+    made = x * 2
+    torch.ops.aten.copy_.default(made[2:4], y)
+    torch.ops.aten.copy_.default(made[:2], made[1:3] * 2)
+    return made.exp()
+
+
+@pytest.mark.parametrize("call", [renewed, part_renewed, parts_of_a_result_renewed])
+def test_what_is_written_stays_written(call: Callable[[Tensor, Tensor], Tensor]) -> None:
+    """A kernel that writes into memory of others, or a part of it, is not computed elsewhere."""
+    x, y = SQUARE[:6, :8].contiguous(), SQUARE[6:8, :8].contiguous()
+    gm = make_fx(call, tracing_mode="fake")(x, y)
+    program = plan_memory(fuse(lower(gm), lambda *_: True), lambda *_: True)
+    mine, eager = (x.clone(), y), (x.clone(), y)
+    assert_same([run_program(gm, program, mine, check=True), *mine], [call(*eager), *eager])
