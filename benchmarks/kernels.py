@@ -22,6 +22,7 @@ from unittest.mock import patch
 import torch
 
 from benchmarks.programs import Program, kernels
+from ctk.compiler.codegen.c.libraries import forget
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,7 @@ def _fresh(run: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _cold_caches(folder: str) -> Any:
+    forget()
     names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
     return patch.dict("os.environ", dict.fromkeys(names, folder))
 

@@ -121,20 +121,19 @@ def forget() -> None:
 def file_text(codes: Sequence[KernelCode]) -> str:
     """Return the file of some functions: types, the functions that they call, they."""
     texts = [code.text for code in codes]
-    return "\n\n".join((*_before(codes), *texts)) + "\n"
+    return "\n\n".join((*_before(texts, any(code.checks for code in codes)), *texts)) + "\n"
 
 
-def _before(codes: Sequence[KernelCode]) -> list[str]:
+def _before(texts: Sequence[str], has_checks: bool) -> list[str]:
     """Return what stands before some functions in their file."""
-    parts = [PREAMBLE]
-    if any(code.checks for code in codes):
-        parts += [FAULT_TYPE, NOTE_FAULT]
-    return [*parts, *functions_for(code.text for code in codes)]
+    faults = [FAULT_TYPE, NOTE_FAULT] if has_checks else []
+    return [PREAMBLE, *faults, *functions_for(texts)]
 
 
 def _key(code: KernelCode, command: Sequence[str]) -> str:
     """Return what tells a function from all that compute something else, or otherwise."""
-    parts = (*command, *_before([code]), code.canonical())
+    text = code.canonical()
+    parts = (*command, *_before([text], bool(code.checks)), text)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

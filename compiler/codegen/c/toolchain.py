@@ -23,10 +23,13 @@ from ctk.compiler.errors import CodegenUnsupported
 COMPILERS = ("cc", "gcc", "clang")
 
 _FLAGS = (
-    "-O3", "-march=native", "-std=gnu11", "-fPIC", "-shared", "-w", "-fwrapv", "-fno-math-errno",
+    "-O2", "-march=native", "-std=gnu11", "-fPIC", "-shared", "-w", "-fwrapv", "-fno-math-errno",
     "-fno-trapping-math", "-ffp-contract=off",
 )  # fmt: skip
-"""No contraction: products and sums keep the bits of eager. What gains from it says `fma`."""
+"""No contraction: products and sums keep the bits of eager. What gains from it says `fma`.
+
+`omp simd` makes SIMD loops at -O2, too: kernels are as fast as with -O3, and compile faster.
+"""
 
 _GCC_FLAGS = ("--param", "vect-max-peeling-for-alignment=0")
 """Which lane sums up which number must not depend on where memory begins."""
