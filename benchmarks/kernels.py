@@ -9,6 +9,7 @@ of the copy rate measured in the same run. Calls take turns in blocks, and media
 
 import argparse
 import gc
+import json
 import platform
 import statistics
 import tempfile
@@ -47,7 +48,7 @@ def main() -> None:
         _table(name, wanted, args.blocks, options, copy_rate)
 
 
-def begin(about: str, *, blocks: int) -> tuple[argparse.Namespace, dict[str, str]]:
+def begin(about: str, *, blocks: int) -> tuple[argparse.Namespace, dict[str, object]]:
     """Read the command line, set the threads, and print the machine.
 
     Returns:
@@ -63,11 +64,20 @@ def begin(about: str, *, blocks: int) -> tuple[argparse.Namespace, dict[str, str
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     print(_machine(args.device, args.threads))
-    return args, dict(each.split("=") for each in args.config.split(",") if each)
+    given = (each.split("=") for each in args.config.split(",") if each)
+    return args, {name: _value(text) for name, text in given}
+
+
+def _value(text: str) -> object:
+    """Return an option: a number or a bool if it is spelt like one."""
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        return text
 
 
 def _table(
-    dtype: str, programs: Sequence[Program], blocks: int, options: dict[str, str], rate: float
+    dtype: str, programs: Sequence[Program], blocks: int, options: dict[str, object], rate: float
 ) -> None:
     print(f"\n{dtype}: speed relative to eager; first call in s")
     share = "  share of copy: eager inductor ctk" if rate else ""
@@ -96,7 +106,7 @@ def compared(
     run: Callable[..., Any],
     inputs: Sequence[Any],
     blocks: int,
-    options: dict[str, str],
+    options: dict[str, object],
     step: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda compiled: compiled,
 ) -> dict[str, Timing]:
     """Return the timings of eager, Inductor and ctk on one program, their calls taking turns.

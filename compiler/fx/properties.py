@@ -47,7 +47,7 @@ def is_pure(node: Node) -> bool:
         return False
     declared = operators.declared_by(node.target)
     if declared is None:
-        return _is_arithmetic(node)
+        return is_arithmetic(node)
     if declared.writes or is_random(node) or not declared.returns:
         return False
     if node.is_impure(impure_random=False):
@@ -85,10 +85,10 @@ def escapes(node: Node) -> bool:
 
 def _is_opaque(node: Node) -> bool:
     """Return whether a node's aliasing is unknown, as of a higher-order op."""
-    return operators.declared_by(node.target) is None and not _is_arithmetic(node)
+    return operators.declared_by(node.target) is None and not is_arithmetic(node)
 
 
-def _is_arithmetic(node: Node) -> bool:
+def is_arithmetic(node: Node) -> bool:
     """Return whether a node calls a Python function on sizes, or picks an item of a result."""
     return getattr(node.target, "__module__", None) in ("_operator", "operator", "math")
 

@@ -24,6 +24,7 @@ from ctk.compiler.codegen.kernels import KernelContext
 from ctk.compiler.codegen.packing import with_packed_weights
 from ctk.compiler.codegen.schedule.assemble import Assembly
 from ctk.compiler.codegen.schedule.background import in_background
+from ctk.compiler.codegen.schedule.cuda_graphs import with_cuda_graphs
 from ctk.compiler.codegen.schedule.functions import bind, function_of, signature_of
 from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator, Setting
 from ctk.compiler.codegen.schedule.options import KernelOptions, with_config
@@ -98,6 +99,8 @@ class _Schedule:
                 functions[step] = self.add_unit(assembly, step, watched[step], compiled)
         (output,) = self.gm.graph.find_nodes(op="output")
         schedule = eager_compile(assembly.result(output))
+        if self.options().cuda_graphs:
+            schedule = with_cuda_graphs(schedule, self.gm, self.context)
         if not is_later or not units:
             return schedule
 

@@ -21,6 +21,8 @@ class KernelOptions(Options):
         background: Kernels are compiled in a thread, and calls run in eager until they are there.
             A compile that is observed waits for them nevertheless: what it sees is the same in
             each run.
+        cuda_graphs: A graph whose sizes are fixed is launched as a whole, by CUDA graphs. It takes
+            more memory: results keep that of a recording, and each recording has its own.
     """
 
     name: ClassVar[str] = "kernels"
@@ -28,6 +30,7 @@ class KernelOptions(Options):
     exact: bool = False
     accumulate: Literal["float32", "float64"] = "float32"
     background: bool = False
+    cuda_graphs: bool = False
 
 
 AnyOptions = TypeVar("AnyOptions", bound=Options)

@@ -1,0 +1,178 @@
+"""CUDA graphs: capture what a function launches, replay it, and know who still holds its memory.
+
+`torch.cuda.graph` leaves the capturing stream current, the allocator in the capture and the random
+generator without its numbers when a capture fails; here all three are put back, so that a graph
+that cannot be captured runs as before.
+
+Source: `torch/cuda/graphs.py` (2.11 to 2.13), and the care for cuBLAS's workspaces from
+`torch/_inductor/cudagraph_trees.py` (`clear_cublas_manager`).
+"""
+
+# What pyright says of private names is what this package is for.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+T = TypeVar("T")
+
+_RECORDED = "_ctk_recorded"
+
+
+class CudaDevice:
+    """A device on which a function of tensors is recorded.
+
+    Args:
+        index: Of the device.
+    """
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+        self._side: Any = None
+        self._last: Any = None
+
+    def is_capturing(self) -> bool:
+        """Return whether somebody captures what is launched now."""
+        return torch.cuda.is_current_stream_capturing()
+
+    def warm_up(self, run: Callable[[], T]) -> T:
+        """Return what a function returns, which runs on the stream of captures."""
+        with torch.cuda.device(self._index):
+            current, side = torch.cuda.current_stream(), self._side_stream()
+            side.wait_stream(current)
+            with torch.cuda.stream(side):
+                results = run()
+            current.wait_stream(side)
+        return results
+
+    def capture(self, run: Callable[[], T]) -> tuple[T, Callable[[], None]]:
+        """Return what a function returns, and what launches again all that it launched.
+
+        Nothing runs yet: the results get their values at the first replay. Memory that is made
+        meanwhile belongs to the graph; it is kept as long as the graph is.
+        """
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.device(self._index):
+            torch.cuda.synchronize()
+            torch._C._cuda_clearCublasWorkspaces()
+            self._side_stream().wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self._side_stream()), _numbers_kept(self._index):
+                results = self._captured(graph, run)
+            torch._C._cuda_clearCublasWorkspaces()
+        return results, lambda: self._replay(graph)
+
+    def _captured(self, graph: Any, run: Callable[[], T]) -> T:
+        graph.capture_begin(capture_error_mode="thread_local")  # other threads may do as they like
+        try:
+            results = run()
+        except BaseException:
+            with contextlib.suppress(Exception):  # the first error says why
+                self._end(graph)
+            raise
+        self._end(graph)
+        return results
+
+    def _end(self, graph: Any) -> None:
+        try:
+            graph.capture_end()
+        except Exception:
+            with contextlib.suppress(Exception):  # it may have ended before it failed
+                torch._C._cuda_endAllocateToPool(self._index, graph.pool())
+            raise
+
+    def _replay(self, graph: Any) -> None:
+        """Launch a graph on the current stream, after what it was launched on before."""
+        stream = torch.cuda.current_stream(self._index)
+        if stream != self._last:
+            if self._last is not None:
+                stream.wait_stream(self._last)
+            self._last = stream
+        graph.replay()
+
+    def _side_stream(self) -> Any:
+        if self._side is None:
+            self._side = torch.cuda.Stream(self._index)
+        return self._side
+
+
+@contextlib.contextmanager
+def _numbers_kept(device: int) -> Generator[None]:
+    """Give the generator of a device its state back if something fails, out of the capture."""
+    generator = torch.cuda.default_generators[device]
+    state = generator.get_state()
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(Exception):  # the error of the capture says why
+            fresh = torch.Generator(torch.device("cuda", device))
+            fresh.set_state(state)
+            generator.graphsafe_set_state(fresh.graphsafe_get_state())
+        raise
+
+
+def reason_of(target: object) -> str | None:
+    """Return why an operator cannot be captured, by what it declares; None if nothing says so."""
+    tags = getattr(target, "tags", ())
+    if torch.Tag.dynamic_output_shape in tags:
+        return "the size of its result depends on values"
+    if torch.Tag.data_dependent_output in tags:
+        return "it waits for a value"
+    return "torch says so" if torch.Tag.cudagraph_unsafe in tags else None
+
+
+def count(what: str) -> None:
+    """Count an event in `torch._dynamo.utils.counters["ctk"]`."""
+    from torch._dynamo.utils import counters
+
+    counters["ctk"][what] += 1
+
+
+def same_memory(base: Tensor, size: Sequence[int], stride: Sequence[int], offset: int) -> Tensor:
+    """Return a new tensor in the memory of another, without dispatch and without autograd.
+
+    Seen in torch 2.11 and 2.13: `torch._C._dynamo.guards._reinterpret_tensor`.
+
+    Args:
+        base: Has the memory and the type.
+        size: Of the result.
+        stride: Of the result.
+        offset: How many elements it begins behind `base`.
+    """
+    return torch._C._dynamo.guards._reinterpret_tensor(base, size, stride, offset)
+
+
+def copy_all(targets: list[Tensor], sources: list[Tensor]) -> None:
+    """Copy tensors into others, in one launch where that is possible."""
+    torch._foreach_copy_(targets, sources)
+
+
+def memory_of(tensor: Tensor) -> int:
+    """Return a number that tensors have in common whose storage is one object."""
+    return tensor.untyped_storage()._cdata
+
+
+def uses_of(storage: torch.UntypedStorage) -> int:
+    """Return how many tensors hold a storage, and one more for its Python object.
+
+    Seen in torch 2.11 and 2.13: `torch._C._storage_Use_Count`.
+    """
+    return torch._C._storage_Use_Count(storage._cdata)
+
+
+def mark_recorded(storage: torch.UntypedStorage) -> None:
+    """Note that a storage has the same address whenever its graph is replayed.
+
+    torch keeps one Python object for a storage as long as somebody holds it.
+    """
+    setattr(storage, _RECORDED, True)
+
+
+def is_recorded(tensor: Tensor) -> bool:
+    """Return whether a tensor is in memory that was marked."""
+    return getattr(tensor.untyped_storage(), _RECORDED, False)
