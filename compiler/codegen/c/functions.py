@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from ctk.compiler.codegen.c.float_functions import DECLARATIONS, FLOAT_FUNCTIONS
 from ctk.compiler.codegen.c.functions_of_types import OF_TYPES
 from ctk.compiler.codegen.c.narrow_functions import NARROW_FUNCTIONS
+from ctk.compiler.codegen.c.transpose import TRANSPOSES
 
 PREAMBLE = """\
 #include <stdbool.h>
@@ -25,7 +26,7 @@ typedef uint16_t f16;
 typedef uint16_t bf16;
 """
 
-FUNCTIONS = {**OF_TYPES, **NARROW_FUNCTIONS, **FLOAT_FUNCTIONS}
+FUNCTIONS = {**OF_TYPES, **NARROW_FUNCTIONS, **FLOAT_FUNCTIONS, **TRANSPOSES}
 
 _WORD = re.compile(r"\b[a-z_]\w*\b")
 

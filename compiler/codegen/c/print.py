@@ -29,8 +29,8 @@ from ctk.compiler.codegen.c.reduce_sweep import ReducePrinter
 from ctk.compiler.codegen.c.split import pieces
 from ctk.compiler.codegen.c.sweeps import SweepPrinter, Tile
 from ctk.compiler.codegen.c.transpose import SIDE, Transposed, transposed
-from ctk.compiler.codegen.c.types import Names, memory_type
-from ctk.compiler.codegen.c.values import Values
+from ctk.compiler.codegen.c.types import Names, grouped, memory_type
+from ctk.compiler.codegen.c.values import Block, Values
 from ctk.compiler.lowering.arguments import Arguments, arguments_of
 from ctk.compiler.lowering.index import ZERO, Index, Var, product
 from ctk.compiler.lowering.ir import Buffer, Kernel, Load, Scan, Sweep
@@ -192,16 +192,36 @@ class _KernelPrinter:
         values, printer = self.values, self.printer
         array = values.names.new("tile")
         values.block.lines.append(f"{memory_type(load.dtype)} {array}[{SIDE}][{SIDE}];")
-        (across, _), (along, _) = bounds[found.across], bounds[found.along]
+        (across, last), (along, end) = bounds[found.across], bounds[found.along]
+        bits = load.dtype.itemsize * 8
+        if f"transpose_{bits}" in FUNCTIONS and not values.faults.limits:
+            start, step = self._corner(load, found, bounds)
+            given = f"(uint{bits}_t (*)[{SIDE}]){array}, (const uint{bits}_t*){start}, {step}"
+            sizes = f"{end} - {along}, {last} - {across}"
+            values.block.lines.append(f"transpose_{bits}({given}, {sizes});")
+            return array
         with (
-            printer.loop(found.along, start=along, stop=bounds[found.along][1]) as outer,
-            printer.loop(found.across, start=across, stop=bounds[found.across][1]) as inner,
+            printer.loop(found.along, start=along, stop=end) as outer,
+            printer.loop(found.across, start=across, stop=last) as inner,
         ):
             place = (
                 f"[{inner.places[found.across]} - {across}][{outer.places[found.along]} - {along}]"
             )
             inner.lines.append(f"{array}{place} = {values.text(load)};")
         return array
+
+    def _corner(
+        self, load: Load, found: Transposed, bounds: Mapping[Var, tuple[str, str]]
+    ) -> tuple[str, str]:
+        """Return where a tile of a load begins, and how far apart its rows are."""
+        values, outside = self.values, self.values.block
+        places = {loop: bounds[loop][0] for loop in (found.across, found.along)}
+        values.block = Block(outside, places=places)
+        start = f"&{values.pointers[load.buffer]}[{values.index(load.index)}]"
+        values.block = outside
+        step = load.index.factor_of(found.along)
+        assert step is not None
+        return start, grouped(values.index(step))
 
     def _tiles(self, loop: Var, words: list[str], sweeps: tuple[Sweep, ...]) -> None:
         """Print the loop over columns: tiles of them, and the sweeps for each."""

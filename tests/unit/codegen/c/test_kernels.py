@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
@@ -101,6 +102,18 @@ def test_transposed_loads_and_pieces_of_loops() -> None:
     inputs = drawn(45, 37), drawn(37, 45)
     for found, wanted in zip(run_as_c(transposed, *inputs), transposed(*inputs), strict=True):
         torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64, torch.uint8])
+@pytest.mark.parametrize("sanitize", [(), ("address",)])
+def test_tiles_are_transposed(dtype: torch.dtype, sanitize: tuple[Literal["address"], ...]) -> None:
+    def transposed(x, y):
+        return x + y.transpose(0, 2), x.transpose(1, 2).contiguous()
+
+    x, y = (drawn(*shape).mul(9).abs().to(dtype) for shape in ((67, 3, 43), (43, 3, 67)))
+    found = run_as_c(transposed, x, y, options=COptions(sanitize=sanitize))
+    for one, wanted in zip(found, transposed(x, y), strict=True):
+        assert torch.equal(one, wanted)
 
 
 def test_nodes_may_be_called_like_functions_of_c() -> None:
