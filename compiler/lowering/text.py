@@ -22,7 +22,7 @@ from ctk.compiler.lowering.ir import (
     Store,
     Value,
 )
-from ctk.compiler.lowering.walk import indirect
+from ctk.compiler.lowering.walk import indirect, origins
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<",
           "le": "<=", "gt": ">", "ge": ">="}  # fmt: skip
@@ -119,7 +119,7 @@ def _statement(statement: Statement) -> Iterator[str]:
         text = f"{', '.join(statement.names)} = {statement.kind}({value})"
     else:
         text = f"{statement.name} = scan_{statement.kind}({value})"
-    yield f"{text}  # {statement.origin}"
+    yield f"{text}  # {', '.join(origins(statement))}"
 
 
 def _list(sizes: tuple[Index, ...]) -> str:

@@ -69,6 +69,13 @@ def walk(*statements: Statement) -> list[Value]:
     return list(seen.values())
 
 
+def origins(statement: Statement) -> tuple[str, ...]:
+    """Return the nodes whose values a statement computes, that of the statement last."""
+    own = statement.origin
+    found = (each.origin for each in walk(statement) if isinstance(each, (Op, Guarded)))
+    return (*(name for name in dict.fromkeys(found) if name and name != own), own)
+
+
 def loads(kernel: Kernel) -> tuple[Load, ...]:
     """Return the loads of a kernel, each once, in the order of its statements."""
     known = kernel.found_loads

@@ -30,7 +30,7 @@ from ctk.compiler.codegen.c.reductions import (
 )
 from ctk.compiler.codegen.c.sweeps import SweepPrinter
 from ctk.compiler.codegen.c.types import C_TYPES
-from ctk.compiler.codegen.c.values import Block
+from ctk.compiler.codegen.c.values import Block, with_origins
 from ctk.compiler.lowering.index import ZERO, Index, Var, of_atom
 from ctk.compiler.lowering.ir import Dtype, Reduce, Store, Sweep
 
@@ -255,8 +255,9 @@ class ReducePrinter:
             place = self._total(reduce.names[1])
             values.block.lines += arg_update(reduce, (part, place), (value, at))
             return
-        value = values.text(reduce.value)
-        values.block.lines.append(update(reduce.kind, dtype, part, value))
+        code = values.code(reduce.value)
+        line = update(reduce.kind, dtype, part, code.text)
+        values.block.lines.append(with_origins(line, code.origins))
 
     def _finish_leaf(self, reduce: Reduce, part: str, start: str, stop: str) -> None:
         if reduce.kind == "mean_m2":

@@ -170,7 +170,8 @@ class SweepPrinter:
         comment = len(block.lines)
         index = values.index(store.index)
         target = f"{values.pointers[store.buffer]}[{index}]"
-        value = values.text(store.value) if store.mode == "set" else values.named(store.value)
+        code = values.code(store.value)
+        value = code.text if store.mode == "set" else values.named(store.value)
         line = f"{target} = {_combined(store, target, value)};"
         conditions = [] if store.guard is None else [values.text(store.guard)]
         conditions += [values.faults.store_guard(store.buffer, index)]
@@ -178,8 +179,9 @@ class SweepPrinter:
         if conditions:
             line = f"if ({' && '.join(conditions)}) {line}"
         block.lines.append(line)
-        if store.origin:
-            block.lines.insert(comment, f"// {store.origin}")
+        names = [name for name in dict.fromkeys((*code.origins, store.origin)) if name]
+        if names:
+            block.lines.insert(comment, f"// {', '.join(names)}")
         values.stored(store.buffer)
 
     def print_scan(self, sweep: Sweep) -> None:

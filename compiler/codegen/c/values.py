@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -74,11 +74,19 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A C expression, the depth of the block that it belongs to, and whether it costs nothing."""
+    """A C expression.
+
+    Attributes:
+        text: The expression.
+        depth: Of the block that it belongs to.
+        free: Whether it costs nothing.
+        origins: The nodes whose values it computes, less those of the names in it.
+    """
 
     text: str
     depth: int
     free: bool = False
+    origins: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -117,7 +125,11 @@ class Values:
 
     def text(self, value: Value) -> str:
         """Return the code of a value for use in the block that lines go to now."""
-        return self._hoisted(value, self.block.depth).text
+        return self.code(value).text
+
+    def code(self, value: Value) -> Code:
+        """Return the code of a value for use in the block that lines go to now."""
+        return self._hoisted(value, self.block.depth)
 
     def named(self, value: Value) -> str:
         """Return the code of a value as a name or a number, so that it can stand twice."""
@@ -172,11 +184,12 @@ class Values:
         value = without_rounding(value)
         parts = [self._code(each) for each in value.args]
         depth = max((part.depth for part in parts), default=0)
-        texts = [
-            self._name(each, part).text if _needs_name(value, part, depth) else part.text
+        parts = [
+            self._name(each, part) if _needs_name(value, part, depth) else part
             for each, part in zip(value.args, parts, strict=True)
         ]
-        return Code(operation_code(value, texts), depth)
+        code = operation_code(value, [part.text for part in parts])
+        return Code(code, depth, origins=_origins(*parts, last=value.origin))
 
     def _local(self, value: Local) -> Code:
         for block in self.block.chain():
@@ -193,15 +206,16 @@ class Values:
         return Code(f"{guard} ? {text} : 0" if guard else text, depth)
 
     def _guarded(self, value: Guarded) -> Code:
-        condition, other = self.text(value.condition), self.text(value.other)
+        codes = self.code(value.condition), self.code(value.other)
         lazy = Block(self.block, lazy=True)
         self.block = lazy
-        inner = self.text(value.value)
+        codes = (*codes, self.code(value.value))
+        condition, other, inner = (code.text for code in codes)
         assert lazy.parent is not None
         self.block = lazy.parent
         if not lazy.lines:
             code = f"{grouped(condition)} ? {grouped(inner)} : {grouped(other)}"
-            return Code(code, self.block.depth)
+            return Code(code, self.block.depth, origins=_origins(*codes, last=value.origin))
         name = self.names.new("chosen")
         self.block.lines += [
             f"{C_TYPES[value.dtype]} {name} = {other};",
@@ -252,7 +266,8 @@ class Values:
         home = self._block_at(code.depth)
         name = self.names.new("v")
         home.names[self.numbers.of(value)] = name
-        home.lines.append(f"const {C_TYPES[value.dtype]} {name} = {code.text};")
+        line = f"const {C_TYPES[value.dtype]} {name} = {code.text};"
+        home.lines.append(with_origins(line, code.origins))
         return Code(name, code.depth, free=True)
 
     def _block_at(self, depth: int) -> Block:
@@ -263,7 +278,7 @@ class Values:
         least = self._least_depth()
         if code.free or code.depth >= least:
             return code
-        return Code(code.text, least)
+        return replace(code, depth=least)
 
     def _least_depth(self) -> int:
         """Return how far in what is computed now must stay: in the innermost condition."""
@@ -278,6 +293,17 @@ class Values:
                 self._touched[number] = self._touches(each)
             found = found | self._touched[number]
         return frozenset(found)
+
+
+def with_origins(line: str, origins: tuple[str, ...]) -> str:
+    """Return a line that says which nodes' values it computes."""
+    return f"{line}  // {', '.join(origins)}" if origins else line
+
+
+def _origins(*codes: Code, last: str) -> tuple[str, ...]:
+    """Return the nodes of some expressions, each once, and one that comes last."""
+    found = dict.fromkeys(name for code in codes for name in code.origins)
+    return (*(name for name in found if name != last), *([last] if last else ()))
 
 
 def _needs_name(op: Op, part: Code, depth: int) -> bool:
