@@ -129,11 +129,12 @@ class Builder:
         while len(self.views) > views:
             self.views.popitem()
 
-    def add_tensor(self, name: str, tensor: torch.Tensor, role: BufferRole) -> None:
+    def add_tensor(self, name: str, tensor: torch.Tensor, role: BufferRole, base: str = "") -> None:
         """Add the memory of a tensor that the caller, the graph or the library makes."""
         check_type(tensor)
         shape, strides = sizes_of(tensor.shape), sizes_of(tensor.stride())
-        self.buffers[name] = Buffer(name, tensor.dtype, shape, strides, tensor.device, role)
+        buffer = Buffer(name, tensor.dtype, shape, strides, tensor.device, role, base=base)
+        self.buffers[name] = buffer
         self.views[name] = View(name, tensor.dtype, shape, strides)
 
     def temporary(self, suffix: str, dtype: Dtype, shape: Shape) -> Buffer:

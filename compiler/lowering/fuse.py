@@ -18,9 +18,10 @@ program once, and looks for paths between steps only where a fusion is about to 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
+from ctk.compiler.lowering.aliases import base_name
 from ctk.compiler.lowering.align import Misaligned
 from ctk.compiler.lowering.costs import (
     CHEAP,
@@ -32,11 +33,12 @@ from ctk.compiler.lowering.costs import (
     touched,
     trip_count,
 )
+from ctk.compiler.lowering.groups import Group, leads, put_before
 from ctk.compiler.lowering.index import Var
 from ctk.compiler.lowering.ir import Buffer, Kernel, LibraryCall, Program
 from ctk.compiler.lowering.merge import inline, merge, pruned, sole_store
 from ctk.compiler.lowering.order import dependencies, in_order, step_reads, step_writes, together
-from ctk.compiler.lowering.walk import loads, walk, writes
+from ctk.compiler.lowering.walk import loads, reads, walk, writes
 
 Allow: TypeAlias = Callable[[str, Sequence[str]], bool]
 """Is asked before a fusion, with its rule and the names of the graph's nodes in it."""
@@ -61,31 +63,6 @@ class FusionOptions:
     max_values: int = 400
 
 
-@dataclass(slots=True, eq=False)
-class _Group:
-    """Steps that have become one.
-
-    Attributes:
-        step: The kernel, or the library call.
-        first: The place of its earliest step in the program.
-        place: The place of its latest.
-        nodes: Names of the graph's nodes in it.
-        after: What must run before it.
-        before: What must run after it.
-        partners: The kernels that make no node's value without it.
-        refused: The kernels that it cannot be fused with as it is.
-    """
-
-    step: Kernel | LibraryCall
-    first: int
-    place: int
-    nodes: tuple[str, ...]
-    after: dict[_Group, None] = field(default_factory=dict["_Group", None])
-    before: dict[_Group, None] = field(default_factory=dict["_Group", None])
-    partners: dict[_Group, None] = field(default_factory=dict["_Group", None])
-    refused: set[int] = field(default_factory=set[int])
-
-
 def fuse(program: Program, allow: Allow, options: FusionOptions | None = None) -> Program:
     """Return a program with fewer kernels that computes the same.
 
@@ -106,9 +83,10 @@ class _Fusion:
         self.program = program
         self.allow = allow
         self.options = options
-        self.groups: dict[_Group, None] = {}
-        self.writers: dict[str, dict[_Group, None]] = {}
-        self.readers: dict[str, dict[_Group, None]] = {}
+        self.groups: dict[Group, None] = {}
+        self.writers: dict[str, dict[Group, None]] = {}
+        self.readers: dict[str, dict[Group, None]] = {}
+        self.has_bases = any(buffer.base for buffer in program.buffers.values())
         self._connect()
 
     def run(self) -> None:
@@ -127,7 +105,7 @@ class _Fusion:
             {group: list(group.after) for group in self.groups},
             {group: group.place for group in self.groups},
         )
-        assert order is not None  # _leads keeps it free of circles
+        assert order is not None  # leads keeps it free of circles
         for group in reversed(order):
             step = group.step
             if isinstance(step, Kernel):
@@ -150,25 +128,25 @@ class _Fusion:
     def _connect(self) -> None:
         """Make a group of each step, with what must run before it."""
         program = self.program
-        groups = [_Group(s, place, place, s.nodes) for place, s in enumerate(program.steps)]
+        groups = [Group(s, place, place, s.nodes) for place, s in enumerate(program.steps)]
         for group, before in zip(groups, dependencies(program), strict=True):
             self.groups[group] = None
             for place in before:
-                _order(groups[place], group)
+                put_before(groups[place], group)
             self._enter(group)
         for places in together(program):
             whole = [groups[place] for place in places]
             for group in whole:
                 group.partners.update(dict.fromkeys(g for g in whole if g is not group))
 
-    def _enter(self, group: _Group) -> None:
+    def _enter(self, group: Group) -> None:
         """Note what a group reads and writes."""
         for name in sorted(step_reads(self.program, group.step)):
             self.readers.setdefault(name, {})[group] = None
         for name in sorted(step_writes(self.program, group.step)):
             self.writers.setdefault(name, {})[group] = None
 
-    def _gathered(self, group: _Group) -> bool:
+    def _gathered(self, group: Group) -> bool:
         """Let a group compute a value that it gathers, if there is one; tell whether.
 
         The logarithm of a softmax is needed for one class of each row only. So it is not written:
@@ -178,7 +156,7 @@ class _Fusion:
         names = (name for name in gathers(group.step) if name in self.program.buffers)
         return any(self._gathers(name, group) for name in names)
 
-    def _gathers(self, name: str, group: _Group) -> bool:
+    def _gathers(self, name: str, group: Group) -> bool:
         """Compute what a group gathers from a buffer in the group; tell whether it was done."""
         producers = list(self.writers.get(name, ()))
         if len(producers) != 1 or self._is_kept(name) or producers[0] in group.before:
@@ -186,12 +164,12 @@ class _Fusion:
         (first,) = producers
         one, two = first.step, group.step
         assert isinstance(two, Kernel)
-        if not isinstance(one, Kernel) or id(one) in group.refused or one.device != two.device:
+        if not isinstance(one, Kernel) or id(one) in group.refused or not self._are_apart(one, two):
             return False
         nodes = tuple(dict.fromkeys((*first.nodes, *group.nodes)))
         alone = list(self.readers.get(name, ())) == [group]
         fits = len(nodes) <= self.options.max_nodes and is_gathered(one, two)
-        fits = fits and (not _leads(first, group) if alone else self._is_copied(first))
+        fits = fits and (not leads(first, group) if alone else self._is_copied(first))
         made = self._inlined("gather" if alone else "recompute", one, two) if fits else None
         if made is None or not self.allow(f"{made[0]} {one.name} -> {two.name}", nodes):
             group.refused.add(id(one))
@@ -202,11 +180,20 @@ class _Fusion:
             self._copy(first, group, made[1], nodes)
         return True
 
+    def _are_apart(self, one: Kernel, two: Kernel) -> bool:
+        """Return whether one device has both, and neither writes what the other calls otherwise."""
+        if one.device != two.device or not self.has_bases:
+            return one.device == two.device
+        buffers = self.program.buffers
+        written = {base_name(buffers, name): name for name in writes(one) | writes(two)}
+        touched = reads(one) | reads(two) | writes(one) | writes(two)
+        return all(written.get(base_name(buffers, name), name) == name for name in touched)
+
     def _is_kept(self, name: str) -> bool:
         """Return whether a buffer is there when the program has run, whoever made it."""
         return name in self.program.outputs or self.program.buffers[name].role != "kernel"
 
-    def _is_copied(self, first: _Group) -> bool:
+    def _is_copied(self, first: Group) -> bool:
         """Return whether what a kernel computes may be computed elsewhere, too, and later."""
         assert isinstance(first.step, Kernel)
         read = step_reads(self.program, first.step)
@@ -215,21 +202,21 @@ class _Fusion:
         )
         return not written and not first.partners and cost(first.step) < CHEAP
 
-    def _copy(self, first: _Group, second: _Group, kernel: Kernel, nodes: tuple[str, ...]) -> None:
+    def _copy(self, first: Group, second: Group, kernel: Kernel, nodes: tuple[str, ...]) -> None:
         """Put a kernel in the place of a group that computes again what another one does."""
         for name in step_reads(self.program, second.step):
             self.readers[name].pop(second, None)
         for other in first.after:
-            _order(other, second)
+            put_before(other, second)
         second.step, second.nodes = kernel, nodes
         second.refused.clear()
         self._enter(second)
 
-    def _grown(self, group: _Group) -> bool:
+    def _grown(self, group: Group) -> bool:
         """Fuse a group with one other, if it can be; tell whether it was."""
         return any(self._fused(*pair) for pair in self._candidates(group))
 
-    def _candidates(self, group: _Group) -> Iterator[tuple[_Group, _Group, bool]]:
+    def _candidates(self, group: Group) -> Iterator[tuple[Group, Group, bool]]:
         """Yield pairs in program order, and whether the second reads what the first makes."""
         assert isinstance(group.step, Kernel)
         read = [name for name in ordered_reads(group.step) if name in self.program.buffers]
@@ -251,14 +238,14 @@ class _Fusion:
             if other not in producers:
                 yield other, group, False
 
-    def _fused(self, first: _Group, second: _Group, is_producer: bool) -> bool:
+    def _fused(self, first: Group, second: Group, is_producer: bool) -> bool:
         one, two = first.step, second.step
         assert isinstance(one, Kernel) and isinstance(two, Kernel)
         nodes = tuple(dict.fromkeys((*first.nodes, *second.nodes)))
-        if id(one) in second.refused or one.device != two.device:
+        if id(one) in second.refused or not self._are_apart(one, two):
             return False
         made = self._fusion(first, second, is_producer) if self._may_grow(nodes) else None
-        if made is None or _leads(first, second):
+        if made is None or leads(first, second):
             second.refused.add(id(one))
             return False
         rule, kernel = made
@@ -271,9 +258,7 @@ class _Fusion:
     def _may_grow(self, nodes: Sequence[str]) -> bool:
         return len(nodes) <= self.options.max_nodes
 
-    def _fusion(
-        self, first: _Group, second: _Group, is_producer: bool
-    ) -> tuple[str, Kernel] | None:
+    def _fusion(self, first: Group, second: Group, is_producer: bool) -> tuple[str, Kernel] | None:
         """Return the rule and the kernel of a fusion of two groups, if there is one."""
         one, two = first.step, second.step
         assert isinstance(one, Kernel) and isinstance(two, Kernel)
@@ -299,7 +284,7 @@ class _Fusion:
         size = len(walk(*kernel.statements))
         return (rule, kernel) if size <= self.options.max_values else None
 
-    def _is_inlined(self, first: _Group, second: _Group) -> bool:
+    def _is_inlined(self, first: Group, second: Group) -> bool:
         """Return whether a producer makes what one kernel only reads, and not more often."""
         one, two = first.step, second.step
         assert isinstance(one, Kernel) and isinstance(two, Kernel)
@@ -330,9 +315,7 @@ class _Fusion:
             return True
         return len(touched(kernel)) < len(touched(one)) + len(touched(two))
 
-    def _replace(
-        self, first: _Group, second: _Group, kernel: Kernel, nodes: tuple[str, ...]
-    ) -> None:
+    def _replace(self, first: Group, second: Group, kernel: Kernel, nodes: tuple[str, ...]) -> None:
         """Put what two groups have become in the place of the second."""
         for group in (first, second):
             for name in step_reads(self.program, group.step):
@@ -341,10 +324,10 @@ class _Fusion:
                 self.writers[name].pop(group, None)
         for other in first.after:
             del other.before[first]
-            _order(other, second)
+            put_before(other, second)
         for other in first.before:
             del other.after[first]
-            _order(second, other)
+            put_before(second, other)
         for other in first.partners:
             del other.partners[first]
             if other is not second:
@@ -358,35 +341,3 @@ class _Fusion:
 
 _SIBLINGS = 4
 """How many of the readers of a buffer are tried."""
-
-
-def _order(earlier: _Group, later: _Group) -> None:
-    if earlier is not later:
-        earlier.before[later] = None
-        later.after[earlier] = None
-
-
-def _leads(first: _Group, second: _Group) -> bool:
-    """Return whether another step must run between two: then they cannot be one.
-
-    Kernels that share a node's own memory run together, so nothing may come between them, either.
-    Such a kernel may be what must run between the two.
-    """
-    pair = (first, second)
-    whole = (*pair, *first.partners, *second.partners)
-    return any(_reaches(s, pair) for s in pair) or any(_reaches(s, whole) for s in whole)
-
-
-def _reaches(start: _Group, whole: Sequence[_Group]) -> bool:
-    """Return whether a path leads from a group back to one of `whole` through any other group."""
-    low = min(group.first for group in whole)
-    stack = [each for each in start.after if each not in whole]
-    seen = set(stack)
-    while stack:
-        for earlier in stack.pop().after:
-            if earlier in whole:
-                return True
-            if earlier not in seen and earlier.place >= low:
-                seen.add(earlier)
-                stack.append(earlier)
-    return False

@@ -261,6 +261,7 @@ class Buffer:
         role: Who makes it: the caller, the graph, a kernel or the library.
         memory: Name of the buffer whose memory it uses; its own, if empty. A kernel that reads one
             and writes the other touches each element of both at the same time.
+        base: Of what the library made as a view: the node whose memory it is (`aliases.py`).
     """
 
     name: str
@@ -270,6 +271,7 @@ class Buffer:
     device: torch.device
     role: BufferRole
     memory: str = ""
+    base: str = ""
 
 
 @dataclass(frozen=True, slots=True)

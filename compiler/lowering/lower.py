@@ -25,6 +25,7 @@ from ctk.compiler.fx.effects import mutated_arguments
 from ctk.compiler.fx.properties import is_pure, is_view
 from ctk.compiler.fx.types import tensor_of, value_of
 from ctk.compiler.fx.walk import fetch
+from ctk.compiler.lowering.aliases import memory_of, viewed
 from ctk.compiler.lowering.arrays import Array
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.decompose import decompose
@@ -204,19 +205,9 @@ class _Lowering:
         """Return whether a node picks a result of a lowered node, which is made already."""
         return node.target is operator.getitem and node.name in self.builder.views
 
-    def _viewed(self, node: Node) -> Node | None:
-        """Return what a node is a view of: itself, or as one of several (of a `split`)."""
-        if node.target is operator.getitem:
-            (source,) = node.all_input_nodes
-            is_list = isinstance(value_of(source), (list, tuple))
-            return self._viewed(source) if is_list and is_view(source) else None
-        if not is_view(node):
-            return None
-        return next((each for each in node.all_input_nodes if tensor_of(each) is not None), None)
-
     def _is_alias(self, node: Node) -> bool:
         """Add a view, and its call for whoever needs it as a tensor; False for other nodes."""
-        tensor, base = tensor_of(node), self._viewed(node)
+        tensor, base = tensor_of(node), viewed(node)
         known = self.builder.views.get(base.name) if base is not None else None
         if tensor is None or base is None or known is None or tensor.dtype != known.dtype:
             return False
@@ -256,8 +247,10 @@ class _Lowering:
         if alias is not None:
             self.builder.views[node.name] = alias
             return
+        *_, memory = memory_of(node, self.builder.views, self.builder.buffers)
         try:
-            self.builder.add_tensor(node.name, tensor, "library")
+            base = memory if memory != node.name else ""
+            self.builder.add_tensor(node.name, tensor, "library", base)
         except NotLowered:
             return
 

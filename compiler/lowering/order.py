@@ -11,9 +11,12 @@ import heapq
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from torch.fx import Node
+
 from ctk.compiler.fx.effects import mutated_arguments
 from ctk.compiler.fx.properties import is_pure, is_view
 from ctk.compiler.fx.types import value_of
+from ctk.compiler.lowering.aliases import base_name, memory_of
 from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.ir import Kernel, LibraryCall, Program, StepOf, is_temporary
 from ctk.compiler.lowering.sizes import mentioned_symbols
@@ -27,25 +30,34 @@ def step_reads(program: Program, step: Kernel | LibraryCall) -> frozenset[str]:
     if isinstance(step, Kernel):
         combined = {store.buffer for store in step.stores if store.mode != "set"}
         sizes = {f"%{symbol.name}" for symbol in arguments_of(step).symbols}
-        return reads(step) | combined | sizes
+        return _with_bases(program, reads(step) | combined) | sizes
     operands = step.node.all_input_nodes
-    buffers = {program.views[each.name].buffer for each in operands if each.name in program.views}
-    return frozenset((*buffers, *(f"%{each.name}" for each in operands)))
+    memory = {name for each in operands for name in _memory(program, each)}
+    return frozenset((*memory, *(f"%{each.name}" for each in operands)))
 
 
 def step_writes(program: Program, step: Kernel | LibraryCall) -> frozenset[str]:
     """Return what a step writes: buffers, values of other kinds, and the world."""
     if isinstance(step, Kernel):
-        return writes(step)
+        return _with_bases(program, writes(step))
     node = step.node
     other = {f"%{node.name}", *(f"%{name}" for name in mentioned_symbols(value_of(node)))}
     if not is_pure(node):
         other.add(_WORLD)
     if is_view(node) and node.name not in program.buffers:
         return frozenset(other)
-    made = [node] if node.name in program.buffers else []
-    written = (each.name for each in (*made, *mutated_arguments(node)))
-    return frozenset((*other, *(program.views[n].buffer for n in written if n in program.views)))
+    if node.name in program.buffers:
+        other.add(node.name)
+    written = (name for each in mutated_arguments(node) for name in _memory(program, each))
+    return frozenset((*other, *written))
+
+
+def _memory(program: Program, node: Node) -> tuple[str, ...]:
+    return memory_of(node, program.views, program.buffers)
+
+
+def _with_bases(program: Program, names: frozenset[str]) -> frozenset[str]:
+    return names.union(base_name(program.buffers, name) for name in names)
 
 
 def dependencies(program: Program) -> list[dict[int, None]]:

@@ -17,6 +17,7 @@ from ctk.compiler.lowering.index import (
     Indirect,
     Var,
     is_less,
+    is_nonnegative,
     of_atom,
 )
 from ctk.compiler.lowering.ir import (
@@ -184,4 +185,4 @@ def _is_apart(store: Store, var: Var) -> bool:
     rest = store.index - factor * of_atom(var)
     period = factor * var.size
     outside = all((Index((term,)) % period) == ZERO for term in rest.terms)
-    return outside or is_less(rest, factor)
+    return outside or (is_nonnegative(rest) and is_less(rest, factor))

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from ctk.compiler.lowering.aliases import base_name, memory_of
 from ctk.compiler.lowering.arrays import Array, cast, expand
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.ir import View
@@ -28,7 +29,7 @@ def _copy(b: Builder, x: Array, source: Array, non_blocking: bool = False) -> Vi
     """Write a tensor; where it reads what it writes, by way of other memory."""
     target = _target(b)
     values = expand(cast(source, x.dtype), x.shape)
-    if target.buffer in _read(b):
+    if _reads(b, target):
         values = b.realize(values)
     b.write(target, values)
     return target
@@ -40,7 +41,7 @@ def _in_place(operator: object) -> Callable[..., View]:
 
     def lowered(b: Builder, x: Array, *args: Any, **kwargs: Any) -> View:
         target = _target(b)
-        if target.buffer in _read(b):
+        if _reads(b, target):
             raise NotLowered("it reads what it writes, in another place")
         with b.writing(x, target):
             result = lowering(b, x, *args, **kwargs)
@@ -61,10 +62,11 @@ def _target(b: Builder) -> View:
     return target
 
 
-def _read(b: Builder) -> set[str]:
-    """Return the buffers of the operands but the first."""
+def _reads(b: Builder, target: View) -> bool:
+    """Return whether an operand but the first is in the memory that is written."""
+    base = base_name(b.buffers, target.buffer)
     others = b.current.all_input_nodes[1:]
-    return {b.views[each.name].buffer for each in others if each.name in b.views}
+    return any(base in memory_of(each, b.views, b.buffers) for each in others)
 
 
 WRITES: Mapping[object, Callable[..., View]] = {
