@@ -29,7 +29,7 @@ from ctk.compiler.codegen.c.reductions import (
     wide_type,
 )
 from ctk.compiler.codegen.c.sweeps import SweepPrinter
-from ctk.compiler.codegen.c.types import C_TYPES
+from ctk.compiler.codegen.c.types import C_TYPES, grouped
 from ctk.compiler.codegen.c.values import Block, with_origins
 from ctk.compiler.lowering.index import ZERO, Index, Var, of_atom
 from ctk.compiler.lowering.ir import Dtype, Reduce, Store, Sweep
@@ -282,7 +282,7 @@ class ReducePrinter:
             mean = f"{printer.variable(part)} / ({ctype}){count}"
             values.block.lines.append(f"{printer.variable(middle)} = {mean};")
         with self._second_pass(reduce, start, stop, squares) as inner:
-            value = values.text(reduce.value)
+            value = grouped(values.text(reduce.value))
             inner.lines.append(f"const {ctype} away = {value} - {printer.variable(middle)};")
             inner.lines.append(f"{printer.variable(squares)} += away * away;")
         if self.single:

@@ -14,7 +14,7 @@ import torch
 
 from ctk.compiler.codegen.c.operations import cast_code
 from ctk.compiler.codegen.c.reductions import identity, update
-from ctk.compiler.codegen.c.types import C_TYPES, SUFFIXES, is_narrow
+from ctk.compiler.codegen.c.types import C_TYPES, SUFFIXES, grouped, is_narrow
 from ctk.compiler.codegen.c.values import Block, Values
 from ctk.compiler.lowering.index import Var
 from ctk.compiler.lowering.ir import Scan, Statement, Store, Sweep, Value
@@ -177,7 +177,7 @@ class SweepPrinter:
         conditions += [values.faults.store_guard(store.buffer, index)]
         conditions = [each for each in conditions if each]
         if conditions:
-            line = f"if ({' && '.join(conditions)}) {line}"
+            line = f"if ({' && '.join(map(grouped, conditions))}) {line}"
         block.lines.append(line)
         names = [name for name in dict.fromkeys((*code.origins, store.origin)) if name]
         if names:

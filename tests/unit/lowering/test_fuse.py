@@ -23,12 +23,16 @@ CALLS: dict[str, Callable[[Tensor], Sequence[Tensor]]] = {
     "scan beside a sum": lambda x: (x.sum(1), x.cumsum(1)),
     "sum beside a scan": lambda x: (x.cumsum(1), x.amax(1), x.softmax(1)),
     "scan of what is walked crosswise": lambda x: (x.t().sum(), x.flatten().cumsum(0)),
+    "variance of what is chosen": lambda x: (
+        torch.where(x > 0, x, x[:1] * 8).var(),
+        torch.cat([x, x * 2], 1).var(1),
+    ),
     "place in what is walked crosswise": lambda x: (x.t().sum(), x.argmax(), x.argmin(0)),
 }
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS.keys())
-def test_the_order_of_iterations_is_kept_where_it_counts(
+def test_fused_kernels_compute_what_eager_does(
     call: Callable[[Tensor], Sequence[Tensor]],
 ) -> None:
     gm = make_fx(call, tracing_mode="fake")(SQUARE)
