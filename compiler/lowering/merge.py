@@ -10,7 +10,7 @@ Rules of a merge, `first` before `second` in the program:
     1. each load of a buffer that `first` writes is at the index of that store, in shared loops, and
        becomes the stored value
     2. a buffer that `second` writes and `first` reads (or writes) is touched at one index only, and
-       in a kernel without inner loops; its store comes last
+       in a kernel without inner loops; its store comes behind all that read it
     3. a sweep of `second` joins an earlier sweep of the same inner loops if it needs nothing that
        comes later
 """
@@ -38,7 +38,7 @@ from ctk.compiler.lowering.ir import (
     Value,
 )
 from ctk.compiler.lowering.narrow import narrowed
-from ctk.compiler.lowering.walk import Rewriting, loads, reads, walk
+from ctk.compiler.lowering.walk import Rewriting, loads, walk
 
 Change: TypeAlias = Callable[[Value], Value | None]
 
@@ -72,8 +72,7 @@ def inline(producer: Kernel, consumer: Kernel, *, exact: bool) -> Kernel:
         Sweep(sweep.inner, tuple(map(changed.statement, sweep.statements)))
         for sweep in consumer.sweeps
     )
-    result = replace(consumer, sweeps=sweeps)
-    _check_in_place(result)
+    result = _in_place(replace(consumer, sweeps=sweeps))
     before = _divisions(producer) + _divisions(consumer)
     if _divisions(result) > before:
         result = narrowed(result)
@@ -105,12 +104,7 @@ def merge(first: Kernel, second: Kernel, *, exact: bool) -> Kernel:
     changed = Rewriting(change=forwarding(change, exact=exact))
     moved = (Sweep(each.inner, tuple(map(changed.statement, each.statements))) for each in b.sweeps)
     sweeps = _compacted([*a.sweeps, *moved])
-    merged = Kernel(second.name, a.outer, tuple(sweeps), (), first.device)
-    _check_in_place(merged)
-    read = reads(merged)
-    if read.isdisjoint(store.buffer for store in merged.stores):
-        return merged
-    return replace(merged, sweeps=tuple(_writes_last(each, read) for each in sweeps))
+    return _in_place(Kernel(second.name, a.outer, tuple(sweeps), (), first.device))
 
 
 def sole_store(kernel: Kernel) -> Store | None:
@@ -213,18 +207,56 @@ def _links(first: Kernel, second: Kernel) -> Iterator[Link]:
         yield from ((load.index, s.index) for s in second.stores if s.buffer == load.buffer)
 
 
-def _check_in_place(kernel: Kernel) -> None:
-    """Refuse a kernel that writes what another iteration of it may read, or writes it twice."""
+def _in_place(kernel: Kernel) -> Kernel:
+    """Return a kernel that reads nothing after it has written it.
+
+    Each of its loads is of what memory held before the kernel: what it wrote since, it has.
+
+    Raises:
+        Misaligned: It writes what another iteration may read, or writes it twice, or two of its
+            stores each read what the other one writes.
+    """
     touched: dict[str, set[Index]] = {}
     for load in loads(kernel):
         touched.setdefault(load.buffer, set()).add(load.index)
     stores = Counter(store.buffer for store in kernel.stores)
+    written: set[str] = set()
     for store in kernel.stores:
         if stores[store.buffer] > 1:
             raise Misaligned(f"both write {store.buffer}")
         where = touched.get(store.buffer)
-        if where and (where != {store.index} or any(sweep.inner for sweep in kernel.sweeps)):
+        if not where:
+            continue
+        if where != {store.index} or len(kernel.sweeps) > 1 or kernel.sweeps[0].inner:
             raise Misaligned(f"{store.buffer} is written where another iteration may read it")
+        written.add(store.buffer)
+    if not written:
+        return kernel
+    (sweep,) = kernel.sweeps
+    return replace(kernel, sweeps=(_writes_last(sweep, written),))
+
+
+def _writes_last(sweep: Sweep, written: Container[str]) -> Sweep:
+    """Put each store to memory that the sweep also reads behind what reads it.
+
+    Raises:
+        Misaligned: Two stores each read what the other one writes.
+    """
+    waiting = [s for s in sweep.statements if isinstance(s, Store) and s.buffer in written]
+    ordered = [each for each in sweep.statements if each not in waiting]
+    while waiting:
+        free = next((s for s in waiting if not any(_reads(o, s) for o in waiting)), None)
+        if free is None:
+            raise Misaligned(f"{waiting[0].buffer} is read where it is written, in a circle")
+        waiting.remove(free)
+        ordered.append(free)
+    return Sweep(sweep.inner, tuple(ordered))
+
+
+def _reads(statement: Store, store: Store) -> bool:
+    """Return whether another statement reads what a store writes."""
+    found = (each.buffer for each in walk(statement) if isinstance(each, Load))
+    return statement is not store and store.buffer in found
 
 
 def _compacted(sweeps: Sequence[Sweep]) -> list[Sweep]:
@@ -250,19 +282,13 @@ def _compacted(sweeps: Sequence[Sweep]) -> list[Sweep]:
 def _sunk(sweeps: list[Sweep]) -> list[Sweep]:
     """Put stores of one value for each row behind all sweeps, so that these follow each other.
 
-    A kernel with inner loops reads nothing that it writes (`_check_in_place`).
+    A kernel with inner loops reads nothing that it writes (`_in_place`).
     """
     alone = [s for s in sweeps if not s.inner and all(isinstance(e, Store) for e in s.statements)]
     others = [sweep for sweep in sweeps if sweep not in alone]
     if not alone or not others:
         return sweeps
     return [*others, Sweep((), tuple(each for sweep in alone for each in sweep.statements))]
-
-
-def _writes_last(sweep: Sweep, read: frozenset[str]) -> Sweep:
-    """Put stores to what the kernel also reads behind all else."""
-    last = [s for s in sweep.statements if isinstance(s, Store) and s.buffer in read]
-    return Sweep(sweep.inner, (*(s for s in sweep.statements if s not in last), *last))
 
 
 def _divisions(kernel: Kernel) -> int:

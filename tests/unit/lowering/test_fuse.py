@@ -106,3 +106,25 @@ def test_memory_with_two_names_is_read_before_it_is_written(
 ) -> None:
     """A view of other elements is the library's; the write behind it stays behind its reader."""
     compare(call, SQUARE[:4, :4].contiguous(), torch.zeros(4, 4, dtype=torch.int32), codegen="c")
+
+
+def adds(x: Tensor, y: Tensor) -> None:
+    x.add_(1)
+    y.add_(x)
+
+
+def momentum(x: Tensor, y: Tensor) -> None:
+    y.mul_(0.9).add_(x)
+    x.sub_(x + y * 0.9, alpha=0.1)
+
+
+def both_ways(x: Tensor, y: Tensor) -> None:
+    old = x.clone()
+    x.add_(y)
+    y.mul_(old)
+
+
+@pytest.mark.parametrize("call", [adds, momentum, both_ways])
+def test_two_inputs_that_are_written_and_read(call: Callable[[Tensor, Tensor], None]) -> None:
+    """What reads an input runs before what writes it, in one kernel, too."""
+    compare(call, SQUARE[:4, :4].contiguous(), SQUARE[4:8, :4].contiguous(), codegen="c")
