@@ -101,7 +101,7 @@ def first_smallest(a, at_a, b, at_b):
 def welford(mean_a, m2_a, count_a, mean_b, m2_b, count_b):
     """Return mean, sum of squares around it, and count of two groups together."""
     count = count_a + count_b
-    share = tl.where(count == 0.0, 0.0, count_b / count)
+    share = tl.where(count == 0.0, 0.0, divided(count_b, count))
     difference = mean_b - mean_a
     mean = mean_a + difference * share
     return mean, m2_a + m2_b + difference * difference * count_a * share, count
@@ -197,6 +197,17 @@ def shr_unsigned(a, by, width: tl.constexpr):
 def sign(x):
     """Return -1, 0 or 1; 0 for NaN."""
     return (x > 0).to(x.dtype) - (x < 0).to(x.dtype)
+
+
+@triton.jit
+def rsqrt(x):
+    """Return 1 / sqrt(x) within 0.8 ULP: what the device approximates, and a step of Newton's.
+
+    Where the step is NaN (of 0 and infinity) the approximation is right.
+    """
+    y = libdevice.rsqrt(x)
+    rest = 1.0 - x * y * y
+    return tl.where(rest == rest, y + y * 0.5 * rest, y)
 
 
 @triton.jit
