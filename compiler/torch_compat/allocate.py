@@ -28,6 +28,16 @@ def empty(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, device
     return torch.empty_strided(size, stride, dtype=dtype, device=device)
 
 
+def reinterpret() -> Callable[..., Tensor]:
+    """Return the function that makes a tensor in the memory of another.
+
+    It takes the other one, size, stride, and how many elements it begins behind that. The result
+    has the type of the other one, and no autograd. Seen in torch 2.11 and 2.13:
+    `torch._C._dynamo.guards._reinterpret_tensor`, without dispatch.
+    """
+    return torch._C._dynamo.guards._reinterpret_tensor
+
+
 def in_memory_of(
     other: Tensor, size: Sequence[int], stride: Sequence[int], dtype: torch.dtype
 ) -> Tensor:

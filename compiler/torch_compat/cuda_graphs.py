@@ -14,7 +14,7 @@ Source: `torch/cuda/graphs.py` (2.11 to 2.13), and the care for cuBLAS's workspa
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
 import torch
@@ -131,20 +131,6 @@ def count(what: str) -> None:
     from torch._dynamo.utils import counters
 
     counters["ctk"][what] += 1
-
-
-def same_memory(base: Tensor, size: Sequence[int], stride: Sequence[int], offset: int) -> Tensor:
-    """Return a new tensor in the memory of another, without dispatch and without autograd.
-
-    Seen in torch 2.11 and 2.13: `torch._C._dynamo.guards._reinterpret_tensor`.
-
-    Args:
-        base: Has the memory and the type.
-        size: Of the result.
-        stride: Of the result.
-        offset: How many elements it begins behind `base`.
-    """
-    return torch._C._dynamo.guards._reinterpret_tensor(base, size, stride, offset)
 
 
 def copy_all(targets: list[Tensor], sources: list[Tensor]) -> None:

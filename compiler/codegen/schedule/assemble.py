@@ -14,9 +14,11 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
+from ctk.compiler.codegen.schedule.calls import BINDINGS, views_without_calls
 from ctk.compiler.codegen.schedule.functions import Run, Signature, make_function
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.fx.extract import Extract
+from ctk.compiler.fx.properties import is_mutating
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.lowering.index import Index
 from ctk.compiler.lowering.ir import Program, View
@@ -24,6 +26,7 @@ from ctk.compiler.lowering.sizes import mentioned_symbols, python_text, symbols_
 from ctk.compiler.torch_compat import allocate
 
 aten = torch.ops.aten
+_REINTERPRET = allocate.reinterpret()
 
 
 class Assembly:
@@ -43,13 +46,20 @@ class Assembly:
         self.sizes: dict[str, Callable[[], Node]] = {}
         self.nodes = {node.name: node for node in gm.graph.nodes}
         self._computed: dict[Index, Node] = {}
+        self._fitted: dict[str, Node] = {}
+        self._quick = views_without_calls(gm, program)
         for node in gm.graph.nodes:
             if node.op in ("placeholder", "get_attr"):
                 self.add(node)
 
     def add(self, node: Node) -> None:
         """Add a node of the graph as it is: an input, an attribute, a library call."""
+        if node.name in self._quick:
+            return  # made when it is needed
         copy = self.graph.node_copy(node, self.value)
+        copy.target = BINDINGS.get(node.target, node.target)
+        if is_mutating(node):
+            self._fitted.clear()
         self.values[node.name] = copy
         self._learn_sizes(node, copy)
         if node.name in self.program.buffers:
@@ -86,16 +96,10 @@ class Assembly:
         view = self.program.views.get(node.name)
         if view is None or view.buffer not in self.memory:
             raise CodegenUnsupported(f"the value of {node.name} is needed, and nobody makes it")
-        base = self.memory[view.buffer]
         if self._is_whole(view):
-            self.values[node.name] = base
+            self.values[node.name] = self.memory[view.buffer]
         else:
-            moved = self.expression(view.offset)
-            shape, strides = map(self.expressions, (view.shape, view.strides))
-            start = self._call("storage_offset", Tensor.storage_offset, (base,))
-            at = self._call("offset", operator.add, (start, moved))
-            arguments = (base, shape, strides, at)
-            self.values[node.name] = self._call(node.name, aten.as_strided.default, arguments)
+            self.values[node.name] = self._view(node.name, view)
         return self.values[node.name]
 
     def read(self, name: str) -> Node:
@@ -103,15 +107,17 @@ class Assembly:
         node, buffer = self.memory[name], self.program.buffers[name]
         if buffer.role not in ("input", "library"):
             return node
-        shape, strides = map(self.expressions, (buffer.shape, buffer.strides))
-        args = (node, shape, strides, buffer.dtype)
-        self.memory[name] = self._call(f"{name}_fitted", fitted, args)
-        return self.memory[name]
+        if name not in self._fitted:
+            shape, strides = map(self.expressions, (buffer.shape, buffer.strides))
+            args = (node, shape, strides, buffer.dtype)
+            self._fitted[name] = self._call(f"{name}_fitted", fitted, args)
+        return self._fitted[name]
 
     def written(self, name: str) -> Node:
         """Return a buffer that a kernel writes to, and that the caller or the library made."""
         node, buffer = self.memory[name], self.program.buffers[name]
         shape, strides = map(self.expressions, (buffer.shape, buffer.strides))
+        self._fitted.pop(name, None)
         self.memory[name] = self._call(f"{name}_required", required, (node, shape, strides))
         return self.memory[name]
 
@@ -137,6 +143,17 @@ class Assembly:
 
     def _call(self, name: str, target: Callable[..., Any], args: tuple[Any, ...]) -> Node:
         return self.graph.create_node("call_function", target, args, name=name)
+
+    def _view(self, name: str, view: View) -> Node:
+        """Return a node's value as a tensor in the memory of another."""
+        shape, strides = map(self.expressions, (view.shape, view.strides))
+        moved = self.expression(view.offset)
+        if name in self._quick:
+            return self._call(name, _REINTERPRET, (self.read(view.buffer), shape, strides, moved))
+        base = self.memory[view.buffer]
+        start = self._call("storage_offset", Tensor.storage_offset, (base,))
+        at = self._call("offset", operator.add, (start, moved))
+        return self._call(name, aten.as_strided.default, (base, shape, strides, at))
 
     def _is_whole(self, view: View) -> bool:
         buffer = self.program.buffers[view.buffer]

@@ -20,9 +20,10 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import torch
 from torch import Tensor
 
-from ctk.compiler.torch_compat import cuda_graphs
+from ctk.compiler.torch_compat import allocate, cuda_graphs
 
 T = TypeVar("T")
+_reinterpret = allocate.reinterpret()
 Run: TypeAlias = Callable[[list[Any]], Sequence[object]]
 
 
@@ -61,7 +62,7 @@ class _Part:
     offset: int
 
     def of(self, base: Tensor) -> Tensor:
-        return cuda_graphs.same_memory(base, self.size, self.stride, self.offset)
+        return _reinterpret(base, self.size, self.stride, self.offset)
 
     def in_copy(self, storage: torch.UntypedStorage) -> Tensor:
         assert isinstance(self.base, Tensor)
@@ -191,4 +192,4 @@ def _distinct(tensor: Tensor) -> Tensor:
         if 0 not in stride
         else [1 if step == 0 else length for length, step in zip(tensor.shape, stride, strict=True)]
     )
-    return cuda_graphs.same_memory(tensor, size, stride, 0)
+    return _reinterpret(tensor, size, stride, 0)

@@ -161,7 +161,8 @@ def _two_passes(body: Body, reduce: Reduce, axis: Axis, value: str) -> None:
         if axis.numel.number
         else (f"({body.sizes.text(axis.numel)}).to({TYPES[reduce.dtypes[0]]})")
     )
-    mean = body.variable(f"tl.sum({value}, 1)[:, None] / {count}", of, reduce.origin)
+    total = f"tl.sum({value}, 1)[:, None]"
+    mean = body.variable(f"device.divided({total}, {count})", of, reduce.origin)
     rest = f"{value} - {mean.text}"
     if not axis.whole:
         rest = f"tl.where({body.mask((axis,)).text}, {rest}, 0.0)"

@@ -296,6 +296,7 @@ class Variants:
             "num_warps": layout.warps,
             "debug": self._options.debug,
             "sanitize_overflow": False,
+            "enable_reflect_ftz": False,  # libdevice keeps subnormal numbers, as eager does
         }
         return {**options, "enable_fp_fusion": False} if self._options.exact else options
 

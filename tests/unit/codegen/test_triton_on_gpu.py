@@ -105,3 +105,28 @@ def test_dynamic_sizes_reuse_a_kernel() -> None:
     for rows, length in ((3, 100), (70, 1024), (2, 40000)):
         x = draw(rows, length)
         torch.testing.assert_close(run(x), function(x), rtol=1e-3, atol=1e-4)
+
+
+def test_accuracy_of_roots_and_of_subnormal_results() -> None:
+    """Within one ULP of float64; a subnormal result is none less than a normal one."""
+    special = torch.tensor([0.0, -0.0, float("inf"), float("nan"), -1.0, 1e-40], device="cuda")
+    x = torch.cat((draw(100_000).exp2(), draw(1000).abs() * 1e30, special))
+    exact = x.double().rsqrt()
+    error = ((compiled(lambda x: x.rsqrt())(x).double() - exact) / exact).abs()
+    assert error[:-6].max() < 2**-23
+    torch.testing.assert_close(
+        compiled(lambda x: x.rsqrt())(special), special.rsqrt(), equal_nan=True
+    )
+    low = torch.linspace(-103, -88, 1000, device="cuda")
+    torch.testing.assert_close(compiled(lambda x: x.exp())(low), low.exp(), rtol=1e-6, atol=1.5e-45)
+
+
+def test_rms_norm_is_as_near_to_float64_as_rounding_allows() -> None:
+    x, weight = draw(4096, 1024), draw(1024)
+
+    def norm(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6) * weight
+
+    exact = norm(x.double(), weight.double())
+    own = (compiled(norm)(x, weight) - exact).abs().max()
+    assert own <= 2 * (norm(x, weight) - exact).abs().max()
