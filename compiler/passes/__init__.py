@@ -17,7 +17,6 @@ from ctk.compiler.passes.freezing import (
     prepack_linear,
     prepack_quantized,
     promote_dequantize,
-    to_channels_last,
     view_to_reshape,
 )
 from ctk.compiler.passes.joint import (
@@ -39,6 +38,7 @@ from ctk.compiler.passes.post_grad import (
     reinplace,
     simplify_slices,
     simplify_split_cat,
+    to_channels_last,
 )
 from ctk.compiler.passes.pre_grad import (
     batch_linears,
@@ -82,6 +82,7 @@ POST_GRAD: tuple[Pass, ...] = (
     simplify_split_cat.PASS,
     simplify_slices.PASS,
     fuse_addmm.PASS,
+    to_channels_last.PASS,
     eliminate_common_subexpressions.PASS,
     eliminate_dead_code.PASS,
     order_for_locality.PASS,

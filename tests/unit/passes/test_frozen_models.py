@@ -29,10 +29,10 @@ class Tower(nn.Module):
 
 
 @pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
-@pytest.mark.parametrize("batch", [0, 1, 2])
-def test_to_channels_last_in_a_tower(layout, batch):
+@pytest.mark.parametrize(("batch", "freezing"), [(0, True), (1, True), (2, True), (2, False)])
+def test_to_channels_last_in_a_tower(layout, batch, freezing):
     model, x = settled(Tower()), torch.randn(batch, 3, 16, 16).contiguous(memory_format=layout)
-    made = fired(model, x, step="to_channels_last", freezing=True)
+    made = fired(model, x, step="to_channels_last", freezing=freezing)
     assert made == (1 if batch else 0) or layout is torch.channels_last
 
 

@@ -4,9 +4,11 @@ Rule: `convolution(x, w)` -> `convolution(x, clone(w, channels_last))`, for all 
 graph at once. Their results have channels last then, and so have those of the pointwise operators,
 norms and pools behind them; in front of whoever would notice (an output, a view that such strides
 do not allow, a write, a random draw, an operator of somebody else) a copy restores the strides.
-Weights are constants: `fold_constants` stores the new ones.
+Of frozen weights `fold_constants` stores the new ones; others are copied in each call, which oneDNN
+would do itself.
 Preconditions: two or three dimensions, float, on a CPU with oneDNN; all sizes known; fewer than 300
-nodes for each convolution; fewer copies than convolutions.
+nodes for each convolution; fewer copies of results than convolutions. A training step saves what
+its backward needs in the old strides, so there it rarely pays.
 Reassociates: other kernels sum in another order.
 
 Source: `GraphLowering.decide_layout_opt` and `convert_conv_weights_to_channels_last` of
@@ -20,7 +22,7 @@ from dataclasses import dataclass, field
 import torch
 from torch.fx import Graph, Node
 
-from ctk.compiler.fx.properties import base_of, escapes, is_constant, is_view, mutated_bases
+from ctk.compiler.fx.properties import base_of, escapes, is_view, mutated_bases
 from ctk.compiler.fx.restride import again, same_layouts
 from ctk.compiler.fx.types import dense_strides, tensor_of, value_of
 from ctk.compiler.rewriting.base import Example, Pass
@@ -165,7 +167,7 @@ def _rank(node: Node) -> int:
 
 
 def _is_candidate(node: Node) -> bool:
-    if node.target is not aten.convolution.default or node.kwargs or not is_constant(node.args[1]):
+    if node.target is not aten.convolution.default or node.kwargs:
         return False
     operands = [tensor_of(each) for each in (node, *node.args[:2])]
     if not torch.backends.mkldnn.is_available() or not torch.backends.mkldnn.enabled:
