@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ctk.compiler.codegen.c.compile import CompiledKernel, COptions, compile_kernels
+from ctk.compiler.codegen.c.compile import COptions, compile_kernels
 from ctk.compiler.codegen.kernels import Codegen
 from ctk.compiler.codegen.schedule.compile import scheduled
-from ctk.compiler.codegen.schedule.generator import Generator, Setting
+from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator, Setting
 from ctk.compiler.lowering.ir import Buffer, Kernel
 
 

@@ -14,6 +14,7 @@ from ctk.compiler.codegen.c.faults import fault_error
 from ctk.compiler.codegen.c.libraries import Loaded, load
 from ctk.compiler.codegen.c.print import KernelCode, kernel_code
 from ctk.compiler.codegen.c.types import Names
+from ctk.compiler.codegen.schedule.generator import CompiledKernel
 from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.ir import Buffer, Kernel
 
@@ -31,25 +32,6 @@ class COptions(Options):
 
     sanitize: tuple[Literal["address", "undefined"], ...] = ()
     flags: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class CompiledKernel:
-    """A kernel that can be launched.
-
-    Attributes:
-        kernel: What it computes.
-        source: Its C function.
-        launch: Runs it; gets the addresses of its buffers, then its sizes, as `arguments_of` has
-            them.
-        seconds: How long it took to print, and its share of the time that compiling took; no share
-            if an equal function was compiled before.
-    """
-
-    kernel: Kernel
-    source: str
-    launch: Callable[..., None]
-    seconds: float
 
 
 def compile_kernels(

@@ -29,6 +29,7 @@ from ctk.compiler.codegen.c.faults import FAULT_TYPE, NOTE_FAULT
 from ctk.compiler.codegen.c.functions import PREAMBLE, functions_for
 from ctk.compiler.codegen.c.print import KernelCode
 from ctk.compiler.codegen.c.toolchain import command_with, compile_files
+from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.process_name import process_name
 
 LIMIT = 1024
@@ -158,8 +159,18 @@ def _compiled(codes: Sequence[KernelCode], command: Sequence[str]) -> list[Loade
 
 
 def _opened(path: Path) -> ctypes.CDLL:
-    """Load a library; it is unloaded when the last of its functions is gone."""
-    library = ctypes.CDLL(str(path))
+    """Load a library; it is unloaded when the last of its functions is gone.
+
+    Raises:
+        CodegenUnsupported: The system does not load it.
+    """
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:  # a folder of temporary files from which no code may run
+        raise CodegenUnsupported(
+            f"what the C compiler made cannot be loaded: {error}\n"
+            "next: let TMPDIR name a folder from which code may run"
+        ) from error
     weakref.finalize(library, dlclose, library._handle).atexit = False  # the only name it has
     return library
 

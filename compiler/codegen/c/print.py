@@ -67,8 +67,8 @@ class KernelCode:
                 return word
             return numbers.setdefault(word, f"${len(numbers)}")
 
-        lines = [line for line in self.text.splitlines() if not line.lstrip().startswith("//")]
-        return _WORD.sub(numbered, "\n".join(lines))
+        lines = (line.partition("//")[0].rstrip() for line in self.text.splitlines())
+        return _WORD.sub(numbered, "\n".join(filter(None, lines)))
 
 
 def kernel_code(

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from ctk.compiler.choices import Options
 from ctk.compiler.lowering.ir import Buffer, Kernel
 
 
-class CompiledKernel(Protocol):
-    """A kernel that can be called."""
+@dataclass(frozen=True, slots=True)
+class CompiledKernel:
+    """A kernel that can be called.
 
-    @property
-    def kernel(self) -> Kernel: ...
+    Attributes:
+        kernel: What it computes.
+        source: Its code.
+        launch: Runs it: the buffers of `arguments_of(kernel)` in their order, as
+            `Generator.takes` says, then its sizes.
+        seconds: How long it took to print, and its share of the time that compiling took; no share
+            if an equal one was compiled before.
+    """
 
-    @property
-    def source(self) -> str: ...
-
-    @property
-    def seconds(self) -> float: ...
-
-    @property
-    def launch(self) -> Callable[..., None]:
-        """Runs it: the buffers of `arguments_of(kernel)` in their order, then its sizes."""
-        ...
+    kernel: Kernel
+    source: str
+    launch: Callable[..., None]
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)

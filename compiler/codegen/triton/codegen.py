@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from ctk.compiler.codegen.kernels import Codegen
 from ctk.compiler.codegen.schedule.compile import scheduled
-from ctk.compiler.codegen.schedule.generator import Generator, Setting
-from ctk.compiler.codegen.triton.compile import CompiledKernel, compile_kernels
+from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator, Setting
+from ctk.compiler.codegen.triton.compile import compile_kernels
 from ctk.compiler.codegen.triton.options import TritonOptions
 from ctk.compiler.lowering.ir import Buffer, Kernel
 

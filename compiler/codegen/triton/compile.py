@@ -12,10 +12,10 @@ met.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
+from ctk.compiler.codegen.schedule.generator import CompiledKernel
 from ctk.compiler.codegen.triton.options import TritonOptions
 from ctk.compiler.codegen.triton.source import require_atomics
 from ctk.compiler.codegen.triton.variants import Variants
@@ -24,24 +24,6 @@ from ctk.compiler.lowering.ir import Buffer, Kernel
 from ctk.compiler.torch_compat import triton_launch
 
 _THREADS = 8
-
-
-@dataclass(frozen=True, slots=True)
-class CompiledKernel:
-    """A kernel that can be called.
-
-    Attributes:
-        kernel: What it computes.
-        source: Its Triton code.
-        launch: Runs it, given its buffers as tensors and its sizes as integers, in the order of
-            `arguments_of(kernel)`.
-        seconds: How long it took to print and to compile.
-    """
-
-    kernel: Kernel
-    source: str
-    launch: Callable[..., None]
-    seconds: float
 
 
 def compile_kernels(

@@ -9,8 +9,10 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ctk.compiler.codegen.c import functions, libraries
-from ctk.compiler.codegen.c.compile import CompiledKernel, COptions, compile_kernels
+from ctk.compiler.codegen.c.compile import COptions, compile_kernels
 from ctk.compiler.codegen.c.print import KernelCode
+from ctk.compiler.codegen.schedule.generator import CompiledKernel
+from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.lowering.ir import Kernel
 from ctk.compiler.lowering.lower import lower
 from tests.helpers.c_kernels import run_as_c
@@ -42,6 +44,18 @@ def kernels_of(function, options: COptions | None = None) -> list[CompiledKernel
 def seven(names: str) -> list[KernelCode]:
     """Return a function of each name; it returns 7."""
     return [KernelCode(name, f"int {name}(void) {{ return 7; }}", ()) for name in names]
+
+
+def test_what_the_system_does_not_load_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a folder from which no code may run; the next generator is asked then."""
+
+    def refuse(_: str) -> None:
+        raise OSError("failed to map segment from shared object")
+
+    monkeypatch.setattr(libraries.ctypes, "CDLL", refuse)
+    libraries.forget()
+    with pytest.raises(CodegenUnsupported, match=r"cannot be loaded: failed to map.*\n.*TMPDIR"):
+        kernels_of(lambda x: x * 3)
 
 
 def test_equal_kernels_of_a_graph_are_compiled_once(compiled: list[str]) -> None:
