@@ -51,9 +51,14 @@ def same_sizes(a: Iterable[object], b: Iterable[object]) -> bool:
 
 
 def same_layout(a: object, b: object) -> bool:
-    """Return whether two values are known to be tensors of the same type and strides."""
+    """Return whether two values are known to be tensors of the same type and strides.
+
+    A lazy conjugate or negative (`z.conj()`) is none of one that is not: their memory differs.
+    """
     mine, others = tensor_of(a), tensor_of(b)
     if mine is None or others is None or not same_type(mine, others):
+        return False
+    if (mine.is_conj(), mine.is_neg()) != (others.is_conj(), others.is_neg()):
         return False
     return same_sizes(mine.stride(), others.stride())
 

@@ -212,6 +212,8 @@ class _Lowering:
         if tensor is None or base is None or known is None or tensor.dtype != known.dtype:
             return False
         source = cast("torch.Tensor", tensor_of(base))
+        if tensor.is_neg():  # its memory holds the values of other signs
+            return False
         try:
             shape, strides = sizes_of(tensor.shape), sizes_of(tensor.stride())
             moved = size_of(tensor.storage_offset()) - size_of(source.storage_offset())

@@ -193,9 +193,10 @@ def fitted(
 ) -> Tensor:
     """Return a tensor with the strides and type that kernels were made for; a copy if need be.
 
-    What torch records of an operator is not always what the operator gives.
+    What torch records of an operator is not always what the operator gives; a lazy negative becomes
+    one whose memory holds its values.
     """
-    if tensor.dtype is dtype:
+    if tensor.dtype is dtype and not tensor.is_neg():
         if tensor.stride() == stride and tensor.shape == size:  # as good as always, and quick
             return tensor
         if allocate.fits(tensor, size, stride):
@@ -207,6 +208,11 @@ def fitted(
 
 def required(tensor: Tensor, size: tuple[int, ...], stride: tuple[int, ...]) -> Tensor:
     """Return a tensor that a kernel writes to, if it has the strides that it was made for."""
+    if tensor.is_neg():
+        raise ValueError(
+            "the graph writes to a tensor that is a lazy negative, and was compiled for one that "
+            "is not: give it `resolve_neg()` of the tensor, or compile it again"
+        )
     is_same = tensor.stride() == stride and tensor.shape == size
     if not is_same and not allocate.fits(tensor, size, stride):
         raise _mismatch(tensor, size, stride)

@@ -1,7 +1,8 @@
 """Lowerings of gathers and scatters: positions that other tensors hold.
 
 A position out of range raises in eager. Here it stands as an `Indirect` with the size that it must
-be under; `index` and `index_put` count negative ones from the end, all others ask for 0 and more.
+be under; `index`, `index_put`, `index_fill` and `take` count negative ones from the end, all others
+ask for 0 and more.
 """
 
 from __future__ import annotations
@@ -224,24 +225,30 @@ def _index_add(
 
 
 def _index_copy(b: Builder, x: Array, dim: int, index: Array, source: Array) -> Array:
-    if not x.shape or not source.shape:
+    if not source.shape:
         raise NotLowered("it has no dimension")
-    axis = axis_of(x, dim)
-
-    def where(at: At) -> Any:
-        place = index.at((at[axis],) if index.shape else ())
-        return moved_along(at, axis, indirect(place, x.shape[axis]))
-
-    return b.scatter(x, cast(source, x.dtype), where)
+    return _copied_along(b, x, dim, index, source, wrap=False)
 
 
 def _index_fill(b: Builder, x: Array, dim: int, index: Array, value: Any) -> Array:
+    number = value if isinstance(value, Array) else operand(value, x.dtype)
+    return _copied_along(b, x, dim, index, number, wrap=True)
+
+
+def _copied_along(
+    b: Builder, x: Array, dim: int, index: Array, source: Array, *, wrap: bool
+) -> Array:
+    """Return an array with another one, broadcast, at some places of a dimension."""
     if not x.shape:
         raise NotLowered("it has no dimension")
     axis = axis_of(x, dim)
     shape = (*x.shape[:axis], product(index.shape), *x.shape[axis + 1 :])
-    number = value if isinstance(value, Array) else operand(value, x.dtype)
-    return _index_copy(b, x, dim, index, expand(cast(number, x.dtype), shape))
+
+    def where(at: At) -> Any:
+        place = index.at((at[axis],) if index.shape else ())
+        return moved_along(at, axis, indirect(place, x.shape[axis], wrap=wrap))
+
+    return b.scatter(x, expand(cast(source, x.dtype), shape), where)
 
 
 INDEXING: Mapping[object, Callable[..., Array]] = {

@@ -1,0 +1,55 @@
+"""What eager does at the edges: lazy negatives, places counted from the end."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from ctk.compiler.codegen.schedule.assemble import fitted, required
+from tests.helpers.lowered import Lowered, captured, compare
+
+COMPLEX = torch.tensor([1 + 2j, 3 - 4j, -1j])
+
+
+def write(z: Tensor) -> Tensor:
+    w = z.clone()
+    w.conj().imag.add_(1)
+    return w
+
+
+LAZY: dict[str, Callable[[Tensor], Tensor]] = {
+    "part of a conjugate": lambda z: z.conj().imag + 1,
+    "negative view": lambda z: torch._neg_view(z.real) * 2,
+    "views of it": lambda z: z.view(3, 1).mH.imag[0, 1:].exp(),
+    "written to": write,
+    "resolved": lambda z: torch.view_as_real(z.conj().resolve_conj()) + 1,
+    "cloned": lambda z: torch.view_as_real(z.conj().clone()) + 1,
+}
+
+
+@pytest.mark.parametrize("name", LAZY)
+def test_the_sign_of_a_lazy_negative_is_not_lost(name: str) -> None:
+    torch.compiler.reset()
+    call = LAZY[name]
+    compiled = torch.compile(call, backend="ctk", options={"codegen": "c"})
+    torch.testing.assert_close(compiled(COMPLEX), call(COMPLEX))
+
+
+def test_a_lazy_negative_at_the_call_is_resolved_or_refused() -> None:
+    lazy = torch._neg_view(torch.ones(3))
+    found = fitted(lazy, (3,), (1,), torch.float32)
+    assert not found.is_neg() and found.tolist() == [-1] * 3
+    with pytest.raises(ValueError, match="lazy negative"):
+        required(lazy, (3,), (1,))
+
+
+def test_index_fill_counts_from_the_end() -> None:
+    def filled(x: Tensor, i: Tensor) -> tuple[Tensor, ...]:
+        return x.index_fill(0, i, 1.0), x.t().index_fill(-1, i, x[0, 0]), x.index_fill(0, i[0], 2)
+
+    compare(filled, torch.zeros(4, 2), torch.tensor([-1, 1, -4]), codegen="c")
+    inputs = [torch.zeros(4, 2), torch.tensor([1, 1, 1])]
+    run = Lowered("c").compile(captured(lambda x, i: x.index_fill(0, i, 1.0), 2), inputs)
+    with pytest.raises(IndexError, match=r"out of bounds .* size 4"):
+        run(torch.zeros(4, 2), torch.tensor([-5, -5, -5]))
