@@ -221,19 +221,19 @@ def _in_place(kernel: Kernel) -> Kernel:
         touched.setdefault(load.buffer, set()).add(load.index)
     stores = Counter(store.buffer for store in kernel.stores)
     written: set[str] = set()
+    is_pointwise = len(kernel.sweeps) == 1 and not any(sweep.inner for sweep in kernel.sweeps)
     for store in kernel.stores:
         if stores[store.buffer] > 1:
             raise Misaligned(f"both write {store.buffer}")
         where = touched.get(store.buffer)
         if not where:
             continue
-        if where != {store.index} or len(kernel.sweeps) > 1 or kernel.sweeps[0].inner:
+        if where != {store.index} or not is_pointwise:
             raise Misaligned(f"{store.buffer} is written where another iteration may read it")
         written.add(store.buffer)
     if not written:
         return kernel
-    (sweep,) = kernel.sweeps
-    return replace(kernel, sweeps=(_writes_last(sweep, written),))
+    return replace(kernel, sweeps=tuple(_writes_last(each, written) for each in kernel.sweeps))
 
 
 def _writes_last(sweep: Sweep, written: Container[str]) -> Sweep:
