@@ -15,7 +15,7 @@ from typing import TypeVar
 import torch
 from torch.fx import Node
 
-from ctk.compiler.lowering.arrays import Array, At, Shape, cast, constant
+from ctk.compiler.lowering.arrays import Array, At, cast, constant
 from ctk.compiler.lowering.index import ONE, Index, IndexLike, Var, of_atom, product
 from ctk.compiler.lowering.ir import (
     POSITIONS,
@@ -38,7 +38,7 @@ from ctk.compiler.lowering.ir import (
     Value,
     View,
 )
-from ctk.compiler.lowering.layout import is_dense, loop_axes, memory_order, row_major, whole
+from ctk.compiler.lowering.layout import Shape, is_dense, loop_axes, memory_order, row_major, whole
 from ctk.compiler.lowering.sizes import NotLowered, sizes_of
 from ctk.compiler.lowering.walk import Rewriting, renamed
 
