@@ -23,7 +23,6 @@ from ctk.compiler.lowering.ir import (
     BufferRole,
     Dtype,
     Kernel,
-    LibraryCall,
     Load,
     Local,
     Op,
@@ -32,6 +31,7 @@ from ctk.compiler.lowering.ir import (
     Scan,
     ScanKind,
     Statement,
+    Step,
     Store,
     StoreMode,
     Sweep,
@@ -68,7 +68,7 @@ class Builder:
 
     buffers: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
     views: dict[str, View] = field(default_factory=dict[str, View])
-    steps: list[Kernel | LibraryCall] = field(default_factory=list["Kernel | LibraryCall"])
+    steps: list[Step] = field(default_factory=list[Step])
     node: Node | None = None
     exact: bool = False
     accumulate: Dtype = torch.float32
