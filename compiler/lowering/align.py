@@ -19,8 +19,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ctk.compiler.lowering.index import ZERO, Index, Var, is_less, of_atom
+from ctk.compiler.lowering.index import ZERO, Index, Var, is_less
 from ctk.compiler.lowering.ir import Kernel, Sweep
+from ctk.compiler.lowering.layout import number_in
 from ctk.compiler.lowering.walk import Rewriting
 
 Link: TypeAlias = tuple[Index, Index]
@@ -77,7 +78,9 @@ class _Side:
 
     def index(self, index: Index) -> Index:
         """Return an index expression of the kernel, in the loops as they are by now."""
-        return index.substitute({own: _combined(parts) for own, parts in self.parts.items()})
+        return index.substitute(
+            {own: number_in([loop.var for loop in parts]) for own, parts in self.parts.items()}
+        )
 
     def split(self, loop: _Loop, inner_size: Index) -> None:
         """Split a loop in two, the inner of which has this size."""
@@ -173,13 +176,6 @@ def _cut(stride: Index, size: Index, other: Index) -> Index | None:
     return inner
 
 
-def _combined(parts: Sequence[_Loop]) -> Index:
-    total = ZERO
-    for loop in parts:
-        total = total * loop.var.size + of_atom(loop.var)
-    return total
-
-
 def _unmatched(side: _Side) -> int:
     return sum(loop.partner is None for loop in side.loops)
 
@@ -204,12 +200,9 @@ def _named(lead: _Side, other: _Side, outer: Sequence[_Loop]) -> dict[int, Var]:
 def _renamed(side: _Side, names: dict[int, Var], outer: Sequence[_Loop]) -> Kernel:
     """Return the kernel in the shared loops."""
     shared = tuple(names[id(loop)] for loop in outer)
-    variables: dict[Var, Index] = {}
-    for own, parts in side.parts.items():
-        total = ZERO
-        for loop in parts:
-            total = total * loop.var.size + of_atom(names[id(loop)])
-        variables[own] = total
+    variables = {
+        own: number_in([names[id(loop)] for loop in parts]) for own, parts in side.parts.items()
+    }
     rewriting = Rewriting(variables=variables)
     inside = [names[id(loop)] for loop in side.loops if names[id(loop)] not in shared]
     sweeps: list[Sweep] = []

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ctk.compiler.lowering.index import Index, Indirect, Symbol
-from ctk.compiler.lowering.ir import Kernel, Load, Position, Store
+from ctk.compiler.lowering.ir import Kernel
 from ctk.compiler.lowering.sizes import symbols_of
-from ctk.compiler.lowering.walk import loads, walk
+from ctk.compiler.lowering.walk import indices_of, loads
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +37,7 @@ def arguments_of(kernel: Kernel) -> Arguments:
 
 
 def _indices(kernel: Kernel) -> list[Index]:
-    found = [loop.size for loop in kernel.outer]
-    for sweep in kernel.sweeps:
-        found += [loop.size for loop in sweep.inner]
-        for statement in sweep.statements:
-            if isinstance(statement, Store):
-                found.append(statement.index)
-            values = walk(statement)
-            found += [value.index for value in values if isinstance(value, (Load, Position))]
+    loops = (*kernel.outer, *(loop for sweep in kernel.sweeps for loop in sweep.inner))
+    found = [*(loop.size for loop in loops), *indices_of(kernel.statements)]
     computed = [atom for index in found for atom in index.atoms if isinstance(atom, Indirect)]
     return [*found, *(atom.size for atom in computed)]

@@ -18,11 +18,11 @@ import torch
 
 from ctk.compiler.lowering.index import ONE, ZERO, Index, IndexLike, Indirect, as_index, of_atom
 from ctk.compiler.lowering.ir import Const, Dtype, Guarded, Op, Position, Value
+from ctk.compiler.lowering.layout import Shape, flatten, unflatten
 from ctk.compiler.lowering.sizes import NotLowered
 from ctk.compiler.lowering.vocabulary import BOOL_RESULTS
 
 At: TypeAlias = tuple[Index, ...]
-Shape: TypeAlias = tuple[Index, ...]
 Number: TypeAlias = float | int | bool
 
 
@@ -219,25 +219,6 @@ def moved(array: Array, shape: Shape, back: Callable[[At], Sequence[IndexLike]])
 def reshaped(array: Array, shape: Shape) -> Array:
     """Return an array with the same elements, in row-major order, in another shape."""
     return moved(array, shape, lambda at: unflatten(flatten(at, shape), array.shape))
-
-
-def flatten(position: Sequence[Index], shape: Sequence[Index]) -> Index:
-    """Return the row-major number of a position."""
-    total = ZERO
-    for where, size in zip(position, shape, strict=True):
-        total = total * size + where
-    return total
-
-
-def unflatten(number: Index, shape: Sequence[Index]) -> At:
-    """Return the position with a row-major number, which is within the shape."""
-    at: list[Index] = []
-    step = ONE
-    for axis in range(len(shape) - 1, -1, -1):
-        part = number // step
-        at.append(part if axis == 0 else part % shape[axis])
-        step = step * shape[axis]
-    return tuple(reversed(at))
 
 
 def compute_type(dtype: Dtype) -> Dtype:

@@ -15,7 +15,7 @@ from typing import TypeVar
 import torch
 from torch.fx import Node
 
-from ctk.compiler.lowering.arrays import Array, At, Shape, cast, constant
+from ctk.compiler.lowering.arrays import Array, At, cast, constant
 from ctk.compiler.lowering.index import ONE, Index, IndexLike, Var, of_atom, product
 from ctk.compiler.lowering.ir import (
     POSITIONS,
@@ -23,7 +23,6 @@ from ctk.compiler.lowering.ir import (
     BufferRole,
     Dtype,
     Kernel,
-    LibraryCall,
     Load,
     Local,
     Op,
@@ -32,13 +31,14 @@ from ctk.compiler.lowering.ir import (
     Scan,
     ScanKind,
     Statement,
+    Step,
     Store,
     StoreMode,
     Sweep,
     Value,
     View,
 )
-from ctk.compiler.lowering.layout import is_dense, loop_axes, memory_order, row_major, whole
+from ctk.compiler.lowering.layout import Shape, is_dense, loop_axes, memory_order, row_major, whole
 from ctk.compiler.lowering.sizes import NotLowered, sizes_of
 from ctk.compiler.lowering.walk import Rewriting, renamed
 
@@ -68,7 +68,7 @@ class Builder:
 
     buffers: dict[str, Buffer] = field(default_factory=dict[str, Buffer])
     views: dict[str, View] = field(default_factory=dict[str, View])
-    steps: list[Kernel | LibraryCall] = field(default_factory=list["Kernel | LibraryCall"])
+    steps: list[Step] = field(default_factory=list[Step])
     node: Node | None = None
     exact: bool = False
     accumulate: Dtype = torch.float32

@@ -7,7 +7,7 @@ and functions such as exp on the library, so these stay calls of the library.
 
 from collections.abc import Iterable
 
-from ctk.compiler.lowering.ir import Kernel, LibraryCall, Op, Reduce, Scan, Statement, Store
+from ctk.compiler.lowering.ir import Kernel, Op, Reduce, Scan, Statement, Step, Store
 from ctk.compiler.lowering.sizes import NotLowered
 from ctk.compiler.lowering.vocabulary import EXACT
 from ctk.compiler.lowering.walk import walk
@@ -15,7 +15,7 @@ from ctk.compiler.lowering.walk import walk
 _ORDERED = frozenset(("sum", "prod", "mean_m2", "logsumexp"))
 
 
-def require_exact(steps: Iterable[Kernel | LibraryCall]) -> None:
+def require_exact(steps: Iterable[Step]) -> None:
     """Raise `NotLowered` if a kernel may have other bits than eager."""
     for step in steps:
         if isinstance(step, Kernel):

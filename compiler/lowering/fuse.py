@@ -17,9 +17,8 @@ program once, and looks for paths between steps only where a fusion is about to 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 from ctk.compiler.lowering.aliases import base_name
 from ctk.compiler.lowering.align import Misaligned
@@ -35,13 +34,10 @@ from ctk.compiler.lowering.costs import (
 )
 from ctk.compiler.lowering.groups import Group, leads, put_before
 from ctk.compiler.lowering.index import Var
-from ctk.compiler.lowering.ir import Buffer, Kernel, LibraryCall, Program
+from ctk.compiler.lowering.ir import Allow, Buffer, Kernel, Program, Step
 from ctk.compiler.lowering.merge import inline, merge, pruned, sole_store
 from ctk.compiler.lowering.order import dependencies, in_order, step_reads, step_writes, together
 from ctk.compiler.lowering.walk import loads, reads, walk, writes
-
-Allow: TypeAlias = Callable[[str, Sequence[str]], bool]
-"""Is asked before a fusion, with its rule and the names of the graph's nodes in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +96,7 @@ class _Fusion:
     def result(self) -> Program:
         """Return the program of the groups, in an order that respects what depends on what."""
         needed = set(self.program.outputs)
-        steps: list[Kernel | LibraryCall] = []
+        steps: list[Step] = []
         order = in_order(
             {group: list(group.after) for group in self.groups},
             {group: group.place for group in self.groups},
@@ -119,7 +115,7 @@ class _Fusion:
         steps.reverse()
         return replace(self.program, steps=steps, buffers=self._buffers(steps))
 
-    def _buffers(self, steps: Sequence[Kernel | LibraryCall]) -> dict[str, Buffer]:
+    def _buffers(self, steps: Sequence[Step]) -> dict[str, Buffer]:
         """Return the buffers that are still there."""
         made = {name for step in steps if isinstance(step, Kernel) for name in writes(step)}
         every = self.program.buffers.items()

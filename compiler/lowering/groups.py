@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ctk.compiler.lowering.ir import Kernel, LibraryCall
+from ctk.compiler.lowering.ir import Step
 
 
 @dataclass(slots=True, eq=False)
@@ -23,7 +23,7 @@ class Group:
         refused: The kernels that it cannot be fused with as it is.
     """
 
-    step: Kernel | LibraryCall
+    step: Step
     first: int
     place: int
     nodes: tuple[str, ...]

@@ -32,7 +32,7 @@ from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.index import product
 from ctk.compiler.lowering.interpret_kernel import run_kernel
 from ctk.compiler.lowering.interpret_memory import WIDER, Memory, memory_of, unwritten
-from ctk.compiler.lowering.ir import Kernel, LibraryCall, Program
+from ctk.compiler.lowering.ir import LibraryCall, Program, Step
 from ctk.compiler.lowering.sizes import NotLowered, number_of, size_of
 
 
@@ -95,7 +95,7 @@ class _Run:
             strides = tuple(number_of(each, self.sizes) for each in buffer.strides)
             self.memory[node.name] = memory_of(_with_strides(value, strides))
 
-    def step(self, step: Kernel | LibraryCall) -> None:
+    def step(self, step: Step) -> None:
         if isinstance(step, LibraryCall):
             if is_mutating(step.node) or not self._is_view(step.node):
                 self.define(step.node, self._called(step.node))

@@ -27,6 +27,7 @@ it can be interpreted, and a fused kernel is a value like one that was not fused
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -243,7 +244,10 @@ class LibraryCall:
         return (self.node.name,)
 
 
-StepOf: TypeAlias = Kernel | LibraryCall
+Step: TypeAlias = Kernel | LibraryCall
+
+Allow: TypeAlias = Callable[[str, Sequence[str]], bool]
+"""Is asked before a rewrite: its rule, and the names of the graph's nodes in it."""
 
 BufferRole = Literal["input", "constant", "kernel", "library"]
 
@@ -310,7 +314,7 @@ class Program:
     """
 
     buffers: dict[str, Buffer]
-    steps: list[StepOf]
+    steps: list[Step]
     views: dict[str, View]
     outputs: frozenset[str]
 

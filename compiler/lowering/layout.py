@@ -1,13 +1,18 @@
-"""Where the elements of tensors are: loops over dimensions, strides, and their order in memory."""
+"""Where the elements of tensors are: loops over dimensions, strides, and their order in memory.
+
+The row-major number of a position counts all before it: `(i, j)` of a shape `(n, m)` is `i*m + j`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
-from ctk.compiler.lowering.arrays import Shape
-from ctk.compiler.lowering.index import ONE, ZERO, Index, Var, product
+from ctk.compiler.lowering.index import ONE, ZERO, Index, Var, of_atom, product
 from ctk.compiler.lowering.ir import Buffer, View
 from ctk.compiler.lowering.sizes import NotLowered
+
+Shape: TypeAlias = tuple[Index, ...]
 
 
 def whole(buffer: Buffer) -> View:
@@ -55,3 +60,40 @@ def is_dense(shape: Shape, strides: tuple[Index, ...]) -> bool:
     except NotLowered:
         return False
     return True
+
+
+def flatten(position: Sequence[Index], shape: Sequence[Index]) -> Index:
+    """Return the row-major number of a position."""
+    total = ZERO
+    for where, size in zip(position, shape, strict=True):
+        total = total * size + where
+    return total
+
+
+def unflatten(number: Index, shape: Sequence[Index]) -> Shape:
+    """Return the position with a row-major number, which is within the shape."""
+    at: list[Index] = []
+    step = ONE
+    for axis in range(len(shape) - 1, -1, -1):
+        part = number // step
+        at.append(part if axis == 0 else part % shape[axis])
+        step = step * shape[axis]
+    return tuple(reversed(at))
+
+
+def number_in(loops: Sequence[Var]) -> Index:
+    """Return the row-major number of an iteration of some loops."""
+    return flatten([of_atom(loop) for loop in loops], [loop.size for loop in loops])
+
+
+def iteration(number: Index, loops: Sequence[Var]) -> dict[Var, Index]:
+    """Return the values of some loops at the iteration with a row-major number."""
+    return dict(zip(loops, unflatten(number, [loop.size for loop in loops]), strict=True))
+
+
+def extent_of(buffer: Buffer) -> Index:
+    """Return how many elements a buffer reaches from its first one to its last."""
+    if any(size == ZERO for size in buffer.shape):
+        return ZERO
+    pairs = zip(buffer.shape, buffer.strides, strict=True)
+    return sum(((size - 1) * stride for size, stride in pairs), ONE)

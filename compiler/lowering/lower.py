@@ -13,7 +13,7 @@ What it does not do: fuse (`fuse.py`), plan memory (`memory.py`), generate code.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -31,7 +31,7 @@ from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.decompose import decompose
 from ctk.compiler.lowering.exact import require_exact
 from ctk.compiler.lowering.index import Index
-from ctk.compiler.lowering.ir import Dtype, Kernel, LibraryCall, Program, View
+from ctk.compiler.lowering.ir import Allow, Dtype, LibraryCall, Program, Step, View
 from ctk.compiler.lowering.operators import LOWERINGS
 from ctk.compiler.lowering.order import step_reads, step_writes
 from ctk.compiler.lowering.sizes import NotLowered, size_of, sizes_of
@@ -57,7 +57,7 @@ class LoweringOptions:
 def lower(
     gm: GraphModule,
     options: LoweringOptions | None = None,
-    allow: Callable[[str, Sequence[str]], bool] = lambda *_: True,
+    allow: Allow = lambda *_: True,
 ) -> Program:
     """Return the program of a graph, which is left unchanged.
 
@@ -80,7 +80,7 @@ class _Lowering:
         self,
         gm: GraphModule,
         options: LoweringOptions,
-        allow: Callable[[str, Sequence[str]], bool],
+        allow: Allow,
     ) -> None:
         self.gm = gm
         self.options = options
@@ -103,7 +103,7 @@ class _Lowering:
         builder = self.builder
         views = builder.views
         program = Program(builder.buffers, [], views, frozenset())
-        needed, steps = set(self.outputs), list[Kernel | LibraryCall]()
+        needed, steps = set(self.outputs), list[Step]()
         read: set[str] = set()  # by kernels: memory, and sizes that are known at the call only
         for step in reversed(builder.steps):
             if isinstance(step, LibraryCall):

@@ -15,17 +15,13 @@ Source: `torch/_inductor/codegen/wrapper.py`, `MemoryPlanningState`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeAlias
 
 from ctk.compiler.lowering.index import Index, product
-from ctk.compiler.lowering.ir import Buffer, Kernel, LibraryCall, Program, is_temporary
+from ctk.compiler.lowering.ir import Allow, Buffer, Kernel, LibraryCall, Program, Step, is_temporary
 from ctk.compiler.lowering.order import gathered, step_reads, step_writes
 from ctk.compiler.lowering.walk import loads, writes
 from ctk.compiler.torch_compat.operators import declared_by
-
-Allow: TypeAlias = Callable[[str, Sequence[str]], bool]
 
 
 def plan_memory(program: Program, allow: Allow) -> Program:
@@ -55,7 +51,7 @@ class _Plan:
         self.made: set[str] = set()
         self.dead: dict[tuple[object, Index], list[str]] = {}
 
-    def add(self, place: int, step: Kernel | LibraryCall) -> None:
+    def add(self, place: int, step: Step) -> None:
         """Give memory to what a step makes, and take back what it read for the last time."""
         if isinstance(step, Kernel):
             for name in sorted(writes(step)):

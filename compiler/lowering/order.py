@@ -18,14 +18,14 @@ from ctk.compiler.fx.properties import is_pure, is_view
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.lowering.aliases import base_name, memory_of
 from ctk.compiler.lowering.arguments import arguments_of
-from ctk.compiler.lowering.ir import Kernel, LibraryCall, Program, StepOf, is_temporary
+from ctk.compiler.lowering.ir import Kernel, Program, Step, is_temporary
 from ctk.compiler.lowering.sizes import mentioned_symbols
 from ctk.compiler.lowering.walk import reads, writes
 
 _WORLD = "%effects"
 
 
-def step_reads(program: Program, step: Kernel | LibraryCall) -> frozenset[str]:
+def step_reads(program: Program, step: Step) -> frozenset[str]:
     """Return what a step reads."""
     if isinstance(step, Kernel):
         combined = {store.buffer for store in step.stores if store.mode != "set"}
@@ -36,7 +36,7 @@ def step_reads(program: Program, step: Kernel | LibraryCall) -> frozenset[str]:
     return frozenset((*memory, *(f"%{each.name}" for each in operands)))
 
 
-def step_writes(program: Program, step: Kernel | LibraryCall) -> frozenset[str]:
+def step_writes(program: Program, step: Step) -> frozenset[str]:
     """Return what a step writes: buffers, values of other kinds, and the world."""
     if isinstance(step, Kernel):
         return _with_bases(program, writes(step))
@@ -101,7 +101,7 @@ def together(program: Program) -> list[tuple[int, ...]]:
     return [places for places in groups if len(places) > 1]
 
 
-def gathered(program: Program) -> list[list[StepOf]]:
+def gathered(program: Program) -> list[list[Step]]:
     """Return the steps in an order in which those that run together are neighbours."""
     steps = program.steps
     heads = list(range(len(steps)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ctk.compiler.lowering.index import Atom, Index, IndexLike, Indirect, Var
@@ -74,6 +74,16 @@ def origins(statement: Statement) -> tuple[str, ...]:
     own = statement.origin
     found = (each.origin for each in walk(statement) if isinstance(each, (Op, Guarded)))
     return (*(name for name in dict.fromkeys(found) if name and name != own), own)
+
+
+def indices_of(statements: Iterable[Statement]) -> list[Index]:
+    """Return every index expression of some statements: of their stores, loads and positions."""
+    found: list[Index] = []
+    for statement in statements:
+        if isinstance(statement, Store):
+            found.append(statement.index)
+        found += [v.index for v in walk(statement) if isinstance(v, (Load, Position))]
+    return found
 
 
 def loads(kernel: Kernel) -> tuple[Load, ...]:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from ctk.compiler.lowering.arrays import flatten, unflatten
 from ctk.compiler.lowering.atoms import Atom, Extreme, Quotient, Symbol, Var
 from ctk.compiler.lowering.index import (
     Index,
@@ -21,6 +20,7 @@ from ctk.compiler.lowering.index import (
     of_atom,
     smaller,
 )
+from ctk.compiler.lowering.layout import flatten, unflatten
 
 SETTINGS = settings(derandomize=True, deadline=None)
 HOW_MANY = pytest.mark.parametrize("count", [50, pytest.param(5000, marks=pytest.mark.slow)])

@@ -23,7 +23,6 @@ from ctk.compiler.lowering.index import (
 from ctk.compiler.lowering.ir import (
     Kernel,
     Load,
-    Position,
     Reduce,
     Scan,
     Statement,
@@ -31,17 +30,7 @@ from ctk.compiler.lowering.ir import (
     Sweep,
     Value,
 )
-from ctk.compiler.lowering.walk import Rewriting, walk
-
-
-def indices_of(statements: Iterable[Statement]) -> list[Index]:
-    """Return every index expression of some statements."""
-    found: list[Index] = []
-    for statement in statements:
-        if isinstance(statement, Store):
-            found.append(statement.index)
-        found += [v.index for v in walk(statement) if isinstance(v, (Load, Position))]
-    return found
+from ctk.compiler.lowering.walk import Rewriting, indices_of, walk
 
 
 def scans_apart(kernel: Kernel) -> Kernel:

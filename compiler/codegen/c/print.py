@@ -32,8 +32,9 @@ from ctk.compiler.codegen.c.transpose import SIDE, Transposed, transposed
 from ctk.compiler.codegen.c.types import Names, grouped, memory_type
 from ctk.compiler.codegen.c.values import Block, Values
 from ctk.compiler.lowering.arguments import Arguments, arguments_of
-from ctk.compiler.lowering.index import ZERO, Index, Var, product
+from ctk.compiler.lowering.index import Var
 from ctk.compiler.lowering.ir import Buffer, Kernel, Load, Scan, Sweep
+from ctk.compiler.lowering.layout import extent_of
 
 _WORD = re.compile(r"\b[A-Za-z_]\w*")
 
@@ -103,7 +104,7 @@ class _KernelPrinter:
         self.values = Values(names, pointers, symbols, written, Faults())
         if check_bounds:
             self.values.faults.limits = {
-                each: self.values.index(_extent(buffers[each])) for each in pointers
+                each: self.values.index(extent_of(buffers[each])) for each in pointers
             }
         self.printer = SweepPrinter(self.values, lambda var: writes_apart(self.kernel, var))
         self.plan = plan_of(self.kernel)
@@ -267,11 +268,3 @@ def _sharing(names: tuple[str, ...], buffers: Mapping[str, Buffer]) -> frozenset
             root = buffers[root].memory
         roots.setdefault(root, []).append(name)
     return frozenset(name for group in roots.values() if len(group) > 1 for name in group)
-
-
-def _extent(buffer: Buffer) -> Index:
-    """Return how many elements a buffer has from its first to its last."""
-    if any(size == ZERO for size in buffer.shape):
-        return ZERO
-    pairs = zip(buffer.shape, buffer.strides, strict=True)
-    return sum(((size - 1) * stride for size, stride in pairs), product([]))

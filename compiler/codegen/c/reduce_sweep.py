@@ -31,8 +31,9 @@ from ctk.compiler.codegen.c.reductions import (
 from ctk.compiler.codegen.c.sweeps import SweepPrinter
 from ctk.compiler.codegen.c.types import C_TYPES, grouped
 from ctk.compiler.codegen.c.values import Block, with_origins
-from ctk.compiler.lowering.index import ZERO, Index, Var, of_atom
+from ctk.compiler.lowering.index import Var
 from ctk.compiler.lowering.ir import Dtype, Reduce, Store, Sweep
+from ctk.compiler.lowering.layout import number_in
 
 
 class ReducePrinter:
@@ -251,7 +252,7 @@ class ReducePrinter:
         values.faults.node = reduce.origin
         dtype = reduce.value.dtype
         if is_arg(reduce) and self.printer.tile is not None:
-            value, at = values.named(reduce.value), values.index(_flattened(self.sweep.inner))
+            value, at = values.named(reduce.value), values.index(number_in(self.sweep.inner))
             place = self._total(reduce.names[1])
             values.block.lines += arg_update(reduce, (part, place), (value, at))
             return
@@ -314,13 +315,6 @@ class ReducePrinter:
             found.lines.append(f"int64_t {place} = -1;")
             with self.printer.loop(self.last, start=start, stop=f"{stop} && {place} < 0") as inner:
                 value = values.named(reduce.value)
-                at = values.index(_flattened(self.sweep.inner))
+                at = values.index(number_in(self.sweep.inner))
                 inner.lines.append(f"if ({same.format(value, part)}) {place} = {at};")
             found.lines += [line.strip() for line in lines[1:-1]]
-
-
-def _flattened(loops: tuple[Var, ...]) -> Index:
-    total = ZERO
-    for loop in loops:
-        total = total * loop.size + of_atom(loop)
-    return total

@@ -16,12 +16,11 @@ from typing import TypeAlias
 from torch.fx import GraphModule
 
 from ctk.compiler.error_place import place
-from ctk.compiler.lowering.ir import Program
+from ctk.compiler.lowering.ir import Allow, Program
 from ctk.compiler.observe import ErrorRecord, PassId, RewriteId, RewriteRecord, is_observers
 from ctk.compiler.observe import PassRecord as Record
 from ctk.compiler.rewriting.numbering import Numbering
 
-Allow: TypeAlias = Callable[[str, Sequence[str]], bool]
 Run: TypeAlias = Callable[[Allow], Program]
 
 

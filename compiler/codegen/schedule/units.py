@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ctk.compiler.lowering.ir import Kernel, LibraryCall, Program, StepOf, is_temporary
+from ctk.compiler.lowering.ir import Kernel, LibraryCall, Program, Step, is_temporary
 from ctk.compiler.lowering.order import gathered
 from ctk.compiler.lowering.walk import reads, writes
 
@@ -40,7 +40,7 @@ def units_of(program: Program) -> list[Unit | LibraryCall]:
     return [_step(steps, program) for steps in gathered(program)]
 
 
-def _step(steps: list[StepOf], program: Program) -> Unit | LibraryCall:
+def _step(steps: list[Step], program: Program) -> Unit | LibraryCall:
     if isinstance(steps[0], LibraryCall):
         return steps[0]
     return _unit(tuple(step for step in steps if isinstance(step, Kernel)), program)

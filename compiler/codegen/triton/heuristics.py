@@ -17,7 +17,6 @@ from ctk.compiler.codegen.triton.layout import (
     Axis,
     Layout,
     accesses_of,
-    indices_of,
     inner_loops,
     is_whole,
 )
@@ -26,6 +25,7 @@ from ctk.compiler.lowering.atoms import Atom, Extreme, Indirect, Quotient, Symbo
 from ctk.compiler.lowering.index import ONE, ZERO, Index
 from ctk.compiler.lowering.ir import Kernel
 from ctk.compiler.lowering.sizes import number_of
+from ctk.compiler.lowering.walk import indices_of
 
 PROGRAMS = 1056
 """Of a kernel that is spread well: 8 for each of the 132 multiprocessors of an H200."""
@@ -195,7 +195,7 @@ def _is_wide(kernel: Kernel, sizes: Mapping[str, int]) -> bool:
     nests = [kernel.outer, *inner_loops(kernel.sweeps)]
     if any(_count(nest, sizes) > _INT32 for nest in nests):
         return True
-    return any(_most(index, sizes) > _INT32 for index in indices_of(kernel))
+    return any(_most(index, sizes) > _INT32 for index in indices_of(kernel.statements))
 
 
 def _most(index: Index, sizes: Mapping[str, int]) -> int:

@@ -19,8 +19,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ctk.compiler.lowering.atoms import Var
-from ctk.compiler.lowering.index import ONE, Index, of_atom, product
-from ctk.compiler.lowering.ir import Kernel, Load, Position, Store, Sweep
+from ctk.compiler.lowering.index import Index, of_atom, product
+from ctk.compiler.lowering.ir import Kernel, Load, Store, Sweep
+from ctk.compiler.lowering.layout import iteration
 from ctk.compiler.lowering.walk import walk
 
 
@@ -62,14 +63,7 @@ class Axis:
 
     def variables(self) -> dict[Var, Index]:
         """Return each loop as an expression of the axis."""
-        number = of_atom(Var(self.index, self.numel))
-        found: dict[Var, Index] = {}
-        step = ONE
-        for position, loop in reversed(list(enumerate(self.loops))):
-            part = number // step
-            found[loop] = part if position == 0 else part % loop.size
-            step = step * loop.size
-        return found
+        return iteration(of_atom(Var(self.index, self.numel)), self.loops)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +95,6 @@ class Layout:
         """Return the axes of a sweep's statements."""
         axis = self.inner[sweep]
         return self.grid if axis is None else (*self.grid, axis)
-
-
-def indices_of(kernel: Kernel) -> list[Index]:
-    """Return every index expression of a kernel: of its stores, its loads, its positions."""
-    found: list[Index] = []
-    for statement in kernel.statements:
-        if isinstance(statement, Store):
-            found.append(statement.index)
-        values = walk(statement)
-        found += [value.index for value in values if isinstance(value, (Load, Position))]
-    return found
 
 
 def accesses_of(kernel: Kernel) -> list[Index]:

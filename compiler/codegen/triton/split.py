@@ -46,6 +46,7 @@ from ctk.compiler.lowering.ir import (
     Sweep,
     Value,
 )
+from ctk.compiler.lowering.layout import iteration, number_in
 from ctk.compiler.lowering.walk import Rewriting, walk
 
 
@@ -262,7 +263,7 @@ class _Cutting:
         c = of_atom(chunk)
         place = c * length + of_atom(cut)
         if step == ONE:
-            variables, inner = _unflattened(place, nest), (cut,)
+            variables, inner = iteration(place, nest), (cut,)
         else:
             variables = {first: place, **{loop: of_atom(loop) for loop in rest}}
             inner = (cut, *rest)
@@ -287,10 +288,7 @@ class _Cutting:
         return chunk * self._rows() + self._row()
 
     def _row(self) -> Index:
-        at = ZERO
-        for loop in self.kernel.outer:
-            at = at * loop.size + of_atom(loop)
-        return at
+        return number_in(self.kernel.outer)
 
     def _rows(self) -> Index:
         return product([loop.size for loop in self.kernel.outer])
@@ -341,13 +339,3 @@ def _both(one: Value | None, two: Value | None) -> Value | None:
     if one is None or two is None:
         return one if two is None else two
     return Op("and", (one, two), torch.bool)
-
-
-def _unflattened(place: Index, nest: tuple[Var, ...]) -> dict[Var, Index]:
-    variables: dict[Var, Index] = {}
-    step = ONE
-    for position, loop in reversed(list(enumerate(nest))):
-        part = place // step
-        variables[loop] = part if position == 0 else part % loop.size
-        step = step * loop.size
-    return variables

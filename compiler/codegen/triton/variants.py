@@ -19,8 +19,8 @@ from ctk.compiler.codegen.triton.split import Split, can_split, split
 from ctk.compiler.codegen.triton.tuning import TRIED, best_of, keep, key_of, may_run_twice, recall
 from ctk.compiler.errors import CtkError
 from ctk.compiler.lowering.arguments import Arguments, arguments_of
-from ctk.compiler.lowering.index import ONE, ZERO, Index
 from ctk.compiler.lowering.ir import Buffer, Kernel
+from ctk.compiler.lowering.layout import extent_of
 from ctk.compiler.lowering.sizes import number_of
 from ctk.compiler.torch_compat import triton_launch
 from ctk.compiler.torch_compat.allocate import empty
@@ -302,16 +302,6 @@ class Variants:
 
     def _where(self) -> str:
         return f"kernel {self.kernel.name} of [{', '.join(self.kernel.nodes)}]"
-
-
-def extent_of(buffer: Buffer) -> Index:
-    """Return how many elements a buffer reaches from its first one."""
-    if any(size == ZERO for size in buffer.shape):
-        return ZERO
-    reach = ONE
-    for size, stride in zip(buffer.shape, buffer.strides, strict=True):
-        reach = reach + (size - 1) * stride
-    return reach
 
 
 def _capability(device: int) -> int:

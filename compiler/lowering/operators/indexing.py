@@ -23,11 +23,11 @@ from ctk.compiler.lowering.arrays import (
     indirect,
     moved,
     raised,
-    unflatten,
 )
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.index import Index, product
 from ctk.compiler.lowering.ir import StoreMode
+from ctk.compiler.lowering.layout import unflatten
 from ctk.compiler.lowering.operators.axes import axis_of, moved_along
 from ctk.compiler.lowering.operators.promotion import operand
 from ctk.compiler.lowering.sizes import NotLowered

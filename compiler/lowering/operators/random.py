@@ -19,13 +19,13 @@ from ctk.compiler.lowering.arrays import (
     cast,
     constant,
     filled,
-    flatten,
     raised,
     where,
 )
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.index import Index, as_index
 from ctk.compiler.lowering.ir import Dtype, Op, Position
+from ctk.compiler.lowering.layout import flatten
 from ctk.compiler.passes.joint.philox import DIGITS, DRAW
 
 _PAIR = 2
