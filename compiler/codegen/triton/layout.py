@@ -57,12 +57,22 @@ class Axis:
         return f"{self.name}mask"
 
     @property
+    def start(self) -> str:
+        """The variable of a block's first position."""
+        return f"{self.name}start"
+
+    @property
+    def number(self) -> Index:
+        """The position as an expression."""
+        return of_atom(Var(self.index, self.numel))
+
+    @property
     def block_name(self) -> str:
         return f"{self.name.upper()}BLOCK"
 
     def variables(self) -> dict[Var, Index]:
         """Return each loop as an expression of the axis."""
-        number = of_atom(Var(self.index, self.numel))
+        number = self.number
         found: dict[Var, Index] = {}
         step = ONE
         for position, loop in reversed(list(enumerate(self.loops))):
