@@ -9,6 +9,7 @@ reduction puts its neutral element there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -16,6 +17,7 @@ from ctk.compiler.codegen.triton.expressions import IndexPrinter
 from ctk.compiler.codegen.triton.forms import constant_of, is_logistic, operands_of_form
 from ctk.compiler.codegen.triton.layout import Axis, Layout
 from ctk.compiler.codegen.triton.ops import INFIX, TYPES, const_text, op_text
+from ctk.compiler.codegen.triton.runs import Runs, in_runs
 from ctk.compiler.codegen.triton.shown import Lines, Shown, union
 from ctk.compiler.codegen.triton.special import special_form
 from ctk.compiler.lowering.atoms import Atom, Indirect, Quotient, Var
@@ -251,6 +253,24 @@ class Body:
         return not self._exact and value.dtype == torch.float32
 
     def _load(self, load: Load) -> Shown:
+        runs = None if self._guard.text or self._debug else in_runs(self.layout, load.index)
+        if runs is not None:
+            return self._load_runs(load, runs)
+        return self._load_each(load)
+
+    def _load_runs(self, load: Load, runs: Runs) -> Shown:
+        """Load one element for each run of positions that read the same, and spread it."""
+        axis, key = runs.axis, ("runs", runs)
+        parts = self.recall(key) or self.keep(
+            key, self.variable(f"tl.arange(0, {runs.count})[None, :]", frozenset(), prefix="i")
+        )
+        each = self._load_each(replace(load, index=runs.index(load.index, parts.text)))
+        rows = self.layout.grid[-1].block_name if "x" in each.axes else "1"
+        spread = f"tl.broadcast_to({each.text}[:, :, None], [{rows}, {runs.count}, {runs.length}])"
+        text = f"tl.reshape({spread}, [{rows}, {axis.block_name}])"
+        return self.variable(text, each.axes | {axis.name}, buffers=each.buffers)
+
+    def _load_each(self, load: Load) -> Shown:
         at_axes, buffers = self._dependence(self._of_blocks(load.index))
         mask = self.mask((a for a in self._axes.values() if a.name in at_axes), self._guard)
         pointer, at = self.pointer(load.buffer, load.index, mask.axes)

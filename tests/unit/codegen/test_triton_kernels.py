@@ -223,3 +223,11 @@ def test_division_by_one_plus_exp() -> None:
     assert "div_rn" not in source
     (source,) = check(lambda x, y: x / (1 + y), x, torch.rand(3, 50))
     assert "div_rn" in source
+
+
+@pytest.mark.parametrize(("size", "in_runs"), [((4, 8), True), ((3, 5), False), ((2, 2), False)])
+def test_what_is_one_number_for_a_run_is_read_once(size: tuple[int, int], in_runs: bool) -> None:
+    """The weight of a channel, where a row of a group is a few channels one after the other."""
+    given = torch.randn(3, 8, *size), torch.randn(8), torch.randn(8)
+    (source,) = check(lambda x, w, b: F.silu(F.group_norm(x, 2, w, b)), *given)
+    assert ("tl.reshape" in source) == in_runs
