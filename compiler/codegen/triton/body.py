@@ -9,17 +9,19 @@ reduction puts its neutral element there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
 from ctk.compiler.codegen.triton.expressions import IndexPrinter
-from ctk.compiler.codegen.triton.forms import constant_of, operands_of_form
+from ctk.compiler.codegen.triton.forms import constant_of, is_logistic, operands_of_form
 from ctk.compiler.codegen.triton.layout import Axis, Layout
 from ctk.compiler.codegen.triton.ops import INFIX, TYPES, const_text, op_text
+from ctk.compiler.codegen.triton.runs import Runs, in_runs
 from ctk.compiler.codegen.triton.shown import Lines, Shown, union
 from ctk.compiler.codegen.triton.special import special_form
-from ctk.compiler.lowering.atoms import Indirect, Var
-from ctk.compiler.lowering.index import Index
+from ctk.compiler.lowering.atoms import Atom, Indirect, Quotient, Var
+from ctk.compiler.lowering.index import Index, of_atom
 from ctk.compiler.lowering.ir import (
     Const,
     Guarded,
@@ -55,6 +57,7 @@ class Body:
         self.eviction: Mapping[str, str] = {}
         self.origin = ""
         self._axes = {axis.index: axis for axis in layout.axes}
+        self._starts = {axis.index: axis for axis in layout.grid if axis.block > 1}
         self._arguments = arguments
         self._extents = extents
         self._debug = debug
@@ -122,6 +125,7 @@ class Body:
 
     def index(self, index: Index) -> Shown:
         """Return an index expression."""
+        index = self._of_blocks(index)
         for value in indirect(index):
             self.value(value)
         return Shown(self.printer.text(index), *self._dependence(index))
@@ -212,12 +216,15 @@ class Body:
         ]
         axes, buffers = union(args)
         text = op_text(op, texts)
-        if self.is_loose(op) and op.name == "div" and self._is_of_row(*args):
+        if self.is_loose(op) and (is_logistic(op) or self._is_of_row(op, *args)):
             text = f"{texts[0]} / {texts[1]}"  # 2 ULP
         return self.variable(text, axes, op.origin, buffers=buffers)
 
-    def _is_of_row(self, dividend: Shown, divisor: Shown) -> bool:
+    def _is_of_row(self, op: Op, *args: Shown) -> bool:
         """Return whether every element of a row is divided by one number."""
+        if op.name != "div":
+            return False
+        dividend, divisor = args
         rows = {axis.name for axis in self.layout.grid}
         return bool(dividend.axes - rows) and not divisor.axes - rows
 
@@ -246,14 +253,31 @@ class Body:
         return not self._exact and value.dtype == torch.float32
 
     def _load(self, load: Load) -> Shown:
-        at_axes, _ = self._dependence(load.index)
+        runs = None if self._guard.text or self._debug else in_runs(self.layout, load.index)
+        if runs is not None:
+            return self._load_runs(load, runs)
+        return self._load_each(load)
+
+    def _load_runs(self, load: Load, runs: Runs) -> Shown:
+        """Load one element for each run of positions that read the same, and spread it."""
+        axis, key = runs.axis, ("runs", runs)
+        parts = self.recall(key) or self.keep(
+            key, self.variable(f"tl.arange(0, {runs.count})[None, :]", frozenset(), prefix="i")
+        )
+        each = self._load_each(replace(load, index=runs.index(load.index, parts.text)))
+        rows = self.layout.grid[-1].block_name if "x" in each.axes else "1"
+        spread = f"tl.broadcast_to({each.text}[:, :, None], [{rows}, {runs.count}, {runs.length}])"
+        text = f"tl.reshape({spread}, [{rows}, {axis.block_name}])"
+        return self.variable(text, each.axes | {axis.name}, buffers=each.buffers)
+
+    def _load_each(self, load: Load) -> Shown:
+        at_axes, buffers = self._dependence(self._of_blocks(load.index))
         mask = self.mask((a for a in self._axes.values() if a.name in at_axes), self._guard)
         pointer, at = self.pointer(load.buffer, load.index, mask.axes)
         self.check("a load", load.buffer, at, mask)
         policy = self.eviction.get(load.buffer, "")
         extra = f", mask={mask.text}" if mask.text else ""
         extra += f', eviction_policy="{policy}"' if policy else ""
-        _, buffers = self._dependence(load.index)
         return self.variable(f"tl.load({pointer}{extra})", at.axes, buffers=buffers | {load.buffer})
 
     def _position(self, position: Position) -> Shown:
@@ -311,10 +335,30 @@ class Body:
             found = self.keep(key, self.variable(text, axes, buffers=buffers, prefix="i"))
         return found.text
 
+    def _of_blocks(self, index: Index) -> Index:
+        """Return an index with quotients that are one number for a whole block as such.
+
+        `xindex // 1024` is `xstart // 1024` if blocks begin at multiples of their length, and that
+        divides 1024: what is read there (the scale of a channel) is read once, and is no block.
+        """
+        if not any(isinstance(atom, Var) and atom.name in self._starts for atom in index.atoms):
+            return index
+        return index.replace(self._of_block)
+
+    def _of_block(self, atom: Atom) -> Index | None:
+        if not isinstance(atom, Quotient):
+            return None
+        axis = next((a for a in self._starts.values() if atom.value == a.number), None)
+        divisor = atom.divisor.number
+        if axis is None or divisor is None or divisor % axis.block:
+            return None
+        return of_atom(Var(axis.start, axis.numel)) // divisor
+
     def _dependence(self, index: Index) -> tuple[frozenset[str], frozenset[str]]:
         """Return the axes on which an index depends, and what is loaded for it."""
-        own = [self._axes[atom.name] for atom in index.atoms if isinstance(atom, Var)]
-        self.used.update(atom.name for atom in index.atoms if isinstance(atom, Var))
+        names = [atom.name for atom in index.atoms if isinstance(atom, Var)]
+        own = [self._axes[name] for name in names if name in self._axes]  # no start of a block
+        self.used.update(names)
         inner = [self.shown(value) for value in indirect(index)]
         axes, buffers = union(inner)
         return axes | {axis.name for axis in own}, buffers

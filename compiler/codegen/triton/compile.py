@@ -40,16 +40,26 @@ def compile_kernels(
         raise CodegenUnsupported(str(error)) from None
     for kernel in kernels:
         require_atomics(kernel)
-    if options.interpret or len(kernels) < 2:
-        return [_compiled(kernel, buffers, options) for kernel in kernels]
-    with ThreadPoolExecutor(min(_THREADS, len(kernels))) as pool:
-        return list(pool.map(lambda kernel: _compiled(kernel, buffers, options), kernels))
+    made = [Variants(kernel, buffers, options) for kernel in kernels]
+    parts = [each.parts() for each in made]
+    prepared = iter(_prepared([part for each in parts for part in each], options))
+    compiled: list[CompiledKernel] = []
+    for variants, own in zip(made, parts, strict=True):
+        sources, seconds = zip(*(next(prepared) for _ in own), strict=True)
+        source = "\n\n".join(sources)
+        compiled.append(CompiledKernel(variants.kernel, source, variants.launch, sum(seconds)))
+    return compiled
 
 
-def _compiled(
-    kernel: Kernel, buffers: Mapping[str, Buffer], options: TritonOptions
-) -> CompiledKernel:
+def _prepared(parts: Sequence[Variants], options: TritonOptions) -> list[tuple[str, float]]:
+    """Compile kernels, those that one was split into side by side; return sources and seconds."""
+    if options.interpret or len(parts) < 2:
+        return list(map(_prepare, parts))
+    with ThreadPoolExecutor(min(_THREADS, len(parts))) as pool:
+        return list(pool.map(_prepare, parts))
+
+
+def _prepare(variants: Variants) -> tuple[str, float]:
     started = time.perf_counter()
-    variants = Variants(kernel, buffers, options)
     source = variants.prepare()
-    return CompiledKernel(kernel, source, variants.launch, time.perf_counter() - started)
+    return source, time.perf_counter() - started

@@ -44,6 +44,20 @@ def one_plus(value: Value) -> Op | None:
     return None
 
 
+def is_logistic(value: Op) -> bool:
+    """Return whether a value is `x / (1 + exp(y))`, the divisor of which is no exact number."""
+    if value.name != "div":
+        return False
+    divisor = value.args[1]
+    if not isinstance(divisor, Op) or divisor.name != "add":
+        return False
+    for curve, other in (divisor.args, divisor.args[::-1]):
+        number = constant_of(other)
+        if isinstance(curve, Op) and curve.name == "exp":
+            return number is not None and number.value == 1
+    return False
+
+
 def word_as_float(value: Value) -> tuple[Op, int] | None:
     """Return the philox and the shift of a word of 32 bits that becomes a float.
 

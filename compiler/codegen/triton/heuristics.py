@@ -32,6 +32,7 @@ PROGRAMS = 1056
 
 FLAT_BLOCK = 1024
 _LOOP_BLOCK = 4096
+_COLUMNS = 128
 _TILE = 64
 _UNKNOWN = 2**31
 _INT32 = 2**31 - 2**17  # a block beyond the last element must not overflow
@@ -84,6 +85,8 @@ def chunk_length(kernel: Kernel, sizes: Mapping[str, int]) -> int | None:
     enough, worth = (264, 1024) if by_column else (128, 32768)
     if rows == 0 or longest < worth or programs >= enough:
         return None
+    if by_column:
+        programs = -(-rows // _COLUMNS)  # as wide as they are once there are enough
     wanted = _clamp(_power(longest * programs // PROGRAMS), 64 if by_column else 1024, 8192)
     length = max(wanted, _power(-(-longest // 4096)))
     return length if length * 2 <= longest else None
@@ -130,7 +133,7 @@ def _rows(kernel: Kernel, sizes: Mapping[str, int], wide: bool, knobs: Knobs) ->
 
 def _columns(rows: int, length: int) -> tuple[int, int, int]:
     """Return the blocks of rows whose neighbours lie next to each other in memory."""
-    xblock = _clamp(_power(-(-rows // 264)), 32, 128)
+    xblock = _clamp(_power(-(-rows // 264)), 32, _COLUMNS)
     xblock = min(xblock, _power(rows))
     return xblock, min(length, max(1, 4096 // xblock)), 8
 

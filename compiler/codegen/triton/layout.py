@@ -58,12 +58,22 @@ class Axis:
         return f"{self.name}mask"
 
     @property
+    def start(self) -> str:
+        """The variable of a block's first position."""
+        return f"{self.name}start"
+
+    @property
+    def number(self) -> Index:
+        """The position as an expression."""
+        return of_atom(Var(self.index, self.numel))
+
+    @property
     def block_name(self) -> str:
         return f"{self.name.upper()}BLOCK"
 
     def variables(self) -> dict[Var, Index]:
         """Return each loop as an expression of the axis."""
-        return iteration(of_atom(Var(self.index, self.numel)), self.loops)
+        return iteration(self.number, self.loops)
 
 
 @dataclass(frozen=True, slots=True)

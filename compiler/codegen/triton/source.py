@@ -266,13 +266,16 @@ def _grid_lines(layout: Layout, body: Body) -> list[str]:
 def _axis_lines(axis: Axis, body: Body, start: str) -> list[str]:
     """Return the lines that give the positions of a block and its mask, where they are used."""
     used = body.used
+    first: list[str] = []
+    if axis.start in used and axis in body.layout.grid:
+        first, start = [f"{axis.start} = {start}"], axis.start
     quarters = _quarter_lines(axis, body, start)
     if axis.index not in used and axis.mask not in used:
-        return quarters
+        return first + quarters
     lane = f"tl.arange(0, {axis.block_name}){_slots(axis, body)}"
     if body.layout.wide and axis.name != "x":
         lane = f"{lane}.to(tl.int64)"
-    lines = [f"{axis.index} = {start} + {lane}" if start else f"{axis.index} = {lane}"]
+    lines = [*first, f"{axis.index} = {start} + {lane}" if start else f"{axis.index} = {lane}"]
     if axis.mask in used:
         lines.append(f"{axis.mask} = {axis.index} < {body.sizes.text(axis.numel)}")
     return lines + quarters

@@ -203,3 +203,31 @@ def test_the_negative_of_zero_is_negative() -> None:
     result = torch.zeros(6)
     compiled.launch(result, torch.zeros(6))
     assert result.signbit().all()
+
+
+def test_what_is_one_number_for_a_block_is_read_once() -> None:
+    """The mean and scale of a channel, where blocks lie within channels; elsewhere as blocks."""
+
+    def normalized(x: torch.Tensor, mean: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return (x - mean[:, None]) * scale[:, None]
+
+    (whole,) = check(normalized, torch.randn(2, 3, 8192), torch.randn(3), torch.randn(3))
+    assert "xstart // 8192" in whole
+    (ragged,) = check(normalized, torch.randn(2, 3, 100), torch.randn(3), torch.randn(3))
+    assert "xstart" not in ragged
+
+
+def test_division_by_one_plus_exp() -> None:
+    x = torch.randn(3, 50) * 30
+    (source,) = check(lambda x: F.silu(x), x)
+    assert "div_rn" not in source
+    (source,) = check(lambda x, y: x / (1 + y), x, torch.rand(3, 50))
+    assert "div_rn" in source
+
+
+@pytest.mark.parametrize(("size", "in_runs"), [((4, 8), True), ((3, 5), False), ((2, 2), False)])
+def test_what_is_one_number_for_a_run_is_read_once(size: tuple[int, int], in_runs: bool) -> None:
+    """The weight of a channel, where a row of a group is a few channels one after the other."""
+    given = torch.randn(3, 8, *size), torch.randn(8), torch.randn(8)
+    (source,) = check(lambda x, w, b: F.silu(F.group_norm(x, 2, w, b)), *given)
+    assert ("tl.reshape" in source) == in_runs

@@ -33,6 +33,19 @@ PROGRAMS: dict[str, tuple[Callable, Callable]] = {
         lambda: (draw(300, 1000, dtype=torch.bfloat16),),
     ),
     "softmax_of_long_rows": (lambda x: torch.softmax(x, -1), lambda: (draw(200, 50257),)),
+    "group_norm": (
+        lambda x, w, b: F.silu(F.group_norm(x, 8, w, b)),
+        lambda: (
+            draw(6, 64, 32, 32, dtype=torch.bfloat16),
+            draw(64).bfloat16(),
+            draw(64).bfloat16(),
+        ),
+    ),
+    "batch_norm": (
+        lambda x, w, b: F.relu(F.batch_norm(x, None, None, w, b, training=True)),
+        lambda: (draw(64, 16, 32, 32), draw(16), draw(16)),
+    ),
+    "long_column_sum": (lambda x, y: (x * y).sum(0), lambda: (draw(40000, 200), draw(40000, 200))),
     "sum_of_all": (lambda x: x.sum(), lambda: (draw(1000, 3000),)),
     "variance_of_all": (lambda x: x.var(), lambda: (draw(1000, 3000),)),
     "column_sum": (lambda x: x.sum(0), lambda: (draw(9000, 300),)),
