@@ -1,26 +1,51 @@
 """The `exact` mode: kernels of nothing but what gives the bits of eager.
 
-Exact are operations whose result IEEE arithmetic or integers fix (`vocabulary.EXACT`), in the type
-that eager computes in, rounded where eager rounds. Sums and products of floats depend on the order,
-and functions such as exp on the library, so these stay calls of the library.
+Rules, for the kernels of one node of the graph:
+    1. operations are those whose result IEEE arithmetic or integers fix (`vocabulary.EXACT`)
+    2. sums and products of many floats are none, nor what meets at one place: the order counts
+    3. a product is in no sum: torch's own compiler may have made one rounding of two (`fma`)
+    4. with 16 bits there is one rounding: operators differ in whether they round in between
+    5. no kernel rounds what another one of the node has rounded
+All else is a call of the library. Between nodes eager rounds, and so do kernels in this mode.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from ctk.compiler.lowering.ir import Kernel, Op, Reduce, Scan, Statement, Step, Store
+from ctk.compiler.lowering.arrays import compute_type
+from ctk.compiler.lowering.ir import (
+    Dtype,
+    Kernel,
+    Op,
+    Reduce,
+    Scan,
+    Statement,
+    Step,
+    Store,
+    Value,
+)
 from ctk.compiler.lowering.sizes import NotLowered
 from ctk.compiler.lowering.vocabulary import EXACT
-from ctk.compiler.lowering.walk import walk
+from ctk.compiler.lowering.walk import reads, walk, writes
 
 _ORDERED = frozenset(("sum", "prod", "mean_m2", "logsumexp"))
+_ROUNDING = frozenset(("add", "sub", "mul", "div"))
 
 
 def require_exact(steps: Iterable[Step]) -> None:
-    """Raise `NotLowered` if a kernel may have other bits than eager."""
+    """Raise `NotLowered` if the kernels of a node may have other bits than eager."""
+    rounded: set[str] = set()
     for step in steps:
-        if isinstance(step, Kernel):
-            for statement in step.statements:
-                _require(statement)
+        if not isinstance(step, Kernel):
+            continue
+        for statement in step.statements:
+            _require(statement)
+        values = walk(*step.statements)
+        roundings = [op for op in values if isinstance(op, Op) and _is_rounding(op)]
+        _require_roundings(roundings, values)
+        if roundings and not rounded.isdisjoint(reads(step)):
+            raise NotLowered("eager may round between its parts")
+        if roundings:
+            rounded |= writes(step)
 
 
 def _require(statement: Statement) -> None:
@@ -38,3 +63,26 @@ def _require(statement: Statement) -> None:
 def _require_integers(store: Store) -> None:
     if store.value.dtype.is_floating_point:
         raise NotLowered("the bits of what meets at one place depend on the order")
+
+
+def _require_roundings(roundings: Sequence[Op], values: Sequence[Value]) -> None:
+    """Raise `NotLowered` if eager may round more or less often."""
+    if len(roundings) > 1 and any(_is_narrow(value.dtype) for value in values):
+        raise NotLowered("eager may round to 16 bits in between")
+    sums = [op for op in roundings if op.name in ("add", "sub")]
+    if any(_is_product(operand) for op in sums for operand in op.args):
+        raise NotLowered("eager may round a product and a sum at once")
+
+
+def _is_rounding(op: Op) -> bool:
+    return op.name in _ROUNDING and op.dtype.is_floating_point
+
+
+def _is_narrow(dtype: Dtype) -> bool:
+    return compute_type(dtype) != dtype
+
+
+def _is_product(value: Value) -> bool:
+    while isinstance(value, Op) and value.name == "neg":
+        (value,) = value.args
+    return isinstance(value, Op) and value.name == "mul"

@@ -26,6 +26,7 @@ from typing import TypeAlias
 from ctk.compiler.lowering.align import Link, Misaligned, align
 from ctk.compiler.lowering.index import ONE, Index, Quotient, Remainder, Var
 from ctk.compiler.lowering.ir import (
+    Const,
     Kernel,
     Load,
     Local,
@@ -185,11 +186,13 @@ def _is_needed(statement: Statement, needed: Container[str], used: set[str]) -> 
 
 
 def _unrounded(value: Value) -> Value | None:
-    """Rule, not exact: `float32(bfloat16(v)) -> v` for a v of float32."""
+    """Rule, not exact: `float32(bfloat16(v)) -> v` for a v of float32 that is no number."""
     if not isinstance(value, Op) or value.name != "cast":
         return None
     (inner,) = value.args
     if not isinstance(inner, Op) or inner.name != "cast" or inner.args[0].dtype != value.dtype:
+        return None
+    if isinstance(inner.args[0], Const):  # a lowering asks for this rounding
         return None
     narrow = inner.dtype.is_floating_point and inner.dtype.itemsize < value.dtype.itemsize
     return inner.args[0] if value.dtype.is_floating_point and narrow else None

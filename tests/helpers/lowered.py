@@ -60,7 +60,8 @@ class Lowered:
 
     def _generated(self, gm: GraphModule, inputs: Sequence[object]) -> Boxed:
         self.graphs.append((gm, lower(gm, self.options)))
-        config = Config(codegen=self.codegen, fallback=())
+        kernels = {"exact": self.options.exact}
+        config = Config(codegen=self.codegen, fallback=(), passes={"kernels": kernels})
         return generate(gm, inputs, "forward", Numbering(config=config))
 
     def _interpreted(self, gm: GraphModule, _: Sequence[object]) -> Boxed:

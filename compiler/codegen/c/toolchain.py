@@ -12,6 +12,7 @@ import os
 import platform
 import shlex
 import shutil
+import signal
 import subprocess
 from collections.abc import Sequence
 from functools import cache
@@ -32,8 +33,12 @@ _FLAGS = (
 `omp simd` makes SIMD loops at -O2, too: kernels are as fast as with -O3, and compile faster.
 """
 
-_GCC_FLAGS = ("--param", "vect-max-peeling-for-alignment=0")
-"""Which lane sums up which number must not depend on where memory begins."""
+_GCC_FLAGS = ("--param", "vect-max-peeling-for-alignment=0", "-fno-tree-slp-vectorize")
+"""Which lane sums up which number must not depend on where memory begins.
+
+SIMD code is made of loops only: what GCC 12 makes of straight lines loses the rounding of a pair of
+float64 to float32 that becomes float64 again.
+"""
 
 
 def find_compiler() -> tuple[str, ...]:
@@ -87,11 +92,29 @@ def compile_files(
     messages = [process.communicate()[1] for process in running]
     for process, message, names in zip(running, messages, kernels, strict=True):
         if process.returncode:
+            told = message[:2000].rstrip() or _silence(sources[0].parent)
             raise CodegenUnsupported(
                 f"{command[0]} does not take the C of the kernels {', '.join(names)} "
-                f"(exit {process.returncode}):\n{message[:2000].rstrip()}"
+                f"({_ending(process.returncode)}):\n{told}"
             )
     return targets
+
+
+def _ending(code: int) -> str:
+    """Return how a process ended, from its exit code as Python has it."""
+    if code >= 0:
+        return f"exit {code}"
+    known = {each.value for each in signal.Signals}
+    return f"killed by {signal.Signals(-code).name if -code in known else f'signal {-code}'}"
+
+
+def _silence(folder: Path) -> str:
+    """Return what may be the matter where a compiler fails without a word."""
+    free = shutil.disk_usage(folder).free >> 20
+    return (
+        f"it printed nothing. It writes to {folder} ({free} MiB free there); see whether the "
+        "disk is full, whether a limit (ulimit -f, -v, -t) stops it, and whether CC is a C compiler"
+    )
 
 
 _X86_FLAGS = ("-mprefer-vector-width=512",)

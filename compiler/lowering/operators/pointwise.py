@@ -54,9 +54,10 @@ _OF_BOOLS = {"add": "or", "maximum": "or", "mul": "and", "minimum": "and"}
 def _scaled(name: str) -> Callable[..., Array]:
     """Return the lowering of `x + alpha * y` or `x - alpha * y`."""
 
-    def lowered(_: Builder, x: Operand, y: Operand, alpha: Any = 1) -> Array:
+    def lowered(b: Builder, x: Operand, y: Operand, alpha: Any = 1) -> Array:
         dtype = promoted([x, y])
-        left, right = operand(x, dtype), operand(y, dtype)
+        on_cpu = b.device.type == "cpu"  # where eager rounds a number to the type, but for `mul`
+        left, right = (operand(each, dtype, rounded=on_cpu) for each in (x, y))
         if alpha != 1:
             right = apply(_of_type("mul", dtype), right, operand(alpha, dtype))
         return apply(_of_type(name, dtype), left, right)
@@ -97,13 +98,13 @@ def _floor_divide(_: Builder, x: Operand, y: Operand) -> Array:
 
 
 def _rest(name: str) -> Callable[[Builder, Operand, Operand], Array]:
-    """Return the lowering of a remainder."""
+    """Return the lowering of a remainder; eager rounds a number to the type of the tensor."""
 
     def lowered(_: Builder, x: Operand, y: Operand) -> Array:
         dtype = promoted([x, y])
         if not dtype.is_floating_point:
             return _integers(name, x, y, dtype)
-        return apply(name, operand(x, dtype), operand(y, dtype))
+        return apply(name, *(operand(each, dtype, rounded=True) for each in (x, y)))
 
     return lowered
 

@@ -44,8 +44,8 @@ def operand(value: Operand, dtype: Dtype, *, rounded: bool = False) -> Array:
     Args:
         value: An array or a number.
         dtype: The type of the operator.
-        rounded: Numbers, and tensors without dimensions, are rounded to it, too, as comparisons do;
-            tensors with dimensions always are.
+        rounded: Numbers, and tensors without dimensions, are rounded to it, too, as eager does in
+            comparisons; tensors with dimensions always are.
     """
     wanted = compute_type(dtype)
     array = value if isinstance(value, Array) else constant(value, wanted)
