@@ -31,7 +31,9 @@ from ctk.compiler.codegen.schedule.options import KernelOptions, with_config
 from ctk.compiler.codegen.schedule.passes import Passes
 from ctk.compiler.codegen.schedule.summary import summary
 from ctk.compiler.codegen.schedule.units import Unit, units_of
+from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.fx.extract import extract
+from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.lowering.fuse import FusionOptions, fuse
 from ctk.compiler.lowering.ir import Kernel, LibraryCall, Program
 from ctk.compiler.lowering.lower import LoweringOptions, lower
@@ -75,6 +77,7 @@ class _Schedule:
     context: KernelContext
 
     def compile(self) -> BoxedCallable:
+        self.require_device()
         program = self.lowered()
         if log.isEnabledFor(logging.DEBUG):
             log.debug("graph %s: %s", self.context.stage, summary(program))
@@ -118,6 +121,17 @@ class _Schedule:
     def own_options(self) -> Options:
         """Return the options of the generator in this compile."""
         return with_config(self.generator.options, self.context.numbering.config)
+
+    def require_device(self) -> None:
+        """Raise `CodegenUnsupported` for a graph of which nothing is where kernels run."""
+        devices = self.generator.devices(self.own_options())
+        tensors = [tensor_of(node) for node in self.gm.graph.nodes]
+        places = {each.device.type for each in tensors if each is not None}
+        if places and places.isdisjoint(devices):
+            raise CodegenUnsupported(
+                f"its kernels run on {', '.join(sorted(devices))}, and all of the graph is on "
+                f"{', '.join(sorted(places))}"
+            )
 
     def lowered(self) -> Program:
         """Return the program, fused and planned."""

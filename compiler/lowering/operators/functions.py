@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ctk.compiler.lowering.arrays import Array, apply, cast, equal, raised, where
+from ctk.compiler.lowering.arrays import Array, apply, cast, constant, equal, raised, where
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.operators.promotion import Operand, operand, promoted
 from ctk.compiler.lowering.sizes import NotLowered
@@ -155,8 +155,22 @@ def _nextafter(_: Builder, x: Array, y: Array) -> Array:
 
 
 def _ldexp(_: Builder, x: Array, y: Array) -> Array:
+    """Multiply by a power of two, which for integers may be out of the range of the result."""
     dtype = promoted([x, y], to_float=True)
-    return operand(x, dtype) * apply("exp2", operand(y, dtype))
+    if y.dtype.is_floating_point:
+        return operand(x, dtype) * apply("exp2", operand(y, dtype))
+    if dtype == torch.float64:
+        raise NotLowered("kernels have no wider type for the power")
+    places = constant(_FARTHEST, y.dtype) if torch.iinfo(y.dtype).max > _FARTHEST else None
+    if places is not None:
+        y = apply("minimum", y, places)
+    if places is not None and y.dtype.is_signed:
+        y = apply("maximum", y, constant(-_FARTHEST, y.dtype))
+    return cast(operand(x, torch.float64) * apply("exp2", cast(y, torch.float64)), raised(x).dtype)
+
+
+_FARTHEST = 512
+"""So many places more and every float32 but 0 has become infinite, or has become 0."""
 
 
 FUNCTIONS: Mapping[object, Callable[..., Array]] = {

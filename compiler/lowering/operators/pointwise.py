@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -116,11 +117,14 @@ def _integers(name: str, x: Operand, y: Operand, dtype: torch.dtype) -> Array:
     return apply(name, operand(x, dtype), operand(y, dtype))
 
 
-def _pow_number(_: Builder, x: Array, exponent: Any) -> Array:
+def _pow_number(b: Builder, x: Array, exponent: Any) -> Array:
     dtype = promoted([x, exponent])
     base = operand(x, dtype)
     if not dtype.is_floating_point:
         return _whole_power(base, exponent)
+    if dtype == torch.float16 and b.device.type == "cpu" and exponent in (0.5, -0.5):
+        power = _power_of_half(base)
+        return power if exponent > 0 else 1 / power
     if exponent in _POWERS:
         return _POWERS[exponent](base)
     return apply("pow", base, operand(exponent, dtype))
@@ -145,6 +149,11 @@ def _whole_power(base: Array, exponent: Any) -> Array:
             result = result * base
         base, exponent = base * base, exponent >> 1
     return result
+
+
+def _power_of_half(base: Array) -> Array:
+    """Return C's `pow(x, 0.5)`: not the root where x is -0.0 or -inf. GCC takes it for the root."""
+    return where(equal(base, -math.inf), math.inf, apply("sqrt", base) + 0)
 
 
 _POWERS: Mapping[float, Callable[[Array], Array]] = {

@@ -148,7 +148,7 @@ def _var(
 def _std(
     b: Builder, x: Array, dim: Any = None, *, correction: Any = None, keepdim: bool = False
 ) -> Array:
-    return apply("sqrt", _var(b, x, dim, correction=correction, keepdim=keepdim))
+    return _std_mean(b, x, dim, correction=correction, keepdim=keepdim)[0]
 
 
 def _var_mean(
@@ -160,7 +160,9 @@ def _var_mean(
 def _std_mean(
     b: Builder, x: Array, dim: Any = None, *, correction: Any = None, keepdim: bool = False
 ) -> tuple[Array, Array]:
-    variance, mean = _moments(b, x, dim, correction, keepdim=keepdim)
+    """Sum up in float64 on the CPU, as eager does: a variance may be too large for float32."""
+    wide = cast(x, torch.float64) if b.device.type == "cpu" else x
+    variance, mean = _moments(b, wide, dim, correction, keepdim=keepdim)
     return apply("sqrt", variance), mean
 
 

@@ -213,3 +213,10 @@ def test_a_first_call_that_raises_is_not_recorded() -> None:
     compiled([X])
     compiled([X])
     assert len(recorder.log.calls()) == 1
+
+
+def test_a_generator_refuses_a_graph_of_which_nothing_is_where_its_kernels_run(caplog):
+    make(plain(), codegen="triton", fallback=("eager",))
+    assert (
+        "triton refuses it: its kernels run on cuda, and all of the graph is on cpu" in caplog.text
+    )

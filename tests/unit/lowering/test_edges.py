@@ -53,3 +53,14 @@ def test_index_fill_counts_from_the_end() -> None:
     run = Lowered("c").compile(captured(lambda x, i: x.index_fill(0, i, 1.0), 2), inputs)
     with pytest.raises(IndexError, match=r"out of bounds .* size 4"):
         run(torch.zeros(4, 2), torch.tensor([-5, -5, -5]))
+
+
+def test_results_out_of_range_on_the_way_are_those_of_eager_in_c() -> None:
+    def call(x: Tensor, y: Tensor, places: Tensor) -> list[Tensor]:
+        half = x.half()
+        roots = [half**0.5, half**-0.5, torch.fmod(x.bfloat16(), 0.3), x.bfloat16() % 0.3]
+        return [y.std(), y.std(0), torch.ldexp(y, places), torch.ldexp(x, places), *roots]
+
+    x = torch.tensor([-0.0, 0.0, 4.0, -1.5])
+    compare(call, x, x * 1e20, torch.tensor([32767, -150, 60, -32768]), codegen="c")
+    compare(lambda x: x**0.5, torch.full((9,), -torch.inf).half(), codegen="c")
