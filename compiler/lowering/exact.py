@@ -2,7 +2,7 @@
 
 Rules, for the kernels of one node of the graph:
     1. operations are those whose result IEEE arithmetic or integers fix (`vocabulary.EXACT`)
-    2. sums and products of many floats are none, nor what meets at one place: the order counts
+    2. sums, products and extremes of many floats are none, nor what meets: the order counts
     3. a product is in no sum: torch's own compiler may have made one rounding of two (`fma`)
     4. with 16 bits there is one rounding: operators differ in whether they round in between
     5. no kernel rounds what another one of the node has rounded
@@ -27,7 +27,9 @@ from ctk.compiler.lowering.sizes import NotLowered
 from ctk.compiler.lowering.vocabulary import EXACT
 from ctk.compiler.lowering.walk import reads, walk, writes
 
-_ORDERED = frozenset(("sum", "prod", "mean_m2", "logsumexp"))
+_ORDERED = frozenset(("sum", "prod", "mean_m2", "logsumexp", "max", "min"))
+"""What depends on the order of floats; of extremes the sign of a zero does."""
+
 _ROUNDING = frozenset(("add", "sub", "mul", "div"))
 
 
@@ -53,7 +55,7 @@ def _require(statement: Statement) -> None:
         floating = statement.value.dtype.is_floating_point
         if floating and statement.kind in _ORDERED:
             raise NotLowered(f"the bits of a {statement.kind} depend on the order")
-    if isinstance(statement, Store) and statement.mode in ("add", "prod"):
+    if isinstance(statement, Store) and statement.mode != "set":
         _require_integers(statement)
     for value in walk(statement):
         if isinstance(value, Op) and value.name not in EXACT:
