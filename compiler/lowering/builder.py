@@ -16,6 +16,7 @@ import torch
 from torch.fx import Node
 
 from ctk.compiler.lowering.arrays import Array, At, cast, constant
+from ctk.compiler.lowering.atomics import require_atomic
 from ctk.compiler.lowering.index import ONE, Index, IndexLike, Var, of_atom, product
 from ctk.compiler.lowering.ir import (
     POSITIONS,
@@ -257,6 +258,7 @@ class Builder:
             mode: How elements that meet are combined.
             guard: Which are stored, of the shape of `array`; None for all.
         """
+        require_atomic(self.device, mode, array.dtype)
         in_place = self.target is not None and start is self.target[0]
         view = self._scatter_memory(start)
         axes = loop_axes(array.shape)

@@ -47,7 +47,10 @@ def find_compiler() -> tuple[str, ...]:
     Raises:
         CodegenUnsupported: There is none.
     """
-    asked = shlex.split(os.environ.get("CC", ""))
+    try:
+        asked = shlex.split(os.environ.get("CC", ""))
+    except ValueError as error:
+        raise CodegenUnsupported(f"CC={os.environ['CC']!r} is no command: {error}") from error
     commands = [asked] if asked else [[name] for name in COMPILERS]
     for name, *arguments in commands:
         found = shutil.which(name)
@@ -89,7 +92,12 @@ def compile_files(
         )
         for source, target in zip(sources, targets, strict=True)
     ]  # fmt: skip
-    messages = [process.communicate()[1] for process in running]
+    try:
+        messages = [process.communicate()[1] for process in running]
+    except BaseException:  # Ctrl-C, a time limit
+        for process in running:
+            process.kill()
+        raise
     for process, message, names in zip(running, messages, kernels, strict=True):
         if process.returncode:
             told = message[:2000].rstrip() or _silence(sources[0].parent)

@@ -6,14 +6,13 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-import torch
-
 from ctk.compiler.codegen.triton import reductions
 from ctk.compiler.codegen.triton.body import Body
 from ctk.compiler.codegen.triton.layout import Axis, Layout
 from ctk.compiler.codegen.triton.shown import Lines, Shown
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.lowering.arguments import arguments_of
+from ctk.compiler.lowering.atomics import is_atomic
 from ctk.compiler.lowering.index import Index
 from ctk.compiler.lowering.ir import (
     Kernel,
@@ -37,8 +36,6 @@ from ctk.compiler.codegen.triton import device
 """
 
 _ATOMIC = {"add": "tl.atomic_add", "max": "tl.atomic_max", "min": "tl.atomic_min"}
-_ATOMIC_TYPES = (torch.float32, torch.float64, torch.int32, torch.int64)
-_ADDED_TYPES = (torch.float16, torch.bfloat16)
 _RESERVED = re.compile(
     r"tl|triton|device|libdevice|blocks|[xyr]\d*(index|mask|start|quarter)|[XYR]\d*BLOCK|"
     r"(v|i|acc|carry|red)\d+(_\d+)?"
@@ -216,8 +213,7 @@ def require_atomics(kernel: Kernel) -> None:
     """Raise `CodegenUnsupported` for a store that combines in a way that devices do not have."""
     for store in kernel.stores:
         dtype = store.value.dtype
-        has = dtype in _ATOMIC_TYPES or (store.mode == "add" and dtype in _ADDED_TYPES)
-        if store.mode != "set" and (store.mode not in _ATOMIC or not has):
+        if store.mode != "set" and not is_atomic(store.mode, dtype):
             raise CodegenUnsupported(
                 f"kernel {kernel.name}: {store.origin} combines {dtype} by {store.mode} at places "
                 "that may meet, and the device has no such atomic operation"

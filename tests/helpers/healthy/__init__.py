@@ -28,7 +28,6 @@ BOTH = (("ctk", "cuda"), ("inductor", "cuda"))
 TORCHS_OWN_ON_CUDA = {
     "inference_mode": BOTH,  # autograd dispatch raises: so does aot_eager
     "quantiles": BOTH,  # Dynamo's fake quantile asks for the size of a symbolic tensor
-    "checkpointed_blocks": (("ctk", "cuda"),),  # draws other numbers: so does aot_eager
     "bernoulli_mask": (("inductor", "cuda"),),  # draws other numbers, with `fallback_random` too
 }
 """What torch 2.11 does otherwise than eager on a GPU, without us too; seen on an H200."""

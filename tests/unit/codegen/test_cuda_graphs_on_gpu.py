@@ -38,8 +38,10 @@ def perceptron() -> nn.Module:
 
 
 def convolutions() -> nn.Module:
+    """Without biases, whose gradients before a batch norm are rounding, which Adam makes large."""
     return nn.Sequential(
-        nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.Conv2d(8, 4, 3),
+        nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(),
+        nn.Conv2d(8, 4, 3, bias=False),
         nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 36, 5),
     ).cuda()  # fmt: skip
 

@@ -239,6 +239,23 @@ def test_a_number_that_only_the_call_knows_is_computed_with_or_left_to_the_libra
     assert call.why == "it asks for a number that only the call knows"
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int8])
+def test_a_scatter_that_a_gpu_cannot_do_in_one_order_is_the_librarys(dtype: torch.dtype) -> None:
+    with FakeTensorMode():
+        at = torch.zeros(4, dtype=torch.int64, device="cuda")
+        gm = make_fx(lambda x: x.index_add(0, at, x))(torch.empty(4, dtype=dtype, device="cuda"))
+
+    def is_lowered() -> bool:
+        return all(isinstance(step, Kernel) for step in lower(gm).steps)
+
+    assert is_lowered() == (dtype == torch.float32)
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert not is_lowered()
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def test_the_second_result_of_log_sigmoid_is_empty_on_a_gpu() -> None:
     with FakeTensorMode():
         x = torch.empty(4, device="cuda")

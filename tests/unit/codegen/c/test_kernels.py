@@ -69,6 +69,12 @@ def test_a_compiler_that_was_asked_for_is_not_replaced(monkeypatch: pytest.Monke
         find_compiler()
 
 
+def test_a_compiler_that_is_no_command_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "gcc '-O")
+    with pytest.raises(CodegenUnsupported, match="is no command: No closing quotation"):
+        find_compiler()
+
+
 def test_a_wild_index_becomes_an_exception_with_kernel_and_node() -> None:
     x = drawn(4, 8)
     program = lower(make_fx(lambda x: x + 1, tracing_mode="fake")(x))

@@ -1,0 +1,28 @@
+"""What GPUs combine at one place in one step: what a scatter there may be a kernel for."""
+
+import torch
+
+from ctk.compiler.lowering.ir import Dtype, StoreMode
+from ctk.compiler.lowering.sizes import NotLowered
+
+_TYPES = frozenset((torch.float32, torch.float64, torch.int32, torch.int64))
+_ADDED = _TYPES | {torch.float16, torch.bfloat16}
+
+
+def is_atomic(mode: StoreMode, dtype: Dtype) -> bool:
+    """Return whether a GPU combines values of a type at one place in one step."""
+    return dtype in _ADDED if mode == "add" else mode in ("max", "min") and dtype in _TYPES
+
+
+def require_atomic(device: torch.device, mode: StoreMode, dtype: Dtype) -> None:
+    """Refuse a scatter that a GPU cannot do, or not in one order where one is wanted.
+
+    Raises:
+        NotLowered: Says which.
+    """
+    if mode == "set" or device.type == "cpu":
+        return
+    if not is_atomic(mode, dtype):
+        raise NotLowered(f"a GPU has no atomic {mode} of {dtype}")
+    if dtype.is_floating_point and torch.are_deterministic_algorithms_enabled():
+        raise NotLowered("the order of atomic sums differs, and algorithms are to be deterministic")
