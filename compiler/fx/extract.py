@@ -59,6 +59,23 @@ def extract(gm: GraphModule, names: Collection[str]) -> Extract:
     return Extract(module, operands, tuple(node.name for node in results))
 
 
+def closed(gm: GraphModule, names: Collection[str]) -> tuple[str, ...]:
+    """Return the named nodes and those between them, in the order of the graph.
+
+    Between are nodes that need the value of a named one, and whose own value a named one needs: a
+    view of what one computes and another reads.
+    """
+    inside = {node for node in gm.graph.nodes if node.name in names}
+    after, before = set(inside), set(inside)
+    for node in gm.graph.nodes:
+        if not after.isdisjoint(node.all_input_nodes):
+            after.add(node)
+    for node in reversed(gm.graph.nodes):
+        if not before.isdisjoint(node.users):
+            before.add(node)
+    return tuple(node.name for node in gm.graph.nodes if node in after and node in before)
+
+
 def _input(graph: Graph, node: Node) -> Node:
     """Append an input that stands for the value of a node."""
     new = graph.placeholder(node.name, node.type)

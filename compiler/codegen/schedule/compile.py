@@ -32,7 +32,7 @@ from ctk.compiler.codegen.schedule.passes import Passes
 from ctk.compiler.codegen.schedule.summary import summary
 from ctk.compiler.codegen.schedule.units import Unit, units_of
 from ctk.compiler.errors import CodegenUnsupported
-from ctk.compiler.fx.extract import extract
+from ctk.compiler.fx.extract import closed, extract
 from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.lowering.fuse import FusionOptions, fuse
 from ctk.compiler.lowering.ir import Kernel, LibraryCall, Program
@@ -205,9 +205,12 @@ class _Schedule:
         return run
 
     def add_eager(self, assembly: Assembly, watched: ObservedKernel) -> None:
-        part = extract(self.gm, watched.nodes)
-        run: Any = watched.made(part.module.forward, results=part.results)
-        assembly.add_eager(part, run)
+        part = extract(self.gm, closed(self.gm, watched.nodes))
+
+        def run(*values: Any) -> Any:
+            return part.module(*values)
+
+        assembly.add_eager(part, watched.made(run, results=part.results))
 
 
 def _hints(inputs: Sequence[object]) -> dict[str, int]:
