@@ -34,18 +34,23 @@ class Extract:
     results: tuple[str, ...]
 
 
-def extract(gm: GraphModule, names: Collection[str]) -> Extract:
+def extract(gm: GraphModule, names: Collection[str], wanted_too: Collection[str] = ()) -> Extract:
     """Return the named nodes of a graph as a graph of their own.
 
     Args:
         gm: Only read. Tensors, modules and nested graphs are shared.
         names: Names of call nodes. What the graph does not have is passed over.
+        wanted_too: Names of those of them that are results, whoever uses them.
     """
     wanted = frozenset(names)
     inside = {node: None for node in gm.graph.nodes if node.name in wanted}
     needed = {each for node in inside for each in node.all_input_nodes if each not in inside}
     outside = [node for node in gm.graph.nodes if node in needed]
-    results = [node for node in inside if any(user not in inside for user in node.users)]
+    results = [
+        node
+        for node in inside
+        if node.name in wanted_too or any(user not in inside for user in node.users)
+    ]
     graph, made = Graph(), dict[Node, Node]()
     for node in outside:
         if node.op != "get_attr":

@@ -21,7 +21,7 @@ from ctk.compiler.fx.extract import Extract
 from ctk.compiler.fx.properties import is_mutating
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.lowering.index import Index
-from ctk.compiler.lowering.ir import Program, View
+from ctk.compiler.lowering.ir import Buffer, Program, View
 from ctk.compiler.lowering.sizes import mentioned_symbols, python_text, symbols_of
 from ctk.compiler.torch_compat import allocate
 
@@ -80,8 +80,9 @@ class Assembly:
         for position, name in enumerate(part.results):
             item = self._call(name, operator.getitem, (call, position))
             self.values[name] = item
-            if name in self.program.buffers:
-                self.memory[name] = item
+            buffer = self.program.buffers.get(name)
+            if buffer is not None and buffer.role == "kernel":  # eager's strides may be others
+                self.values[name] = self.memory[name] = self._fit(name, item, buffer)
 
     def result(self, output: Node) -> GraphModule:
         """Return the schedule, with the results of the graph."""
@@ -108,9 +109,7 @@ class Assembly:
         if buffer.role not in ("input", "library"):
             return node
         if name not in self._fitted:
-            shape, strides = map(self.expressions, (buffer.shape, buffer.strides))
-            args = (node, shape, strides, buffer.dtype)
-            self._fitted[name] = self._call(f"{name}_fitted", fitted, args)
+            self._fitted[name] = self._fit(name, node, buffer)
         return self._fitted[name]
 
     def written(self, name: str) -> Node:
@@ -154,6 +153,10 @@ class Assembly:
         start = self._call("storage_offset", Tensor.storage_offset, (base,))
         at = self._call("offset", operator.add, (start, moved))
         return self._call(name, aten.as_strided.default, (base, shape, strides, at))
+
+    def _fit(self, name: str, node: Node, buffer: Buffer) -> Node:
+        shape, strides = map(self.expressions, (buffer.shape, buffer.strides))
+        return self._call(f"{name}_fitted", fitted, (node, shape, strides, buffer.dtype))
 
     def _is_whole(self, view: View) -> bool:
         buffer = self.program.buffers[view.buffer]

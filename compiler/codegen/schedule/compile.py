@@ -97,7 +97,7 @@ class _Schedule:
             if isinstance(step, LibraryCall):
                 assembly.add(step.node)
             elif watched[step].vetoed:
-                self.add_eager(assembly, watched[step])
+                self.add_eager(assembly, step, watched[step])
             else:
                 functions[step] = self.add_unit(assembly, step, watched[step], compiled)
         (output,) = self.gm.graph.find_nodes(op="output")
@@ -204,8 +204,8 @@ class _Schedule:
         assembly.add_unit(signature, made)
         return run
 
-    def add_eager(self, assembly: Assembly, watched: ObservedKernel) -> None:
-        part = extract(self.gm, closed(self.gm, watched.nodes))
+    def add_eager(self, assembly: Assembly, unit: Unit, watched: ObservedKernel) -> None:
+        part = extract(self.gm, closed(self.gm, watched.nodes), unit.stores)
 
         def run(*values: Any) -> Any:
             return part.module(*values)

@@ -66,3 +66,19 @@ def test_a_unit_that_only_writes() -> None:
     x = torch.randn(5, 4)
     torch.testing.assert_close(torch.compile(net, backend=backend)(x), expected(x))
     torch.testing.assert_close(net.state_dict(), expected.state_dict())
+
+
+def test_what_eager_gives_has_the_strides_that_kernels_read() -> None:
+    """The gradient of an activation between convolutions with channels last."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.SiLU(), nn.Conv2d(4, 2, 1), nn.SiLU())
+    x = torch.randn(2, 3, 6, 6).to(memory_format=torch.channels_last)
+    expected = torch.autograd.grad(net(x).square().sum(), list(net.parameters()))
+    for first in (0, 1):
+
+        def backend(gm: torch.fx.GraphModule, inputs: list, first: int = first) -> Callable:
+            return ctk.compile_fx(gm, inputs, Config(codegen="c", fallback=()), Left(2, first))
+
+        torch.compiler.reset()
+        loss = torch.compile(net, backend=backend)(x).square().sum()
+        torch.testing.assert_close(torch.autograd.grad(loss, list(net.parameters())), expected)
