@@ -1,29 +1,47 @@
-"""The schedule of a program as an FX graph: library calls as they were, kernels as calls.
+"""A program as a schedule: library calls as they were, kernels as launches, views when needed.
 
-FX prints it, runs it, and drops each value after its last use. A unit that was vetoed runs its
-nodes in eager, with the same values in and out.
+A unit that was vetoed, or that somebody watches, is a call of a function, with the same values in
+and out; such a schedule is not kept.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import GraphModule, Node
 
 from ctk.compiler.codegen.schedule.calls import BINDINGS, views_without_calls
-from ctk.compiler.codegen.schedule.functions import Run, Signature, make_function
+from ctk.compiler.codegen.schedule.helpers import fitted, required
+from ctk.compiler.codegen.schedule.steps import (
+    Allocation,
+    Argument,
+    Call,
+    Launch,
+    Ref,
+    Schedule,
+    Size,
+    Step,
+    leaves,
+    names_read,
+    symbols_read,
+)
+from ctk.compiler.codegen.schedule.units import Unit
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.fx.extract import Extract
 from ctk.compiler.fx.properties import is_mutating
 from ctk.compiler.fx.types import value_of
-from ctk.compiler.lowering.index import Index
-from ctk.compiler.lowering.ir import Buffer, Program, View
-from ctk.compiler.lowering.sizes import mentioned_symbols, python_text, symbols_of
+from ctk.compiler.lowering.arguments import arguments_of
+from ctk.compiler.lowering.index import Index, symbol
+from ctk.compiler.lowering.ir import Buffer, Kernel, Program, View
+from ctk.compiler.lowering.sizes import mentioned_symbols, symbols_of
 from ctk.compiler.torch_compat import allocate
+
+Run = Callable[..., Any]
 
 aten = torch.ops.aten
 _REINTERPRET = allocate.reinterpret()
@@ -35,62 +53,133 @@ class Assembly:
     Args:
         gm: The graph that was lowered.
         program: What it became.
+        numbers: The number of each kernel that is launched.
     """
 
-    def __init__(self, gm: GraphModule, program: Program) -> None:
+    def __init__(self, gm: GraphModule, program: Program, numbers: Mapping[Kernel, int]) -> None:
         self.gm = gm
         self.program = program
-        self.graph = Graph()
-        self.values: dict[str, Node] = {}
-        self.memory: dict[str, Node] = {}
-        self.sizes: dict[str, Callable[[], Node]] = {}
+        self.numbers = numbers
+        self.steps: list[Step] = []
+        self.inputs: list[str] = []
+        self.constants: dict[str, str] = {}
+        self.values: dict[str, Ref] = {}
+        self.memory: dict[str, Ref] = {}
+        self.sizes: dict[str, Size] = {}
         self.nodes = {node.name: node for node in gm.graph.nodes}
-        self._computed: dict[Index, Node] = {}
-        self._fitted: dict[str, Node] = {}
+        self._names = set(self.nodes) | set(program.buffers)
+        self._known: set[str] = set()
+        self._fitted: dict[str, Ref] = {}
         self._quick = views_without_calls(gm, program)
         for node in gm.graph.nodes:
             if node.op in ("placeholder", "get_attr"):
-                self.add(node)
+                self._add_given(node)
 
     def add(self, node: Node) -> None:
-        """Add a node of the graph as it is: an input, an attribute, a library call."""
+        """Add a library call as it is."""
         if node.name in self._quick:
             return  # made when it is needed
-        copy = self.graph.node_copy(node, self.value)
-        copy.target = BINDINGS.get(node.target, node.target)
+        function = BINDINGS.get(node.target, node.target)
+        assert callable(function)
+        args, kwargs = map(self.argument, (node.args, node.kwargs))
+        self.steps.append(Call(node.name, function, args, kwargs))
         if is_mutating(node):
             self._fitted.clear()
-        self.values[node.name] = copy
-        self._learn_sizes(node, copy)
-        if node.name in self.program.buffers:
-            self.memory[node.name] = copy
+        self._is_there(node)
 
-    def add_unit(self, signature: Signature, run: Run) -> None:
-        """Add the call of a unit's function."""
-        written = {buffer for _, buffer in signature.results}
-        buffers = [self.written(b) if b in written else self.read(b) for b in signature.inputs]
-        args = [*buffers, *map(self.size, signature.symbols)]
-        call = self._call(f"call_{run.__name__}", run, tuple(args))
-        self._add_results(signature.results, call)
+    def add_unit(self, unit: Unit) -> None:
+        """Add the kernels of a unit, and memory for what they make."""
+        self.steps += self.steps_of(unit)
+        self._add_results({name: Ref(name) for name in self._made_by(unit)})
+
+    def add_function(self, unit: Unit, part: Schedule, run: Run) -> None:
+        """Add the call of a function that does the steps of a unit, `part`."""
+        args = (*map(Ref, part.inputs), *map(self._symbol, outside_symbols(part)))
+        call = self._call(f"call_{unit.name}", run, args)
+        order = [buffer for _, buffer in self.results_of(unit)]
+        items = {
+            name: call if len(order) == 1 else self._item(name, call, order.index(name))
+            for name in self._made_by(unit)
+        }
+        self._add_results(items)
+
+    def part_of(self, unit: Unit) -> Schedule:
+        """Return the steps of a unit as a schedule that returns what the unit stores."""
+        steps = self.steps_of(unit)
+        stored = tuple(self.memory[buffer] for _, buffer in self.results_of(unit))
+        made = {step.name for step in steps if isinstance(step, Allocation)}
+        read = [name for step in steps for name in names_read(step)]
+        read += [ref.name for ref in stored]
+        inputs = dict.fromkeys(name for name in read if name not in made)
+        return Schedule(tuple(inputs), tuple(steps), stored[0] if len(stored) == 1 else stored)
+
+    def steps_of(self, unit: Unit) -> list[Step]:
+        """Return the steps of a unit's kernels; what they need from others is made before."""
+        steps = [step for name in (*unit.stores, *unit.temporary) for step in self._memory(name)]
+        for kernel in unit.kernels:
+            arguments = arguments_of(kernel)
+            passed = [
+                self.memory[name] if name in unit.stores else self.read(name)
+                for name in arguments.buffers
+            ]
+            symbols = tuple(each.name for each in arguments.symbols)
+            for each in symbols:
+                self._symbol(each)
+            names = tuple(ref.name for ref in passed)
+            steps.append(Launch(self.numbers.get(kernel, -1), names, symbols))
+        return steps
+
+    def _memory(self, name: str) -> list[Step]:
+        """Return the step that makes memory for a kernel to write; none if others have made it."""
+        buffer = self.program.buffers[name]
+        if buffer.role != "kernel":
+            self.written(name)
+            return []
+        shape, strides = map(self._known_sizes, (buffer.shape, buffer.strides))
+        memory = self.memory[buffer.memory].name if buffer.memory else ""
+        self.memory[name] = Ref(name)
+        return [Allocation(name, buffer.dtype, shape, strides, buffer.device, memory)]
+
+    def results_of(self, unit: Unit) -> list[tuple[str, str]]:
+        """Return what a unit stores: the name of each one's node, and its buffer."""
+        origins = {store.buffer: store.origin for kernel in unit.kernels for store in kernel.stores}
+        made = self._made_by(unit)
+        return [(n if n in made else origins[n], n) for n in unit.stores]
 
     def add_eager(self, part: Extract, run: Run) -> None:
         """Add the call of what runs the nodes of a vetoed unit in eager."""
         args = tuple(self.value(self.nodes[name]) for name in part.operands)
         call = self._call("call_eager", run, args)
         for position, name in enumerate(part.results):
-            item = self._call(name, operator.getitem, (call, position))
+            item = self._item(name, call, position)
             self.values[name] = item
             buffer = self.program.buffers.get(name)
             if buffer is not None and buffer.role == "kernel":  # eager's strides may be others
                 self.values[name] = self.memory[name] = self._fit(name, item, buffer)
 
-    def result(self, output: Node) -> GraphModule:
+    def result(self, output: Node) -> Schedule:
         """Return the schedule, with the results of the graph."""
-        self.graph.node_copy(output, self.value)
-        self.graph.eliminate_dead_code(lambda node: node.op != "get_attr")
-        return GraphModule(self.gm, self.graph)
+        result = self.argument(output.args[0])
+        used = {name for step in self.steps for name in names_read(step)}
+        used |= {leaf.name for leaf in leaves(result) if isinstance(leaf, Ref)}
+        constants = {name: target for name, target in self.constants.items() if name in used}
+        return Schedule(tuple(self.inputs), tuple(self.steps), result, constants)
 
-    def value(self, node: Node) -> Node:
+    def argument(self, value: Argument) -> Argument:
+        """Return an argument of the graph as one of the schedule."""
+        if isinstance(value, Node):
+            return self.value(value)
+        if isinstance(value, (list, tuple)):
+            parts = [self.argument(part) for part in cast("Sequence[Argument]", value)]
+            return parts if isinstance(value, list) else tuple(parts)
+        if isinstance(value, Mapping):
+            pairs = cast("Mapping[str, Argument]", value).items()
+            return {key: self.argument(part) for key, part in pairs}
+        if isinstance(value, slice):
+            return slice(*map(self.argument, (value.start, value.stop, value.step)))
+        return value
+
+    def value(self, node: Node) -> Ref:
         """Return the value of a node of the graph; a view of memory is made when it is needed."""
         if node.name in self.values:
             return self.values[node.name]
@@ -103,128 +192,103 @@ class Assembly:
             self.values[node.name] = self._view(node.name, view)
         return self.values[node.name]
 
-    def read(self, name: str) -> Node:
+    def read(self, name: str) -> Ref:
         """Return a buffer for a kernel: with the strides and the type that it was made for."""
-        node, buffer = self.memory[name], self.program.buffers[name]
+        ref, buffer = self.memory[name], self.program.buffers[name]
         if buffer.role not in ("input", "library"):
-            return node
+            return ref
         if name not in self._fitted:
-            self._fitted[name] = self._fit(name, node, buffer)
+            self._fitted[name] = self._fit(name, ref, buffer)
         return self._fitted[name]
 
-    def written(self, name: str) -> Node:
+    def written(self, name: str) -> Ref:
         """Return a buffer that a kernel writes to, and that the caller or the library made."""
-        node, buffer = self.memory[name], self.program.buffers[name]
-        shape, strides = map(self.expressions, (buffer.shape, buffer.strides))
+        ref, buffer = self.memory[name], self.program.buffers[name]
+        shape, strides = map(self._known_sizes, (buffer.shape, buffer.strides))
         self._fitted.pop(name, None)
-        self.memory[name] = self._call(f"{name}_required", required, (node, shape, strides))
+        self.memory[name] = self._call(f"{name}_required", required, (ref, shape, strides))
         return self.memory[name]
 
-    def size(self, name: str) -> Node:
-        """Return the value of a symbol."""
-        if name not in self.sizes:
-            raise CodegenUnsupported(f"no value of the graph tells the size {name}")
-        return self.sizes[name]()
+    def _symbol(self, name: str) -> Index:
+        """Return a size symbol, the value of which is known from here on."""
+        if name not in self._known:
+            if name not in self.sizes:
+                raise CodegenUnsupported(f"no value of the graph tells the size {name}")
+            self.steps.append(self.sizes[name])
+            self._known.add(name)
+        return symbol(name)
 
-    def expressions(self, sizes: Sequence[Index]) -> tuple[Any, ...]:
-        return tuple(self.expression(size) for size in sizes)
+    def _known_sizes(self, sizes: Sequence[Index]) -> tuple[Index, ...]:
+        """Return sizes whose symbols are known from here on."""
+        for each in symbols_of(sizes):
+            self._symbol(each.name)
+        return tuple(sizes)
 
-    def expression(self, index: Index) -> Any:
-        """Return a size as a number, or as a node that computes it."""
-        if index.number is not None:
-            return index.number
-        if index not in self._computed:
-            names = [symbol.name for symbol in symbols_of([index])]
-            text = f"def size({', '.join(names)}):\n    return {python_text(index)}"
-            run = make_function(text, "size", {})
-            self._computed[index] = self._call("computed_size", run, tuple(map(self.size, names)))
-        return self._computed[index]
+    def _call(self, name: str, function: Callable[..., Any], args: tuple[Argument, ...]) -> Ref:
+        fresh = name
+        for number in count(1):
+            if fresh not in self._names:
+                break
+            fresh = f"{name}_{number}"
+        self._names.add(fresh)
+        self.steps.append(Call(fresh, function, args))
+        return Ref(fresh)
 
-    def _call(self, name: str, target: Callable[..., Any], args: tuple[Any, ...]) -> Node:
-        return self.graph.create_node("call_function", target, args, name=name)
+    def _item(self, name: str, call: Ref, position: int) -> Ref:
+        self.steps.append(Call(name, operator.getitem, (call, position)))
+        return Ref(name)
 
-    def _view(self, name: str, view: View) -> Node:
+    def _view(self, name: str, view: View) -> Ref:
         """Return a node's value as a tensor in the memory of another."""
-        shape, strides = map(self.expressions, (view.shape, view.strides))
-        moved = self.expression(view.offset)
+        shape, strides = map(self._known_sizes, (view.shape, view.strides))
+        (moved,) = self._known_sizes([view.offset])
         if name in self._quick:
-            return self._call(name, _REINTERPRET, (self.read(view.buffer), shape, strides, moved))
+            args = (self.read(view.buffer), shape, strides, moved)
+            self.steps.append(Call(name, _REINTERPRET, args))
+            return Ref(name)
         base = self.memory[view.buffer]
         start = self._call("storage_offset", Tensor.storage_offset, (base,))
         at = self._call("offset", operator.add, (start, moved))
-        return self._call(name, aten.as_strided.default, (base, shape, strides, at))
+        self.steps.append(Call(name, aten.as_strided.default, (base, shape, strides, at)))
+        return Ref(name)
 
-    def _fit(self, name: str, node: Node, buffer: Buffer) -> Node:
-        shape, strides = map(self.expressions, (buffer.shape, buffer.strides))
-        return self._call(f"{name}_fitted", fitted, (node, shape, strides, buffer.dtype))
+    def _fit(self, name: str, ref: Ref, buffer: Buffer) -> Ref:
+        shape, strides = map(self._known_sizes, (buffer.shape, buffer.strides))
+        return self._call(f"{name}_fitted", fitted, (ref, shape, strides, buffer.dtype))
 
     def _is_whole(self, view: View) -> bool:
         buffer = self.program.buffers[view.buffer]
         same = (buffer.shape, buffer.strides) == (view.shape, view.strides)
         return same and not view.offset.terms
 
-    def _add_results(self, results: Sequence[tuple[str, str]], call: Node) -> None:
-        for position, (name, buffer) in enumerate(results):
-            if self.program.buffers[buffer].role != "kernel":
-                continue
-            is_single = len(results) == 1
-            item = call if is_single else self._call(name, operator.getitem, (call, position))
-            self.memory[buffer] = item
-            self.values[name] = item
+    def _made_by(self, unit: Unit) -> list[str]:
+        return [name for name in unit.stores if self.program.buffers[name].role == "kernel"]
 
-    def _learn_sizes(self, node: Node, copy: Node) -> None:
-        """Note which symbols a value tells."""
+    def _add_results(self, made: Mapping[str, Ref]) -> None:
+        self.memory.update(made)
+        self.values.update(made)
+
+    def _add_given(self, node: Node) -> None:
+        if node.op == "placeholder":
+            self.inputs.append(node.name)
+        else:
+            self.constants[node.name] = str(node.target)
+        self._is_there(node)
+
+    def _is_there(self, node: Node) -> None:
+        """Note a value of the graph, and which symbols it tells."""
+        self.values[node.name] = Ref(node.name)
+        if node.name in self.program.buffers:
+            self.memory[node.name] = Ref(node.name)
         value = value_of(node)
         for name in mentioned_symbols(value):
             if isinstance(value, torch.SymInt):
-                self.sizes.setdefault(name, lambda: copy)
+                self.sizes.setdefault(name, Size(name, node.name))
             elif isinstance(value, torch.Tensor):
                 axis = [str(size) for size in value.shape].index(name)
-                self.sizes.setdefault(name, self._axis_reader(name, copy, axis))
-
-    def _axis_reader(self, name: str, tensor: Node, axis: int) -> Callable[[], Node]:
-        def read() -> Node:
-            size = self._call(f"size_{name}", aten.sym_size.int, (tensor, axis))
-            self.sizes[name] = lambda: size
-            return size
-
-        return read
+                self.sizes.setdefault(name, Size(name, node.name, axis))
 
 
-def fitted(
-    tensor: Tensor, size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype
-) -> Tensor:
-    """Return a tensor with the strides and type that kernels were made for; a copy if need be.
-
-    What torch records of an operator is not always what the operator gives; a lazy negative becomes
-    one whose memory holds its values.
-    """
-    if tensor.dtype is dtype and not tensor.is_neg():
-        if tensor.stride() == stride and tensor.shape == size:  # as good as always, and quick
-            return tensor
-        if allocate.fits(tensor, size, stride):
-            return tensor
-    if list(tensor.shape) != list(size):
-        raise _mismatch(tensor, size, stride)
-    return torch.empty_strided(size, stride, dtype=dtype, device=tensor.device).copy_(tensor)
-
-
-def required(tensor: Tensor, size: tuple[int, ...], stride: tuple[int, ...]) -> Tensor:
-    """Return a tensor that a kernel writes to, if it has the strides that it was made for."""
-    if tensor.is_neg():
-        raise ValueError(
-            "the graph writes to a tensor that is a lazy negative, and was compiled for one that "
-            "is not: give it `resolve_neg()` of the tensor, or compile it again"
-        )
-    is_same = tensor.stride() == stride and tensor.shape == size
-    if not is_same and not allocate.fits(tensor, size, stride):
-        raise _mismatch(tensor, size, stride)
-    return tensor
-
-
-def _mismatch(tensor: Tensor, size: Sequence[int], stride: Sequence[int]) -> ValueError:
-    got = f"size {list(tensor.shape)} and strides {list(tensor.stride())}"
-    return ValueError(
-        f"the graph was compiled for a tensor of size {list(size)} and strides {list(stride)}, "
-        f"and got one of {got}: compile it again for that"
-    )
+def outside_symbols(part: Schedule) -> list[str]:
+    """Return the size symbols that a part of a schedule does not learn itself."""
+    return list(dict.fromkeys(name for step in part.steps for name in symbols_read(step)))

@@ -10,30 +10,31 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import FunctionType
 from typing import Any
 
 import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.choices import Options
-from ctk.compiler.codegen.base import BoxedCallable
+from ctk.compiler.codegen.base import BoxedCallable, as_boxed, check_count
 from ctk.compiler.codegen.in_eager import eager_compile
 from ctk.compiler.codegen.kernels import Kernel as ObservedKernel
 from ctk.compiler.codegen.kernels import KernelContext
 from ctk.compiler.codegen.packing import with_packed_weights
-from ctk.compiler.codegen.schedule.assemble import Assembly
+from ctk.compiler.codegen.schedule.assemble import Assembly, outside_symbols
 from ctk.compiler.codegen.schedule.background import in_background
 from ctk.compiler.codegen.schedule.cuda_graphs import with_cuda_graphs
-from ctk.compiler.codegen.schedule.functions import bind, function_of, signature_of
 from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator, Setting
 from ctk.compiler.codegen.schedule.options import KernelOptions, with_config
 from ctk.compiler.codegen.schedule.passes import Passes
+from ctk.compiler.codegen.schedule.python_code import PythonCode
+from ctk.compiler.codegen.schedule.steps import Schedule
 from ctk.compiler.codegen.schedule.summary import summary
 from ctk.compiler.codegen.schedule.units import Unit, units_of
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.fx.extract import closed, extract
 from ctk.compiler.fx.types import tensor_of
+from ctk.compiler.fx.walk import fetch
 from ctk.compiler.lowering.fuse import FusionOptions, fuse
 from ctk.compiler.lowering.ir import Kernel, LibraryCall, Program
 from ctk.compiler.lowering.lower import LoweringOptions, lower
@@ -88,31 +89,48 @@ class _Schedule:
             if isinstance(step, Unit)
         }
         units = [unit for unit, kernel in watched.items() if not kernel.vetoed]
-        make = self.maker(program, units)
-        is_later = self.options().background and self.context.numbering.observer is None
-        compiled = None if is_later else make()
-        functions: dict[Unit, FunctionType] = {}
-        assembly = Assembly(self.gm, program)
+        kernels = [kernel for unit in units for kernel in unit.kernels]
+        make = self.maker(program, kernels)
+        is_watched = self.context.numbering.observer is not None
+        is_later = self.options().background and not is_watched and bool(kernels)
+        compiled = [] if is_later else make()
+        assembly = Assembly(self.gm, program, {kernel: n for n, kernel in enumerate(kernels)})
         for step in steps:
             if isinstance(step, LibraryCall):
                 assembly.add(step.node)
             elif watched[step].vetoed:
                 self.add_eager(assembly, step, watched[step])
+            elif is_watched:
+                self.add_watched(assembly, step, watched[step], compiled)
             else:
-                functions[step] = self.add_unit(assembly, step, watched[step], compiled)
+                assembly.add_unit(step)
         (output,) = self.gm.graph.find_nodes(op="output")
-        schedule = eager_compile(assembly.result(output))
+        schedule, bind = self.callable_of(assembly.result(output))
         if self.options().cuda_graphs:
             schedule = with_cuda_graphs(schedule, self.gm, self.context)
-        if not is_later or not units:
+        if not is_later:
+            bind([each.launch for each in compiled])
             return schedule
 
         def make_later() -> None:
-            found = make()
-            for unit, function in functions.items():
-                bind(function, [found[kernel] for kernel in unit.kernels])
+            bind([each.launch for each in make()])
 
         return in_background(self.context.stage, make_later, schedule, eager_compile(self.gm))
+
+    def callable_of(
+        self, schedule: Schedule
+    ) -> tuple[BoxedCallable, Callable[[Sequence[Callable[..., None]]], None]]:
+        """Return a schedule as a boxed callable, and what gives it its kernels."""
+        constants = {name: fetch(self.gm, name) for name in schedule.constants.values()}
+        code = PythonCode(schedule, "forward", constants, self.generator.takes)
+        forward, count = code.function, len(schedule.inputs)
+
+        def run(args: list[Any]) -> Sequence[object]:
+            if len(args) != count:
+                check_count(args, count)
+            return forward(args)
+
+        return as_boxed(run, lambda: code.text), code.bind
 
     def options(self) -> KernelOptions:
         """Return the options of all generators in this compile."""
@@ -162,47 +180,41 @@ class _Schedule:
         return tuple(node.name for node in self.gm.graph.nodes if node.name in inside)
 
     def maker(
-        self, program: Program, units: Sequence[Unit]
-    ) -> Callable[[], dict[Kernel, CompiledKernel]]:
-        """Return what compiles the kernels of units, in any thread."""
-        kernels = [kernel for unit in units for kernel in unit.kernels]
+        self, program: Program, kernels: Sequence[Kernel]
+    ) -> Callable[[], Sequence[CompiledKernel]]:
+        """Return what compiles kernels, in any thread."""
         setting = Setting(self.options().exact, _hints(self.inputs))
         options = self.own_options()
 
-        def make() -> dict[Kernel, CompiledKernel]:
+        def make() -> Sequence[CompiledKernel]:
             if not kernels:
-                return {}
-            made = self.generator.compile_kernels(kernels, program.buffers, options, setting)
-            return dict(zip(kernels, made, strict=True))
+                return []
+            return self.generator.compile_kernels(kernels, program.buffers, options, setting)
 
         return make
 
-    def add_unit(
+    def add_watched(
         self,
         assembly: Assembly,
         unit: Unit,
         watched: ObservedKernel,
-        compiled: dict[Kernel, CompiledKernel] | None,
-    ) -> FunctionType:
-        """Add the call of a unit's function, and return that; without kernels if there are none."""
-        signature = signature_of(unit, assembly.program)
-        run = function_of(unit, assembly.program, signature, self.generator)
-        if compiled is None:
-            assembly.add_unit(signature, run)
-            return run
-        parts = [compiled[kernel] for kernel in unit.kernels]
-        bind(run, parts)
-        results = tuple(name for name, _ in signature.results)
-        source = "\n\n".join(part.source for part in parts)
-        made = watched.made(
-            run,
+        compiled: Sequence[CompiledKernel],
+    ) -> None:
+        """Add the kernels of a unit as one function, which somebody watches."""
+        part = assembly.part_of(unit)
+        name, symbols = unit.name.replace(".", "__"), outside_symbols(part)
+        code = PythonCode(part, name, {}, self.generator.takes, is_boxed=False, symbols=symbols)
+        code.bind([each.launch for each in compiled])
+        own = [compiled[assembly.numbers[kernel]] for kernel in unit.kernels]
+        source = "\n\n".join(each.source for each in own)
+        run = watched.made(
+            code.function,
             source=lambda: source,
-            results=results,
-            seconds=sum(part.seconds for part in parts),
+            results=tuple(node for node, _ in assembly.results_of(unit)),
+            seconds=sum(each.seconds for each in own),
             ir=lambda: "\n\n".join(map(kernel_text, unit.kernels)),
         )
-        assembly.add_unit(signature, made)
-        return run
+        assembly.add_function(unit, part, run)
 
     def add_eager(self, assembly: Assembly, unit: Unit, watched: ObservedKernel) -> None:
         part = extract(self.gm, closed(self.gm, watched.nodes), unit.stores)

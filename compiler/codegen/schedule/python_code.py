@@ -1,0 +1,214 @@
+"""A schedule as Python: the function that runs it in this process.
+
+    def forward(_ctk_inputs):
+        x, w, = _ctk_inputs
+        _ctk_inputs.clear()
+        mm = _ctk_mm(x, w)
+        x = w = None
+        relu = _ctk_empty((4, 8, ), (8, 1, ), _ctk_float32)
+        _ctk_launch_0(relu.data_ptr(), mm.data_ptr())
+        mm = None
+        return (relu, )
+
+It is printed as text, because a call of a graph is a few of these and each instruction counts. Each
+value is dropped after its last use. What it calls begins with `_ctk_`: nodes may be called `empty`.
+"""
+
+from __future__ import annotations
+
+import keyword
+import operator
+import re
+from collections.abc import Callable, Mapping, Sequence
+from types import FunctionType
+from typing import Any, Literal, cast
+
+import torch
+
+from ctk.compiler.codegen.schedule.steps import (
+    Allocation,
+    Argument,
+    Call,
+    Launch,
+    Ref,
+    Schedule,
+    Size,
+    Step,
+    leaves,
+    names_read,
+)
+from ctk.compiler.lowering.index import Index
+from ctk.compiler.lowering.sizes import python_text
+from ctk.compiler.torch_compat import allocate, operators
+
+Takes = Literal["address", "tensor"]
+"""What a launch gets for a buffer."""
+
+
+class PythonCode:
+    """Python that runs a schedule.
+
+    Args:
+        schedule: What it does.
+        name: Of the function.
+        constants: The values of the schedule's constants, by attribute.
+        takes: What launches get for a buffer.
+        is_boxed: It takes one list with all inputs, and empties it; else each input, then the size
+            symbols that it is not told.
+
+    Attributes:
+        text: Its code.
+        function: The function. `bind` gives it its kernels.
+    """
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        name: str,
+        constants: Mapping[str, object],
+        takes: Takes,
+        *,
+        is_boxed: bool = True,
+        symbols: Sequence[str] = (),
+    ) -> None:
+        self._takes = takes
+        self._scope: dict[str, Any] = {}
+        self._globals: dict[object, str] = {}
+        self._constants = {
+            name: self._global(constants[target], target)
+            for name, target in schedule.constants.items()
+        }
+        lines = [*self._beginning(schedule, is_boxed=is_boxed, name=name, symbols=symbols)]
+        dead = _last_uses(schedule)
+        for number, step in enumerate((None, *schedule.steps), -1):
+            if step is not None:
+                lines.append(self._step(step))
+            unused = [self._local(each) for each in dead.get(number, ())]
+            if unused:
+                lines.append(f"{' = '.join(unused)} = None")
+        lines.append(f"return {self._text(schedule.result)}")
+        head, *body = lines
+        self.text = "\n    ".join((head, *body))
+        self.function = self._made(name)
+
+    def bind(self, launches: Sequence[Callable[..., None]]) -> None:
+        """Give the function its kernels, by number."""
+        bind(self.function, launches)
+
+    def _made(self, name: str) -> FunctionType:
+        exec(compile(self.text, f"<ctk {name}>", "exec"), self._scope)  # text of our own
+        function = self._scope[name]
+        function.__module__ = "ctk_kernels"
+        return function
+
+    def _beginning(
+        self, schedule: Schedule, *, is_boxed: bool, name: str, symbols: Sequence[str]
+    ) -> list[str]:
+        inputs = [self._local(each) for each in schedule.inputs]
+        if not is_boxed:
+            return [f"def {name}({', '.join((*inputs, *symbols))}):"]
+        lines = [f"def {name}(_ctk_inputs):"]
+        if inputs:
+            lines.append(f"{', '.join(inputs)}, = _ctk_inputs")
+            lines.append("_ctk_inputs.clear()")
+        return lines
+
+    def _step(self, step: Step) -> str:
+        if isinstance(step, Call):
+            return f"{self._local(step.name)} = {self._call(step)}"
+        if isinstance(step, Size):
+            source = self._value(step.source)
+            return (
+                f"{step.symbol} = {source if step.axis is None else f'{source}.size({step.axis})'}"
+            )
+        if isinstance(step, Launch):
+            passed = [self._passed(self._value(each)) for each in step.buffers]
+            return f"_ctk_launch_{step.kernel}({', '.join((*passed, *step.sizes))})"
+        return f"{self._local(step.name)} = {self._allocation(step)}"
+
+    def _call(self, call: Call) -> str:
+        if call.function is operator.getitem and isinstance(call.args[1], int):
+            return f"{self._text(call.args[0])}[{call.args[1]}]"
+        given = [*map(self._text, call.args)]
+        given += [f"{name}={self._text(value)}" for name, value in call.kwargs.items()]
+        return f"{self._global(call.function)}({', '.join(given)})"
+
+    def _allocation(self, step: Allocation) -> str:
+        shape, strides = self._text(step.shape), self._text(step.strides)
+        dtype = self._global(step.dtype)
+        if step.memory:
+            view = self._global(allocate.in_memory_of)
+            return f"{view}({self._value(step.memory)}, {shape}, {strides}, {dtype})"
+        if step.device.type == "cpu":
+            empty = self._global(allocate.empty_on_cpu(), "empty")
+            return f"{empty}({shape}, {strides}, {dtype})"
+        empty, device = self._global(allocate.empty, "empty_on"), self._global(step.device)
+        return f"{empty}({shape}, {strides}, {dtype}, {device})"
+
+    def _passed(self, value: str) -> str:
+        return f"{value}.data_ptr()" if self._takes == "address" else value
+
+    def _text(self, argument: Argument) -> str:
+        if isinstance(argument, Ref):
+            return self._value(argument.name)
+        if isinstance(argument, Index):
+            return python_text(argument)
+        if isinstance(argument, (list, tuple)):
+            parts = "".join(f"{self._text(each)}, " for each in cast("list[Argument]", argument))
+            return f"[{parts}]" if isinstance(argument, list) else f"({parts})"
+        if isinstance(argument, Mapping):
+            pairs = cast("Mapping[object, Argument]", argument).items()
+            return f"{{{', '.join(f'{key!r}: {self._text(value)}' for key, value in pairs)}}}"
+        if isinstance(argument, slice):
+            parts = (argument.start, argument.stop, argument.step)
+            return f"{self._global(slice)}({', '.join(map(self._text, parts))})"
+        if argument is None or type(argument) in (bool, int, str):
+            return repr(argument)
+        if type(argument) is float and abs(argument) < float("inf"):
+            return repr(argument)
+        return self._global(argument)
+
+    def _value(self, name: str) -> str:
+        return self._constants.get(name) or self._local(name)
+
+    def _local(self, name: str) -> str:
+        text = name.replace(".", "__")
+        return f"{text}_" if keyword.iskeyword(text) else text
+
+    def _global(self, value: object, hint: str = "") -> str:
+        """Return the name of a value that the text does not spell."""
+        key: object = value if isinstance(value, (torch.dtype, torch.device)) else id(value)
+        if key not in self._globals:
+            is_operator = bool(operators.kind_of(value))
+            said = hint or ("" if is_operator else getattr(value, "__name__", "")) or str(value)
+            word = re.sub(r"\W+", "_", said.removeprefix("torch."))
+            name = f"_ctk_{word}"
+            while name in self._scope:
+                name = f"_ctk_{word}_{len(self._scope)}"
+            self._globals[key] = name
+            self._scope[name] = value
+        return self._globals[key]
+
+
+def bind(function: FunctionType, launches: Sequence[Callable[..., None]]) -> None:
+    """Give a function its kernels, by number."""
+    function.__globals__.update({f"_ctk_launch_{n}": each for n, each in enumerate(launches)})
+
+
+def _last_uses(schedule: Schedule) -> dict[int, list[str]]:
+    """Return which values are needed no more, by the number of the step behind which that is.
+
+    Behind -1 are inputs that no step needs.
+    """
+    kept = {leaf.name for leaf in leaves(schedule.result) if isinstance(leaf, Ref)}
+    kept.update(schedule.constants)
+    last = dict.fromkeys(schedule.inputs, -1)
+    for number, step in enumerate(schedule.steps):
+        last.update(dict.fromkeys(names_read(step), number))
+        if isinstance(step, (Call, Allocation)):
+            last.setdefault(step.name, number)
+    dead: dict[int, list[str]] = {}
+    for name, number in last.items():
+        if name not in kept:
+            dead.setdefault(number, []).append(name)
+    return dead
