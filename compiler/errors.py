@@ -49,6 +49,10 @@ class StorageError(CtkError):
     """What ctk was to write could not be written: full disk, no permission, closed output."""
 
 
+class ContainerError(CtkError):
+    """A package or an entry of the cache is not what was once written, and is not used."""
+
+
 class TargetError(CtkError):
     """A target is unknown or cannot be imported."""
 

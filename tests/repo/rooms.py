@@ -86,6 +86,10 @@ ROOMS = (
     Room(
         "compiler/codegen", "Code generation: the table of generators, and the choice among them."
     ),
+    Room(
+        "compiler/artifacts",
+        "What a compile made, as files: packages, and the entries of the persistent cache.",
+    ),
     Room("compiler/resilience.py", "What happens when a stage fails: fall back, warn or raise."),
     Room("compiler/pipeline.py", "The stages of one compile, in order: the page to read first."),
     Room("compiler/backend.py", "The Dynamo backend `ctk`."),

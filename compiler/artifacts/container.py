@@ -1,0 +1,305 @@
+"""One file that holds named members: the form of packages and of entries of the cache.
+
+It is a zip without compression, so that `unzip -l` shows it and a member is used where it lies:
+each starts at a multiple of 64 bytes. The comment of the zip is its seal,
+
+    ctk-package 1 sha256=<64 hex digits> crc32=<8 hex digits>
+
+over all bytes before the seal. A flipped byte, a missing or an added one breaks it, wherever it is,
+and nothing is handed out before the seal was checked: so a member is what was written. (The short
+sum is for readers that have no SHA-256, such as the C interface.)
+
+    write(path, {"meta.json": b"{}", "weights/0": tensor_bytes})
+    open_container(path).members["weights/0"]  # a memoryview of the file, no copy
+
+Whoever can write the file can also write a new seal: that it came from a trusted place is for the
+caller to know. A well-sealed file is checked all the same: each name is relative and stands once,
+and the members lie one after the other within the file.
+
+What it does not do: know what the members mean, or compress.
+"""
+
+import contextlib
+import hashlib
+import mmap
+import os
+import re
+import secrets
+import stat
+import struct
+import sys
+import zipfile
+import zlib
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from io import BufferedRandom, BufferedReader
+from pathlib import Path
+from shlex import quote
+from types import MappingProxyType
+
+from ctk.compiler.errors import ContainerError, StorageError
+from ctk.compiler.process_name import process_name
+
+ALIGNMENT = 64
+"""Each member starts at a multiple of this many bytes: tensors and vector loads may rely on it."""
+
+TEMPORARY = ".ctk-partial-"
+"""Beginning of the name of a file that is being written, or whose writer died."""
+
+_FORMAT = 1
+_SEAL = re.compile(rb"([a-z-]+) (\d{1,6}) sha256=([0-9a-f]{64}) crc32=([0-9a-f]{8})\Z")
+_LONGEST_SEAL = 256
+_LONGEST_NAME = 1024
+_CHUNK = 1 << 20  # both sums of a chunk are taken while it is in the processor's cache
+_FIRST_DAY = (1980, 1, 1, 0, 0, 0)  # equal members make equal files
+_PADDING_ID = 0xD935  # the extra field that other tools use for alignment
+_ZIP64_EXTRA = 20
+_LOCAL_HEADER = struct.Struct("<4s22xHH")
+_MALFORMED = (
+    zipfile.BadZipFile,
+    ValueError,
+    struct.error,
+    OverflowError,
+    NotImplementedError,
+    EOFError,
+)
+
+Bytes = bytes | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """An open container, whose seal was checked.
+
+    Attributes:
+        path: The file.
+        digest: SHA-256 of the file up to its seal, in hex: what it is called when it is spoken of.
+        members: Each member by name. Views of one private mapping: they may be written to, which
+            neither the file nor another process sees, and they keep the mapping alive.
+    """
+
+    path: Path
+    digest: str
+    members: Mapping[str, memoryview]
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def write(
+    path: Path, members: Mapping[str, Bytes], *, magic: str = "ctk-package", private: bool = False
+) -> None:
+    """Write a container in one step: readers see the file that was there, or the new one.
+
+    Equal members in equal order give equal bytes.
+
+    Args:
+        path: In an existing folder. What is there stays if anything fails, and nothing is left.
+        members: Their bytes by name; a name is a relative path with `/`.
+        magic: What kind of container it is: lower-case letters and `-`.
+        private: Only the owner may read it (0600); else the umask decides.
+
+    Raises:
+        ContainerError: A name is not allowed.
+        StorageError: The file cannot be written.
+    """
+    for name in members:
+        if (problem := _name_problem(name)) is not None:
+            raise ContainerError(f"cannot write {path}: the member name {name!r} {problem}")
+    temporary = path.with_name(f"{TEMPORARY}{process_name()}-{secrets.token_hex(4)}")
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        handle = os.open(temporary, flags, 0o600 if private else 0o666)
+        with os.fdopen(handle, "w+b") as file:
+            _write_members(file, members, magic)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise StorageError(
+            f"cannot write {path}: {error.strerror or error}\n"
+            "next: look for space (df) and permission (ls -ld) there, or write to another folder"
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):  # it has its name by now, or is nobody's any more
+            temporary.unlink()
+
+
+def _write_members(file: BufferedRandom, members: Mapping[str, Bytes], magic: str) -> None:
+    """Write a zip with room for the seal, then the seal of all that stands before it."""
+    room = len(_seal(magic, "0" * 64, 0))
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        archive.comment = bytes(room)
+        for name, data in members.items():
+            view = memoryview(data)
+            flat = view.cast("B") if view.nbytes else b""
+            archive.writestr(_header(name, view.nbytes, file.tell()), flat)
+    end = file.seek(-room, os.SEEK_END)
+    file.flush()
+    file.seek(0)
+    digest, crc = _sums(_chunks(file, end))
+    file.seek(end)
+    file.write(_seal(magic, digest, crc))
+
+
+def _header(name: str, nbytes: int, offset: int) -> zipfile.ZipInfo:
+    """Return a member's header, padded so that its bytes start at a multiple of 64."""
+    info = zipfile.ZipInfo(name, _FIRST_DAY)
+    info.create_system = 3  # Unix, for the permissions that follow
+    info.external_attr = (stat.S_IFREG | 0o644) << 16
+    info.file_size = nbytes
+    is_large = nbytes * 1.05 > zipfile.ZIP64_LIMIT  # as zipfile decides: 20 bytes more
+    start = offset + 30 + len(name.encode()) + (_ZIP64_EXTRA if is_large else 0) + 4
+    padding = -start % ALIGNMENT
+    info.extra = struct.pack("<HH", _PADDING_ID, padding) + bytes(padding)
+    return info
+
+
+def _chunks(file: BufferedRandom, end: int) -> Iterator[bytes]:
+    while end > 0 and (chunk := file.read(min(_CHUNK, end))):
+        end -= len(chunk)
+        yield chunk
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name last through a crash of the machine, where the file system can."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def open_container(path: Path, magic: str = "ctk-package") -> Container:
+    """Open a container; all of it is checked first.
+
+    Args:
+        path: The file.
+        magic: What kind of container it must be.
+
+    Raises:
+        ContainerError: It cannot be read, or is not what was once written; says what and what next.
+    """
+    with _opened(path) as file:
+        trackfd = {"trackfd": False} if sys.version_info >= (3, 13) else {}  # no file stays open
+        whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY, **trackfd))
+        digest, seal = _checked_seal(path, whole, magic)
+        try:
+            with zipfile.ZipFile(file) as archive:
+                infos = archive.infolist()
+                comment = archive.comment
+        except _MALFORMED as error:
+            raise _refusal(path, f"its table of contents cannot be read: {error}") from error
+    if comment != seal:
+        raise _refusal(path, "its seal is not the comment of the zip")
+    return Container(path, digest, MappingProxyType(_located(path, whole, infos)))
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Generator[BufferedReader]:
+    """Open a regular file that is not empty; what the system says becomes a ContainerError."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(handle, "rb") as file:
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise _refusal(path, "it is no regular file")
+            if status.st_size == 0:
+                raise _refusal(path, "it is empty")
+            yield file
+    except OSError as error:
+        raise ContainerError(
+            f"cannot read {path}: {error.strerror or error}\n"
+            f"next: look at what is there: ls -l {quote(str(path))}"
+        ) from error
+
+
+def _checked_seal(path: Path, whole: memoryview, magic: str) -> tuple[str, bytes]:
+    """Return the SHA-256 that the seal tells, which is that of the file, and the seal."""
+    found = _SEAL.search(bytes(whole[-_LONGEST_SEAL:]))
+    if found is None:
+        raise _refusal(
+            path, f"no seal of a {magic} is at its end: it is cut off, or something else"
+        )
+    seal, kind, version = found[0], found[1].decode(), int(found[2])
+    if kind != magic:
+        raise _refusal(path, f"it is sealed as {kind!r}, not as {magic!r}")
+    if version != _FORMAT:
+        raise _refusal(path, f"it has format {version}; this ctk reads format {_FORMAT}")
+    end = len(whole) - len(seal)
+    digest, crc = _sums(whole[start : min(start + _CHUNK, end)] for start in range(0, end, _CHUNK))
+    if seal != _seal(magic, digest, crc):
+        raise _refusal(path, f"its bytes are not those that were sealed (SHA-256 now {digest})")
+    return digest, seal
+
+
+def _located(
+    path: Path, whole: memoryview, infos: Sequence[zipfile.ZipInfo]
+) -> dict[str, memoryview]:
+    """Return the bytes of each member, which lie one after the other from the start on."""
+    members: dict[str, memoryview] = {}
+    end = 0
+    for info in infos:
+        name = info.orig_filename
+        problem = "stands twice" if name in members else _name_problem(name)
+        if problem is None:
+            start = _start_of(whole, info, end)
+            if start is not None:
+                end = start + info.file_size
+                members[name] = whole[start:end]
+                continue
+            problem = "does not lie where the table of contents says"
+        raise _refusal(path, f"the member {name[:_LONGEST_NAME]!r} {problem}")
+    return members
+
+
+def _start_of(whole: memoryview, info: zipfile.ZipInfo, expected: int) -> int | None:
+    """Return where a member's bytes start; None if it is no plain member at `expected`."""
+    is_plain = info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1
+    if not is_plain or info.header_offset != expected or info.compress_size != info.file_size:
+        return None
+    header = bytes(whole[expected : expected + _LOCAL_HEADER.size])
+    if len(header) < _LOCAL_HEADER.size:
+        return None
+    mark, name_nbytes, extra_nbytes = _LOCAL_HEADER.unpack(header)
+    name_start = expected + _LOCAL_HEADER.size
+    start = name_start + name_nbytes + extra_nbytes
+    is_its = bytes(whole[name_start : name_start + name_nbytes]) == info.orig_filename.encode()
+    is_inside = start % ALIGNMENT == 0 and start + info.file_size <= len(whole)
+    return start if mark == b"PK\3\4" and is_its and is_inside else None
+
+
+# --- both ---------------------------------------------------------------------------------------
+
+
+def _sums(chunks: Iterable[bytes | memoryview]) -> tuple[str, int]:
+    """Return SHA-256 in hex, and CRC-32, of some bytes."""
+    digest, crc = hashlib.sha256(), 0
+    for chunk in chunks:
+        digest.update(chunk)
+        crc = zlib.crc32(chunk, crc)
+    return digest.hexdigest(), crc
+
+
+def _seal(magic: str, digest: str, crc: int) -> bytes:
+    return f"{magic} {_FORMAT} sha256={digest} crc32={crc:08x}".encode()
+
+
+def _name_problem(name: str) -> str | None:
+    """Return why a name may not be a member's; None if it may."""
+    if not name.isprintable() or "\\" in name or len(name.encode()) > _LONGEST_NAME:
+        return "is too long, or has characters that no name of a member has"
+    if name[1:2] == ":" or any(part in ("", ".", "..") for part in name.split("/")):
+        return "is no relative path"
+    return None
+
+
+def _refusal(path: Path, why: str) -> ContainerError:
+    return ContainerError(
+        f"{path} is not used: {why}\nnext: make it again, or fetch it again from where it came"
+    )
