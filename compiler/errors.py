@@ -45,6 +45,14 @@ class TrustError(CaseError):
     """A case names code, or an option, that only runs once the user trusts the case."""
 
 
+class ArtifactError(CtkError):
+    """A compiled graph cannot be stored, or what was stored cannot be used here; says why."""
+
+
+class InputError(ArtifactError, ValueError):
+    """A package was called with what it was not compiled for; names the argument."""
+
+
 class StorageError(CtkError):
     """What ctk was to write could not be written: full disk, no permission, closed output."""
 

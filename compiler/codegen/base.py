@@ -7,6 +7,9 @@ its last use, and returns what the graph's output node holds.
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
 
+from ctk.compiler.errors import ArtifactError
+from ctk.compiler.runtime.compiled_graph import CompiledGraph
+
 
 class BoxedCallable(Protocol):
     """A compiled graph. AOTAutograd recognises the convention by `_boxed_call`."""
@@ -14,6 +17,8 @@ class BoxedCallable(Protocol):
     _boxed_call: bool
     ctk_source: Callable[[], str]
     """The generated code; made on request only, because printing a large graph takes long."""
+    ctk_data: Callable[[], CompiledGraph]
+    """The graph as data, to be stored. Raises `ArtifactError` if it cannot be; says why."""
 
     def __call__(self, args: list[Any]) -> Sequence[object]: ...
 
@@ -24,9 +29,16 @@ def check_count(args: Sequence[object], wanted: int) -> None:
         raise TypeError(f"the compiled graph takes {wanted} inputs, got {len(args)}")
 
 
+def no_data() -> CompiledGraph:
+    """Say that a compiled graph has no form as data."""
+    raise ArtifactError("what this generator makes of a graph cannot be stored")
+
+
 def as_boxed(
-    run: Callable[[list[Any]], Sequence[object]], source: Callable[[], str]
+    run: Callable[[list[Any]], Sequence[object]],
+    source: Callable[[], str],
+    data: Callable[[], CompiledGraph] = no_data,
 ) -> BoxedCallable:
-    """Mark a function of one list as a boxed callable, and say how to get its code."""
-    vars(run).update(_boxed_call=True, ctk_source=source)
+    """Mark a function of one list as a boxed callable, and say how to get its code and data."""
+    vars(run).update(_boxed_call=True, ctk_source=source, ctk_data=data)
     return cast("BoxedCallable", run)

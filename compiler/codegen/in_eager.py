@@ -11,6 +11,10 @@ from typing import Any
 from torch.fx import Graph, GraphModule, Node
 
 from ctk.compiler.codegen.base import BoxedCallable, as_boxed, check_count
+from ctk.compiler.errors import ArtifactError
+from ctk.compiler.fx.walk import fetch
+from ctk.compiler.runtime.compiled_graph import CompiledGraph
+from ctk.compiler.runtime.steps import Argument, Call, Ref, Schedule, Step, mapped
 
 
 def eager_compile(gm: GraphModule, example_inputs: Sequence[object] = ()) -> BoxedCallable:
@@ -30,7 +34,41 @@ def eager_compile(gm: GraphModule, example_inputs: Sequence[object] = ()) -> Box
             check_count(args, count)
         return forward(args)
 
-    return as_boxed(run, lambda: boxed.code)
+    def data() -> CompiledGraph:
+        schedule = plain_schedule(gm.graph)
+        constants = {name: fetch(gm, name) for name in schedule.constants.values()}
+        return CompiledGraph(schedule, constants, "eager", [])
+
+    return as_boxed(run, lambda: boxed.code, data)
+
+
+def plain_schedule(graph: Graph) -> Schedule:
+    """Return a graph as a schedule of the calls of its nodes.
+
+    Raises:
+        ArtifactError: It calls a method or a module.
+    """
+    inputs: list[str] = []
+    constants: dict[str, str] = {}
+    steps: list[Step] = []
+    result: Argument = None
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            inputs.append(node.name)
+        elif node.op == "get_attr":
+            constants[node.name] = node.target
+        elif node.op == "output":
+            result = mapped(node.args[0], _ref)
+        elif node.op == "call_function":
+            args, kwargs = mapped(node.args, _ref), mapped(node.kwargs, _ref)
+            steps.append(Call(node.name, node.target, args, kwargs))
+        else:
+            raise ArtifactError(f"{node.name} is a {node.op}: it cannot be stored")
+    return Schedule(tuple(inputs), tuple(steps), result, constants)
+
+
+def _ref(value: Argument) -> Argument:
+    return Ref(value.name) if isinstance(value, Node) else value
 
 
 def _boxed_graph(graph: Graph) -> Graph:

@@ -117,3 +117,45 @@ def has_hooks(module: torch.nn.Module) -> bool:
     held = (getattr(torch.nn.modules.module, name) for name in common)
     is_hooked = any(isinstance(each, dict) and each for each in held)
     return is_hooked or any(getattr(module, name) for name in own)
+
+
+def flattened(tree: object) -> tuple[list[Any], Any]:
+    """Return the leaves of nested values, and what they are nested in."""
+    from torch.utils._pytree import tree_flatten
+
+    return tree_flatten(tree)
+
+
+def unflattened(leaves: Sequence[object], spec: Any) -> Any:
+    """Return nested values of their leaves."""
+    from torch.utils._pytree import tree_unflatten
+
+    return tree_unflatten(leaves, spec)
+
+
+def spec_text(spec: Any) -> str:
+    """Return what values are nested in as JSON (torch 2.11, 2.13).
+
+    Raises:
+        NotImplementedError: A class is in it that has no name for this.
+    """
+    from torch.utils._pytree import treespec_dumps
+
+    return treespec_dumps(spec)
+
+
+def spec_of(text: str) -> Any:
+    """Return what values are nested in, of a text of `spec_text`.
+
+    Raises:
+        Exception: A class in it is not registered in this process, or it is malformed.
+    """
+    from torch.utils._pytree import treespec_loads
+
+    return treespec_loads(text)
+
+
+def keywords_of(spec: Any) -> list[str]:
+    """Return the keywords of a call, of what `(args, kwargs)` are nested in (torch 2.11, 2.13)."""
+    children = spec.children() if hasattr(spec, "children") else spec.children_specs
+    return list(children[1].context)

@@ -78,6 +78,10 @@ ROOMS = (
         "compiler/lowering",
         "A functional graph as kernels of a loop IR and calls of the library: lowered, fused.",
     ),
+    Room(
+        "compiler/runtime",
+        "What a compiled graph is as data, and what runs it: no compiler is needed for that.",
+    ),
     Room("compiler/dispatch.py", "Autograd: from a captured graph to functional ATen graphs."),
     Room(
         "compiler/freezing",

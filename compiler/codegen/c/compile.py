@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import ctypes
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar, Literal
 
 from ctk.compiler.choices import Options
-from ctk.compiler.codegen.c.faults import fault_error
 from ctk.compiler.codegen.c.libraries import Loaded, load
 from ctk.compiler.codegen.c.print import KernelCode, kernel_code
 from ctk.compiler.codegen.c.types import Names
 from ctk.compiler.codegen.schedule.generator import CompiledKernel
 from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.ir import Buffer, Kernel
+from ctk.compiler.runtime.c_kernels import CKernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +53,13 @@ def compile_kernels(
         codes.append(kernel_code(kernel, buffers, name=name, check_bounds=check_bounds))
         times.append(time.perf_counter())
     printing = (after - before for before, after in pairwise(times))
-    return [
-        CompiledKernel(kernel, code.text, _launcher(found, kernel, code), found.seconds + seconds)
-        for kernel, code, found, seconds in zip(
-            kernels, codes, load(codes, _flags(options)), printing, strict=True
-        )
-    ]
+    compiled: list[CompiledKernel] = []
+    loaded = load(codes, _flags(options))
+    for kernel, code, found, seconds in zip(kernels, codes, loaded, printing, strict=True):
+        made = _kernel(found, kernel, code)
+        taken = found.seconds + seconds
+        compiled.append(CompiledKernel(kernel, code.text, made.launcher(), taken, made.stored))
+    return compiled
 
 
 def _flags(options: COptions) -> list[str]:
@@ -69,20 +69,7 @@ def _flags(options: COptions) -> list[str]:
     return flags
 
 
-def _launcher(found: Loaded, kernel: Kernel, code: KernelCode) -> Callable[..., None]:
+def _kernel(found: Loaded, kernel: Kernel, code: KernelCode) -> CKernel:
     arguments = arguments_of(kernel)
-    function = found.library[found.name]
-    pointers, sizes = len(arguments.buffers), len(arguments.symbols)
-    function.argtypes = [ctypes.c_void_p] * pointers + [ctypes.c_int64] * sizes
-    function.restype = ctypes.c_int64 if code.checks else None
-    if not code.checks:
-        return function
-
-    def launch(*given: int) -> None:
-        if function(*given):
-            fault = (ctypes.c_int64 * 3)()
-            found.library.read_last_fault(fault)
-            check, index, size = fault
-            raise fault_error(code.checks[check - 1], kernel.name, index, size)
-
-    return launch
+    counts = len(arguments.buffers), len(arguments.symbols)
+    return CKernel(found.library, found.name, *counts, code.checks, kernel.name)

@@ -1,16 +1,17 @@
 """What can go wrong while a kernel runs: a position that it read is outside of its dimension.
 
 The kernel never touches memory there. It notes which check failed, at what number, skips the rest
-of the iteration, and returns the number of the check (0: all went well). The launcher then raises
-what eager raises. With `sanitize=("address",)` each load and store is checked against the size of
-its buffer as well; a failure there is a fault of the compiler, and its message names the kernel,
-the node and the buffer.
+of the iteration, and returns the number of the check (0: all went well). What the launcher then
+raises stands in `runtime/c_kernels.py`. With `sanitize=("address",)` each load and store is checked
+against the size of its buffer as well.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from ctk.compiler.runtime.c_kernels import Check
 
 FAULT_TYPE = "typedef struct { int64_t check, index, size; } fault_t;"
 
@@ -38,21 +39,6 @@ static inline int64_t finish(const fault_t* fault) {
     return fault->check;
 }
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """Something that a kernel checks as it runs.
-
-    Attributes:
-        what: "position" (of the user's data), "load" or "store" (of ours).
-        buffer: That is read or written; empty for positions.
-        node: Where in the graph the value comes from.
-    """
-
-    what: str
-    buffer: str = ""
-    node: str = ""
 
 
 @dataclass(slots=True)
@@ -93,20 +79,3 @@ class Faults:
     def _note(self, check: Check, index: str, size: str) -> str:
         self.checks.append(check)
         return f"note_fault(&fault, {len(self.checks)}, {index}, {size})"
-
-
-def fault_message(check: Check, kernel: str, index: int, size: int) -> str:
-    """Return what to tell about a failed check of ours."""
-    done = "reads" if check.what == "load" else "writes"
-    return (
-        f"kernel {kernel} {done} element {index} of the buffer {check.buffer}, which has {size}, "
-        f"for the node {check.node or '?'}: its index arithmetic is wrong"
-    )
-
-
-def fault_error(check: Check, kernel: str, index: int, size: int) -> Exception:
-    """Return the exception for a failed check: eager's for positions, ours for the rest."""
-    if check.what == "position":
-        where = f"(node {check.node}, kernel {kernel})"
-        return IndexError(f"index {index} is out of bounds for a dimension of size {size} {where}")
-    return RuntimeError(fault_message(check, kernel, index, size))

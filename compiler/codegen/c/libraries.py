@@ -12,14 +12,11 @@ and are compiled at the same time. Nothing is left on disk.
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import os
 import tempfile
 import threading
 import time
-import weakref
-from _ctypes import dlclose
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -29,8 +26,9 @@ from ctk.compiler.codegen.c.faults import FAULT_TYPE, NOTE_FAULT
 from ctk.compiler.codegen.c.functions import PREAMBLE, functions_for
 from ctk.compiler.codegen.c.print import KernelCode
 from ctk.compiler.codegen.c.toolchain import command_with, compile_files
-from ctk.compiler.errors import CodegenUnsupported
+from ctk.compiler.errors import ArtifactError, CodegenUnsupported
 from ctk.compiler.process_name import process_name
+from ctk.compiler.runtime.c_kernels import Library, load_library
 
 LIMIT = 1024
 """How many functions stay loaded for later compiles."""
@@ -49,7 +47,7 @@ class Loaded:
         seconds: Its share of the time that compiling took; 0 if it was loaded before.
     """
 
-    library: ctypes.CDLL
+    library: Library
     name: str
     seconds: float
 
@@ -158,21 +156,16 @@ def _compiled(codes: Sequence[KernelCode], command: Sequence[str]) -> list[Loade
     ]
 
 
-def _opened(path: Path) -> ctypes.CDLL:
-    """Load a library; it is unloaded when the last of its functions is gone.
+def _opened(path: Path) -> Library:
+    """Load a library.
 
     Raises:
         CodegenUnsupported: The system does not load it.
     """
     try:
-        library = ctypes.CDLL(str(path))
-    except OSError as error:  # a folder of temporary files from which no code may run
-        raise CodegenUnsupported(
-            f"what the C compiler made cannot be loaded: {error}\n"
-            "next: let TMPDIR name a folder from which code may run"
-        ) from error
-    weakref.finalize(library, dlclose, library._handle).atexit = False  # the only name it has
-    return library
+        return load_library(path.read_bytes())
+    except ArtifactError as error:
+        raise CodegenUnsupported(str(error)) from error
 
 
 def _groups(codes: Sequence[KernelCode]) -> list[list[KernelCode]]:

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from ctk.compiler.codegen.c.faults import Check, Faults
+from ctk.compiler.codegen.c.faults import Faults
 from ctk.compiler.codegen.c.functions import FUNCTIONS
 from ctk.compiler.codegen.c.keep import kept_values
 from ctk.compiler.codegen.c.loops import joined, writes_apart
@@ -35,6 +35,7 @@ from ctk.compiler.lowering.arguments import Arguments, arguments_of
 from ctk.compiler.lowering.index import Var
 from ctk.compiler.lowering.ir import Buffer, Kernel, Load, Scan, Sweep
 from ctk.compiler.lowering.layout import extent_of
+from ctk.compiler.runtime.c_kernels import Check
 
 _WORD = re.compile(r"\b[A-Za-z_]\w*")
 

@@ -9,27 +9,13 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from ctk.compiler.codegen.schedule.calls import BINDINGS, views_without_calls
-from ctk.compiler.codegen.schedule.helpers import fitted, required
-from ctk.compiler.codegen.schedule.steps import (
-    Allocation,
-    Argument,
-    Call,
-    Launch,
-    Ref,
-    Schedule,
-    Size,
-    Step,
-    leaves,
-    names_read,
-    symbols_read,
-)
 from ctk.compiler.codegen.schedule.units import Unit
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.fx.extract import Extract
@@ -39,6 +25,21 @@ from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.index import Index, symbol
 from ctk.compiler.lowering.ir import Buffer, Kernel, Program, View
 from ctk.compiler.lowering.sizes import mentioned_symbols, symbols_of
+from ctk.compiler.runtime.helpers import fitted, required
+from ctk.compiler.runtime.steps import (
+    Allocation,
+    Argument,
+    Call,
+    Launch,
+    Ref,
+    Schedule,
+    Size,
+    Step,
+    leaves,
+    mapped,
+    names_read,
+    symbols_read,
+)
 from ctk.compiler.torch_compat import allocate
 
 Run = Callable[..., Any]
@@ -167,17 +168,7 @@ class Assembly:
 
     def argument(self, value: Argument) -> Argument:
         """Return an argument of the graph as one of the schedule."""
-        if isinstance(value, Node):
-            return self.value(value)
-        if isinstance(value, (list, tuple)):
-            parts = [self.argument(part) for part in cast("Sequence[Argument]", value)]
-            return parts if isinstance(value, list) else tuple(parts)
-        if isinstance(value, Mapping):
-            pairs = cast("Mapping[str, Argument]", value).items()
-            return {key: self.argument(part) for key, part in pairs}
-        if isinstance(value, slice):
-            return slice(*map(self.argument, (value.start, value.stop, value.step)))
-        return value
+        return mapped(value, lambda leaf: self.value(leaf) if isinstance(leaf, Node) else leaf)
 
     def value(self, node: Node) -> Ref:
         """Return the value of a node of the graph; a view of memory is made when it is needed."""

@@ -27,8 +27,6 @@ from ctk.compiler.codegen.schedule.cuda_graphs import with_cuda_graphs
 from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator, Setting
 from ctk.compiler.codegen.schedule.options import KernelOptions, with_config
 from ctk.compiler.codegen.schedule.passes import Passes
-from ctk.compiler.codegen.schedule.python_code import PythonCode
-from ctk.compiler.codegen.schedule.steps import Schedule
 from ctk.compiler.codegen.schedule.summary import summary
 from ctk.compiler.codegen.schedule.units import Unit, units_of
 from ctk.compiler.errors import CodegenUnsupported
@@ -40,6 +38,9 @@ from ctk.compiler.lowering.ir import Kernel, LibraryCall, Program
 from ctk.compiler.lowering.lower import LoweringOptions, lower
 from ctk.compiler.lowering.memory import plan_memory
 from ctk.compiler.lowering.text import kernel_text
+from ctk.compiler.runtime.compiled_graph import CompiledGraph
+from ctk.compiler.runtime.python_code import PythonCode
+from ctk.compiler.runtime.steps import Schedule
 from ctk.compiler.torch_compat import fake
 
 log = logging.getLogger("ctk.codegen")
@@ -105,7 +106,7 @@ class _Schedule:
             else:
                 assembly.add_unit(step)
         (output,) = self.gm.graph.find_nodes(op="output")
-        schedule, bind = self.callable_of(assembly.result(output))
+        schedule, bind = self.callable_of(assembly.result(output), compiled)
         if self.options().cuda_graphs:
             schedule = with_cuda_graphs(schedule, self.gm, self.context)
         if not is_later:
@@ -118,19 +119,23 @@ class _Schedule:
         return in_background(self.context.stage, make_later, schedule, eager_compile(self.gm))
 
     def callable_of(
-        self, schedule: Schedule
+        self, schedule: Schedule, compiled: Sequence[CompiledKernel]
     ) -> tuple[BoxedCallable, Callable[[Sequence[Callable[..., None]]], None]]:
         """Return a schedule as a boxed callable, and what gives it its kernels."""
         constants = {name: fetch(self.gm, name) for name in schedule.constants.values()}
         code = PythonCode(schedule, "forward", constants, self.generator.takes)
         forward, count = code.function, len(schedule.inputs)
+        name = self.generator.name
 
         def run(args: list[Any]) -> Sequence[object]:
             if len(args) != count:
                 check_count(args, count)
             return forward(args)
 
-        return as_boxed(run, lambda: code.text), code.bind
+        def data() -> CompiledGraph:
+            return CompiledGraph(schedule, constants, name, [each.stored() for each in compiled])
+
+        return as_boxed(run, lambda: code.text, data), code.bind
 
     def options(self) -> KernelOptions:
         """Return the options of all generators in this compile."""

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from ctk.compiler.choices import Options
 from ctk.compiler.lowering.ir import Buffer, Kernel
+from ctk.compiler.runtime.stored import StoredKernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +22,14 @@ class CompiledKernel:
             `Generator.takes` says, then its sizes.
         seconds: How long it took to print, and its share of the time that compiling took; no share
             if an equal one was compiled before.
+        stored: Returns it as data. Raises `ArtifactError` if it cannot be stored.
     """
 
     kernel: Kernel
     source: str
     launch: Callable[..., None]
     seconds: float
+    stored: Callable[[], StoredKernel]
 
 
 @dataclass(frozen=True, slots=True)

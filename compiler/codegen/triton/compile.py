@@ -47,7 +47,8 @@ def compile_kernels(
     for variants, own in zip(made, parts, strict=True):
         sources, seconds = zip(*(next(prepared) for _ in own), strict=True)
         source = "\n\n".join(sources)
-        compiled.append(CompiledKernel(variants.kernel, source, variants.launch, sum(seconds)))
+        taken, stored = sum(seconds), variants.stored
+        compiled.append(CompiledKernel(variants.kernel, source, variants.launch, taken, stored))
     return compiled
 
 

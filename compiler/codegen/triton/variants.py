@@ -17,11 +17,12 @@ from ctk.compiler.codegen.triton.options import TritonOptions
 from ctk.compiler.codegen.triton.source import function_name, kernel_source
 from ctk.compiler.codegen.triton.split import Split, can_split, split
 from ctk.compiler.codegen.triton.tuning import TRIED, best_of, keep, key_of, may_run_twice, recall
-from ctk.compiler.errors import CtkError
+from ctk.compiler.errors import ArtifactError, CtkError
 from ctk.compiler.lowering.arguments import Arguments, arguments_of
 from ctk.compiler.lowering.ir import Buffer, Kernel
 from ctk.compiler.lowering.layout import extent_of
 from ctk.compiler.lowering.sizes import number_of
+from ctk.compiler.runtime.stored import StoredKernel
 from ctk.compiler.torch_compat import triton_launch
 from ctk.compiler.torch_compat.allocate import empty
 
@@ -156,6 +157,10 @@ class Variants:
         """Compile the variant that is expected for a kind of device; no device is needed."""
         aligned = (*(True for _ in range(self._pointers)), *(False for _ in self._symbols))
         return self._compiled(self._expected(), aligned, capability)
+
+    def stored(self) -> StoredKernel:
+        """Return the kernel as data, with the variants that are compiled."""
+        raise ArtifactError("kernels of Triton cannot be stored yet")
 
     def launch(self, *arguments: Any) -> None:
         """Run the kernel: its tensors, then its sizes."""

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ctk.compiler.codegen.schedule.helpers import fitted, required
+from ctk.compiler.runtime.helpers import fitted, required
 from ctk.compiler.config import Config
 from ctk.compiler.pipeline import compile_fx
 from tests.helpers.lowered import Lowered, captured, compare

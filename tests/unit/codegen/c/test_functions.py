@@ -28,7 +28,7 @@ def run(name: str) -> Callable[[np.ndarray, np.ndarray], None]:
     head = f"void run_{name}(float* restrict y, const float* restrict x, int64_t n) {{"
     code = KernelCode(f"run_{name}", f"{head}\n    #pragma omp simd\n{body}\n}}", ())
     (loaded,) = load([code], flags=())
-    function = loaded.library[loaded.name]
+    function = loaded.library.handle[loaded.name]
     function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
     function.restype = None
     return lambda x, y: function(y.ctypes.data, x.ctypes.data, x.size)

@@ -15,6 +15,7 @@ from ctk.compiler.codegen.schedule.generator import CompiledKernel
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.lowering.ir import Kernel
 from ctk.compiler.lowering.lower import lower
+from ctk.compiler.runtime import c_kernels
 from tests.helpers.c_kernels import run_as_c
 
 X = torch.linspace(-2, 2, 24).reshape(4, 6)
@@ -52,7 +53,7 @@ def test_what_the_system_does_not_load_is_refused(monkeypatch: pytest.MonkeyPatc
     def refuse(_: str) -> None:
         raise OSError("failed to map segment from shared object")
 
-    monkeypatch.setattr(libraries.ctypes, "CDLL", refuse)
+    monkeypatch.setattr(c_kernels.ctypes, "CDLL", refuse)
     libraries.forget()
     with pytest.raises(CodegenUnsupported, match=r"cannot be loaded: failed to map.*\n.*TMPDIR"):
         kernels_of(lambda x: x * 3)
@@ -75,7 +76,7 @@ def test_the_first_of_equal_functions_took_the_time(compiled: list[str]) -> None
     assert first.seconds > 0.0
     assert second.seconds == 0.0
     assert compiled == ["a"]
-    assert second.library[second.name]() == 7
+    assert second.library.handle[second.name]() == 7
 
 
 def test_a_later_compile_compiles_only_what_is_new(compiled: list[str]) -> None:
@@ -105,7 +106,7 @@ def test_libraries_go_when_nobody_needs_them(
 ) -> None:
     monkeypatch.setattr(libraries, "LIMIT", 2)
     closed: list[int] = []
-    monkeypatch.setattr(libraries, "dlclose", closed.append)
+    monkeypatch.setattr(c_kernels, "dlclose", closed.append)
     (first,) = kernels_of(torch.sin)
     for function in (torch.cos, torch.tan, torch.exp):
         kernels_of(function)
@@ -129,5 +130,5 @@ def test_threads_and_forks_find_the_functions(compiled: list[str]) -> None:
     child = os.fork()
     if not child:
         (loaded,) = libraries.load(codes, flags=())
-        os._exit(len(compiled) or loaded.library[loaded.name]() - 7)
+        os._exit(len(compiled) or loaded.library.handle[loaded.name]() - 7)
     assert os.waitpid(child, 0)[1] == 0

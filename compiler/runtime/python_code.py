@@ -25,7 +25,9 @@ from typing import Any, Literal, cast
 
 import torch
 
-from ctk.compiler.codegen.schedule.steps import (
+from ctk.compiler.lowering.index import Index
+from ctk.compiler.lowering.sizes import python_text
+from ctk.compiler.runtime.steps import (
     Allocation,
     Argument,
     Call,
@@ -37,8 +39,6 @@ from ctk.compiler.codegen.schedule.steps import (
     leaves,
     names_read,
 )
-from ctk.compiler.lowering.index import Index
-from ctk.compiler.lowering.sizes import python_text
 from ctk.compiler.torch_compat import allocate, operators
 
 Takes = Literal["address", "tensor"]

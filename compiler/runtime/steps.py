@@ -137,6 +137,20 @@ def leaves(argument: Argument) -> Iterator[Any]:
         yield argument
 
 
+def mapped(argument: Argument, change: Callable[[Any], Argument]) -> Argument:
+    """Return an argument with each of its leaves changed."""
+    if isinstance(argument, (list, tuple)):
+        parts = [mapped(part, change) for part in cast("Sequence[Argument]", argument)]
+        return parts if isinstance(argument, list) else tuple(parts)
+    if isinstance(argument, Mapping):
+        pairs = cast("Mapping[str, Argument]", argument).items()
+        return {key: mapped(part, change) for key, part in pairs}
+    if isinstance(argument, slice):
+        bounds = (argument.start, argument.stop, argument.step)
+        return slice(*(mapped(bound, change) for bound in bounds))
+    return change(argument)
+
+
 def arguments(step: Step) -> Iterator[Any]:
     """Yield the leaves of what a step is given: names of values as `Ref`, sizes as `Index`."""
     if isinstance(step, Call):

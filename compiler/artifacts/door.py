@@ -1,0 +1,332 @@
+"""The door of an entry point: what comes in is what the code was compiled for, or is refused.
+
+Every tensor has its type, its device, its rank and its sizes; a size that may vary is within its
+range, and the same wherever it has the same name. A message names the argument as the program does.
+Strides are made to fit by a copy, but for a tensor that the graph writes to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ctk.compiler.errors import ArtifactError, InputError
+from ctk.compiler.lowering.index import Index, Symbol
+from ctk.compiler.lowering.sizes import number_of, symbols_of
+from ctk.compiler.runtime.helpers import fitted
+from ctk.compiler.runtime.values import JSON, size_json, size_of, value_json, value_of
+from ctk.compiler.torch_compat import allocate
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInput:
+    """A tensor that comes in.
+
+    Attributes:
+        name: As the program calls it.
+        dtype: Of its elements.
+        device: Where it must be.
+        shape: Its sizes.
+        strides: Those that the code was compiled for.
+        is_written: The graph writes to it.
+    """
+
+    name: str
+    dtype: torch.dtype
+    device: torch.device
+    shape: tuple[Index, ...]
+    strides: tuple[Index, ...]
+    is_written: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NumberInput:
+    """An integer that comes in, and may vary."""
+
+    name: str
+    size: Index
+
+
+@dataclass(frozen=True, slots=True)
+class FixedInput:
+    """A value that was fixed when the graph was traced: no input of the code."""
+
+    name: str
+    value: Any
+
+
+Input = TensorInput | NumberInput | FixedInput
+
+
+@dataclass(frozen=True, slots=True)
+class Dimension:
+    """A size that may vary.
+
+    Attributes:
+        name: As the program calls it; else where it stands: `x.size(0)`.
+        low: The least value.
+        high: The largest; None for any.
+    """
+
+    name: str
+    low: int
+    high: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Something that must hold for the sizes of a call: `left relation right`."""
+
+    left: Index
+    relation: str
+    right: Index
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """What an entry point takes.
+
+    Attributes:
+        inputs: In the order in which they are flattened.
+        dimensions: The sizes that vary, by symbol.
+        conditions: What must hold besides.
+    """
+
+    inputs: tuple[Input, ...]
+    dimensions: Mapping[str, Dimension]
+    conditions: tuple[Condition, ...] = ()
+
+    def admit(self, values: Sequence[Any]) -> list[Any]:
+        """Return the values that the code takes, in order.
+
+        Raises:
+            InputError: One is not what the code was compiled for; says which, and what it is.
+        """
+        sizes: dict[str, int] = {}
+        for each, value in zip(self.inputs, values, strict=True):
+            self._learn(each, value, sizes)
+        taken: list[Any] = []
+        for each, value in zip(self.inputs, values, strict=True):
+            if isinstance(each, TensorInput):
+                taken.append(self._tensor(each, value, sizes))
+            elif isinstance(each, NumberInput):
+                self._refuse_size(each.name, each.size, value, sizes)
+                taken.append(value)
+            elif not _same(each.value, value):
+                raise InputError(
+                    f"{each.name} is {_shown(value)}, and was {_shown(each.value)} when the "
+                    "package was compiled: it is fixed. Compile one for each value that is needed"
+                )
+        self._refuse_sizes(sizes)
+        return taken
+
+    def _learn(self, each: Input, value: Any, sizes: dict[str, int]) -> None:
+        """Refuse another kind of value, and note which sizes it tells."""
+        if isinstance(each, NumberInput):
+            if type(value) is not int:
+                raise InputError(f"{each.name} must be an int, and is {_shown(value)}")
+            pairs = [(each.size, value)]
+        elif isinstance(each, TensorInput):
+            self._refuse_other(each, value)
+            pairs = list(zip(each.shape, value.shape, strict=True))
+        else:
+            return
+        for size, found in pairs:
+            name = _symbol(size)
+            if name is not None:
+                sizes.setdefault(name, found)
+
+    def _refuse_other(self, each: TensorInput, value: Any) -> None:
+        """Refuse what is no tensor, or of another type, device or rank."""
+        if type(value) not in (Tensor, torch.nn.Parameter):
+            raise InputError(f"{each.name} must be a torch.Tensor, and is {_shown(value)}")
+        if value.dtype is not each.dtype:
+            raise InputError(
+                f"{each.name} is of {value.dtype}; the package was compiled for {each.dtype}"
+            )
+        if value.device != each.device:
+            raise InputError(
+                f"{each.name} is on {value.device}; the package was compiled for {each.device}"
+            )
+        if value.layout is not torch.strided:
+            raise InputError(f"{each.name} has the layout {value.layout}; it must be strided")
+        if value.dim() != len(each.shape):
+            raise InputError(
+                f"{each.name} has shape {list(value.shape)}; the package was compiled for "
+                f"{self._text(each.shape)}, {len(each.shape)} dimensions"
+            )
+
+    def _tensor(self, each: TensorInput, value: Tensor, sizes: Mapping[str, int]) -> Tensor:
+        """Return a tensor with the strides that the code was compiled for."""
+        shape = tuple(number_of(size, sizes) for size in each.shape)
+        if value.shape != shape:
+            for axis, (size, found) in enumerate(zip(each.shape, value.shape, strict=True)):
+                self._refuse_size(f"{each.name}.size({axis})", size, found, sizes)
+        strides = tuple(number_of(stride, sizes) for stride in each.strides)
+        is_lazy = value.is_neg() or value.is_conj()
+        if not is_lazy and (value.stride() == strides or allocate.fits(value, shape, strides)):
+            return value
+        if each.is_written:
+            raise InputError(
+                f"{each.name} has strides {value.stride()}; the graph writes to it, and was "
+                f"compiled for {strides}: pass a tensor of these strides"
+            )
+        return fitted(value.resolve_conj(), shape, strides, each.dtype)
+
+    def _refuse_size(self, what: str, size: Index, found: Any, sizes: Mapping[str, int]) -> None:
+        if number_of(size, sizes) == found:
+            return
+        if size.number is not None:
+            raise InputError(f"{what} is {found}; the package was compiled for {size.number}")
+        names = {name: self.dimensions[name].name for name in (s.name for s in symbols_of([size]))}
+        told = ", ".join(f"{shown} = {sizes[name]}" for name, shown in names.items())
+        raise InputError(
+            f"{what} is {found}; it must be {self._text([size])[1:-1]}, and {told} by another "
+            "argument"
+        )
+
+    def _refuse_sizes(self, sizes: Mapping[str, int]) -> None:
+        """Refuse sizes out of their range, and those that do not fit each other."""
+        for name, each in self.dimensions.items():
+            found = sizes.get(name)
+            if found is None:
+                continue
+            if found < each.low or (each.high is not None and found > each.high):
+                high = "any" if each.high is None else str(each.high)
+                where = self._place(name)
+                raise InputError(
+                    f"{where} is {found}; the package was compiled for {each.low} to {high}"
+                    + ("" if each.name == where else f" ({each.name})")
+                )
+        for each in self.conditions:
+            pair = number_of(each.left, sizes), number_of(each.right, sizes)
+            if not _RELATIONS[each.relation](*pair):
+                left, right = (self._text([side])[1:-1] for side in (each.left, each.right))
+                raise InputError(
+                    f"the package was compiled for {left} {each.relation} {right}, and here "
+                    f"{pair[0]} {each.relation} {pair[1]} does not hold"
+                )
+
+    def _place(self, name: str) -> str:
+        """Return where a size stands."""
+        for each in self.inputs:
+            if isinstance(each, NumberInput) and _symbol(each.size) == name:
+                return each.name
+            if isinstance(each, TensorInput):
+                for axis, size in enumerate(each.shape):
+                    if _symbol(size) == name:
+                        return f"{each.name}.size({axis})"
+        return self.dimensions[name].name
+
+    def _text(self, sizes: Sequence[Index]) -> str:
+        """Return sizes as a user calls them."""
+        words: list[str] = []
+        for size in sizes:
+            if size.number is not None:
+                words.append(str(size.number))
+                continue
+            text = str(size)
+            for each in sorted(symbols_of([size]), key=lambda s: -len(s.name)):
+                text = text.replace(each.name, self.dimensions[each.name].name)
+            words.append(text)
+        return f"[{', '.join(words)}]"
+
+
+_RELATIONS = {
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+
+
+def _symbol(size: Index) -> str | None:
+    """Return the name of a size that is a symbol."""
+    if len(size.terms) != 1:
+        return None
+    monomial, factor = size.terms[0]
+    if factor == 1 and len(monomial) == 1 and isinstance(monomial[0], Symbol):
+        return monomial[0].name
+    return None
+
+
+def _same(fixed: Any, value: Any) -> bool:
+    return type(value) is type(fixed) and (value == fixed or (value != value and fixed != fixed))
+
+
+def _shown(value: object) -> str:
+    text = repr(value) if not isinstance(value, Tensor) else "a tensor"
+    return text if len(text) < 60 else f"a {type(value).__name__}"
+
+
+def door_json(door: Door) -> JSON:
+    """Return a door as JSON.
+
+    Raises:
+        ArtifactError: A fixed value cannot be stored.
+    """
+    return {
+        "inputs": [_input_json(each) for each in door.inputs],
+        "dimensions": {
+            symbol: {"name": each.name, "low": each.low, "high": each.high}
+            for symbol, each in door.dimensions.items()
+        },
+        "conditions": [
+            [size_json(each.left), each.relation, size_json(each.right)] for each in door.conditions
+        ],
+    }
+
+
+def door_of(data: JSON) -> Door:
+    """Return the door of `door_json`'s JSON.
+
+    Raises:
+        ArtifactError: It is malformed.
+    """
+    try:
+        dimensions = {
+            str(symbol): Dimension(str(each["name"]), each["low"], each["high"])
+            for symbol, each in data["dimensions"].items()
+        }
+        conditions = tuple(
+            Condition(size_of(left), relation, size_of(right))
+            for left, relation, right in data["conditions"]
+        )
+        if not _RELATIONS.keys() >= {each.relation for each in conditions}:
+            raise ValueError("an unknown relation")
+        return Door(tuple(map(_input_of, data["inputs"])), dimensions, conditions)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ArtifactError(f"the inputs of an entry point are malformed: {error!r}") from error
+
+
+def _input_json(each: Input) -> JSON:
+    if isinstance(each, NumberInput):
+        return {"kind": "int", "name": each.name, "size": size_json(each.size)}
+    if isinstance(each, FixedInput):
+        return {"kind": "fixed", "name": each.name, "value": value_json(each.value)}
+    return {
+        "kind": "tensor",
+        "name": each.name,
+        "dtype": str(each.dtype).removeprefix("torch."),
+        "device": str(each.device),
+        "shape": [size_json(size) for size in each.shape],
+        "strides": [size_json(stride) for stride in each.strides],
+        "written": each.is_written,
+    }
+
+
+def _input_of(data: JSON) -> Input:
+    name = str(data["name"])
+    if data["kind"] == "int":
+        return NumberInput(name, size_of(data["size"]))
+    if data["kind"] == "fixed":
+        return FixedInput(name, value_of(data["value"]))
+    shape, strides = (tuple(map(size_of, data[each])) for each in ("shape", "strides"))
+    dtype, device = value_of({"dtype": data["dtype"]}), torch.device(data["device"])
+    return TensorInput(name, dtype, device, shape, strides, bool(data["written"]))

@@ -1,0 +1,99 @@
+"""The machine that compiled code is for: what it must be, and whether this one is that.
+
+needed = requirements({"avx2", "fma"}, devices)     when a package is written
+refuse_other(needed, "model.ctk")                   when one is opened
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Collection
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ctk.compiler.errors import ArtifactError
+
+JSON = Any
+
+
+def requirements(cpu_features: Collection[str], capabilities: Collection[str]) -> JSON:
+    """Return what a machine must be to run code that is compiled here.
+
+    Args:
+        cpu_features: That the code of the CPU may use, as Linux calls them.
+        capabilities: Compute capabilities of the GPUs that it has machine code for: `9.0`.
+    """
+    return {
+        "system": platform.system(),
+        "processor": platform.machine(),
+        "cpu_features": sorted(cpu_features),
+        "compute_capabilities": sorted(capabilities),
+        "torch": torch_release(),
+    }
+
+
+def torch_release() -> str:
+    """Return the version of torch without the part that tells its build (`+cpu`)."""
+    return torch.__version__.partition("+")[0]
+
+
+def refuse_other(needed: JSON, what: str) -> None:
+    """Raise unless code for a machine runs on this one.
+
+    Args:
+        needed: Of `requirements`.
+        what: What was compiled, for the message.
+
+    Raises:
+        ArtifactError: It does not; says what differs.
+    """
+    here = platform.system(), platform.machine()
+    there = needed["system"], needed["processor"]
+    if here != there:
+        raise ArtifactError(
+            f"{what} was compiled for {' on '.join(there[::-1])}; this machine is "
+            f"{' on '.join(here[::-1])}: compile it here"
+        )
+    missing = sorted(set(needed["cpu_features"]) - (cpu_features() or set(needed["cpu_features"])))
+    if missing:
+        raise ArtifactError(
+            f"{what} was compiled for another CPU: this one has no {', '.join(missing)}. "
+            "Compile it here, or for an older CPU with the option "
+            "c.flags=-march=x86-64-v2"
+        )
+    if needed["torch"] != torch_release():
+        raise ArtifactError(
+            f"{what} was compiled with torch {needed['torch']}; this is torch {torch_release()}: "
+            "install that one, or compile it again"
+        )
+    _refuse_gpu(needed["compute_capabilities"], what)
+
+
+def _refuse_gpu(capabilities: Collection[str], what: str) -> None:
+    if not capabilities:
+        return
+    if not torch.cuda.is_available():
+        raise ArtifactError(f"{what} was compiled for a GPU, and there is none here")
+    here = ".".join(map(str, torch.cuda.get_device_capability()))
+    if here not in capabilities:
+        raise ArtifactError(
+            f"{what} was compiled for GPUs of compute capability {', '.join(capabilities)}; "
+            f"{torch.cuda.get_device_name()} has {here}: compile it here"
+        )
+
+
+@cache
+def cpu_features() -> frozenset[str] | None:
+    """Return the features of this CPU as Linux calls them; None where the system does not tell."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    for line in text.splitlines():
+        name, _, words = line.partition(":")
+        if name.strip().lower() in ("flags", "features"):
+            return frozenset(words.split())
+    return None

@@ -1,0 +1,204 @@
+"""Kernels in shared libraries: loaded from memory, launched, stored.
+
+A library is loaded from an anonymous file in memory where the system has that (Linux): nothing is
+left on disk, no folder of temporary files needs to allow code, and what was checked is what is
+loaded. Elsewhere it is a temporary file, which goes at once.
+
+A kernel that checks something as it runs returns the number of the check that failed, or 0. The
+launcher raises what eager raises for a position out of range; a load or store out of range of its
+buffer is a fault of the compiler, and its message names the kernel, the node and the buffer.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import itertools
+import os
+import tempfile
+import threading
+import weakref
+from _ctypes import dlclose
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ctk.compiler.errors import ArtifactError
+from ctk.compiler.runtime.stored import StoredKernel
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """Something that a kernel checks as it runs.
+
+    Attributes:
+        what: "position" (of the user's data), "load" or "store" (of ours).
+        buffer: That is read or written; empty for positions.
+        node: Where in the graph the value comes from.
+    """
+
+    what: str
+    buffer: str = ""
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Library:
+    """A loaded shared library; it is unloaded when the last of its functions is gone.
+
+    Attributes:
+        binary: The file.
+        digest: SHA-256 of the file, in hex.
+        handle: What ctypes has of it.
+    """
+
+    binary: bytes = field(repr=False)
+    digest: str
+    handle: ctypes.CDLL
+
+
+@dataclass(frozen=True, slots=True)
+class CKernel:
+    """A function of a library that is a kernel.
+
+    Attributes:
+        library: Where it is.
+        function: What it is called there.
+        pointers: How many addresses it takes.
+        sizes: How many integers follow.
+        checks: What it checks, numbered from 1; empty if it returns nothing.
+        kernel: What it is called in messages.
+    """
+
+    library: Library
+    function: str
+    pointers: int
+    sizes: int
+    checks: tuple[Check, ...]
+    kernel: str
+
+    def launcher(self) -> Callable[..., None]:
+        """Return what runs it: addresses, then sizes."""
+        handle = self.library.handle
+        function = handle[self.function]
+        function.argtypes = [ctypes.c_void_p] * self.pointers + [ctypes.c_int64] * self.sizes
+        function.restype = ctypes.c_int64 if self.checks else None
+        checks, name = self.checks, self.kernel
+
+        def launch(*given: int) -> None:
+            if function(*given):
+                fault = (ctypes.c_int64 * 3)()
+                handle.read_last_fault(fault)
+                check, index, size = fault
+                raise fault_error(checks[check - 1], name, index, size)
+
+        vars(launch)["library"] = self.library
+        if checks:
+            return launch
+        vars(function)["library"] = self.library  # which lives as long as the function
+        return function
+
+    def stored(self) -> StoredKernel:
+        """Return it as data."""
+        name = f"{self.library.digest}.so"
+        data = {
+            "library": name,
+            "function": self.function,
+            "pointers": self.pointers,
+            "sizes": self.sizes,
+            "checks": [[check.what, check.buffer, check.node] for check in self.checks],
+            "kernel": self.kernel,
+        }
+        return StoredKernel(data, {name: self.library.binary})
+
+
+def load_kernel(data: Any, blobs: Mapping[str, bytes | memoryview]) -> Callable[..., None]:
+    """Return the launcher of a kernel that `CKernel.stored` has stored.
+
+    Raises:
+        ArtifactError: Its library, or its function, is missing or cannot be loaded.
+    """
+    library = load_library(blobs[data["library"]])
+    checks = tuple(Check(*map(str, check)) for check in data["checks"])
+    counts = int(data["pointers"]), int(data["sizes"])
+    kernel = CKernel(library, str(data["function"]), *counts, checks, str(data["kernel"]))
+    try:
+        return kernel.launcher()
+    except AttributeError as error:
+        raise ArtifactError(f"a library has no function {kernel.function}") from error
+
+
+_loaded: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
+_lock = threading.Lock()
+_NUMBERS = itertools.count(1)
+os.register_at_fork(
+    before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+)
+
+
+def load_library(binary: bytes | memoryview) -> Library:
+    """Load a shared library, or return it if it is loaded.
+
+    Raises:
+        ArtifactError: The system does not load it.
+    """
+    digest = hashlib.sha256(binary).hexdigest()
+    with _lock:
+        found = _loaded.get(digest)
+        if found is None:
+            found = _loaded[digest] = Library(bytes(binary), digest, _opened(binary))
+            handle = found.handle._handle
+            weakref.finalize(found, dlclose, handle).atexit = False  # the only name it has
+    return found
+
+
+def _opened(binary: bytes | memoryview) -> ctypes.CDLL:
+    try:
+        memory = os.memfd_create("ctk-kernels", os.MFD_CLOEXEC)
+        with os.fdopen(memory, "wb") as file:
+            file.write(binary)
+            file.flush()
+            return ctypes.CDLL(f"/proc/self{_new_path()}/fd/{memory}")
+    except (AttributeError, OSError):  # another system, or one that forbids it
+        return _opened_by_file(binary)
+
+
+def _new_path() -> str:
+    """Return a way to where one is, `/././/`..., in which no library was loaded before.
+
+    The loader takes a library of a known name for the same one, and numbers of files come again.
+    """
+    bits = f"{next(_NUMBERS):b}"
+    return "".join("/." if bit == "1" else "/" for bit in bits)
+
+
+def _opened_by_file(binary: bytes | memoryview) -> ctypes.CDLL:
+    with tempfile.TemporaryDirectory(prefix="ctk-c-") as folder:
+        path = Path(folder, "kernels.so")
+        path.write_bytes(binary)
+        try:
+            return ctypes.CDLL(str(path))
+        except OSError as error:  # no code may run from such a folder, or OpenMP is missing
+            raise ArtifactError(
+                f"compiled kernels cannot be loaded: {error}\n"
+                "next: let TMPDIR name a folder from which code may run; if a library is missing, "
+                "install the torch that they were compiled with, or compile again"
+            ) from error
+
+
+def fault_message(check: Check, kernel: str, index: int, size: int) -> str:
+    """Return what to tell about a failed check of ours."""
+    done = "reads" if check.what == "load" else "writes"
+    return (
+        f"kernel {kernel} {done} element {index} of the buffer {check.buffer}, which has {size}, "
+        f"for the node {check.node or '?'}: its index arithmetic is wrong"
+    )
+
+
+def fault_error(check: Check, kernel: str, index: int, size: int) -> Exception:
+    """Return the exception for a failed check: eager's for positions, ours for the rest."""
+    if check.what == "position":
+        where = f"(node {check.node}, kernel {kernel})"
+        return IndexError(f"index {index} is out of bounds for a dimension of size {size} {where}")
+    return RuntimeError(fault_message(check, kernel, index, size))
