@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from ctk.compiler.runtime.helpers import fitted, required
 from ctk.compiler.config import Config
 from ctk.compiler.pipeline import compile_fx
+from ctk.compiler.runtime.helpers import fitted, required
 from tests.helpers.lowered import Lowered, captured, compare
 
 COMPLEX = torch.tensor([1 + 2j, 3 - 4j, -1j])
