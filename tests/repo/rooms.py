@@ -51,6 +51,10 @@ ROOMS = (
         "Functions that users name: `module:function`, `file.py:function`.",
     ),
     Room("compiler/environment.py", "The `CTK_*` variables, read in one place."),
+    Room(
+        "compiler/cache_folder",
+        "The folder of the persistent cache: where it is, if it is safe, and small notes in it.",
+    ),
     Room("compiler/config.py", "Every option of the pipeline, immutable."),
     Room(
         "compiler/partition",
