@@ -197,6 +197,7 @@ def _event(row: Row) -> Event | None:
     seconds, kind, entry, why, parts = row
     try:
         found = json.loads(str(parts))
-        return Event(float(seconds), str(kind), str(entry), str(why), {**found})
-    except (TypeError, ValueError):
+        texts = {str(name): str(value) for name, value in found.items()}
+        return Event(float(seconds), str(kind), str(entry), str(why), texts)
+    except (AttributeError, ValueError, RecursionError):
         return None

@@ -159,6 +159,10 @@ ROOMS = (
     Room("toolkit/bisect_case.py", "The operation `bisect`: who causes the failure."),
     Room("toolkit/minify.py", "The operation `minify`: a failing compile, made small."),
     Room("toolkit/diagnose.py", "The operation `diagnose`: bisect, minify, emit a repro."),
+    Room(
+        "toolkit/cache.py",
+        "The operation `cache`: what the cache on disk holds, and what it missed.",
+    ),
     Room("toolkit/doctor.py", "The operation `doctor`: is this machine ready?"),
     Room(
         "ctk/__init__.py", "The public face: every name that users import, loaded when first used."
