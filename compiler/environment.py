@@ -16,6 +16,9 @@ it is used (config.py, toolkit/watch/hooks.py).
 | `CTK_MEMORY` | `500M`, `8G` | what a question that is asked in a child process may hold |
 | `CTK_SHARE` | `1`, `0` | what is written is private (0700, 0600); 1: the umask decides |
 | `CTK_GEN_PATTERNS` | `1`, `0` | trace the compiler's own patterns, and write them as files |
+| `CTK_CACHE` | `1`, `0` | keep what was compiled for later processes, and use what they kept |
+| `CTK_CACHE_DIR` | a folder | where that is, if not `$XDG_CACHE_HOME/ctk` or `~/.cache/ctk` |
+| `CTK_CACHE_SIZE` | `500M`, `2G` | how large it may become; the least recently used makes room |
 """
 
 import os
@@ -42,7 +45,12 @@ VARIABLES = (
     "CTK_MEMORY",
     "CTK_SHARE",
     "CTK_GEN_PATTERNS",
+    "CTK_CACHE",
+    "CTK_CACHE_DIR",
+    "CTK_CACHE_SIZE",
 )
+
+DEFAULT_CACHE_NBYTES = 2 << 30
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
@@ -77,6 +85,21 @@ class Environment:
         if self.on_failure is not None:
             changes["on_failure"] = self.on_failure
         return changes
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSettings:
+    """What the variables say of the persistent cache.
+
+    Attributes:
+        is_on: Whether it is used, as `CTK_CACHE` says; None where that is not set.
+        folder: Where it is; None where nobody says, and the user has no home.
+        limit_nbytes: How large it may become.
+    """
+
+    is_on: bool | None
+    folder: Path | None
+    limit_nbytes: int
 
 
 def read_environment(environ: Mapping[str, str] | None = None) -> Environment:
@@ -122,6 +145,32 @@ def generates_patterns() -> bool:
         ConfigError: `CTK_GEN_PATTERNS` is neither 0 nor 1.
     """
     return _read(os.environ, "CTK_GEN_PATTERNS", _yes) or False
+
+
+def cache_settings(environ: Mapping[str, str] | None = None) -> CacheSettings:
+    """Return what the variables say of the persistent cache.
+
+    Args:
+        environ: Where to look; the environment of this process when None.
+
+    Raises:
+        ConfigError: A value is not allowed; the message says what is.
+    """
+    source = os.environ if environ is None else environ
+    return CacheSettings(
+        is_on=_read(source, "CTK_CACHE", _cache_switch),
+        folder=_read(source, "CTK_CACHE_DIR", _folder) or _default_cache_folder(source),
+        limit_nbytes=_read(source, "CTK_CACHE_SIZE", parse_size) or DEFAULT_CACHE_NBYTES,
+    )
+
+
+def _default_cache_folder(source: Mapping[str, str]) -> Path | None:
+    """Return the folder that the XDG Base Directory Specification names: absolute, or ignored."""
+    named = Path(source.get("XDG_CACHE_HOME", ""))
+    try:
+        return (named if named.is_absolute() else Path.home() / ".cache") / "ctk"
+    except RuntimeError:  # no HOME, and no entry in the user database
+        return None
 
 
 def misspelt(names: Iterable[str]) -> list[str]:
@@ -182,6 +231,12 @@ def _switch(text: str) -> bool:
 def _yes(text: str) -> bool:
     if text not in ("0", "1"):
         raise ValueError("allowed: 1 (trace patterns and write them) or 0 (load them)")
+    return text == "1"
+
+
+def _cache_switch(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise ValueError("allowed: 1 (use the persistent cache) or 0 (leave it alone)")
     return text == "1"
 
 

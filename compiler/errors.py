@@ -61,6 +61,10 @@ class ContainerError(CtkError):
     """A package or an entry of the cache is not what was once written, and is not used."""
 
 
+class UnreadableContainer(ContainerError):
+    """A package or an entry of the cache cannot be read now; what it holds is not known."""
+
+
 class TargetError(CtkError):
     """A target is unknown or cannot be imported."""
 

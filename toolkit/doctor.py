@@ -22,7 +22,7 @@ from ctk.toolkit.formats.files import temporary_folder, write_text
 SUPPORTED_TORCH = ((2, 11), (2, 14))
 """First supported version and the first that is not; a test holds it to pyproject.toml."""
 
-PACKAGES = ("ctk", "numpy", "scipy", "typer", "rich", "safetensors", "pydantic")
+PACKAGES = ("ctk", "numpy", "scipy", "typer", "rich", "safetensors", "pydantic", "filelock")
 MINIMUM_FREE_NBYTES = 512 << 20
 SWITCHES = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
 """Variables that make `torch.compile` do nothing at all."""

@@ -37,7 +37,7 @@ from pathlib import Path
 from shlex import quote
 from types import MappingProxyType
 
-from ctk.compiler.errors import ContainerError, StorageError
+from ctk.compiler.errors import ContainerError, StorageError, UnreadableContainer
 from ctk.compiler.process_name import process_name
 
 ALIGNMENT = 64
@@ -183,7 +183,8 @@ def open_container(path: Path, magic: str = "ctk-package") -> Container:
         magic: What kind of container it must be.
 
     Raises:
-        ContainerError: It cannot be read, or is not what was once written; says what and what next.
+        UnreadableContainer: The system does not let it be read, or it is not there.
+        ContainerError: It is not what was once written; says what and what next.
     """
     with _opened(path) as file:
         trackfd = {"trackfd": False} if sys.version_info >= (3, 13) else {}  # no file stays open
@@ -200,6 +201,20 @@ def open_container(path: Path, magic: str = "ctk-package") -> Container:
     return Container(path, digest, MappingProxyType(_located(path, whole, infos)))
 
 
+def peek(path: Path, name: str) -> bytes | None:
+    """Return a small member without checking the seal: to show, not to rely on.
+
+    Its own short sum is checked. None if the file is no zip, or has no such member.
+    """
+    try:
+        with _opened(path) as file, zipfile.ZipFile(file) as archive:
+            info = archive.getinfo(name)
+            is_plain = info.compress_type == zipfile.ZIP_STORED and info.file_size <= _CHUNK
+            return archive.read(info) if is_plain else None
+    except (ContainerError, KeyError, RuntimeError, *_MALFORMED):
+        return None
+
+
 @contextlib.contextmanager
 def _opened(path: Path) -> Generator[BufferedReader]:
     """Open a regular file that is not empty; what the system says becomes a ContainerError."""
@@ -213,7 +228,7 @@ def _opened(path: Path) -> Generator[BufferedReader]:
                 raise _refusal(path, "it is empty")
             yield file
     except OSError as error:
-        raise ContainerError(
+        raise UnreadableContainer(
             f"cannot read {path}: {error.strerror or error}\n"
             f"next: look at what is there: ls -l {quote(str(path))}"
         ) from error

@@ -32,9 +32,9 @@ def test_overview(golden: Compare) -> None:
 
 @pytest.mark.parametrize("name", [command.name for command in COMMANDS])
 def test_command(name: str, golden: Compare) -> None:
-    text = help_of(name)
+    text = help_of(*name.split())
     assert "--json" in text
-    golden(f"cli_help/{name}.txt", text)
+    golden(f"cli_help/{name.replace(' ', '-')}.txt", text)
 
 
 def test_commands_of_the_contract_are_there() -> None:

@@ -51,6 +51,10 @@ ROOMS = (
         "Functions that users name: `module:function`, `file.py:function`.",
     ),
     Room("compiler/environment.py", "The `CTK_*` variables, read in one place."),
+    Room(
+        "compiler/cache_folder",
+        "The folder of the persistent cache: where it is, if it is safe, and small notes in it.",
+    ),
     Room("compiler/config.py", "Every option of the pipeline, immutable."),
     Room(
         "compiler/partition",
@@ -159,6 +163,10 @@ ROOMS = (
     Room("toolkit/bisect_case.py", "The operation `bisect`: who causes the failure."),
     Room("toolkit/minify.py", "The operation `minify`: a failing compile, made small."),
     Room("toolkit/diagnose.py", "The operation `diagnose`: bisect, minify, emit a repro."),
+    Room(
+        "toolkit/cache.py",
+        "The operation `cache`: what the cache on disk holds, and what it missed.",
+    ),
     Room("toolkit/doctor.py", "The operation `doctor`: is this machine ready?"),
     Room(
         "ctk/__init__.py", "The public face: every name that users import, loaded when first used."

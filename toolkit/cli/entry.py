@@ -80,9 +80,7 @@ class Entry(TyperGroup):
             with contextlib.redirect_stdout(printed):
                 result = run()
         except typer.TyperException as error:
-            name = next((word for word in line if not word.startswith("-")), "")
-            command = name if name in self.commands else "ctk"
-            return Said(command, usage_answer(error), as_json)
+            return Said(self._command(error, line), usage_answer(error), as_json)
         except SystemExit as leaving:  # a completion was printed
             code = ExitCode.USAGE if leaving.code else ExitCode.NO_FAILURE
         except BaseException as error:
@@ -94,6 +92,15 @@ class Entry(TyperGroup):
         text = printed.getvalue()
         first = next((row for row in text.splitlines() if row.strip()), "")
         return Said("ctk", Answer(code, first, {"text": text}), as_json, text=text)
+
+    def _command(self, error: typer.TyperException, line: list[str]) -> str:
+        """Return the command that a usage error is about: of one or two words."""
+        context, words = getattr(error, "ctx", None), list[str]()
+        while context is not None and context.parent is not None:
+            words.insert(0, context.info_name)
+            context = context.parent
+        name = next((word for word in line if not word.startswith("-")), "")
+        return " ".join(words) or (name if name in self.commands else "ctk")
 
     def wants_json(self, line: Sequence[str]) -> bool:
         """Return whether `--json` is among the options of ctk; those of a script are not."""

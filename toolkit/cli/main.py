@@ -10,6 +10,10 @@ import typer
 
 from ctk.toolkit.cli import (
     bisect_pass,
+    cache_clear,
+    cache_ls,
+    cache_verify,
+    cache_why,
     check,
     diagnose,
     diff,
@@ -39,9 +43,16 @@ COMMANDS: tuple[Command, ...] = (
     ls.COMMAND,
     show.COMMAND,
     verify_rules.COMMAND,
+    cache_ls.COMMAND,
+    cache_verify.COMMAND,
+    cache_clear.COMMAND,
+    cache_why.COMMAND,
     doctor.COMMAND,
     gen_patterns.COMMAND,
 )
+
+GROUPS = {"cache": "Look at the persistent cache, check it, clear it."}
+"""Groups of commands whose names have two words, each with its help."""
 
 HELP = """Name the pass, rewrite and node that make a PyTorch program compile wrongly.
 
@@ -71,9 +82,16 @@ def build_app() -> typer.Typer:
         help=HELP,
     )
     app.callback()(root)
+    groups = {
+        name: typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=text)
+        for name, text in GROUPS.items()
+    }
+    for name, group in groups.items():
+        app.add_typer(group, name=name)
     for command in COMMANDS:
+        group, _, name = command.name.rpartition(" ")
         settings = PASS_ON if command.passes_arguments_on else {}
-        app.command(command.name, context_settings=settings)(guarded(command))
+        (groups[group] if group else app).command(name, context_settings=settings)(guarded(command))
     return app
 
 

@@ -1,22 +1,20 @@
-"""Autotuning: a few layouts of a kernel timed on the device, and the choice kept in a file.
+"""Autotuning: a few layouts of a kernel timed on the device, and the choice kept in the cache.
 
 Only kernels that may run twice are timed: none that combines with what is in memory, or writes what
 it reads. A choice is kept under the hash of the kernel's source in the layout of the rules, and the
-name of the device; `recall` and `keep` are all that knows of the file.
+name of the device, in the notes of the persistent cache; without one each process measures anew.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from hashlib import sha256
-from pathlib import Path
 
 import torch
 
+from ctk.compiler.cache_folder.notes import notes
 from ctk.compiler.codegen.triton.heuristics import Knobs
 from ctk.compiler.lowering.ir import Kernel
 from ctk.compiler.lowering.walk import reads, writes
@@ -25,6 +23,7 @@ TRIED = ((0, 0), (0, 1), (0, -1), (1, 0), (1, 1), (-1, 0), (-1, -1))
 """Powers of two by which blocks and warps differ from those of the rules."""
 
 _CALLS = 20
+_CHOICE = re.compile(r"block=(-?[0-3]) warps=(-?[0-3])")
 
 
 def may_run_twice(kernel: Kernel) -> bool:
@@ -52,33 +51,17 @@ def key_of(source: str, device: int) -> str:
 
 def recall(key: str, base: Knobs) -> Knobs | None:
     """Return what was chosen before; None if nothing was."""
-    found = _choices().get(key)
-    if found is None or len(found) != 2:
-        return None
-    return replace(base, block=found[0], warps=found[1])
+    kept = notes()
+    found = None if kept is None else kept.choice(f"triton-layout {key}")
+    match = _CHOICE.fullmatch(found or "")
+    return replace(base, block=int(match[1]), warps=int(match[2])) if match else None
 
 
 def keep(key: str, knobs: Knobs) -> None:
     """Keep a choice for other processes."""
-    choices = {**_choices(), key: [knobs.block, knobs.warps]}
-    path = _file()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as written:
-        json.dump(choices, written)
-    Path(written.name).replace(path)
-
-
-def _choices() -> dict[str, list[int]]:
-    try:
-        found = json.loads(_file().read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # none yet, or not ours: it is made anew
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _file() -> Path:
-    folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(folder) / "ctk" / "triton_layouts.json"
+    kept = notes()
+    if kept is not None:
+        kept.choose(f"triton-layout {key}", f"block={knobs.block} warps={knobs.warps}")
 
 
 def _milliseconds(run: Callable[[], None]) -> float:

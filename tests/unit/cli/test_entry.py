@@ -27,7 +27,8 @@ from ctk.toolkit.watch.session import Failure
 from tests.helpers.cli import Said, ctk
 
 NAMES = [command.name for command in COMMANDS]
-ALONE = ("ls", "doctor", "run", "verify-rules", "gen-patterns")
+CACHE = ("cache ls", "cache verify", "cache clear", "cache why")
+ALONE = (*CACHE, "ls", "doctor", "run", "verify-rules", "gen-patterns")
 ON_A_CASE = [name for name in NAMES if name not in ALONE]
 
 
@@ -59,7 +60,8 @@ class TestJson:
     def test_usage_errors_of_each_command(self, name: str, wrong: list[str]) -> None:
         if name == "run":
             wrong = ["--on-failure", "explode", "script.py"]
-        for line in ([name, "--json", *wrong], ["--json", name, *wrong]):
+        words = name.split()
+        for line in ([*words, "--json", *wrong], ["--json", *words, *wrong]):
             said = ctk(*line)
             assert said.code == said.data["exit_code"] == 2, line
             assert said.data["command"] == name
@@ -120,7 +122,8 @@ class TestNearNames:
 class TestHelp:
     @pytest.mark.parametrize("name", NAMES)
     def test_short(self, name: str) -> None:
-        assert ctk(name, "-h").out == ctk(name, "--help").out != ""
+        words = name.split()
+        assert ctk(*words, "-h").out == ctk(*words, "--help").out != ""
 
     def test_no_arguments(self) -> None:
         said = ctk()

@@ -1,11 +1,15 @@
 """Triton kernels on a real device: eager's values, alignments, streams, graphs, two launches."""
 
+import contextlib
+import sqlite3
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 from torch.nn import functional as F
+
+from ctk.compiler.cache_folder.notes import Notes
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
 
@@ -71,10 +75,11 @@ def test_values(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["bias_gelu", "layer_norm"])
 def test_autotuned_layouts(name: str, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CTK_CACHE_DIR", str(tmp_path))
     function, inputs = PROGRAMS[name]
     check(function, *inputs(), autotune=True)
-    assert (tmp_path / "ctk" / "triton_layouts.json").exists()
+    with contextlib.closing(sqlite3.connect(Notes(tmp_path).path)) as kept:
+        assert kept.execute("SELECT count(*) FROM choices").fetchone()[0] > 0
 
 
 def test_addresses_that_are_no_multiples_of_16() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from ctk.compiler.cache_folder.notes import Notes
 from ctk.compiler.codegen.triton import tuning
 from ctk.compiler.codegen.triton.heuristics import Knobs
 from ctk.compiler.lowering.atoms import Var
@@ -20,12 +21,26 @@ def kernel(value: Value, **options) -> Kernel:
 
 
 def test_a_choice_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("CTK_CACHE_DIR", str(tmp_path / "cache"))
     assert tuning.recall("a", Knobs()) is None
     tuning.keep("a", Knobs(block=1, warps=-1))
     tuning.keep("b", Knobs())
     assert tuning.recall("a", Knobs(row_limit=7)) == Knobs(block=1, warps=-1, row_limit=7)
-    (tmp_path / "ctk" / "triton_layouts.json").write_text("no json", encoding="utf-8")
+    notes = Notes(tmp_path / "cache")
+    for strange in ("", "block=9 warps=0", "block=1", "1,1", "block=1 warps=1\n"):
+        notes.choose("triton-layout a", strange)
+        assert tuning.recall("a", Knobs()) is None
+    monkeypatch.setenv("CTK_CACHE", "0")
+    assert tuning.recall("b", Knobs()) is None
+    tuning.keep("b", Knobs())
+
+
+def test_where_nothing_can_be_written_the_program_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    tuning.keep("a", Knobs())
     assert tuning.recall("a", Knobs()) is None
 
 

@@ -1,0 +1,140 @@
+"""One entry of the persistent cache: what it is kept under, and what it says of itself.
+
+A `Key` is named parts: short texts, or digests of long ones. The file of an entry is named by the
+digest of its key, and holds the parts as well: so an entry that was renamed, or put in the place of
+another, is found, and what differs between two entries can be told part by part.
+"""
+
+import hashlib
+import json
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from ctk.compiler.artifacts.container import Bytes, Container, open_container, peek, write
+from ctk.compiler.cache_folder.folder import said_by_others
+from ctk.compiler.errors import ContainerError, UnreadableContainer
+
+MAGIC = "ctk-entry"
+_LABEL = "entry.json"
+_FORMAT = 1
+
+Value = str | int
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What a compile depends on: a text for each named part."""
+
+    parts: Mapping[str, str]
+
+    @property
+    def digest(self) -> str:
+        """The name of the entry: 64 hex digits."""
+        parts = sorted(self.parts.items())
+        return hashlib.sha256(json.dumps([_FORMAT, parts]).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A part in which two keys differ; None where a key has no such part."""
+
+    part: str
+    theirs: str | None
+    ours: str | None
+
+
+def differences(theirs: Mapping[str, str], ours: Mapping[str, str]) -> list[Difference]:
+    """Return the parts in which two keys differ, by name."""
+    names = sorted({*theirs, *ours})
+    return [
+        Difference(name, theirs.get(name), ours.get(name))
+        for name in names
+        if theirs.get(name) != ours.get(name)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """What an entry says of itself.
+
+    Attributes:
+        parts: The parts of its key.
+        about: What it holds, to be shown: `nodes`, `stages`, `device`, `ctk`, `torch`.
+    """
+
+    parts: Mapping[str, str] = field(default_factory=dict[str, str])
+    about: Mapping[str, Value] = field(default_factory=dict[str, Value])
+
+
+def write_entry(
+    path: Path, key: Key, members: Mapping[str, Bytes], about: Mapping[str, Value]
+) -> None:
+    """Write an entry; the folder is there.
+
+    Raises:
+        StorageError: The file cannot be written.
+        ContainerError: The name of a member is not allowed, or is that of the label.
+    """
+    if _LABEL in members:
+        raise ContainerError(f"no member of an entry may be called {_LABEL}")
+    label = {"format": _FORMAT, "parts": dict(key.parts), "about": dict(about)}
+    data = json.dumps(label, indent=1).encode()
+    write(path, {_LABEL: data, **members}, magic=MAGIC, private=True)
+
+
+def read_entry(path: Path) -> tuple[Label, Container]:
+    """Return what an entry says of itself, and its members; all of it was checked.
+
+    Raises:
+        FileNotFoundError: There is none.
+        UnreadableContainer: The system does not let it be read.
+        ContainerError: It is damaged, or is not what its name says.
+    """
+    require_own_file(path)
+    found = open_container(path, MAGIC)
+    members = dict(found.members)
+    label = _parsed(bytes(members.pop(_LABEL, b"")))
+    if label is None:
+        raise ContainerError(f"{path} is not used: it does not say what it is")
+    if Key(label.parts).digest != path.name:
+        raise ContainerError(f"{path} is not used: it was made under another name")
+    return label, Container(path, found.digest, members)
+
+
+def read_label(path: Path) -> Label | None:
+    """Return what an entry says of itself, unchecked, to be shown; None if it says nothing."""
+    return _parsed(peek(path, _LABEL) or b"")
+
+
+def require_own_file(path: Path) -> None:
+    """Refuse what is no file, what lies behind a link, and what others have a say in.
+
+    Raises:
+        FileNotFoundError: There is nothing.
+        UnreadableContainer: Its folder is refused.
+        ContainerError: It is refused; says why.
+    """
+    status = path.lstat()
+    if path.parent.is_symlink():
+        raise UnreadableContainer(f"{path.parent} is a link out of the cache; next: remove it")
+    problem = said_by_others(status) if stat.S_ISREG(status.st_mode) else "is no file"
+    if problem is not None:
+        raise ContainerError(f"{path} is not used: it {problem}")
+
+
+def _parsed(data: bytes) -> Label | None:
+    try:
+        found = json.loads(data)
+        parts, about = found["parts"], found["about"]
+        is_ours = found["format"] == _FORMAT and set(found) == {"format", "parts", "about"}
+        texts = [*parts, *parts.values(), *about]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    is_typed = all(isinstance(text, str) for text in texts)
+    is_typed = is_typed and all(isinstance(value, str | int) for value in about.values())
+    if not (is_ours and is_typed):
+        return None
+    return Label(cast("Mapping[str, str]", parts), cast("Mapping[str, Value]", about))

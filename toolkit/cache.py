@@ -1,0 +1,106 @@
+"""The operation `cache`: what the persistent cache holds, and why something is not in it.
+
+What it does not do: make keys. A miss is explained by the journal, in which the store notes the
+parts of each key that it did not find.
+"""
+
+from dataclasses import dataclass
+
+from ctk.compiler.artifacts.entry import Difference, differences
+from ctk.compiler.artifacts.listing import Entry
+from ctk.compiler.artifacts.store import Store
+from ctk.compiler.cache_folder.folder import private_folder
+from ctk.compiler.cache_folder.notes import Event
+from ctk.compiler.environment import cache_settings
+from ctk.compiler.errors import CaseError, ConfigError
+
+SHOWN_DIGITS = 12
+"""How many digits of a digest are shown."""
+
+_ASKED = ("miss", "bypassed")
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why something was not found in the cache, or that it would be.
+
+    Attributes:
+        digest: The digest of its key; empty where it had none.
+        event: What happened last to it; None if that was not noted.
+        is_kept: Whether it is in the cache now.
+        nearest: The entry with the nearest other key, if there is one.
+        differences: The parts in which that one differs from the key.
+    """
+
+    digest: str
+    event: Event | None
+    is_kept: bool
+    nearest: Entry | None = None
+    differences: tuple[Difference, ...] = ()
+
+
+def cache_store() -> Store | None:
+    """Return the cache that the variables name, whether it is on or off; None if there is none yet.
+
+    Raises:
+        StorageError: Its folder cannot be used.
+        ConfigError: A variable has a value that is not allowed, or there is no folder for it.
+    """
+    settings = cache_settings()
+    if settings.folder is None:
+        raise ConfigError("this user has no home; next: set CTK_CACHE_DIR to a folder")
+    if not settings.folder.exists():
+        return None
+    return Store(private_folder(settings.folder), settings.limit_nbytes)
+
+
+def find_entry(found: list[Entry], prefix: str) -> Entry:
+    """Return the entry whose digest starts like this.
+
+    Raises:
+        CaseError: None does, or several do.
+    """
+    fitting = [entry for entry in found if prefix and entry.digest.startswith(prefix.lower())]
+    if len(fitting) == 1:
+        return fitting[0]
+    what = f"{len(fitting)} entries start" if fitting else "no entry of the cache starts"
+    raise CaseError(f"{what} with {prefix!r}; next: ctk cache ls")
+
+
+def explain(store: Store, prefix: str | None = None) -> Explanation | None:
+    """Return why a compile was not found in the cache.
+
+    Args:
+        store: The cache.
+        prefix: How the digest of its key, or of an entry, starts; the last miss when None.
+
+    Returns:
+        None if no miss is noted, and none was asked for.
+
+    Raises:
+        CaseError: No entry and no miss starts with `prefix`.
+    """
+    event = _last(store, prefix)
+    found = store.entries()
+    if event is not None and not event.parts:  # a bypass: it has no key to compare
+        return Explanation(event.entry, event, is_kept=False)
+    if event is not None:
+        digest, parts = event.entry, event.parts
+    elif prefix is not None:
+        entry = find_entry(found, prefix)
+        digest, parts = entry.digest, entry.label.parts
+    else:
+        return None
+    others = [each for each in found if each.digest != digest and each.problem is None]
+    told = [(each, differences(each.label.parts, parts)) for each in others]
+    nearest, differing = min(told, key=lambda each: len(each[1]), default=(None, []))
+    is_kept = any(each.digest == digest for each in found)
+    return Explanation(digest, event, is_kept, nearest, tuple(differing))
+
+
+def _last(store: Store, prefix: str | None) -> Event | None:
+    """Return the last miss or bypass, among those whose digest starts with `prefix`."""
+    told = (event for event in store.notes.events() if event.kind in _ASKED)
+    if prefix is not None:
+        told = (event for event in told if event.entry.startswith(prefix.lower()) and prefix)
+    return next(told, None)
