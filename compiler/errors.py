@@ -53,6 +53,10 @@ class ContainerError(CtkError):
     """A package or an entry of the cache is not what was once written, and is not used."""
 
 
+class Uncacheable(CtkError):
+    """A compile cannot be kept for other processes; the message says why."""
+
+
 class TargetError(CtkError):
     """A target is unknown or cannot be imported."""
 

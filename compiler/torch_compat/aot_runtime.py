@@ -98,8 +98,8 @@ class Recorded:
 
     def _parameters(self, traced: GraphModule) -> list[str]:
         """Return the names, in the captured graph, of the tensors that become its first inputs."""
-        names = {id(value): name for name, value in _parameters_of(self.graph).items()}
-        held = _parameters_of(traced).values()
+        names = {id(value): name for name, value in parameters_of(self.graph).items()}
+        held = parameters_of(traced).values()
         if not all(id(each) in names for each in held):
             raise NoDataForm("a pass before autograd gave the graph a parameter")
         return [names[id(each)] for each in held]
@@ -149,7 +149,7 @@ def rebuild(
     Raises:
         NoDataForm: This is no such data, or not of this graph.
     """
-    parameters = _parameters_of(graph)
+    parameters = parameters_of(graph)
     try:
         held = [parameters[name] for name in data["parameters"]]
     except (KeyError, TypeError) as error:
@@ -212,7 +212,7 @@ def _require_plain(config: Any, metadata: Any) -> None:
         raise NoDataForm("the graph is traced for export")
 
 
-def _parameters_of(graph: GraphModule) -> dict[str, torch.Tensor]:
+def parameters_of(graph: GraphModule) -> dict[str, torch.Tensor]:
     """Return what AOTAutograd makes the first inputs of a graph, in its order."""
     return {
         **dict(graph.named_parameters(remove_duplicate=False)),
