@@ -65,6 +65,10 @@ class UnreadableContainer(ContainerError):
     """A package or an entry of the cache cannot be read now; what it holds is not known."""
 
 
+class Uncacheable(CtkError):
+    """A compile cannot be kept for other processes; the message says why."""
+
+
 class TargetError(CtkError):
     """A target is unknown or cannot be imported."""
 

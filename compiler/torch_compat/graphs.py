@@ -159,3 +159,24 @@ def keywords_of(spec: Any) -> list[str]:
     """Return the keywords of a call, of what `(args, kwargs)` are nested in (torch 2.11, 2.13)."""
     children = spec.children() if hasattr(spec, "children") else spec.children_specs
     return list(children[1].context)
+
+
+def convention_of(graph: Graph) -> str:
+    """Return how a graph wants its inputs and gives its outputs, if not one by one; else nothing.
+
+    Seen in torch 2.11 and 2.13: `PyTreeCodeGen.pytree_info` of exported graphs.
+    """
+    info = getattr(graph._codegen, "pytree_info", None)
+    if info is None:
+        return type(graph._codegen).__name__.removesuffix("CodeGen")
+    return f"{info.orig_args} {info.in_spec} {info.out_spec}"
+
+
+def is_registered(module: torch.nn.Module, name: str) -> bool:
+    """Return whether an attribute is a parameter or buffer of a module, not just a tensor there."""
+    return name in module._parameters or name in module._buffers
+
+
+def storage_of(value: torch.Tensor) -> int:
+    """Return the address of the object that holds a tensor's memory, also of a fake one."""
+    return value.untyped_storage()._cdata

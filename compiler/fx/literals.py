@@ -1,0 +1,71 @@
+"""Plain values as text: equal texts mean equal values, in every process.
+
+    (1, True, -0.0, torch.float32)  ->  (1,True,-0.0,torch.float32)
+
+Cases: 1. None, bools, numbers, strings, bytes by `repr`; 2. lists, tuples, sizes, slices, ranges,
+sets and dicts of such values, in their order, which a set has not; 3. torch's dtypes, devices,
+layouts, memory formats, and members of enumerations; 4. what the caller knows (`other`). Anything
+else has no text: the `repr` of an object may hold its address.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
+from typing import cast
+
+import torch
+
+Other = Callable[[object], str | None]
+"""Returns the text of a value that is no plain one; None if it does not know it either."""
+
+_ATOMS = (bool, int, float, complex, str, bytes, type(None), type(...))
+_NAMED = (torch.dtype, torch.layout, torch.memory_format, torch.device)
+
+
+class NoText(Exception):
+    """A value that has no text; the message says of what type it is."""
+
+
+def text_of(value: object, other: Other | None = None) -> str:
+    """Return the text of a value.
+
+    Raises:
+        NoText: It, or something in it, is no plain value, and `other` does not know it.
+    """
+    kind = type(value)
+    if kind in _ATOMS:
+        return repr(value)
+    if isinstance(value, _NAMED):
+        return str(value) if kind is not torch.device else f"device({value})"
+    if isinstance(value, list | tuple):
+        items = _joined(cast("Iterable[object]", value), other)
+        return f"{_name(kind)}[{items}]" if isinstance(value, list) else f"{_name(kind)}({items})"
+    if isinstance(value, slice | range):
+        parts = (value.start, value.stop, value.step)
+        return f"{kind.__name__}({_joined(parts, other)})"
+    if isinstance(value, set | frozenset):
+        members = cast("Iterable[object]", value)
+        return f"{{{','.join(sorted(text_of(each, other) for each in members))}}}"
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[object, object]", value).items()
+        items = ",".join(f"{text_of(key, other)}:{text_of(each, other)}" for key, each in pairs)
+        return f"{_name(kind)}{{{items}}}"
+    if isinstance(value, Enum):
+        return f"{_name(kind)}.{value.name}"
+    known = None if other is None else other(value)
+    if known is None:
+        raise NoText(f"a {kind.__module__}.{kind.__qualname__}")
+    return known
+
+
+def _name(kind: type) -> str:
+    """Return the name of a class; none for the plain ones, and those that FX has in their place."""
+    if (
+        kind in (list, tuple, dict, torch.Size)
+        or kind.__module__ == "torch.fx.immutable_collections"
+    ):
+        return ""
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _joined(values: Iterable[object], other: Other | None) -> str:
+    return ",".join(text_of(each, other) for each in values)

@@ -1,0 +1,133 @@
+"""What a trace reads besides its graph: modes, switches and settings of torch, each as a text.
+
+    grad mode: True    autocast.cpu: True torch.bfloat16    sdp.flash: True    ...
+
+A name that this version of torch has not is left out. Settings of torch's compilers are one text
+for each module of them, without those that only name folders.
+
+What it does not do: read modes that a trace must not be kept under (`reasons`).
+
+Source: what `AOTAutogradCacheDetails` and `FxGraphHashDetails` of torch 2.11 and 2.13 take in:
+grad mode, autocast, deterministic algorithms, matmul precision, settings. The rest is added here.
+"""
+
+# What pyright says of private names is what this package is for.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.autograd import forward_ad
+
+from ctk.compiler.torch_compat.settings import MODULES
+
+_READ = """
+    grad mode                     is_grad_enabled
+    inference mode                is_inference_mode_enabled
+    default dtype                 get_default_dtype
+    default device                get_default_device
+    deterministic                 are_deterministic_algorithms_enabled
+    deterministic.warn only       is_deterministic_algorithms_warn_only_enabled
+    deterministic.fill            utils.deterministic.fill_uninitialized_memory
+    matmul precision              get_float32_matmul_precision
+    anomaly mode                  is_anomaly_enabled
+    autocast.cache                is_autocast_cache_enabled
+    forward-mode gradients        _C._is_fwd_grad_enabled
+    nnpack                        _C._get_nnpack_enabled
+    sdp.flash                     _C._get_flash_sdp_enabled
+    sdp.math                      _C._get_math_sdp_enabled
+    sdp.efficient                 _C._get_mem_efficient_sdp_enabled
+    sdp.cudnn                     _C._get_cudnn_sdp_enabled
+    sdp.overrideable              _C._get_overrideable_sdp_enabled
+    sdp.math in half              _C._get_math_sdp_allow_fp16_bf16_reduction
+    cudnn                         backends.cudnn.enabled
+    cudnn.benchmark               backends.cudnn.benchmark
+    cudnn.deterministic           backends.cudnn.deterministic
+    cudnn.tf32                    _C._get_cudnn_allow_tf32
+    cuda.tf32                     _C._get_cublas_allow_tf32
+    cuda.fp16 sums                backends.cuda.matmul.allow_fp16_reduced_precision_reduction
+    cuda.bf16 sums                backends.cuda.matmul.allow_bf16_reduced_precision_reduction
+    cuda.fp16 accumulation        backends.cuda.matmul.allow_fp16_accumulation
+    mkldnn                        _C._get_mkldnn_enabled
+    mkldnn.deterministic          _C._get_mkldnn_deterministic
+    mkldnn.tf32                   _C._get_onednn_allow_tf32
+    precision.generic             backends.fp32_precision
+    precision.cuda.matmul         backends.cuda.matmul.fp32_precision
+    precision.cudnn.conv          backends.cudnn.conv.fp32_precision
+    precision.cudnn.rnn           backends.cudnn.rnn.fp32_precision
+    precision.mkldnn.matmul       backends.mkldnn.matmul.fp32_precision
+    precision.mkldnn.conv         backends.mkldnn.conv.fp32_precision
+    precision.mkldnn.rnn          backends.mkldnn.rnn.fp32_precision
+    mha fast path                 backends.mha.get_fastpath_enabled
+    einsum                        backends.opt_einsum.enabled
+    einsum.strategy               backends.opt_einsum.strategy
+    quantized engine              backends.quantized.engine
+"""
+
+_FOLDERS = ("_dir", "_dir_root", "_path", "_folder")
+
+
+def ambient_state() -> dict[str, str]:
+    """Return each mode and switch of this thread and process that a trace may read."""
+    state = {name: str(value) for name, value in _readings()}
+    for device in torch._C._autocast_supported_devices():
+        dtype = torch.get_autocast_dtype(device)  # also where the graph turns autocast on
+        state[f"autocast.{device}"] = f"{torch.is_autocast_enabled(device)} {dtype}"
+    return state
+
+
+def compiler_settings() -> dict[str, Mapping[str, object]]:
+    """Return the settings of torch's compilers by module; folders are left out."""
+    found: dict[str, Mapping[str, object]] = {}
+    for name in MODULES:
+        values: Mapping[str, object] = importlib.import_module(name).get_config_copy()
+        found[name] = {key: each for key, each in values.items() if not key.endswith(_FOLDERS)}
+    return found
+
+
+def reasons() -> Iterator[str]:
+    """Yield why nothing that is traced now can be kept: transforms, modes, replaced kernels."""
+    if torch._C._functorch.get_dynamic_layer_stack_depth():
+        yield "a transform of functorch (vmap, grad) is entered"
+    if forward_ad._current_level >= 0:
+        yield "forward-mode differentiation is on"
+    if torch._dynamo.compiled_autograd.in_compiled_autograd_region:
+        yield "compiled autograd traces this backward"
+    if _modes_on():
+        yield "a mode of the program dispatches operators"
+    overridden = sorted(name for name in torch.library._impls if _is_override(name))
+    for name in overridden[:1]:
+        yield f"the program has registered a kernel of torch's own operator {name}"
+
+
+def _modes_on() -> bool:
+    """Return whether a dispatch mode of the program is on, or one of torch functions.
+
+    A default device is such a mode: its device is part of the state.
+    """
+    device = importlib.import_module("torch.utils._device").DeviceContext
+    stack = importlib.import_module("torch.overrides")._get_current_function_mode_stack()
+    if any(not isinstance(mode, device) for mode in stack):
+        return True
+    return torch._C._len_torch_dispatch_stack() > 0
+
+
+def _is_override(name: str) -> bool:
+    """Return whether `aten/operator/key` is a kernel that traces go through, as torch has none."""
+    namespace, _, rest = name.partition("/")
+    key = rest.rpartition("/")[2]
+    return namespace == "aten" and key.startswith(("Auto", "Composite", "Functional", "Python"))
+
+
+def _readings() -> Iterator[tuple[str, object]]:
+    for line in _READ.strip().splitlines():
+        name, _, path = line.strip().rpartition(" ")
+        value: Any = torch
+        try:
+            for part in path.split("."):
+                value = getattr(value, part)
+            yield name.strip(), value() if callable(value) else value
+        except (AttributeError, RuntimeError):  # this version has not, or this build
+            continue

@@ -1,0 +1,382 @@
+"""What AOTAutograd wraps around compiled graphs, captured as data and built again around others.
+
+AOTAutograd traces a captured graph, hands functional graphs to a compiler, and wraps what comes
+back: inputs are mutated, outputs are made aliases of inputs again, `autograd.Function` has the
+forward and the backward. All of that follows from a few records (`ViewAndMutationMeta`). With these
+kept, the wrappers can be built around compiled graphs of an earlier process without any tracing:
+
+    with capture(graph, inputs) as recorded:
+        run = trace(graph, inputs, ...)
+    data = recorded.as_json(graph)                             # in another process:
+    run = rebuild(data, graph, forward=forward, backward=backward)
+
+Cases that have no data form, with the reason in the message: inputs or outputs of a tensor
+subclass, effect tokens, random numbers as inputs (`functionalize_rng_ops`), `BackwardState`, hooks
+on saved tensors, `debug_assert`, a first call with fake tensors (DDPOptimizer), several compiles in
+one, and a pass before autograd that gave the graph a new parameter.
+
+Source: `aot_autograd_result.py` of torch 2.11 and 2.13, which pickles the same records. Here guards
+on duplicate and overlapping inputs, which a trace gives to Dynamo, come back as well.
+"""
+
+# What pyright says of private names is what this package is for.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
+import contextlib
+import importlib
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import torch
+from torch.fx import GraphModule
+
+from ctk.compiler.torch_compat import shape_guards
+from ctk.compiler.torch_compat.aot_data import Json, NoDataForm, decode, encode
+from ctk.compiler.torch_compat.graphs import Boxed, boxed
+from ctk.compiler.torch_compat.inductor import compile_lock
+from ctk.compiler.torch_compat.sites import Site, wrapped
+
+Run = Callable[..., Sequence[object]]
+
+_FOR_MESSAGES = ("traced_tangents_descs", "tangent_source_stack_traces", "compile_id_str")
+"""What only errors about tensor subclasses read, of which there are none; has paths."""
+
+
+def _aot(module: str) -> Any:
+    return importlib.import_module(f"torch._functorch._aot_autograd.{module}")
+
+
+@dataclass(slots=True)
+class Recorded:
+    """What one trace said of the wrappers that it built; filled while the trace runs.
+
+    Attributes:
+        graph: The captured graph.
+        symbols: The symbolic sizes of its inputs before the trace.
+        known_guards: How many guards on inputs Dynamo had before the trace.
+        wraps: One for each compile: its wrappers, configuration and metadata.
+        trainings: One for each compile with a backward: the arguments of its wrapper.
+    """
+
+    graph: GraphModule
+    symbols: Mapping[str, Any]
+    known_guards: int
+    is_any_autocast: bool
+    reasons: list[str] = field(default_factory=list[str])
+    wraps: list[tuple[Sequence[Any], Any, Any]] = field(
+        default_factory=list[tuple[Sequence[Any], Any, Any]]
+    )
+    trainings: list[Mapping[str, Any]] = field(default_factory=list[Mapping[str, Any]])
+
+    def as_json(self, traced: GraphModule) -> Json:
+        """Return all that `rebuild` needs, besides the compiled graphs.
+
+        Args:
+            traced: What was traced: the captured graph, or a copy of it that passes have changed.
+
+        Raises:
+            NoDataForm: The wrappers cannot be built again; the message says why.
+        """
+        for reason in self.reasons:
+            raise NoDataForm(reason)
+        if len(self.wraps) != 1 or len(self.trainings) > 1:
+            raise NoDataForm(f"{len(self.wraps)} compiled functions instead of one")
+        ((wrappers, config, metadata),) = self.wraps
+        _require_plain(config, metadata)
+        training = self.trainings[0] if self.trainings else None
+        return {
+            "autocast": self.is_any_autocast,
+            "guards": shape_guards.guards_of(self.symbols),
+            "input_guards": _input_guards(config, self.known_guards),
+            "keep_input_mutations": config.keep_inference_input_mutations,
+            "metadata": encode(_without_messages(metadata)),
+            "parameters": self._parameters(traced),
+            "training": None if training is None else _encode_training(training),
+            "wrappers": [encode(each) for each in wrappers],
+        }
+
+    def _parameters(self, traced: GraphModule) -> list[str]:
+        """Return the names, in the captured graph, of the tensors that become its first inputs."""
+        names = {id(value): name for name, value in parameters_of(self.graph).items()}
+        held = parameters_of(traced).values()
+        if not all(id(each) in names for each in held):
+            raise NoDataForm("a pass before autograd gave the graph a parameter")
+        return [names[id(each)] for each in held]
+
+
+@contextlib.contextmanager
+def capture(graph: GraphModule, inputs: Sequence[object]) -> Generator[Recorded]:
+    """Record what a trace of `graph` inside the block wraps around its compiled graphs.
+
+    The backward is compiled at once, and not at the first backward pass: the data is whole when the
+    block ends. Dynamo and Inductor do not compile in other threads meanwhile.
+
+    Args:
+        graph: The captured graph.
+        inputs: Its example inputs.
+
+    Seen in torch 2.11 and 2.13: `graph_compile.post_compile`, `AOTDispatchAutograd.post_compile`.
+    """
+    context = torch._guards.TracingContext.try_get()
+    known = 0 if context is None else len(context.guards_context.aotautograd_guards)
+    symbols = shape_guards.symbols_of(inputs)
+    any_autocast = torch._C._is_any_autocast_enabled()
+    recorded = Recorded(graph, symbols, known, any_autocast, _reasons(context))
+    lazily = torch._functorch.config.patch(force_non_lazy_backward_lowering=True)
+    wraps = Site(_aot("graph_compile"), "post_compile")
+    training = Site(_aot("runtime_wrappers").AOTDispatchAutograd, "post_compile")
+    with (
+        compile_lock(),
+        lazily,
+        wrapped(wraps, lambda original: _noting_wraps(recorded, original)),
+        wrapped(training, lambda original: staticmethod(_noting_training(recorded, original))),
+    ):
+        yield recorded
+
+
+def rebuild(
+    data: Json, graph: GraphModule, *, forward: Boxed, backward: Boxed | None = None
+) -> Run:
+    """Return the callable that `trace` returned, around other compiled graphs; traces nothing.
+
+    Args:
+        data: What `Recorded.as_json` gave.
+        graph: The captured graph of now: gives parameters and buffers.
+        forward: The compiled forward, or the compiled graph of inference.
+        backward: The compiled backward, if the data is of a training.
+
+    Raises:
+        NoDataForm: This is no such data, or not of this graph.
+    """
+    parameters = parameters_of(graph)
+    try:
+        held = [parameters[name] for name in data["parameters"]]
+    except (KeyError, TypeError) as error:
+        raise NoDataForm("the entry is of a graph with other parameters") from error
+    metadata = decode(data["metadata"])
+    config = _configuration(data, graph, list(parameters), list(data["parameters"]))
+    forward = forward if getattr(forward, "_boxed_call", False) else boxed(forward)
+    if (data["training"] is None) != (backward is None):
+        raise NoDataForm("the entry has a backward and the data has none, or the other way round")
+    if backward is None:
+        run = _inference(data, forward, config, metadata)
+    else:
+        run = _training(data, forward, backward, config, metadata)
+    wrappers = [decode(each) for each in data["wrappers"]]
+    run, _ = _aot("runtime_wrappers").post_compile(wrappers, run, config, runtime_metadata=metadata)
+    _replay_input_guards(data["input_guards"], config)
+
+    def call(*inputs: object) -> Sequence[object]:
+        return run([*held, *inputs])
+
+    return call
+
+
+def _without_messages(metadata: Any) -> Any:
+    """Return a copy that names no place of this machine; lists keep their length."""
+    copy = object.__new__(type(metadata))
+    for name, value in vars(metadata).items():
+        kept = value
+        if name in _FOR_MESSAGES:
+            kept = [None] * len(value) if name == "traced_tangents_descs" else None
+        object.__setattr__(copy, name, kept)
+    return copy
+
+
+def _reasons(context: Any) -> list[str]:
+    """Return why, right now, no trace can be kept."""
+    found: list[str] = []
+    if context is not None and context.fakify_first_call:
+        found.append("the first call gets fake tensors (DDPOptimizer)")
+    if torch._functorch.config.functionalize_rng_ops:
+        found.append("random numbers are inputs: torch._functorch.config.functionalize_rng_ops")
+    if torch._functorch.config.debug_assert:
+        found.append("torch._functorch.config.debug_assert is on")
+    if torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        found.append("hooks on saved tensors are on")
+    return found
+
+
+def _require_plain(config: Any, metadata: Any) -> None:
+    """Raise where the wrappers hold more than numbers and names.
+
+    Raises:
+        NoDataForm: They do.
+    """
+    if metadata.tokens or metadata.num_backward_tokens:
+        raise NoDataForm("the graph has effect tokens")
+    if getattr(metadata, "act_input_indices", None):
+        raise NoDataForm("an input is an AsyncCollectiveTensor")
+    if config.is_export or config.pre_dispatch:
+        raise NoDataForm("the graph is traced for export")
+
+
+def parameters_of(graph: GraphModule) -> dict[str, torch.Tensor]:
+    """Return what AOTAutograd makes the first inputs of a graph, in its order."""
+    return {
+        **dict(graph.named_parameters(remove_duplicate=False)),
+        **dict(graph.named_buffers(remove_duplicate=False)),
+    }
+
+
+def _noting_wraps(recorded: Recorded, original: Callable[..., Any]) -> Callable[..., Any]:
+    def post_compile(wrappers: Any, run: Any, config: Any, *, runtime_metadata: Any) -> Any:
+        recorded.wraps.append((wrappers, config, runtime_metadata))
+        return original(wrappers, run, config, runtime_metadata=runtime_metadata)
+
+    return post_compile
+
+
+_TRAINING: tuple[str, ...] = (
+    "compiled_fw_func",
+    "compiled_bw_func",
+    "maybe_subclass_meta",
+    "num_symints_saved_for_bw",
+    "backward_state_indices",
+    "disable_amp",
+    "indices_of_inps_to_detach",
+    "lazy_backward_info",
+)
+"""Arguments of `AOTDispatchAutograd.post_compile` in torch 2.11; in 2.13 fields of its one."""
+
+
+def _noting_training(recorded: Recorded, original: Any) -> Callable[..., Any]:
+    def post_compile(*arguments: Any, **named: Any) -> Any:
+        if len(arguments) == 1:  # torch 2.13
+            noted = {name: getattr(arguments[0], name) for name in _TRAINING}
+        else:
+            noted = dict(zip(_TRAINING, arguments, strict=False))
+        recorded.trainings.append(noted)
+        return original.__func__(*arguments, **named)
+
+    return post_compile
+
+
+def _encode_training(noted: Mapping[str, Any]) -> Json:
+    if noted["maybe_subclass_meta"] is not None:
+        raise NoDataForm("an input or output is a tensor subclass")
+    if noted["backward_state_indices"]:
+        raise NoDataForm("an input is a BackwardState")
+    if noted["compiled_bw_func"] is None:
+        raise NoDataForm("torch has not compiled the backward yet")
+    return {
+        "detach": encode(noted["indices_of_inps_to_detach"]),
+        "disable_autocast": noted["disable_amp"],
+        "symbols_saved": noted["num_symints_saved_for_bw"],
+    }
+
+
+def _configuration(
+    data: Json, graph: GraphModule, names: Sequence[str], wanted: Sequence[str]
+) -> Any:
+    """Return AOTAutograd's configuration of this compile, with the places of inputs in Dynamo."""
+    schemas = _aot("schemas")
+    count = len(names) + sum(node.op == "placeholder" for node in graph.graph.nodes)
+    sources, static = _aot("frontend_utils")._try_get_metadata_from_dynamo(
+        graph, dict.fromkeys(names).keys(), count, []
+    )
+    if sources is not None:
+        places = dict(zip(names, sources, strict=False))
+        sources = [*(places[name] for name in wanted), *sources[len(names) :]]
+    return schemas.AOTConfig(
+        fw_compiler=None,
+        bw_compiler=None,
+        inference_compiler=None,
+        partition_fn=None,
+        decompositions={},
+        num_params_buffers=len(wanted),
+        aot_id=next(_counter()),
+        keep_inference_input_mutations=data["keep_input_mutations"],
+        aot_autograd_arg_pos_to_source=sources,
+        static_input_indices=static,
+    )
+
+
+def _counter() -> Iterator[int]:
+    return importlib.import_module("torch._functorch.aot_autograd").AOT_COUNTER
+
+
+def _inference(data: Json, forward: Boxed, config: Any, metadata: Any) -> Any:
+    wrapper = _aot("runtime_wrappers").RuntimeWrapper(
+        indices_of_inps_to_detach=[], trace_joint=False, disable_amp=data["autocast"]
+    )
+    return wrapper.post_compile(forward, config, runtime_metadata=metadata)
+
+
+def _training(data: Json, forward: Boxed, backward: Boxed, config: Any, metadata: Any) -> Any:
+    """Return the autograd function of a forward and a backward, with its wrapper.
+
+    What compiled autograd wants of it, the backward as a graph to trace, is not kept: it says so.
+    """
+    runtime = _aot("runtime_wrappers")
+    training = data["training"]
+    values = (
+        forward,
+        backward,
+        None,
+        training["symbols_saved"],
+        [],
+        training["disable_autocast"],
+        decode(training["detach"]),
+        runtime.CachedAutogradLazyBackwardCompileInfo(_no_backward_graph),
+    )
+    post_compile = runtime.AOTDispatchAutograd.post_compile
+    if not hasattr(runtime, "AOTDispatchAutogradCompileSpec"):  # torch 2.11
+        return post_compile(*values, config, fw_metadata=metadata, try_save_cache_entry=None)
+    specification = runtime.AOTDispatchAutogradCompileSpec(
+        **dict(zip(_TRAINING, values, strict=True)),
+        bw_compiler=None,
+        aot_config=config,
+        fw_metadata=metadata,
+        try_save_cache_entry=None,
+    )
+    return post_compile(specification)
+
+
+def _no_backward_graph() -> GraphModule:
+    raise RuntimeError(
+        "compiled autograd needs the graph of this backward, and ctk took the compiled one from "
+        "its cache; compile without the cache (CTK_CACHE=0) to use compiled autograd"
+    )
+
+
+def _input_guards(config: Any, known: int) -> Json:
+    """Return the guards that the trace gave to Dynamo: inputs that are one, or share memory.
+
+    Raises:
+        NoDataForm: There is a guard of another kind, or on no input.
+    """
+    context = torch._guards.TracingContext.try_get()
+    guards = [] if context is None else context.guards_context.aotautograd_guards[known:]
+    sources = config.aot_autograd_arg_pos_to_source or []
+
+    def places(wanted: Sequence[Any]) -> list[int]:
+        return [sources.index(each) for each in wanted]
+
+    found: list[Json] = []
+    for guard in guards:
+        name = type(guard).__name__
+        if name == "DuplicateInputs":
+            found.append([name, [places([guard.input_source_a]), places([guard.input_source_b])]])
+        elif name == "StorageOverlap":
+            groups = (guard.overlapping_sources, guard.non_overlapping_sources)
+            found.append([name, [places(each) for each in groups]])
+        else:
+            raise NoDataForm(f"a guard {name} on inputs")
+    return found
+
+
+def _replay_input_guards(guards: Json, config: Any) -> None:
+    """Give Dynamo the guards on inputs that a trace would have given."""
+    context = torch._guards.TracingContext.try_get()
+    sources = config.aot_autograd_arg_pos_to_source
+    if context is None or not sources:
+        return
+    for name, (first, second) in cast("list[Any]", guards):
+        groups = ([sources[place] for place in first], [sources[place] for place in second])
+        if name == "DuplicateInputs":
+            guard = torch._guards.DuplicateInputs(groups[0][0], groups[1][0])
+        else:
+            guard = torch._guards.StorageOverlap(*groups)
+        context.guards_context.aotautograd_guards.append(guard)

@@ -1,0 +1,85 @@
+"""Functions and operators of torch: which are torch's own, and their names.
+
+A name is only given for what every process finds under it: `torch.nn.functional.linear`, not a
+function of the program that was put in its place.
+"""
+
+# What pyright says of private names is what this package is for.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
+import sys
+from functools import cache
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType
+from typing import Any
+
+import torch
+
+_OWN_NAMESPACES = frozenset({
+    "_c10d_functional", "_c10d_functional_autograd", "_dtensor", "_native", "_quantized",
+    "_test", "aten", "c10d", "c10d_functional", "debug_mode_ops", "debugprims", "export",
+    "flex_lib", "fsdp", "higher_order", "inductor", "inductor_prims", "mkl", "mkldnn",
+    "mkldnn_prepacked", "onednn", "onnx", "onnx_symbolic", "prepacked", "prim", "prims",
+    "profiler", "quantization", "quantized", "quantized_decomposed", "rngprims", "sparse",
+    "static_runtime", "streams", "symm_mem",
+})  # fmt: skip
+"""Namespaces of operators that torch 2.11 and 2.13 define themselves."""
+
+_PLAIN_MODULES = ("_operator", "builtins", "math", "operator")
+
+_BY_NUMBER = ("triton_kernel_wrapper_functional", "triton_kernel_wrapper_mutation")
+"""Operators whose arguments are places in a table of this process: kernels of the program."""
+
+
+Operator = torch._ops.OpOverload | torch._ops.OpOverloadPacket
+
+
+def is_torchs_operator(operator: Any) -> bool:
+    """Return whether an operator comes with torch; all others come with the program."""
+    name = getattr(operator, "_qualified_op_name", "") or str(operator.name())
+    return name.partition("::")[0] in _OWN_NAMESPACES
+
+
+def name_of(function: object) -> str | None:
+    """Return the name of a function, class or higher-order operator; None if it is not torch's.
+
+    Functions of Python's `operator`, `math` and `builtins` count as torch's.
+    """
+    if isinstance(function, torch._ops.HigherOrderOperator):
+        is_own = type(function).__module__.partition(".")[0] == "torch"
+        is_named = function._name not in _BY_NUMBER
+        return f"higher_order.{function._name}" if is_own and is_named else None
+    module = getattr(function, "__module__", None)
+    if isinstance(function, MethodDescriptorType):
+        module = function.__objclass__.__module__
+    if not isinstance(module, str) or not _is_known(module):
+        return None
+    names = [getattr(function, "__qualname__", None), getattr(function, "__name__", None)]
+    if isinstance(function, BuiltinFunctionType | MethodDescriptorType):
+        return f"{module}.{names[0]}"  # made in C: nobody else can have made it
+    return next((f"{module}.{each}" for each in names if _found(module, each) is function), None)
+
+
+def described(function: object) -> str:
+    """Return a function's module and name, for messages."""
+    name = getattr(function, "__qualname__", None) or type(function).__qualname__
+    return f"{getattr(function, '__module__', '?')}.{name}"
+
+
+def _is_known(module: str) -> bool:
+    return module.partition(".")[0] == "torch" or module in _PLAIN_MODULES
+
+
+@cache
+def is_torchs_method(name: str) -> bool:
+    """Return whether a method of tensors is torch's, or tensors have none of this name."""
+    method = getattr(torch.Tensor, name, None)
+    if not isinstance(method, FunctionType):  # made in C, or of something that is no tensor
+        return True
+    return _is_known(method.__module__)
+
+
+def _found(module: str, name: str | None) -> object:
+    value: object = sys.modules.get(module)
+    for part in (name or "<none>").split("."):
+        value = getattr(value, part, None)
+    return value

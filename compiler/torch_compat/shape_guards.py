@@ -1,0 +1,199 @@
+"""Guards on symbolic sizes as JSON: what a compile assumed of its inputs, asked again of others.
+
+A compile may decide something for some sizes only; torch then notes a guard (`s0 > 8`) in the
+ShapeEnv, and Dynamo compiles anew where it does not hold. Who takes an old compile must ask the
+same: `fits` with the sizes of now, then `replay`, which notes the guards in the ShapeEnv of now.
+
+    s0 > 8 and Mod(s0, 4) == 0, s0 the first symbol
+        -> [[">", ["symbol", 0], 8], ["==", ["Mod", ["symbol", 0], 4], 0]]
+
+Symbols have numbers, in the order in which the inputs name them first. An expression is a tree of
+a few known functions; nothing of it is ever executed as Python.
+
+Source: torch's own cache (`ShapeEnv.produce_guards_expression`), which stores Python and evaluates
+it; a guard on a symbol that the inputs do not give is left out there, and refused here.
+"""
+
+# What pyright says of private names is what this package is for.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
+import functools
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ctk.compiler.torch_compat.aot_data import Json, NoDataForm
+
+_RELATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def _sum(*values: Any) -> Any:
+    return functools.reduce(operator.add, values)
+
+
+def _product(*values: Any) -> Any:
+    return functools.reduce(operator.mul, values)
+
+
+def _modular_index(base: Any, divisor: Any, modulus: Any) -> Any:
+    return (base // divisor) % modulus
+
+
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    **_RELATIONS,
+    "Add": _sum,
+    "Mul": _product,
+    "Pow": operator.pow,
+    "PowByNatural": operator.pow,
+    "FloorDiv": operator.floordiv,
+    "CleanDiv": operator.floordiv,
+    "Mod": operator.mod,
+    "PythonMod": operator.mod,
+    "ModularIndexing": _modular_index,
+    "Max": lambda *values: functools.reduce(torch.sym_max, values),
+    "Min": lambda *values: functools.reduce(torch.sym_min, values),
+    "ToFloat": torch.sym_float,
+    "And": lambda *values: functools.reduce(operator.and_, values),
+    "Or": lambda *values: functools.reduce(operator.or_, values),
+    "Not": torch.sym_not,
+}
+
+
+def sizes_of(value: object) -> Iterator[Any]:
+    """Yield the symbolic numbers that an input brings: itself, its sizes, those of its base."""
+    if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        yield value
+    elif isinstance(value, torch.Tensor):
+        yield from (each for each in layout_of(value) if isinstance(each, torch.SymInt))
+        yield from sizes_of(value._base)
+
+
+def layout_of(value: torch.Tensor) -> tuple[Any, ...]:
+    """Return sizes, strides and offset of a tensor; sizes alone where it has no strides."""
+    if value.layout != torch.strided:
+        return tuple(value.shape)
+    return (*value.shape, *value.stride(), value.storage_offset())
+
+
+def symbols_of(inputs: Sequence[object]) -> dict[str, Any]:
+    """Return the symbols of inputs by name in their order, each with the value that is the symbol.
+
+    One that only stands in a longer expression (`2*s0`) has None.
+
+    Seen in torch 2.11 and 2.13: `SymNode.expr`.
+    """
+    found: dict[str, Any] = {}
+    for value in (each for one in inputs for each in sizes_of(one)):
+        expression = value.node.expr
+        if expression.is_Symbol:
+            known = found.get(str(expression))
+            found[str(expression)] = value if known is None else known
+        else:
+            names = sorted(str(each) for each in expression.free_symbols)
+            found.update({name: None for name in names if name not in found})
+    return found
+
+
+def guards_of(symbols: Mapping[str, Any]) -> Json:
+    """Return all guards that torch knows on symbols, after a compile.
+
+    Args:
+        symbols: What `symbols_of` gave before it: the compile may have replaced one by another.
+
+    Raises:
+        NoDataForm: A guard also has another symbol, or a function that is not known here.
+    """
+    env = next((each.node.shape_env for each in symbols.values() if each is not None), None)
+    if env is None:
+        return []
+    numbers = {name: place for place, name in enumerate(symbols)}
+    found: dict[str, Json] = {}
+    for guard in env.guards:
+        expression = _known(guard.expr, numbers, env)
+        if not {str(each) for each in expression.free_symbols}.isdisjoint(numbers):
+            found.setdefault(str(expression), encode_expression(expression, numbers))
+    return list(found.values())
+
+
+def _known(expression: Any, numbers: Mapping[str, int], env: Any) -> Any:
+    """Return a guard with what torch knows of other symbols: one that was found to be 4 is 4."""
+    others = [each for each in expression.free_symbols if str(each) not in numbers]
+    return expression.xreplace({each: env.replace(each) for each in others})
+
+
+def encode_expression(expression: Any, numbers: Mapping[str, int]) -> Json:
+    """Return a sympy expression as a tree; symbols by their numbers.
+
+    Raises:
+        NoDataForm: It has a symbol without a number, or a function that is not known here.
+    """
+    if expression.is_Symbol:
+        if str(expression) not in numbers:
+            raise NoDataForm(f"a guard on {expression}, which is no size of an input")
+        return ["symbol", numbers[str(expression)]]
+    if expression.is_Integer:
+        return int(expression)
+    if expression in (True, False):
+        return bool(expression)
+    if expression.is_Float:
+        return ["float", float(expression).hex()]
+    name = getattr(expression, "rel_op", None) or type(expression).__name__
+    if name not in _FUNCTIONS:
+        raise NoDataForm(f"a guard with {name}: {expression}")
+    return [name, *(encode_expression(each, numbers) for each in expression.args)]
+
+
+def fits(guards: Json, inputs: Sequence[object]) -> bool:
+    """Return whether guards hold for the example sizes of these inputs; notes nothing.
+
+    Raises:
+        NoDataForm: These are no guards.
+    """
+    hints = [_hint(each) for each in symbols_of(inputs).values()]
+    return all(_holds(guard, hints) for guard in guards)
+
+
+def replay(guards: Json, inputs: Sequence[object]) -> bool:
+    """Note guards in the ShapeEnv of these inputs, as the compile did; whether all hold.
+
+    Raises:
+        NoDataForm: These are no guards.
+    """
+    values = list(symbols_of(inputs).values())
+    return all(_holds(guard, values) for guard in guards)
+
+
+def _hint(value: Any) -> Any:
+    """Return the number that a symbol stands for in the example (torch 2.11, 2.13)."""
+    return None if value is None or not value.node.has_hint() else value.node.hint
+
+
+def _holds(guard: Json, values: Sequence[Any]) -> bool:
+    value = _evaluate(guard, values)
+    return False if value is None else bool(value)
+
+
+def _evaluate(tree: Json, values: Sequence[Any]) -> Any:
+    """Return the value of a tree; None where a symbol has none."""
+    if isinstance(tree, int):  # a bool too
+        return tree
+    try:
+        name, *arguments = tree
+        if name == "symbol":
+            return values[arguments[0]]
+        if name == "float":
+            return float.fromhex(arguments[0])
+        function = _FUNCTIONS[name]
+    except (LookupError, TypeError, ValueError) as error:
+        raise NoDataForm(f"no guard: {str(tree)[:80]}") from error
+    operands = [_evaluate(each, values) for each in arguments]
+    return None if any(each is None for each in operands) else function(*operands)
