@@ -95,7 +95,15 @@ class Faults:
         return f"note_fault(&fault, {len(self.checks)}, {index}, {size})"
 
 
-def fault_message(check: Check, kernel: str, index: int, size: int) -> str:
+def fault_text(check: Check, kernel: str, index: object, size: object) -> str:
+    """Return what to tell about a failed check: eager's words for positions, ours for the rest."""
+    if check.what == "position":
+        where = f"(node {check.node}, kernel {kernel})"
+        return f"index {index} is out of bounds for a dimension of size {size} {where}"
+    return fault_message(check, kernel, index, size)
+
+
+def fault_message(check: Check, kernel: str, index: object, size: object) -> str:
     """Return what to tell about a failed check of ours."""
     done = "reads" if check.what == "load" else "writes"
     return (
@@ -106,7 +114,5 @@ def fault_message(check: Check, kernel: str, index: int, size: int) -> str:
 
 def fault_error(check: Check, kernel: str, index: int, size: int) -> Exception:
     """Return the exception for a failed check: eager's for positions, ours for the rest."""
-    if check.what == "position":
-        where = f"(node {check.node}, kernel {kernel})"
-        return IndexError(f"index {index} is out of bounds for a dimension of size {size} {where}")
-    return RuntimeError(fault_message(check, kernel, index, size))
+    text = fault_text(check, kernel, index, size)
+    return IndexError(text) if check.what == "position" else RuntimeError(text)
