@@ -7,7 +7,8 @@ each starts at a multiple of 64 bytes. The comment of the zip is its seal,
 
 over all bytes before the seal. A flipped byte, a missing or an added one breaks it, wherever it is,
 and nothing is handed out before the seal was checked: so a member is what was written. (The short
-sum is for readers that have no SHA-256, such as the C interface.)
+sum is for readers that have no SHA-256, such as the C interface: it covers the text of the seal up
+to itself, too.)
 
     write(path, {"meta.json": b"{}", "weights/0": tensor_bytes})
     open_container(path).members["weights/0"]  # a memoryview of the file, no copy
@@ -302,7 +303,9 @@ def _sums(chunks: Iterable[bytes | memoryview]) -> tuple[str, int]:
 
 
 def _seal(magic: str, digest: str, crc: int) -> bytes:
-    return f"{magic} {_FORMAT} sha256={digest} crc32={crc:08x}".encode()
+    """Return the seal of a file with these sums; the short one goes on over the seal's own text."""
+    start = f"{magic} {_FORMAT} sha256={digest} ".encode()
+    return start + f"crc32={zlib.crc32(start, crc):08x}".encode()
 
 
 def _name_problem(name: str) -> str | None:

@@ -187,8 +187,11 @@ def _opened_by_file(binary: bytes | memoryview) -> ctypes.CDLL:
             ) from error
 
 
-def fault_message(check: Check, kernel: str, index: int, size: int) -> str:
-    """Return what to tell about a failed check of ours."""
+def fault_text(check: Check, kernel: str, index: object, size: object) -> str:
+    """Return what to tell about a failed check: eager's words for positions, ours for the rest."""
+    if check.what == "position":
+        where = f"(node {check.node}, kernel {kernel})"
+        return f"index {index} is out of bounds for a dimension of size {size} {where}"
     done = "reads" if check.what == "load" else "writes"
     return (
         f"kernel {kernel} {done} element {index} of the buffer {check.buffer}, which has {size}, "
@@ -198,7 +201,5 @@ def fault_message(check: Check, kernel: str, index: int, size: int) -> str:
 
 def fault_error(check: Check, kernel: str, index: int, size: int) -> Exception:
     """Return the exception for a failed check: eager's for positions, ours for the rest."""
-    if check.what == "position":
-        where = f"(node {check.node}, kernel {kernel})"
-        return IndexError(f"index {index} is out of bounds for a dimension of size {size} {where}")
-    return RuntimeError(fault_message(check, kernel, index, size))
+    text = fault_text(check, kernel, index, size)
+    return IndexError(text) if check.what == "position" else RuntimeError(text)

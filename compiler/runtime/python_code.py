@@ -79,7 +79,7 @@ class PythonCode:
             for name, target in schedule.constants.items()
         }
         lines = [*self._beginning(schedule, is_boxed=is_boxed, name=name, symbols=symbols)]
-        dead = _last_uses(schedule)
+        dead = last_uses(schedule)
         for number, step in enumerate((None, *schedule.steps), -1):
             if step is not None:
                 lines.append(self._step(step))
@@ -195,7 +195,7 @@ def bind(function: FunctionType, launches: Sequence[Callable[..., None]]) -> Non
     function.__globals__.update({f"_ctk_launch_{n}": each for n, each in enumerate(launches)})
 
 
-def _last_uses(schedule: Schedule) -> dict[int, list[str]]:
+def last_uses(schedule: Schedule) -> dict[int, list[str]]:
     """Return which values are needed no more, by the number of the step behind which that is.
 
     Behind -1 are inputs that no step needs.

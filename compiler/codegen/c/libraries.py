@@ -120,10 +120,10 @@ def forget() -> None:
 def file_text(codes: Sequence[KernelCode]) -> str:
     """Return the file of some functions: types, the functions that they call, they."""
     texts = [code.text for code in codes]
-    return "\n\n".join((*_before(texts, any(code.checks for code in codes)), *texts)) + "\n"
+    return "\n\n".join((*beginning(texts, any(code.checks for code in codes)), *texts)) + "\n"
 
 
-def _before(texts: Sequence[str], has_checks: bool) -> list[str]:
+def beginning(texts: Sequence[str], has_checks: bool) -> list[str]:
     """Return what stands before some functions in their file."""
     faults = [FAULT_TYPE, NOTE_FAULT] if has_checks else []
     return [PREAMBLE, *faults, *functions_for(texts)]
@@ -132,7 +132,7 @@ def _before(texts: Sequence[str], has_checks: bool) -> list[str]:
 def _key(code: KernelCode, command: Sequence[str]) -> str:
     """Return what tells a function from all that compute something else, or otherwise."""
     text = code.canonical()
-    parts = (*command, *_before([text], bool(code.checks)), text)
+    parts = (*command, *beginning([text], bool(code.checks)), text)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

@@ -108,6 +108,31 @@ def compile_files(
     return targets
 
 
+def compile_together(
+    sources: Sequence[Path], target: Path, command: Sequence[str], name: str
+) -> None:
+    """Compile files to one shared object.
+
+    Args:
+        sources: The files.
+        target: The shared object.
+        command: Of `command_with`.
+        name: What it is, for the message.
+
+    Raises:
+        CodegenUnsupported: The compiler does not take the code.
+    """
+    done = subprocess.run(  # the compiler that the user chose
+        [*command, *map(str, sources), "-o", str(target), *_libraries()],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        told = done.stderr[:2000].rstrip() or _silence(target.parent)
+        raise CodegenUnsupported(
+            f"{command[0]} does not take the C of {name} ({_ending(done.returncode)}):\n{told}"
+        )
+
+
 def _ending(code: int) -> str:
     """Return how a process ended, from its exit code as Python has it."""
     if code >= 0:

@@ -1,0 +1,1 @@
+"""The C wrapper of a package: schedules and their kernels as one shared library for C programs."""

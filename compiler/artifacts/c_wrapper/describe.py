@@ -1,0 +1,224 @@
+"""What a library tells of itself: `ctk_package_description`, the tables that ctk.c reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ctk.compiler.artifacts.c_api import ABI_VERSION
+from ctk.compiler.artifacts.c_wrapper.entries import (
+    LARGEST,
+    Entry,
+    FromInput,
+    FromWeight,
+    NotInC,
+    Value,
+    Weight,
+    dtype_code,
+)
+from ctk.compiler.artifacts.c_wrapper.text import array_text, int_text, size_name, string_text
+from ctk.compiler.artifacts.c_wrapper.text import size_text as text_of_size
+from ctk.compiler.lowering.atoms import Symbol
+from ctk.compiler.lowering.index import Index, as_index
+from ctk.compiler.lowering.sizes import symbols_of
+
+_KINDS = {
+    "tensor": "CTK_TENSOR",
+    "int": "CTK_INT",
+    "float": "CTK_FLOAT",
+    "bool": "CTK_TRUTH",
+    "none": "CTK_NOTHING",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """What a library was made with, and what it needs.
+
+    Attributes:
+        name: `ctk 0.1.0, torch 2.13.0`.
+        torch: The version of torch whose operators it calls; empty if it calls none.
+        features: Of the processor, as /proc/cpuinfo calls them.
+    """
+
+    name: str
+    torch: str
+    features: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """An entry point, and how C runs it.
+
+    Attributes:
+        entry: The entry point.
+        function: Its function; empty if C cannot run it.
+        refusal: Then, why.
+    """
+
+    entry: Entry
+    function: str
+    refusal: str
+
+
+def description(graphs: Sequence[Described], weights: Sequence[Weight], maker: Maker) -> str:
+    """Return the tables.
+
+    Raises:
+        NotInC: A weight is of a type that ctk.h does not have.
+    """
+    numbers = {weight.name: number for number, weight in enumerate(weights)}
+    lines = [
+        f"int {each.function}(ctk_call*, const ctk_value*, const ctk_value*, const int64_t*, "
+        "ctk_value*);"
+        for each in graphs
+        if each.function
+    ]
+    rows: list[str] = []
+    for number, each in enumerate(graphs):
+        table = _Table(f"graph_{number}", each, numbers)
+        rows.append(table.row())
+        lines += table.lines
+    held = "\n    ".join(f"{row}," for row in rows)
+    lines.append(f"static const ctk_graph graphs[] = {{\n    {held}\n}};")
+    held = "\n    ".join(f"{_weight_row(each)}," for each in weights)
+    lines.append(f"static const ctk_weight weights[] = {{\n    {held or '{0}'}\n}};")
+    features = string_text(" ".join(maker.features))
+    torch = string_text(maker.torch) if maker.torch else "NULL"
+    lines.append(
+        "const ctk_description ctk_package_description = {\n"
+        f"    {ABI_VERSION}, {len(graphs)}, {len(weights)}, {string_text(maker.name)}, {torch},\n"
+        f"    {features},\n    graphs, weights,\n}};"
+    )
+    return "\n\n".join(lines) + "\n"
+
+
+class _Table:
+    """The tables of one entry point; `row` is its own, `lines` those that it points to."""
+
+    def __init__(self, name: str, described: Described, weights: Mapping[str, int]) -> None:
+        self.name = name
+        self.described = described
+        self.entry = described.entry
+        self.weights = weights
+        self.lines: list[str] = []
+        self.order = {symbol: number for number, symbol in enumerate(self.entry.symbols)}
+
+    def row(self) -> str:
+        entry, described = self.entry, self.described
+        if not described.function:
+            refusal = string_text(described.refusal)
+            return f"{{.name = {string_text(entry.name)}, .refusal = {refusal}}}"
+        inputs = [self._input(number, each) for number, each in enumerate(entry.inputs)]
+        outputs = [self._info(each.value, is_written=False) for each in entry.outputs]
+        symbols = [
+            f"{{{string_text(name)}, {int_text(low)}, "
+            f"{int_text(LARGEST if high is None else high)}}}"
+            for name, (low, high) in entry.symbols.items()
+        ]
+        guards = [
+            f"{{{string_text(text)}, {self._function('guard', number, size, 'int')}}}"
+            for number, (text, size) in enumerate(entry.guards)
+        ]
+        used = sorted(
+            {self.weights[s.name] for s in entry.given.values() if isinstance(s, FromWeight)}
+        )
+        tables = (
+            ("inputs", "ctk_input", inputs),
+            ("outputs", "ctk_info", outputs),
+            ("symbols", "ctk_symbol", symbols),
+            ("guards", "ctk_guard", guards),
+            ("weights", "int32_t", list(map(str, used))),
+        )
+        fields = [f".name = {string_text(entry.name)}", f".run = {described.function}"]
+        for field, kind, rows in tables:
+            if not rows:
+                continue
+            self.lines.append(
+                f"static const {kind} {self.name}_{field}[] = {{\n    "
+                + "\n    ".join(f"{row}," for row in rows)
+                + "\n};"
+            )
+            fields.append(f".{field} = {self.name}_{field}")
+            fields.append(f".{field.removesuffix('s')}_count = {len(rows)}")
+        return f"{{{', '.join(fields)}}}"
+
+    def _input(self, number: int, value: Value) -> str:
+        written = {at for _, at in self.entry.writes}
+        info = self._info(value, is_written=number in written)
+        sizes = [self._size(number, d, size) for d, size in enumerate(value.shape)]
+        given = [] if value.size is None else [self._size(number, 0, value.size)]
+        tables = (f"(const ctk_size[]){{{', '.join(x)}}}" if x else "NULL" for x in (sizes, given))
+        return f"{{{info}, {', '.join(tables)}}}"
+
+    def _size(self, number: int, dim: int, size: Index) -> str:
+        if size.number is not None:
+            return f"{{{int_text(size.number)}, -1, NULL}}"
+        found = symbol_alone(size)
+        if found is not None and found in self.order:
+            return f"{{-1, {self.order[found]}, NULL}}"
+        return f"{{-1, -1, {self._function(f'size_{number}', dim, size, 'int64_t')}}}"
+
+    def _function(self, what: str, number: int, size: Index, returns: str) -> str:
+        """Define a function of the symbols, and return its name."""
+        name = f"{self.name}_{what}_{number}"
+        known = "\n".join(
+            f"    const int64_t {size_name(each.name)} = symbols[{self.order[each.name]}];"
+            for each in symbols_of([size])
+        )
+        result = text_of_size(size) + (" != 0" if returns == "int" else "")
+        self.lines.append(
+            f"static {returns} {name}(const int64_t* symbols) {{\n{known}\n    return {result};\n}}"
+        )
+        return name
+
+    def _info(self, value: Value, *, is_written: bool) -> str:
+        dims = ", ".join(map(self._dim, value.shape))
+        table = f"(const ctk_dim[]){{{dims}}}" if value.shape else "NULL"
+        return (
+            f"{{{string_text(value.name)}, {_KINDS[value.kind]}, {dtype_code(value.dtype)}, "
+            f"{len(value.shape)}, {int(is_written)}, {table}}}"
+        )
+
+    def _dim(self, size: Index) -> str:
+        if size.number is not None:
+            return _fixed_dim(size.number)
+        low, high = self.entry.symbols.get(symbol_alone(size) or "", (0, None))
+        limit = int_text(LARGEST if high is None else high)
+        return f"{{-1, {string_text(str(size))}, {int_text(low)}, {limit}}}"
+
+
+def symbol_alone(size: Index) -> str | None:
+    """Return the symbol that a size is; None if it is anything else."""
+    (monomial, factor), *others = size.terms or (((), 0),)
+    if others or factor != 1 or len(monomial) != 1 or not isinstance(monomial[0], Symbol):
+        return None
+    return monomial[0].name
+
+
+def require_told(entry: Entry) -> None:
+    """Raise `NotInC` for a size symbol that no input tells."""
+    told = {symbol_alone(size) for value in entry.inputs for size in value.shape}
+    told |= {symbol_alone(value.size) for value in entry.inputs if value.size is not None}
+    missing = [name for name in entry.symbols if name not in told]
+    if missing:
+        raise NotInC(f"no input alone tells the size {missing[0]}")
+    for source in entry.given.values():
+        if isinstance(source, FromInput) and entry.inputs[source.number].kind == "none":
+            raise NotInC(f"the graph takes {entry.inputs[source.number].name}, which is None")
+
+
+def _weight_row(weight: Weight) -> str:
+    dims = ", ".join(_fixed_dim(size) for size in weight.shape)
+    table = f"(const ctk_dim[]){{{dims}}}" if weight.shape else "NULL"
+    info = (
+        f"{{{string_text(weight.name)}, CTK_TENSOR, {dtype_code(weight.dtype)}, "
+        f"{len(weight.shape)}, 0, {table}}}"
+    )
+    strides = array_text(list(map(as_index, weight.strides)))
+    member = "NULL" if weight.member is None else string_text(weight.member)
+    return f"{{{info}, {strides}, {member}, {int_text(weight.offset)}}}"
+
+
+def _fixed_dim(size: int) -> str:
+    return f"{{{int_text(size)}, NULL, {int_text(size)}, {int_text(size)}}}"

@@ -1,0 +1,89 @@
+"""The shared library of a package: the functions of its entry points, their kernels, the tables.
+
+Each entry point is a file, so that kernels of two may be called alike; one more holds the tables.
+An entry point that C cannot run is described with the reason, and has no function.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ctk.compiler.artifacts.c_wrapper.describe import Described, Maker, description, require_told
+from ctk.compiler.artifacts.c_wrapper.entries import Entry, NotInC, Weight
+from ctk.compiler.artifacts.c_wrapper.prelude import prelude
+from ctk.compiler.artifacts.c_wrapper.steps import calls_torch, fault_function, function_text
+from ctk.compiler.codegen.c.libraries import beginning
+from ctk.compiler.codegen.c.toolchain import command_with, compile_together
+from ctk.compiler.process_name import process_name
+from ctk.compiler.torch_compat import c_shim
+
+
+def sources(
+    entries: Sequence[Entry], weights: Sequence[Weight], *, name: str, features: Sequence[str]
+) -> dict[str, str]:
+    """Return the files of a library, by name.
+
+    Args:
+        entries: The entry points.
+        weights: Of all of them.
+        name: What made it: `ctk 0.1.0, torch 2.13.0`.
+        features: What the processor must have, as /proc/cpuinfo calls it.
+
+    Raises:
+        NotInC: A weight is of a type that ctk.h does not have.
+    """
+    numbers = {weight.name: number for number, weight in enumerate(weights)}
+    files: dict[str, str] = {}
+    graphs: list[Described] = []
+    needs_torch = False
+    for number, entry in enumerate(entries):
+        try:
+            text = _file_text(entry, f"ctk_run_{number}", numbers)
+        except NotInC as error:
+            graphs.append(Described(entry, "", str(error)))
+            continue
+        files[f"entry_{number}.c"] = text
+        graphs.append(Described(entry, f"ctk_run_{number}", ""))
+        needs_torch |= calls_torch(entry)
+    maker = Maker(name, c_shim.version() if needs_torch else "", features)
+    tables = description(graphs, weights, maker)
+    files["description.c"] = "\n".join((*beginning([tables], False), prelude(), tables))
+    return files
+
+
+def build(files: Mapping[str, str], flags: Sequence[str] = ()) -> bytes:
+    """Compile the files of a library.
+
+    Raises:
+        CodegenUnsupported: There is no C compiler, or it does not take the code.
+    """
+    with tempfile.TemporaryDirectory(prefix=f"ctk-c-{process_name()}-") as folder:
+        for name, text in files.items():
+            Path(folder, name).write_text(text, encoding="utf-8")
+        target = Path(folder, "package.so")
+        paths = [Path(folder, name) for name in files]
+        compile_together(paths, target, command_with(flags), "the C wrapper of a package")
+        return target.read_bytes()
+
+
+def _file_text(entry: Entry, function: str, weights: Mapping[str, int]) -> str:
+    """Return the file of an entry point.
+
+    Raises:
+        NotInC: C cannot run it.
+    """
+    if entry.refusal:
+        raise NotInC(entry.refusal)
+    require_told(entry)
+    run = function_text(entry, function, weights)
+    kernels = [code.text for code in entry.kernels]
+    checked = [code for code in entry.kernels if code.checks]
+    names = [code.name for code in entry.kernels]
+    names += ["read_last_fault"] if checked else []
+    # Of two entry points, functions may be called alike; the library is one.
+    own = "\n".join(f"#define {each} {function}_{each}" for each in names)
+    faults = [fault_function(code) for code in checked]
+    before = beginning([*kernels, *faults, run], bool(checked))
+    return "\n\n".join((own, *before, *kernels, prelude(), *faults, run)) + "\n"
