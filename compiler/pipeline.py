@@ -15,6 +15,7 @@ from torch.fx import GraphModule
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
 from ctk.compiler.codegen import CODEGEN_OPTIONS
+from ctk.compiler.codegen.base import BoxedCallable
 from ctk.compiler.codegen.select import generate, generators
 from ctk.compiler.config import Config, resolve
 from ctk.compiler.decomposition_table import decomposition_table
@@ -100,6 +101,7 @@ class Compile:
         numbering: Gives numbers to pass runs and rewrites; applies fuel and vetoes.
         graph: The captured graph: the caller's, then a copy, which the first two stages change.
         inputs: Example inputs of the captured graph.
+        made: The compiled graphs, by stage.
     """
 
     config: Config
@@ -108,6 +110,7 @@ class Compile:
     numbering: Numbering
     graph: GraphModule
     inputs: Sequence[object]
+    made: dict[Stage, BoxedCallable] = field(default_factory=dict["Stage", "BoxedCallable"])
     _restore: Callable[[Sequence[object]], object] | None = field(default=None, init=False)
     _frozen: FrozenCall | None = field(default=None, init=False)
 
@@ -187,7 +190,8 @@ class Compile:
     def lower(self, graph: GraphModule, inputs: Sequence[object], stage: Stage) -> Boxed:
         """Generate code for a graph."""
         enter_stage(graph, "lowered", self.numbering, inputs)
-        return generate(graph, inputs, stage, self.numbering)
+        self.made[stage] = generate(graph, inputs, stage, self.numbering)
+        return self.made[stage]
 
     def _transform(self, graph: GraphModule, stage: Stage, inputs: Sequence[object]) -> None:
         """Run a stage's passes; where failures fall back, a failing stage leaves the graph."""

@@ -42,6 +42,19 @@ def size_of(value: int | torch.SymInt) -> Index:
     return _converted(fake.size_expression(value), value)
 
 
+def size_of_expression(expression: Any, like: torch.SymInt) -> Index:
+    """Return an expression of sympy as an index expression.
+
+    Args:
+        expression: Of sizes.
+        like: A size of the same graph.
+
+    Raises:
+        NotLowered: As `size_of`.
+    """
+    return _converted(expression, like)
+
+
 def sizes_of(values: Iterable[int | torch.SymInt]) -> tuple[Index, ...]:
     """Return sizes as index expressions.
 

@@ -63,54 +63,61 @@ class CKernel:
     """A function of a library that is a kernel.
 
     Attributes:
-        library: Where it is.
         function: What it is called there.
         pointers: How many addresses it takes.
         sizes: How many integers follow.
         checks: What it checks, numbered from 1; empty if it returns nothing.
         kernel: What it is called in messages.
+        fault_reader: What tells which check failed, and at what number.
     """
 
-    library: Library
     function: str
     pointers: int
     sizes: int
     checks: tuple[Check, ...]
     kernel: str
+    fault_reader: str = "read_last_fault"
 
-    def launcher(self) -> Callable[..., None]:
-        """Return what runs it: addresses, then sizes."""
-        handle = self.library.handle
-        function = handle[self.function]
+    def launcher(self, library: Library) -> Callable[..., None]:
+        """Return what runs it: addresses, then sizes.
+
+        Raises:
+            ArtifactError: The library has no such function.
+        """
+        handle = library.handle
+        try:
+            function = handle[self.function]
+        except AttributeError as error:
+            raise ArtifactError(f"a library has no function {self.function}") from error
         function.argtypes = [ctypes.c_void_p] * self.pointers + [ctypes.c_int64] * self.sizes
         function.restype = ctypes.c_int64 if self.checks else None
         checks, name = self.checks, self.kernel
+        last_fault = handle[self.fault_reader] if checks else None
 
         def launch(*given: int) -> None:
             if function(*given):
                 fault = (ctypes.c_int64 * 3)()
-                handle.read_last_fault(fault)
+                assert last_fault is not None
+                last_fault(fault)
                 check, index, size = fault
                 raise fault_error(checks[check - 1], name, index, size)
 
-        vars(launch)["library"] = self.library
-        if checks:
-            return launch
-        vars(function)["library"] = self.library  # which lives as long as the function
-        return function
+        run = launch if checks else function
+        vars(run)["library"] = library  # which lives as long as what runs
+        return run
 
-    def stored(self) -> StoredKernel:
-        """Return it as data."""
-        name = f"{self.library.digest}.so"
+    def stored(self, library: str, binary: bytes | memoryview) -> StoredKernel:
+        """Return it as data: with the name of its library among the blobs, and that."""
         data = {
-            "library": name,
+            "library": library,
             "function": self.function,
             "pointers": self.pointers,
             "sizes": self.sizes,
             "checks": [[check.what, check.buffer, check.node] for check in self.checks],
             "kernel": self.kernel,
+            "fault_reader": self.fault_reader,
         }
-        return StoredKernel(data, {name: self.library.binary})
+        return StoredKernel(data, {library: binary})
 
 
 def load_kernel(data: Any, blobs: Mapping[str, bytes | memoryview]) -> Callable[..., None]:
@@ -119,14 +126,11 @@ def load_kernel(data: Any, blobs: Mapping[str, bytes | memoryview]) -> Callable[
     Raises:
         ArtifactError: Its library, or its function, is missing or cannot be loaded.
     """
-    library = load_library(blobs[data["library"]])
     checks = tuple(Check(*map(str, check)) for check in data["checks"])
     counts = int(data["pointers"]), int(data["sizes"])
-    kernel = CKernel(library, str(data["function"]), *counts, checks, str(data["kernel"]))
-    try:
-        return kernel.launcher()
-    except AttributeError as error:
-        raise ArtifactError(f"a library has no function {kernel.function}") from error
+    names = str(data["kernel"]), str(data["fault_reader"])
+    kernel = CKernel(str(data["function"]), *counts, checks, *names)
+    return kernel.launcher(load_library(blobs[data["library"]]))
 
 
 _loaded: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()

@@ -40,12 +40,14 @@ class CompiledGraph:
         constants: The values of its constants, by attribute.
         generator: Of its kernels.
         kernels: By number.
+        codes: What is left to be compiled of each kernel, by who writes a package.
     """
 
     schedule: Schedule
     constants: Mapping[str, object]
     generator: str
     kernels: Sequence[StoredKernel]
+    codes: Sequence[object] = ()
 
     def stored(self, prefix: str) -> tuple[JSON, dict[str, bytes | memoryview]]:
         """Return it as JSON and blobs.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ctk.compiler.codegen.c.compile import COptions, compile_kernels
+from ctk.compiler.codegen.c.compile import COptions, compile_kernels, print_kernels
 from ctk.compiler.codegen.kernels import Codegen
 from ctk.compiler.codegen.schedule.compile import scheduled
 from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator, Setting
@@ -17,6 +17,8 @@ def _compile(
     options: COptions,
     setting: Setting,
 ) -> Sequence[CompiledKernel]:
+    if setting.ahead_of_time:
+        return print_kernels(kernels, buffers, options)
     return compile_kernels(kernels, buffers, options)
 
 

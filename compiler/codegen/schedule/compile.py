@@ -133,7 +133,9 @@ class _Schedule:
             return forward(args)
 
         def data() -> CompiledGraph:
-            return CompiledGraph(schedule, constants, name, [each.stored() for each in compiled])
+            codes = [each.code for each in compiled if each.code is not None]
+            stored = [] if codes else [each.stored() for each in compiled]
+            return CompiledGraph(schedule, constants, name, stored, codes)
 
         return as_boxed(run, lambda: code.text, data), code.bind
 
@@ -188,7 +190,8 @@ class _Schedule:
         self, program: Program, kernels: Sequence[Kernel]
     ) -> Callable[[], Sequence[CompiledKernel]]:
         """Return what compiles kernels, in any thread."""
-        setting = Setting(self.options().exact, _hints(self.inputs))
+        chosen = self.options()
+        setting = Setting(chosen.exact, _hints(self.inputs), chosen.ahead_of_time)
         options = self.own_options()
 
         def make() -> Sequence[CompiledKernel]:

@@ -23,6 +23,7 @@ class CompiledKernel:
         seconds: How long it took to print, and its share of the time that compiling took; no share
             if an equal one was compiled before.
         stored: Returns it as data. Raises `ArtifactError` if it cannot be stored.
+        code: What a package compiles, for a kernel that was only printed.
     """
 
     kernel: Kernel
@@ -30,6 +31,7 @@ class CompiledKernel:
     launch: Callable[..., None]
     seconds: float
     stored: Callable[[], StoredKernel]
+    code: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +41,12 @@ class Setting:
     Attributes:
         exact: With the bits of eager: no contraction, no reassociation.
         sizes: The values that size symbols had when the graph was traced, as far as known.
+        ahead_of_time: They are for a package, and are not loaded.
     """
 
     exact: bool
     sizes: Mapping[str, int]
+    ahead_of_time: bool = False
 
 
 @dataclass(frozen=True, slots=True)

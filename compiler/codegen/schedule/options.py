@@ -23,6 +23,8 @@ class KernelOptions(Options):
             each run.
         cuda_graphs: A graph whose sizes are fixed is launched as a whole, by CUDA graphs. It takes
             more memory: results keep that of a recording, and each recording has its own.
+        ahead_of_time: Kernels are printed, or compiled for a device that need not be here, and not
+            loaded: who writes a package sets this, and the graph cannot be called.
     """
 
     name: ClassVar[str] = "kernels"
@@ -31,6 +33,7 @@ class KernelOptions(Options):
     accumulate: Literal["float32", "float64"] = "float32"
     background: bool = False
     cuda_graphs: bool = False
+    ahead_of_time: bool = False
 
 
 AnyOptions = TypeVar("AnyOptions", bound=Options)

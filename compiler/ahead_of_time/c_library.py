@@ -1,0 +1,167 @@
+"""The shared library of a package: its kernels in C, and what C programs call."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from importlib.metadata import version
+
+import torch
+
+from ctk.compiler.ahead_of_time.traced import Traced
+from ctk.compiler.artifacts.c_api import LIBRARY_MEMBER
+from ctk.compiler.artifacts.c_wrapper.entries import (
+    Entry,
+    FromInput,
+    FromWeight,
+    NotInC,
+    Output,
+    Source,
+    Value,
+    Weight,
+)
+from ctk.compiler.artifacts.c_wrapper.library import build, function_prefix, sources
+from ctk.compiler.artifacts.door import Door, FixedInput, NumberInput
+from ctk.compiler.codegen.c.compile import COptions, PrintedKernel, flags_of
+from ctk.compiler.codegen.c.features import features_of
+from ctk.compiler.codegen.c.toolchain import command_with
+from ctk.compiler.codegen.schedule.options import with_config
+from ctk.compiler.config import Config
+from ctk.compiler.fx.types import value_of
+from ctk.compiler.lowering.sizes import NotLowered, sizes_of
+from ctk.compiler.runtime.compiled_graph import CompiledGraph
+from ctk.compiler.runtime.values import JSON
+from ctk.compiler.runtime.values import value_of as decoded
+
+
+@dataclass(slots=True)
+class CLibrary:
+    """The library while it is put together.
+
+    Attributes:
+        config: Of the compile.
+        kept: The table of weights that the package holds.
+        left_out: That of the others.
+        refusals: Why C programs cannot call an entry point, by name; empty if they can.
+    """
+
+    config: Config
+    kept: JSON
+    left_out: JSON
+    refusals: dict[str, str] = field(default_factory=dict[str, str], init=False)
+    _entries: list[Entry] = field(default_factory=list[Entry], init=False)
+    _weights: dict[str, Weight] = field(default_factory=dict[str, Weight], init=False)
+    _data: list[JSON] = field(default_factory=list[JSON], init=False)
+    _kernels: list[list[PrintedKernel]] = field(
+        default_factory=list[list[PrintedKernel]], init=False
+    )
+
+    @property
+    def flags(self) -> list[str]:
+        return flags_of(with_config(COptions(), self.config))
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What the processor must have."""
+        needed = any(self._kernels)
+        return features_of(command_with(self.flags)) if needed else frozenset()
+
+    def add(
+        self, name: str, graph: CompiledGraph, door: Door, traced: Traced, data: JSON
+    ) -> None:
+        """Add an entry point; its kernels get their names and their library in `data`."""
+        kernels = [each for each in graph.codes if isinstance(each, PrintedKernel)]
+        try:
+            entry = self._entry(name, graph, door, traced, data["constants"])
+        except (NotInC, NotLowered) as error:
+            entry = Entry(name, graph.schedule, [], (), (), {}, refusal=str(error))
+        codes = [each.code for each in kernels]
+        self._entries.append(replace(entry, kernels=codes))
+        self._kernels.append(kernels)
+        self._data.append(data)
+
+    def finish(self) -> dict[str, bytes | memoryview]:
+        """Compile it, and name it where kernels are described; return it as a blob.
+
+        Raises:
+            CodegenUnsupported: There is no C compiler.
+        """
+        if not any(self._kernels):
+            return {}
+        made_by = f"ctk {version('ctk')}, torch {torch.__version__}"
+        files, refusals = sources(
+            self._entries, [*self._weights.values()], name=made_by, features=sorted(self.features)
+        )
+        self.refusals = refusals
+        binary = build(files, self.flags)
+        for number, (data, kernels) in enumerate(zip(self._data, self._kernels, strict=True)):
+            prefix = function_prefix(number)
+            data["kernels"] = [
+                replace(
+                    each.kernel,
+                    function=f"{prefix}{each.kernel.function}",
+                    fault_reader=f"{prefix}{each.kernel.fault_reader}",
+                ).stored(LIBRARY_MEMBER, binary).data
+                for each in kernels
+            ]
+        return {LIBRARY_MEMBER: binary}
+
+    def _entry(
+        self, name: str, graph: CompiledGraph, door: Door, traced: Traced, constants: JSON
+    ) -> Entry:
+        """Return an entry point as C programs see it.
+
+        Raises:
+            NotInC: They cannot call it; says why.
+        """
+        if door.conditions:
+            raise NotInC("its sizes must meet conditions that only Python checks")
+        given: dict[str, Source] = {}
+        names = [*traced.weights]
+        inputs: list[Value] = []
+        for each in door.inputs:
+            if isinstance(each, FixedInput):
+                continue
+            if isinstance(each, NumberInput):
+                inputs.append(Value(each.name, torch.int64, (), "int", each.size))
+            else:
+                inputs.append(Value(each.name, each.dtype, each.shape))
+        for number, own in enumerate(graph.schedule.inputs):
+            is_weight = number < len(names)
+            given[own] = FromWeight(names[number]) if is_weight else FromInput(number - len(names))
+        for weight in names:
+            row = self.kept.get(weight) or self.left_out[weight]
+            self._weights[weight] = _weight(weight, row, is_kept=weight in self.kept)
+        for own, target in graph.schedule.constants.items():
+            weight = f"{name}:{target}"
+            self._weights[weight] = _weight(weight, constants[target], is_kept=True)
+            given[own] = FromWeight(weight)
+        symbols = {symbol: (each.low, each.high) for symbol, each in door.dimensions.items()}
+        outputs = tuple(_outputs(traced))
+        return Entry(name, graph.schedule, [], tuple(inputs), outputs, given, symbols=symbols)
+
+
+def _outputs(traced: Traced) -> list[Output]:
+    """Return what a C program gets: the tensors and numbers that are computed.
+
+    Raises:
+        NotInC: One has a size that is no sum of products.
+    """
+    (output,) = traced.graph.graph.find_nodes(op="output")
+    found: list[Output] = []
+    for number, node in enumerate(output.args[0]):
+        value, name = value_of(node), f"output_{number}"
+        if isinstance(value, torch.Tensor):
+            found.append(Output(Value(name, value.dtype, sizes_of(value.shape)), number))
+        elif isinstance(value, (int, torch.SymInt)):
+            found.append(Output(Value(name, torch.int64, (), "int"), number))
+        else:
+            raise NotInC(f"its result {number} is a {type(value).__name__}")
+    return found
+
+
+def _weight(name: str, row: JSON, *, is_kept: bool) -> Weight:
+    dtype = decoded({"dtype": row["dtype"]})
+    member = row["blob"] if is_kept else None
+    shape, strides = tuple(row["shape"]), tuple(row["strides"])
+    return Weight(name, dtype, shape, strides, member, row["offset"] * dtype.itemsize)

@@ -1,0 +1,277 @@
+"""Write packages: `aot_compile`, `compile_fx_aot`, and several entry points in one file."""
+
+from __future__ import annotations
+
+import json
+import platform
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule
+
+from ctk.compiler.ahead_of_time.c_library import CLibrary
+from ctk.compiler.ahead_of_time.compile import compile_traced
+from ctk.compiler.ahead_of_time.traced import Traced, traced_of
+from ctk.compiler.artifacts.container import write
+from ctk.compiler.artifacts.door import Door, door_json
+from ctk.compiler.artifacts.machine import requirements
+from ctk.compiler.artifacts.package import DEFAULT, FORMAT, MANIFEST
+from ctk.compiler.config import Config, resolve
+from ctk.compiler.errors import ArtifactError, ConfigError
+from ctk.compiler.runtime.compiled_graph import CompiledGraph
+from ctk.compiler.runtime.tensors import stored_tensors
+from ctk.compiler.runtime.values import JSON, value_json
+from ctk.compiler.torch_compat import exported, fake, graphs
+
+Weights = Literal["keep", "leave_out"]
+Options = Config | Mapping[str, object] | None
+Blobs = dict[str, bytes | memoryview]
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+
+
+def aot_compile(
+    model: torch.nn.Module | torch.export.ExportedProgram | Callable[..., Any],
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
+    options: Options = None,
+    *,
+    dynamic_shapes: Any = None,
+    path: str | Path | None = None,
+    weights: Weights = "keep",
+    as_tuple: bool = False,
+) -> str:
+    """Compile a model ahead of time, for inference, and write a package.
+
+    Args:
+        model: A module, an FX graph, a function of tensors, or a program of torch.export.
+        args: Positional arguments of one call; none for an exported program.
+        kwargs: Keyword arguments of it. Values that are no tensors are fixed.
+        options: Options of the compile: a whole `Config`, or a mapping that patches the ambient
+            options.
+        dynamic_shapes: Which sizes may vary, as `torch.export.export` takes it.
+        path: The file to write; the default is `NAME.ctk`, after the class of the model, here.
+        weights: `keep` them in the package, or `leave_out`: then they are bound when it is loaded.
+        as_tuple: The result is a flat tuple, however the model nests it.
+
+    Returns:
+        The path of the package: `ctk.load` opens it.
+
+    Raises:
+        ArtifactError: The program cannot be a package; says why.
+        ConfigError: An option is unknown, or makes no sense here.
+        StorageError: The file cannot be written.
+        Exception: What tracing the model or the pipeline raises.
+    """
+    program = program_of(model, args, kwargs or {}, dynamic_shapes)
+    target = Path(path).expanduser() if path is not None else Path(f"{_name_of(model)}.ctk")
+    write_package(target, {DEFAULT: program}, options, weights=weights, as_tuple=as_tuple)
+    return str(target)
+
+
+def compile_fx_aot(
+    gm: GraphModule,
+    example_inputs: Sequence[object],
+    config: Options = None,
+    *,
+    path: str | Path | None = None,
+) -> str:
+    """Compile a captured graph ahead of time: what `compile_fx` takes, as a package.
+
+    Args:
+        gm: FX graph, as for `compile_fx`. Not changed.
+        example_inputs: One real value per placeholder.
+        config: As for `compile_fx`.
+        path: As for `aot_compile`.
+
+    Returns:
+        The path of the package. It takes the graph's inputs as positional arguments, and gives a
+        flat tuple.
+
+    Raises:
+        ArtifactError: An input is fake or symbolic: export the model with `dynamic_shapes`.
+        Exception: As `aot_compile`.
+    """
+    for value in example_inputs:
+        if fake.is_fake(value) or isinstance(value, torch.SymInt):
+            raise ArtifactError(
+                "an example input is fake or symbolic: give real ones, or for sizes that vary "
+                "aot_compile(torch.export.export(..., dynamic_shapes=...))"
+            )
+    return aot_compile(gm, tuple(example_inputs), options=config, path=path, as_tuple=True)
+
+
+def write_package(
+    path: str | Path,
+    entries: Mapping[str, torch.export.ExportedProgram],
+    options: Options = None,
+    *,
+    weights: Weights = "keep",
+    as_tuple: bool = False,
+) -> Path:
+    """Compile exported programs, and write them as the entry points of one package.
+
+    Args:
+        path: The file. Nothing is there until all of it is.
+        entries: By name. Weights of the same name must be the same: they are stored once.
+        options: As for `aot_compile`.
+        weights: As for `aot_compile`.
+        as_tuple: As for `aot_compile`.
+
+    Returns:
+        The path.
+
+    Raises:
+        Exception: As `aot_compile`.
+    """
+    config, target = resolve(options), Path(path).expanduser()
+    if weights not in ("keep", "leave_out"):
+        raise ConfigError(f"weights={weights!r} is not allowed; allowed: 'keep', 'leave_out'")
+    if not entries:
+        raise ArtifactError("a package needs an entry point")
+    package = _Package(config, weights, as_tuple=as_tuple)
+    for name, program in entries.items():
+        package.add(name, traced_of(program))
+    manifest, blobs = package.finish()
+    members = {MANIFEST: json.dumps(manifest, indent=1).encode(), **blobs}
+    write(target, members, private=False)
+    return target
+
+
+@dataclass(slots=True)
+class _Entry:
+    name: str
+    traced: Traced
+    graph: CompiledGraph
+    door: Door
+
+
+@dataclass(slots=True)
+class _Package:
+    """A package while it is put together."""
+
+    config: Config
+    keep: Weights
+    as_tuple: bool = field(kw_only=True)
+    entries: list[_Entry] = field(default_factory=list["_Entry"], init=False)
+    weights: dict[str, Tensor] = field(default_factory=dict[str, Tensor], init=False)
+
+    def add(self, name: str, traced: Traced) -> None:
+        """Compile an entry point."""
+        if not _NAME.fullmatch(name):
+            raise ArtifactError(f"{name!r} is no name for an entry point: letters, digits, _ . -")
+        for weight, value in traced.weights.items():
+            known = self.weights.setdefault(weight, value)
+            if known is not value and not _equal(known, value):
+                raise ArtifactError(
+                    f"two entry points have a weight {weight} of other values: rename one of them"
+                )
+        graph, door = compile_traced(traced, self.config)
+        self.entries.append(_Entry(name, traced, graph, door))
+
+    def finish(self) -> tuple[JSON, Blobs]:
+        """Return the manifest, and the other members by name."""
+        table, blobs = stored_tensors(self.weights, "weights/")
+        kept, left_out = table, {}
+        if self.keep == "leave_out":
+            kept, left_out, blobs = {}, table, {}
+        library = CLibrary(self.config, kept, left_out)
+        described: dict[str, JSON] = {}
+        for entry in self.entries:
+            data, more = entry.graph.stored(f"constants/{entry.name}/")
+            blobs.update(more)
+            described[entry.name] = self._described(entry, data)
+            library.add(entry.name, entry.graph, entry.door, entry.traced, data)
+        blobs.update(library.finish())
+        manifest = {
+            "kind": "package",
+            "format": FORMAT,
+            "made_by": {"ctk": version("ctk"), "python": platform.python_version()},
+            "machine": requirements(library.features, ()),
+            "c_api": library.refusals,
+            "weights": kept,
+            "weights_left_out": left_out,
+            "entries": described,
+        }
+        return manifest, blobs
+
+    def _described(self, entry: _Entry, graph: JSON) -> JSON:
+        traced = entry.traced
+        results = [
+            {"computed": each} if isinstance(each, int) else {"fixed": value_json(each[0])}
+            for each in traced.results
+        ]
+        out_spec = traced.out_spec
+        if self.as_tuple:
+            out_spec = graphs.flattened(tuple(range(len(results))))[1]
+        return {
+            "door": door_json(entry.door),
+            "weights": list(traced.weights),
+            "results": results,
+            "in_spec": _spec(traced.in_spec, "arguments"),
+            "out_spec": _spec(out_spec, "results"),
+            "graph": graph,
+        }
+
+
+def program_of(
+    model: torch.nn.Module | torch.export.ExportedProgram | Callable[..., Any],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    dynamic_shapes: Any,
+) -> torch.export.ExportedProgram:
+    """Return a model as a program of torch.export.
+
+    Raises:
+        ArtifactError: Arguments do not go with an exported program, or it is nothing to call.
+        Exception: What `torch.export.export` raises.
+    """
+    if isinstance(model, torch.export.ExportedProgram):
+        if args or kwargs or dynamic_shapes is not None:
+            raise ArtifactError("an exported program has its arguments: give none")
+        return model
+    if not callable(model):
+        raise ArtifactError(f"a {type(model).__name__} is no model: give a module or a function")
+    module = model if isinstance(model, torch.nn.Module) else _Function(model)
+    return exported.export(module, tuple(args), kwargs, dynamic_shapes)
+
+
+class _Function(torch.nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+def _name_of(model: object) -> str:
+    if isinstance(model, torch.export.ExportedProgram | GraphModule):
+        return "model"
+    name = getattr(model, "__name__", None) or type(model).__name__
+    return re.sub(r"\W+", "_", name).strip("_").lower() or "model"
+
+
+def _equal(a: Tensor, b: Tensor) -> bool:
+    same = (a.dtype, a.shape, a.device) == (b.dtype, b.shape, b.device)
+    return same and torch.equal(a.detach(), b.detach())
+
+
+def _spec(spec: Any, what: str) -> str:
+    try:
+        return graphs.spec_text(spec)
+    except NotImplementedError as error:
+        raise ArtifactError(
+            f"the {what} hold a class that has no name: {error}\nnext: register it with "
+            "torch.utils._pytree.register_pytree_node(..., serialized_type_name=...)"
+        ) from error
+
+

@@ -1,0 +1,124 @@
+"""Programs of torch.export: functional graphs, their weights, their inputs and outputs."""
+
+# What pyright says of private names is what this package is for.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+
+def export(
+    model: torch.nn.Module,
+    args: tuple[object, ...],
+    kwargs: Mapping[str, object],
+    dynamic_shapes: object,
+) -> torch.export.ExportedProgram:
+    """Trace a model for one call, without gradients."""
+    with torch.no_grad():
+        return torch.export.export(model, args, dict(kwargs), dynamic_shapes=dynamic_shapes)
+
+
+def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
+    """Return a program whose graph writes to nothing; what it changes are results."""
+    with torch.no_grad():
+        return program.run_decompositions({})
+
+
+def input_kinds(program: torch.export.ExportedProgram) -> list[tuple[str, str, str | None, object]]:
+    """Return of each placeholder: kind, name, what it stands for, and its value if it is fixed.
+
+    Kinds are those of `torch.export.graph_signature.InputKind` in lower case, and `fixed` for an
+    input of the user that is no input of the graph. Seen in torch 2.11 and 2.13.
+    """
+    specs = program.graph_signature.input_specs
+    return [_kind(spec.kind.name, spec.arg, spec.target) for spec in specs]
+
+
+def output_kinds(
+    program: torch.export.ExportedProgram,
+) -> list[tuple[str, str, str | None, object]]:
+    """Return the same of each output: kinds are those of `OutputKind`, and `fixed`."""
+    specs = program.graph_signature.output_specs
+    return [_kind(spec.kind.name, spec.arg, spec.target) for spec in specs]
+
+
+def _kind(kind: str, arg: Any, target: str | None) -> tuple[str, str, str | None, object]:
+    if type(arg).__name__ == "ConstantArgument":
+        return "fixed", arg.name, target, arg.value
+    return kind.lower(), arg.name, target, None
+
+
+def value_of(program: torch.export.ExportedProgram, name: str) -> object:
+    """Return a parameter, a buffer or a constant of a program."""
+    return program.state_dict[name] if name in program.state_dict else program.constants[name]
+
+
+def ranges(program: torch.export.ExportedProgram) -> dict[str, tuple[int, int | None]]:
+    """Return the least and the largest value of each size symbol; None: there is no largest."""
+    return {str(symbol): _bounds(each) for symbol, each in program.range_constraints.items()}
+
+
+def _bounds(each: Any) -> tuple[int, int | None]:
+    high = each.upper
+    is_finite = bool(getattr(high, "is_Integer", False)) and int(high) < 2**62
+    low = int(each.lower) if getattr(each.lower, "is_Integer", False) else 0
+    return max(low, 0), int(high) if is_finite else None
+
+
+def symbol_ranges(mode: Any) -> dict[str, tuple[int, int | None]]:
+    """Return the same of all symbols of a fake mode."""
+    env = mode.shape_env
+    return {} if env is None else {str(s): _bounds(each) for s, each in env.var_to_range.items()}
+
+
+def guard_expressions(mode: Any, known: int = 0) -> list[Any]:
+    """Return what a fake mode assumes of sizes besides their ranges, as sympy (torch 2.11, 2.13).
+
+    Args:
+        mode: The mode.
+        known: How many assumptions to pass over.
+    """
+    env = mode.shape_env
+    return [] if env is None else [guard.expr for guard in env.guards[known:]]
+
+
+def number_of_guards(mode: Any) -> int:
+    """Return how many assumptions a fake mode has made of sizes."""
+    return 0 if mode.shape_env is None else len(mode.shape_env.guards)
+
+
+@contextlib.contextmanager
+def wrappers_noted(mode: Any) -> Generator[Callable[[], Iterator[str]]]:
+    """Trace inside; what it yields tells what AOTAutograd would do around the graph (2.11, 2.13).
+
+    Nothing, if a call of the graph is all of a call of the program.
+    """
+    context = torch._guards.TracingContext(mode)
+
+    def told() -> Iterator[str]:
+        metadata = context.fw_metadata
+        if metadata is None:
+            return
+        if metadata.mutated_inp_runtime_indices:
+            yield "it changes the shape, strides or memory of an input"
+        if metadata.num_intermediate_bases:
+            yield "two results share memory that is no input"
+        if metadata.tokens:
+            yield "it has side effects that are ordered by tokens"
+        kinds = {type(each).__name__ for each in metadata.subclass_inp_meta or ()}
+        if "SubclassCreationMeta" in kinds:
+            yield "an input is a tensor subclass"
+
+    with torch._guards.tracing(context):
+        yield told
+
+
+def graph_of(program: torch.export.ExportedProgram) -> GraphModule:
+    """Return the graph of a program, whose weights are inputs."""
+    return program.graph_module
