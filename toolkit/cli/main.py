@@ -10,6 +10,7 @@ import typer
 
 from ctk.toolkit.cli import (
     bisect_pass,
+    c_api,
     cache_clear,
     cache_ls,
     cache_verify,
@@ -49,6 +50,7 @@ COMMANDS: tuple[Command, ...] = (
     cache_why.COMMAND,
     doctor.COMMAND,
     gen_patterns.COMMAND,
+    c_api.COMMAND,
 )
 
 GROUPS = {"cache": "Look at the persistent cache, check it, clear it."}

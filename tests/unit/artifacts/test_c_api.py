@@ -1,8 +1,11 @@
 """Packages called from C: a program without Python, against eager and against the live backend."""
 
 import re
+import runpy
+import shlex
 import shutil
 import struct
+import subprocess
 from pathlib import Path
 from unittest.mock import patch
 
@@ -15,6 +18,8 @@ from ctk.compiler.artifacts.c_wrapper import library
 from ctk.compiler.artifacts.container import open_container, write
 from tests.helpers.c_packages import Entry, entry_of, package_of
 from tests.helpers.c_program import call, compile_program
+from tests.helpers.cli import ctk
+from tests.helpers.project import ROOT
 
 pytestmark = pytest.mark.skipif(
     shutil.which("cc") is None or not Path("/proc/self/fd").exists(), reason="needs cc and Linux"
@@ -302,3 +307,24 @@ class Numbers(nn.Module):
 def test_models_give_the_bits_of_the_live_backend(program, tmp_path, model, args):
     torch.manual_seed(0)
     same_as_live(program, tmp_path, model, args)
+
+
+def test_the_example_runs_and_gives_what_eager_gives(tmp_path):
+    folder = ROOT / "examples" / "c_api"
+    example = runpy.run_path(str(folder / "model.py"))
+    model = example["classifier"]().eval()
+    shapes = ({0: Dim("rows", min=1, max=64)},)
+    entry, weights, _ = entry_of(model, (torch.randn(4, 8),), dynamic_shapes=shapes)
+    package_of(tmp_path / "model.ctk", [entry], weights)
+    flags = shlex.split(ctk("c-api", "--cflags", "--sources", "--libs").out)
+    command = ["cc", "-std=c11", *flags[:1], str(folder / "main.c"), *flags[1:], "-o", "main"]
+    subprocess.run(command, cwd=tmp_path, check=True)
+    library = str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")
+    done = subprocess.run(
+        ["./main", "model.ctk", library], cwd=tmp_path, check=True, capture_output=True, text=True
+    )
+    numbers = torch.arange(24) % 5 - 2.0
+    wanted = [*model(numbers[:16].view(2, 8)), *model(numbers.view(3, 8))]
+    told = re.findall(r"row \d: (.*)", done.stdout)
+    assert told == [" ".join(f"{each:.4f}" for each in row.tolist()) for row in wanted]
+    assert "(1 to 64) 8" in done.stdout
