@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import cast
 
-from ctk.compiler.errors import CtkError
+from ctk.compiler.errors import CtkError, StorageError
 from ctk.toolkit.formats.files import temporary_folder, write_text
 
 SUPPORTED_TORCH = ((2, 11), (2, 14))
@@ -154,12 +154,13 @@ def check_cpp_compiler(name: str) -> Health:
 
 def check_variables(name: str) -> Health:
     """Look whether the `CTK_*` variables that are set are known and valid."""
-    from ctk.compiler.environment import VARIABLES, misspelt, read_environment
+    from ctk.compiler.environment import VARIABLES, cache_settings, misspelt, read_environment
 
     strangers = misspelt(os.environ)
     if strangers:
         return Health(name, False, "; ".join(strangers), "correct or unset them")
     read_environment()
+    cache_settings()
     values = [f"{key}={os.environ[key]}" for key in VARIABLES if os.environ.get(key)]
     return Health(name, True, " ".join(values) or "none set")
 
@@ -185,6 +186,24 @@ def check_dump_folder(name: str) -> Health:
     if free < MINIMUM_FREE_NBYTES:
         return Health(name, False, detail, "free some space, or set CTK_DUMP to another disk")
     return Health(name, True, detail)
+
+
+def check_cache_folder(name: str) -> Health:
+    """Look whether the folder of the persistent cache may be used; one that is not there is."""
+    from ctk.compiler.cache_folder.folder import private_folder
+    from ctk.compiler.environment import cache_settings
+
+    settings = cache_settings()
+    if settings.folder is None:
+        return Health(name, False, "this user has no home", "set CTK_CACHE_DIR to a folder")
+    if settings.is_on is False or not settings.folder.exists():
+        is_off = settings.is_on is False
+        return Health(name, True, "off (CTK_CACHE=0)" if is_off else f"{settings.folder}, empty")
+    try:
+        return Health(name, True, str(private_folder(settings.folder)))
+    except StorageError as error:
+        problem, _, advice = str(error).partition("; next: ")
+        return Health(name, False, problem, advice)
 
 
 def check_accelerator(name: str) -> Health:
@@ -216,4 +235,5 @@ CHECKS: tuple[tuple[str, Callable[[str], Health]], ...] = (
     ("accelerator", check_accelerator),
     ("CTK_ variables", check_variables),
     ("dump folder", check_dump_folder),
+    ("cache folder", check_cache_folder),
 )

@@ -52,6 +52,7 @@ _SEAL = re.compile(rb"([a-z-]+) (\d{1,6}) sha256=([0-9a-f]{64}) crc32=([0-9a-f]{
 _LONGEST_SEAL = 256
 _LONGEST_NAME = 1024
 _CHUNK = 1 << 20  # both sums of a chunk are taken while it is in the processor's cache
+_READ_NBYTES = 1 << 20
 _FIRST_DAY = (1980, 1, 1, 0, 0, 0)  # equal members make equal files
 _PADDING_ID = 0xD935  # the extra field that other tools use for alignment
 _ZIP64_EXTRA = 20
@@ -75,8 +76,8 @@ class Container:
     Attributes:
         path: The file.
         digest: SHA-256 of the file up to its seal, in hex: what it is called when it is spoken of.
-        members: Each member by name. Views of one private mapping: they may be written to, which
-            neither the file nor another process sees, and they keep the mapping alive.
+        members: Each member by name. Views of memory of this process: they may be written to, which
+            neither the file nor another process sees, and they keep that memory alive.
     """
 
     path: Path
@@ -188,8 +189,7 @@ def open_container(path: Path, magic: str = "ctk-package") -> Container:
         ContainerError: It is not what was once written; says what and what next.
     """
     with _opened(path) as file:
-        trackfd = {"trackfd": False} if sys.version_info >= (3, 13) else {}  # no file stays open
-        whole = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY, **trackfd))
+        whole = memoryview(_private_memory(file))
         digest, seal = _checked_seal(path, whole, magic)
         try:
             with zipfile.ZipFile(file) as archive:
@@ -200,6 +200,22 @@ def open_container(path: Path, magic: str = "ctk-package") -> Container:
     if comment != seal:
         raise _refusal(path, "its seal is not the comment of the zip")
     return Container(path, digest, MappingProxyType(_located(path, whole, infos)))
+
+
+def _private_memory(file: BufferedReader) -> mmap.mmap:
+    """Return a file's bytes in memory of this process's own, at the start of a page.
+
+    A large file is mapped. Until Python 3.13 that holds it open, and a program may have hundreds of
+    small packages: these are read.
+    """
+    nbytes = os.fstat(file.fileno()).st_size
+    if nbytes <= _READ_NBYTES:
+        memory = mmap.mmap(-1, nbytes, access=mmap.ACCESS_COPY)
+        file.readinto(memory)
+        return memory
+    if sys.version_info >= (3, 13):
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY, trackfd=False)
+    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
 
 
 def peek(path: Path, name: str) -> bytes | None:

@@ -80,16 +80,17 @@ class Store:
         path = self._path(key.digest)
         try:
             label, found = read_entry(path)
-            if label.parts != key.parts:
+            if dict(label.parts) != dict(key.parts):
                 raise ContainerError(f"{path} is not used: it has another key with this digest")
         except FileNotFoundError:
             self.notes.tell("miss", key.digest, "", key.parts)
             return None
-        except UnreadableContainer as error:
+        except (UnreadableContainer, OSError) as error:
             self.notes.tell("miss", key.digest, _first_line(error), key.parts)
             return None
-        except (ContainerError, OSError) as error:
+        except ContainerError as error:
             why = _first_line(error)
+            log.warning("dropped an entry of the cache: %s", why)
             self.drop(key, why)
             self.notes.tell("miss", key.digest, why, key.parts)
             return None
@@ -121,7 +122,7 @@ class Store:
             write_entry(self._path(key.digest), key, members, about or {})
         except StorageError as error:
             cause = getattr(error.__cause__, "strerror", None) or _first_line(error)
-            warn_once(f"nothing is kept in the cache in {self.root}: {cause}")
+            warn_once(self.root, f"nothing is kept in the cache in {self.root}: {cause}")
             self.notes.tell("bypassed", key.digest, f"it could not be written: {cause}")
             return False
         self.notes.tell("stored", key.digest)
@@ -129,8 +130,7 @@ class Store:
         return True
 
     def drop(self, key: Key, reason: str) -> None:
-        """Remove what is kept under a key, and say why."""
-        log.warning("dropped an entry of the cache: %s", reason)
+        """Remove what is kept under a key, and note why."""
         self._unlink(self._path(key.digest))
         self.notes.tell("dropped", key.digest, reason)
 
@@ -149,7 +149,7 @@ class Store:
                 path = subfolder(self.root, "locks") / key.digest
                 is_held = stack.enter_context(locks.held(path, seconds))
             except (OSError, StorageError) as error:
-                warn_once(f"no locks in the cache in {self.root}: {_first_line(error)}")
+                warn_once(self.root, f"no locks in the cache in {self.root}: {_first_line(error)}")
                 is_held = False
             else:
                 if not is_held:
@@ -220,7 +220,7 @@ class Store:
             path.unlink(missing_ok=True)
         except OSError as error:
             cause = error.strerror or str(error)
-            warn_once(f"something in the cache in {self.root} cannot be removed: {cause}")
+            warn_once(self.root, f"the cache in {self.root} cannot be cleared: {cause}")
             return False
         return True
 

@@ -33,12 +33,12 @@ def cache_folder() -> Path | None:
     if settings.is_on is False:
         return None
     if settings.folder is None:
-        warn_once(f"{_OFF}: this user has no home; next: set CTK_CACHE_DIR to a folder")
+        warn_once(None, f"{_OFF}: this user has no home; next: set CTK_CACHE_DIR to a folder")
         return None
     try:
         return private_folder(settings.folder)
     except StorageError as error:
-        warn_once(f"{_OFF}: {error}")
+        warn_once(settings.folder, f"{_OFF}: {error}")
         return None
 
 
@@ -87,7 +87,20 @@ def subfolder(root: Path, name: str) -> Path:
     return folder
 
 
+def warn_once(folder: Path | None, message: str) -> None:
+    """Write a warning to the log, the first one of this process about a folder; others at DEBUG."""
+    said = _said_of(folder)
+    log.log(logging.DEBUG if said else logging.WARNING, "%s", message)
+    said.append(message)
+    del said[1:]
+
+
 @functools.cache
-def warn_once(message: str) -> None:
-    """Write a warning to the log, the first time that it is said in this process."""
-    log.warning("%s", message)
+def _said_of(folder: Path | None) -> list[str]:
+    """Return what was said of a folder in this process: a list that grows to one."""
+    return []
+
+
+def forget_warnings() -> None:
+    """Let the next warning about each folder be a first one again."""
+    _said_of.cache_clear()

@@ -31,7 +31,6 @@ MOST_EVENTS, MOST_CHOICES = 500, 20_000
 
 _PATIENCE_SECONDS = 10.0  # for others that write
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _TABLES = """
 BEGIN IMMEDIATE;
 CREATE TABLE IF NOT EXISTS choices (name TEXT PRIMARY KEY, value TEXT, crc INTEGER);
@@ -144,7 +143,7 @@ class Notes:
             except (sqlite3.Error, OSError) as error:
                 damaged = getattr(error, "sqlite_errorcode", 0) & 0xFF in _DAMAGED
                 if not (is_first and damaged):
-                    warn_once(f"no notes are kept in {self.path}: {error}")
+                    warn_once(self.root, f"no notes are kept in {self.path}: {error}")
                     return []
                 self.clear()
         return []
@@ -152,8 +151,9 @@ class Notes:
     @contextlib.contextmanager
     def _connection(self) -> Generator[sqlite3.Connection]:
         """Open the database, which is made if it is missing: private from its first moment on."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with contextlib.suppress(FileExistsError):
-            os.close(os.open(self.path, _NEW, 0o600))
+            os.close(os.open(self.path, flags, 0o600))
         if self.path.is_symlink():
             raise OSError("a link is in its place; next: remove it")
         with contextlib.closing(

@@ -82,6 +82,18 @@ HELD_BY = {
         "unit/formats/test_files.py::test_a_planted_partial_is_neither_followed_nor_overwritten",
         "unit/case/test_sources.py::test_copies_are_not_written_through_a_link",
     ],
+    "S48": [
+        "unit/cache_folder/test_folder.py::test_it_is_made_private",
+        "unit/cache_folder/test_folder.py::test_one_that_others_may_write_to_is_not_used",
+        "unit/cache_folder/test_folder.py::test_one_of_somebody_else_is_not_used",
+        "unit/artifacts/test_store.py::test_a_link_out_of_the_cache_is_not_followed",
+    ],
+    "S49": [
+        "unit/artifacts/test_store.py::test_nothing_wrong_is_loaded",
+        "unit/artifacts/test_store_stress.py::test_a_thousand_mutated_entries_are_not_loaded",
+        "unit/artifacts/test_container.py::test_no_flipped_bit_is_accepted",
+        "unit/artifacts/test_container.py::test_no_other_length_is_accepted",
+    ],
     "S50": [f"{TRUSTED}::test_a_harmless_case_is_judged_and_writes_below_out_only"],
     "S51": ["unit/trust/test_harmless.py::test_each_target_is_decided"],
     "S20": [f"{TRUSTED}::test_a_trusted_case_runs"],

@@ -54,6 +54,32 @@ def test_members_come_back_aligned_and_writable(tmp_path: Path) -> None:
     assert weights.sum() == 700
 
 
+def test_a_forked_child_and_a_second_opening_see_no_writes(tmp_path: Path) -> None:
+    path = written(tmp_path / "a")
+    found = open_container(path)
+    if (child := os.fork()) == 0:
+        found.members["weights/0"][0] = 255
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert found.members["weights/0"][0] == 0
+    found.members["weights/0"][0] = 254
+    assert open_container(path).members["weights/0"][0] == 0
+
+
+def test_a_large_one_is_mapped_and_a_small_one_holds_no_file_open(tmp_path: Path) -> None:
+    def open_files() -> int:
+        return len(list(Path("/dev/fd").iterdir()))
+
+    small, large = written(tmp_path / "a"), written(tmp_path / "b", {"a": bytes(2 << 20)})
+    before = open_files()
+    kept = [open_container(small) for _ in range(10)]
+    assert open_files() == before
+    one = open_container(large)
+    one.members["a"][0] = 1
+    assert open_container(large).members["a"][0] == 0
+    del kept
+
+
 def test_it_is_a_zip_and_equal_members_make_equal_files(tmp_path: Path) -> None:
     one, two = written(tmp_path / "one"), written(tmp_path / "two")
     assert one.read_bytes() == two.read_bytes()

@@ -14,7 +14,7 @@ from ctk.compiler.artifacts import container, entry
 from ctk.compiler.artifacts.container import TEMPORARY
 from ctk.compiler.artifacts.entry import Difference, Key, write_entry
 from ctk.compiler.artifacts.store import Store, open_store
-from ctk.compiler.cache_folder.folder import warn_once
+from ctk.compiler.cache_folder.folder import forget_warnings
 from ctk.compiler.process_name import process_name
 
 KEY = Key({"graph": "abs(x)", "torch": "2.13"})
@@ -24,7 +24,7 @@ MEMBERS = {"kernel.so": b"code" * 50, "schedule.json": b"[]"}
 
 @pytest.fixture(autouse=True)
 def unsaid() -> None:
-    warn_once.cache_clear()
+    forget_warnings()
 
 
 @pytest.fixture

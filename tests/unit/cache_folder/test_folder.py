@@ -6,15 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from ctk.compiler.cache_folder import folder
-from ctk.compiler.cache_folder.folder import cache_folder, private_folder, subfolder
+from ctk.compiler.cache_folder.folder import (
+    cache_folder,
+    forget_warnings,
+    private_folder,
+    subfolder,
+)
 from ctk.compiler.environment import cache_settings
 from ctk.compiler.errors import ConfigError, StorageError
 
 
 @pytest.fixture(autouse=True)
 def unsaid() -> None:
-    folder.warn_once.cache_clear()
+    forget_warnings()
 
 
 @pytest.mark.parametrize(
@@ -83,7 +87,7 @@ def test_no_home_and_a_home_that_is_a_file(
     (tmp_path / "file").touch()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     assert cache_folder() is None
-    assert "the cache is not used" in caplog.text
+    assert "the cache is not used: " in caplog.text
 
     def no_home() -> Path:
         raise RuntimeError("Could not determine home directory.")

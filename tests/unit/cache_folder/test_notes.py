@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from ctk.compiler.cache_folder import notes as module
-from ctk.compiler.cache_folder.folder import warn_once
+from ctk.compiler.cache_folder.folder import forget_warnings
 from ctk.compiler.cache_folder.notes import Notes
 
 
 @pytest.fixture(autouse=True)
 def unsaid() -> None:
-    warn_once.cache_clear()
+    forget_warnings()
 
 
 def test_choices(tmp_path: Path) -> None:

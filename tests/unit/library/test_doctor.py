@@ -106,3 +106,15 @@ def test_check_that_fails_is_a_problem_found(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(doctor, "CHECKS", (("probe", broken),))
     assert examine() == [Health("probe", False, "ImportError: no module named x")]
+
+
+def test_a_cache_that_others_may_write_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CTK_CACHE_DIR", str(tmp_path / "cache"))
+    assert doctor.check_cache_folder("cache folder").is_fine
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache").chmod(0o777)
+    health = doctor.check_cache_folder("cache folder")
+    assert not health.is_fine
+    assert health.advice.startswith("chmod go-w ")
+    monkeypatch.setenv("CTK_CACHE", "0")
+    assert doctor.check_cache_folder("cache folder").is_fine
