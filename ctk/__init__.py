@@ -23,12 +23,19 @@ The pipeline
     freeze          make the parameters of an inference graph constants
     fw_compiler_freezing
                     compile an inference graph with its parameters as constants
+Ahead of time
+    aot_compile     a model as a package, which needs no compiler
+    write_package   several entry points in one package
+    compile_fx_aot  a captured graph as a package
+    load            open a package, and call it
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ctk.compiler.ahead_of_time.write import aot_compile, compile_fx_aot, write_package
+    from ctk.compiler.artifacts.package import load
     from ctk.compiler.config import Config, patch
     from ctk.compiler.errors import CtkError
     from ctk.compiler.freezing.call import fw_compiler_freezing
@@ -53,15 +60,18 @@ __all__ = [
     "Config",
     "CtkError",
     "Verdict",
+    "aot_compile",
     "bisect",
     "check",
     "compile_fx",
+    "compile_fx_aot",
     "debug_compile",
     "diagnose",
     "diff",
     "freeze",
     "fw_compiler_freezing",
     "install",
+    "load",
     "load_case",
     "minify",
     "minimize",
@@ -69,6 +79,7 @@ __all__ = [
     "repro",
     "save_case",
     "verify_rules",
+    "write_package",
 ]
 
 _PLACES = {
@@ -77,15 +88,18 @@ _PLACES = {
     "Config": "ctk.compiler.config",
     "CtkError": "ctk.compiler.errors",
     "Verdict": "ctk.toolkit.case.judgement",
+    "aot_compile": "ctk.compiler.ahead_of_time.write",
     "bisect": "ctk.toolkit.bisect_case",
     "check": "ctk.toolkit.check_case",
     "compile_fx": "ctk.compiler.pipeline",
+    "compile_fx_aot": "ctk.compiler.ahead_of_time.write",
     "debug_compile": "ctk.toolkit.watch.hooks",
     "diagnose": "ctk.toolkit.diagnose",
     "diff": "ctk.toolkit.diff_case",
     "freeze": "ctk.compiler.freezing.freeze",
     "fw_compiler_freezing": "ctk.compiler.freezing.call",
     "install": "ctk.toolkit.watch.hooks",
+    "load": "ctk.compiler.artifacts.package",
     "load_case": "ctk.toolkit.case.store",
     "minify": "ctk.toolkit.minify",
     "minimize": "ctk.toolkit.minimize",
@@ -93,6 +107,7 @@ _PLACES = {
     "repro": "ctk.toolkit.repro_case",
     "save_case": "ctk.toolkit.case.store",
     "verify_rules": "ctk.toolkit.verify_rules.verify",
+    "write_package": "ctk.compiler.ahead_of_time.write",
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 
@@ -19,6 +18,7 @@ from ctk.compiler.artifacts.c_wrapper.entries import (
     Source,
     Value,
     Weight,
+    dtype_code,
 )
 from ctk.compiler.artifacts.c_wrapper.library import build, function_prefix, sources
 from ctk.compiler.artifacts.door import Door, FixedInput, NumberInput
@@ -66,9 +66,7 @@ class CLibrary:
         needed = any(self._kernels)
         return features_of(command_with(self.flags)) if needed else frozenset()
 
-    def add(
-        self, name: str, graph: CompiledGraph, door: Door, traced: Traced, data: JSON
-    ) -> None:
+    def add(self, name: str, graph: CompiledGraph, door: Door, traced: Traced, data: JSON) -> None:
         """Add an entry point; its kernels get their names and their library in `data`."""
         kernels = [each for each in graph.codes if isinstance(each, PrintedKernel)]
         try:
@@ -101,7 +99,9 @@ class CLibrary:
                     each.kernel,
                     function=f"{prefix}{each.kernel.function}",
                     fault_reader=f"{prefix}{each.kernel.fault_reader}",
-                ).stored(LIBRARY_MEMBER, binary).data
+                )
+                .stored(LIBRARY_MEMBER, binary)
+                .data
                 for each in kernels
             ]
         return {LIBRARY_MEMBER: binary}
@@ -129,13 +129,15 @@ class CLibrary:
         for number, own in enumerate(graph.schedule.inputs):
             is_weight = number < len(names)
             given[own] = FromWeight(names[number]) if is_weight else FromInput(number - len(names))
+        weights: dict[str, Weight] = {}
         for weight in names:
             row = self.kept.get(weight) or self.left_out[weight]
-            self._weights[weight] = _weight(weight, row, is_kept=weight in self.kept)
+            weights[weight] = _weight(weight, row, is_kept=weight in self.kept)
         for own, target in graph.schedule.constants.items():
             weight = f"{name}:{target}"
-            self._weights[weight] = _weight(weight, constants[target], is_kept=True)
+            weights[weight] = _weight(weight, constants[target], is_kept=True)
             given[own] = FromWeight(weight)
+        self._weights.update(weights)
         symbols = {symbol: (each.low, each.high) for symbol, each in door.dimensions.items()}
         outputs = tuple(_outputs(traced))
         return Entry(name, graph.schedule, [], tuple(inputs), outputs, given, symbols=symbols)
@@ -161,7 +163,13 @@ def _outputs(traced: Traced) -> list[Output]:
 
 
 def _weight(name: str, row: JSON, *, is_kept: bool) -> Weight:
+    """Return a weight as C programs see it.
+
+    Raises:
+        NotInC: ctk.h has no such type.
+    """
     dtype = decoded({"dtype": row["dtype"]})
+    dtype_code(dtype)
     member = row["blob"] if is_kept else None
     shape, strides = tuple(row["shape"]), tuple(row["strides"])
     return Weight(name, dtype, shape, strides, member, row["offset"] * dtype.itemsize)

@@ -273,5 +273,3 @@ def _spec(spec: Any, what: str) -> str:
             f"the {what} hold a class that has no name: {error}\nnext: register it with "
             "torch.utils._pytree.register_pytree_node(..., serialized_type_name=...)"
         ) from error
-
-

@@ -100,6 +100,7 @@ ROOMS = (
     ),
     Room("compiler/resilience.py", "What happens when a stage fails: fall back, warn or raise."),
     Room("compiler/pipeline.py", "The stages of one compile, in order: the page to read first."),
+    Room("compiler/ahead_of_time", "Models and exported programs become packages."),
     Room("compiler/backend.py", "The Dynamo backend `ctk`."),
     Room("toolkit/__init__.py", "The toolkit as a package: imports nothing."),
     Room(

@@ -1,7 +1,7 @@
 """The shared library of a package: the functions of its entry points, their kernels, the tables.
 
 Each entry point is a file, so that kernels of two may be called alike; one more holds the tables.
-An entry point that C cannot run is described with the reason, and has no function.
+An entry point that C cannot run is described with the reason; its file holds its kernels only.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from ctk.compiler.torch_compat import c_shim
 
 def sources(
     entries: Sequence[Entry], weights: Sequence[Weight], *, name: str, features: Sequence[str]
-) -> dict[str, str]:
-    """Return the files of a library, by name.
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the files of a library by name, and why C cannot run an entry point, by its name.
 
     Args:
         entries: The entry points.
@@ -36,21 +36,30 @@ def sources(
     """
     numbers = {weight.name: number for number, weight in enumerate(weights)}
     files: dict[str, str] = {}
+    refusals: dict[str, str] = {}
     graphs: list[Described] = []
     needs_torch = False
     for number, entry in enumerate(entries):
+        function = f"ctk_run_{number}"
         try:
-            text = _file_text(entry, f"ctk_run_{number}", numbers)
+            text = _file_text(entry, function, numbers)
         except NotInC as error:
+            refusals[entry.name] = str(error)
             graphs.append(Described(entry, "", str(error)))
-            continue
+            text = _kernels_text(entry, function)
+        else:
+            graphs.append(Described(entry, function, ""))
+            needs_torch |= calls_torch(entry)
         files[f"entry_{number}.c"] = text
-        graphs.append(Described(entry, f"ctk_run_{number}", ""))
-        needs_torch |= calls_torch(entry)
     maker = Maker(name, c_shim.version() if needs_torch else "", features)
     tables = description(graphs, weights, maker)
     files["description.c"] = "\n".join((*beginning([tables], False), prelude(), tables))
-    return files
+    return files, refusals
+
+
+def function_prefix(number: int) -> str:
+    """Return what the names of an entry point's functions begin with in the library."""
+    return f"ctk_run_{number}_"
 
 
 def build(files: Mapping[str, str], flags: Sequence[str] = ()) -> bytes:
@@ -78,12 +87,17 @@ def _file_text(entry: Entry, function: str, weights: Mapping[str, int]) -> str:
         raise NotInC(entry.refusal)
     require_told(entry)
     run = function_text(entry, function, weights)
+    faults = [fault_function(code) for code in entry.kernels if code.checks]
+    return _kernels_text(entry, function, [prelude(), *faults, run])
+
+
+def _kernels_text(entry: Entry, function: str, more: Sequence[str] = ()) -> str:
+    """Return the file of an entry point's kernels, and more that calls them."""
     kernels = [code.text for code in entry.kernels]
-    checked = [code for code in entry.kernels if code.checks]
+    has_checks = any(code.checks for code in entry.kernels)
     names = [code.name for code in entry.kernels]
-    names += ["read_last_fault"] if checked else []
+    names += ["read_last_fault"] if has_checks else []
     # Of two entry points, functions may be called alike; the library is one.
     own = "\n".join(f"#define {each} {function}_{each}" for each in names)
-    faults = [fault_function(code) for code in checked]
-    before = beginning([*kernels, *faults, run], bool(checked))
-    return "\n\n".join((own, *before, *kernels, prelude(), *faults, run)) + "\n"
+    before = beginning([*kernels, *more], has_checks)
+    return "\n\n".join((own, *before, *kernels, *more)) + "\n"

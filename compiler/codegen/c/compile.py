@@ -63,7 +63,7 @@ def compile_kernels(
     codes, times = _printed(kernels, buffers, options)
     printing = (after - before for before, after in pairwise(times))
     compiled: list[CompiledKernel] = []
-    loaded = load(codes, _flags(options))
+    loaded = load(codes, flags_of(options))
     for kernel, code, found, seconds in zip(kernels, codes, loaded, printing, strict=True):
         made, library = _kernel(kernel, code, found.name), found.library
         run, taken = made.launcher(library), found.seconds + seconds
@@ -111,7 +111,8 @@ def _printed(
     return codes, times
 
 
-def _flags(options: COptions) -> list[str]:
+def flags_of(options: COptions) -> list[str]:
+    """Return the flags of the compiler besides the usual ones."""
     flags = list(options.flags)
     if "undefined" in options.sanitize:
         flags += ["-fsanitize=undefined", "-fsanitize-undefined-trap-on-error"]
