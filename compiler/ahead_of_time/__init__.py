@@ -1,1 +1,1 @@
-"""Compile ahead of time: models and exported programs become packages."""
+"""Models and exported programs become packages."""
