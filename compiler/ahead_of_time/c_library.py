@@ -24,9 +24,10 @@ from ctk.compiler.artifacts.c_wrapper.library import build, function_prefix, sou
 from ctk.compiler.artifacts.door import Door, FixedInput, NumberInput
 from ctk.compiler.codegen.c.compile import COptions, PrintedKernel, flags_of
 from ctk.compiler.codegen.c.features import features_of
-from ctk.compiler.codegen.c.toolchain import command_with
+from ctk.compiler.codegen.c.toolchain import command_with, find_compiler
 from ctk.compiler.codegen.schedule.options import with_config
 from ctk.compiler.config import Config
+from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.lowering.sizes import NotLowered, sizes_of
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
@@ -63,8 +64,7 @@ class CLibrary:
     @property
     def features(self) -> frozenset[str]:
         """What the processor must have."""
-        needed = any(self._kernels)
-        return features_of(command_with(self.flags)) if needed else frozenset()
+        return features_of(command_with(self.flags)) if any(self._kernels) else frozenset()
 
     def add(self, name: str, graph: CompiledGraph, door: Door, traced: Traced, data: JSON) -> None:
         """Add an entry point; its kernels get their names and their library in `data`."""
@@ -82,10 +82,14 @@ class CLibrary:
         """Compile it, and name it where kernels are described; return it as a blob.
 
         Raises:
-            CodegenUnsupported: There is no C compiler.
+            CodegenUnsupported: There is no C compiler, and kernels need one.
         """
         if not any(self._kernels):
-            return {}
+            try:
+                find_compiler()
+            except CodegenUnsupported as error:
+                self.refusals = {entry.name: str(error) for entry in self._entries}
+                return {}
         made_by = f"ctk {version('ctk')}, torch {torch.__version__}"
         files, refusals = sources(
             self._entries, [*self._weights.values()], name=made_by, features=sorted(self.features)
@@ -94,6 +98,8 @@ class CLibrary:
         binary = build(files, self.flags)
         for number, (data, kernels) in enumerate(zip(self._data, self._kernels, strict=True)):
             prefix = function_prefix(number)
+            if not kernels:
+                continue
             data["kernels"] = [
                 replace(
                     each.kernel,
@@ -114,6 +120,8 @@ class CLibrary:
         Raises:
             NotInC: They cannot call it; says why.
         """
+        if graph.generator == "triton":
+            raise NotInC("it runs on a GPU")
         if door.conditions:
             raise NotInC("its sizes must meet conditions that only Python checks")
         given: dict[str, Source] = {}

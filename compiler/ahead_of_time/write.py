@@ -19,7 +19,7 @@ from ctk.compiler.ahead_of_time.c_library import CLibrary
 from ctk.compiler.ahead_of_time.compile import compile_traced
 from ctk.compiler.ahead_of_time.traced import Traced, traced_of
 from ctk.compiler.artifacts.container import write
-from ctk.compiler.artifacts.door import Door, door_json
+from ctk.compiler.artifacts.door import Door, TensorInput, door_json
 from ctk.compiler.artifacts.machine import requirements
 from ctk.compiler.artifacts.package import DEFAULT, FORMAT, MANIFEST
 from ctk.compiler.config import Config, resolve
@@ -193,13 +193,23 @@ class _Package:
             "kind": "package",
             "format": FORMAT,
             "made_by": {"ctk": version("ctk"), "python": platform.python_version()},
-            "machine": requirements(library.features, ()),
+            "machine": requirements(library.features, self._capabilities()),
             "c_api": library.refusals,
             "weights": kept,
             "weights_left_out": left_out,
             "entries": described,
         }
         return manifest, blobs
+
+    def _capabilities(self) -> set[str]:
+        """Return the compute capabilities of the GPUs that there is machine code for."""
+        devices = {
+            each.device
+            for entry in self.entries
+            for each in entry.door.inputs
+            if isinstance(each, TensorInput) and each.device.type == "cuda"
+        }
+        return {".".join(map(str, torch.cuda.get_device_capability(each))) for each in devices}
 
     def _described(self, entry: _Entry, graph: JSON) -> JSON:
         traced = entry.traced

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ctk.compiler.errors import ArtifactError
-from ctk.compiler.runtime.c_kernels import load_kernel
+from ctk.compiler.runtime import c_kernels, cuda_kernels
 from ctk.compiler.runtime.python_code import PythonCode, Takes
 from ctk.compiler.runtime.schedule_json import schedule_json, schedule_of
 from ctk.compiler.runtime.steps import Schedule
@@ -25,7 +25,8 @@ def _no_kernel(data: Any, blobs: Blobs) -> Callable[..., None]:
 
 
 _LOADERS: Mapping[str, tuple[Takes, Callable[[Any, Blobs], Callable[..., None]]]] = {
-    "c": ("address", load_kernel),
+    "c": ("address", c_kernels.load_kernel),
+    "triton": ("tensor", cuda_kernels.load_kernel),
     "eager": ("tensor", _no_kernel),
 }
 """What a launch of a generator's kernels takes, and what loads one."""

@@ -1,15 +1,12 @@
-"""Triton from its inside: compile a function for a device, load it, launch it, interpret it.
+"""Triton from its inside: compile a function for a device, interpret it.
 
 All that is private of triton is here; 3.6 to 3.9 were read. Nothing imports triton before it is
 needed: ctk runs without it.
 
-A launch through Triton's own Python (`kernel[grid](...)`) works out the type and the alignment of
-each argument and takes 10 microseconds or more; its launcher in C is built by the C compiler for
-each signature (3.6). Here a kernel is compiled for given types and alignments, and launched by the
-driver's own `cuLaunchKernel`.
+What is compiled is launched by `cuda_launch.py`.
 
-Source: `triton/compiler/compiler.py` (`ASTSource`, `compile`), `triton/backends/nvidia/driver.py`
-(`load_binary`; a kernel has, after its arguments, pointers to scratch memory, null for none).
+Source: `triton/compiler/compiler.py` (`ASTSource`, `compile`); a kernel has, after its arguments,
+pointers to scratch memory, null for none.
 """
 
 # What pyright says of private names is what this package is for.
@@ -17,7 +14,6 @@ Source: `triton/compiler/compiler.py` (`ASTSource`, `compile`), `triton/backends
 
 from __future__ import annotations
 
-import ctypes
 import linecache
 import os
 import re
@@ -27,15 +23,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
-from threading import Lock
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import torch
 
-_NO_CONTEXT = 201
-"""The driver's error in a thread that has not called CUDA's runtime yet."""
+from ctk.compiler.torch_compat.cuda_launch import MachineCode
 
 
 class TritonMissing(Exception):
@@ -47,20 +40,12 @@ class Binary:
     """A kernel compiled for one kind of device.
 
     Attributes:
-        name: Of the function in it.
-        cubin: The machine code.
+        code: The machine code, and what a launch needs.
         ptx: The assembly that it was made of.
-        shared: Bytes of shared memory.
-        threads: Of a program.
-        hidden: Pointers to scratch memory that follow the arguments.
     """
 
-    name: str
-    cubin: bytes
+    code: MachineCode
     ptx: str
-    shared: int
-    threads: int
-    hidden: int
 
 
 def require(*, interpret: bool = False) -> None:
@@ -186,84 +171,11 @@ def compile_function(
         raise RuntimeError(f"{meta.name} needs scratch memory, which is not given")
     parameters = _parameters(ptx, meta.name)
     threads = meta.num_warps * 32
-    cubin = made.asm["cubin"]
-    return Binary(meta.name, cubin, ptx, meta.shared, threads, parameters - len(names))
+    hidden = parameters - len(names)
+    return Binary(MachineCode(meta.name, made.asm["cubin"], meta.shared, threads, hidden), ptx)
 
 
 def _parameters(ptx: str, name: str) -> int:
     """Return how many parameters a function of assembly has."""
     found = re.search(rf"\.entry\s+{re.escape(name)}\s*\((.*?)\)", ptx, re.DOTALL)
     return found.group(1).count(".param") if found else 0
-
-
-class Loaded:
-    """A kernel on a device, ready to be launched."""
-
-    def __init__(self, binary: Binary, device: int, types: Sequence[str]) -> None:
-        driver = import_module("triton").runtime.driver.active
-        with torch.cuda.device(device):
-            torch.cuda.current_stream()  # makes the context
-            loaded = driver.utils.load_binary(binary.name, binary.cubin, binary.shared, device)
-        self._module, self._function = loaded[0], loaded[1]
-        self._threads, self._shared = binary.threads, binary.shared
-        self._device = device
-        self._slots = [_slot(kind) for kind in types]
-        hidden = [ctypes.c_void_p(0) for _ in range(binary.hidden)]
-        every = [*self._slots, *hidden]
-        self._parameters = (ctypes.c_void_p * len(every))(
-            *(ctypes.addressof(slot) for slot in every)
-        )
-        self._kept = every
-        self._lock = Lock()
-        self._launch = _driver().cuLaunchKernel
-
-    def launch(self, programs: int, stream: int, arguments: Sequence[int]) -> int:
-        """Launch programs on the kernel's device; returns the driver's error, 0 for none."""
-        if torch._C._cuda_getDevice() != self._device:
-            with torch.cuda.device(self._device):
-                return self.launch(programs, stream, arguments)
-        with self._lock:
-            for slot, value in zip(self._slots, arguments, strict=True):
-                slot.value = value
-            code = self._queued(programs, stream)
-            if code == _NO_CONTEXT:
-                torch.cuda.current_stream(self._device).query()  # gives it the context
-                code = self._queued(programs, stream)
-            return code
-
-    def _queued(self, programs: int, stream: int) -> int:
-        return self._launch(
-            self._function, programs, 1, 1, self._threads, 1, 1, self._shared, stream,
-            self._parameters, None,
-        )  # fmt: skip
-
-
-def current_stream(device: int) -> int:
-    """Return the stream that torch works on, as a number (seen in torch 2.11 and 2.13)."""
-    return torch._C._cuda_getCurrentRawStream(device)
-
-
-def error_text(code: int) -> str:
-    """Return what an error of the driver means."""
-    name = ctypes.c_char_p()
-    _driver().cuGetErrorString(code, ctypes.byref(name))
-    return name.value.decode() if name.value else f"error {code}"
-
-
-def _slot(kind: str) -> Any:
-    if kind.startswith("*"):
-        return ctypes.c_void_p()
-    return ctypes.c_int64() if kind == "i64" else ctypes.c_int32()
-
-
-@cache
-def _driver() -> Any:
-    """Return the CUDA driver; its calls keep the interpreter lock, as they only queue work."""
-    library = ctypes.PyDLL("libcuda.so.1")
-    unsigned = ctypes.c_uint
-    library.cuLaunchKernel.argtypes = [
-        ctypes.c_void_p, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
-        ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p,
-    ]  # fmt: skip
-    library.cuLaunchKernel.restype = ctypes.c_int
-    return library

@@ -100,7 +100,7 @@ def main() -> None:
             for variants in variants_of(program(name), options):
                 binary = variants.compile(capability=90)
                 assert binary.hidden == 2, binary.hidden
-                print(name, binary.name, len(binary.cubin))
+                print(name, binary.code.name, len(binary.code.cubin))
 
 
 if __name__ == "__main__":

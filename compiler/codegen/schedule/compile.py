@@ -41,7 +41,7 @@ from ctk.compiler.lowering.text import kernel_text
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
 from ctk.compiler.runtime.python_code import PythonCode
 from ctk.compiler.runtime.steps import Schedule
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat import exported, fake
 
 log = logging.getLogger("ctk.codegen")
 
@@ -191,7 +191,10 @@ class _Schedule:
     ) -> Callable[[], Sequence[CompiledKernel]]:
         """Return what compiles kernels, in any thread."""
         chosen = self.options()
-        setting = Setting(chosen.exact, _hints(self.inputs), chosen.ahead_of_time)
+        mode = fake.mode_of(self.inputs)
+        ranges = exported.symbol_ranges(mode) if mode is not None else {}
+        largest = {name: high for name, (_, high) in ranges.items()}
+        setting = Setting(chosen.exact, _hints(self.inputs), largest, chosen.ahead_of_time)
         options = self.own_options()
 
         def make() -> Sequence[CompiledKernel]:

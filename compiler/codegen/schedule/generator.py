@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ctk.compiler.choices import Options
@@ -41,11 +41,13 @@ class Setting:
     Attributes:
         exact: With the bits of eager: no contraction, no reassociation.
         sizes: The values that size symbols had when the graph was traced, as far as known.
+        largest: The largest values that they may have; None: there is none.
         ahead_of_time: They are for a package, and are not loaded.
     """
 
     exact: bool
     sizes: Mapping[str, int]
+    largest: Mapping[str, int | None] = field(default_factory=dict[str, "int | None"])
     ahead_of_time: bool = False
 
 

@@ -22,7 +22,13 @@ def _compile(
     options: TritonOptions,
     setting: Setting,
 ) -> Sequence[CompiledKernel]:
-    chosen = replace(options, exact=setting.exact, sizes=setting.sizes)
+    chosen = replace(
+        options,
+        exact=setting.exact,
+        sizes=setting.sizes,
+        largest=setting.largest,
+        ahead_of_time=setting.ahead_of_time,
+    )
     return compile_kernels(kernels, buffers, chosen)
 
 

@@ -14,13 +14,16 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from ctk.compiler.codegen.schedule.generator import CompiledKernel
 from ctk.compiler.codegen.triton.options import TritonOptions
 from ctk.compiler.codegen.triton.source import require_atomics
-from ctk.compiler.codegen.triton.variants import Variants
-from ctk.compiler.errors import CodegenUnsupported
+from ctk.compiler.codegen.triton.stored import bounds_of, stored_kernel
+from ctk.compiler.codegen.triton.variants import Variants, capability_of
+from ctk.compiler.errors import ArtifactError, CodegenUnsupported
 from ctk.compiler.lowering.ir import Buffer, Kernel
+from ctk.compiler.runtime.stored import StoredKernel
 from ctk.compiler.torch_compat import triton_launch
 
 _THREADS = 8
@@ -47,7 +50,7 @@ def compile_kernels(
     for variants, own in zip(made, parts, strict=True):
         sources, seconds = zip(*(next(prepared) for _ in own), strict=True)
         source = "\n\n".join(sources)
-        taken, stored = sum(seconds), variants.stored
+        taken, stored = sum(seconds), partial(_stored, variants, options)
         compiled.append(CompiledKernel(variants.kernel, source, variants.launch, taken, stored))
     return compiled
 
@@ -64,3 +67,19 @@ def _prepare(variants: Variants) -> tuple[str, float]:
     started = time.perf_counter()
     source = variants.prepare()
     return source, time.perf_counter() - started
+
+
+def _stored(variants: Variants, options: TritonOptions) -> StoredKernel:
+    """Return a kernel as data.
+
+    Raises:
+        ArtifactError: It runs in the interpreter, or depends on what is met at calls.
+    """
+    if options.interpret:
+        raise ArtifactError("kernels in Triton's interpreter cannot be stored")
+    symbols = [symbol.name for symbol in variants.arguments.symbols]
+    if symbols and not options.ahead_of_time:
+        raise ArtifactError("kernels whose sizes vary are compiled as sizes are met")
+    bounds = bounds_of(symbols, options.sizes, options.largest)
+    capability = capability_of(variants.kernel.device.index or 0)
+    return stored_kernel(variants, bounds, capability, every_alignment=options.ahead_of_time)

@@ -17,13 +17,12 @@ from ctk.compiler.codegen.triton.options import TritonOptions
 from ctk.compiler.codegen.triton.source import function_name, kernel_source
 from ctk.compiler.codegen.triton.split import Split, can_split, split
 from ctk.compiler.codegen.triton.tuning import TRIED, best_of, keep, key_of, may_run_twice, recall
-from ctk.compiler.errors import ArtifactError, CtkError
+from ctk.compiler.errors import CtkError
 from ctk.compiler.lowering.arguments import Arguments, arguments_of
 from ctk.compiler.lowering.ir import Buffer, Kernel
 from ctk.compiler.lowering.layout import extent_of
 from ctk.compiler.lowering.sizes import number_of
-from ctk.compiler.runtime.stored import StoredKernel
-from ctk.compiler.torch_compat import triton_launch
+from ctk.compiler.torch_compat import cuda_launch, triton_launch
 from ctk.compiler.torch_compat.allocate import empty
 
 _TYPES = {
@@ -52,7 +51,7 @@ class _Plan:
 
     layout: Layout
     programs: int
-    aligned: triton_launch.Loaded | None = None
+    aligned: cuda_launch.Loaded | None = None
 
 
 _Ready: TypeAlias = _Plan | Callable[[tuple[Any, ...]], None]
@@ -70,7 +69,7 @@ class _Parts:
     ) -> None:
         every = {**buffers, **made.buffers}
         self.kernels = [Variants(kernel, every, options, is_part=True) for kernel in made.kernels]
-        self._between = made.buffers
+        self.between = made.buffers
         self._symbols = [each.name for each in whole.arguments.symbols]
         names = [*whole.arguments.buffers, *self._symbols, *made.buffers]
         places = {name: place for place, name in enumerate(names)}
@@ -83,7 +82,7 @@ class _Parts:
         values = dict(zip(self._symbols, sizes, strict=True))
         memory = [
             ((number_of(buffer.shape[0], values),), buffer.dtype, buffer.device)
-            for buffer in self._between.values()
+            for buffer in self.between.values()
         ]
         steps = [(part.launch, pick) for part, pick in zip(self.kernels, self._picks, strict=True)]
 
@@ -128,7 +127,7 @@ class Variants:
         self._knobs = Knobs(row_limit=options.row_limit)
         self._parts: dict[int, _Parts] = {}
         self._ready: dict[tuple[int, ...], _Ready] = {}
-        self._loaded: dict[object, triton_launch.Loaded] = {}
+        self._loaded: dict[object, cuda_launch.Loaded] = {}
         self._device = kernel.device.index or 0
 
     def prepare(self) -> str:
@@ -156,11 +155,19 @@ class Variants:
     def compile(self, capability: int) -> triton_launch.Binary:
         """Compile the variant that is expected for a kind of device; no device is needed."""
         aligned = (*(True for _ in range(self._pointers)), *(False for _ in self._symbols))
-        return self._compiled(self._expected(), aligned, capability)
+        return self.compiled(self._expected(), aligned, capability)
 
-    def stored(self) -> StoredKernel:
-        """Return the kernel as data, with the variants that are compiled."""
-        raise ArtifactError("kernels of Triton cannot be stored yet")
+    def parts_for(self, sizes: tuple[int, ...]) -> tuple[list[Variants], Mapping[str, Buffer]]:
+        """Return the kernels that it is for some sizes, and the memory between them."""
+        length = self._length(sizes)
+        if length is None:
+            return [self], {}
+        made = self._split(length)
+        return made.kernels, made.between
+
+    def layout_for(self, sizes: tuple[int, ...]) -> Layout:
+        """Return the layout of its blocks for some sizes."""
+        return self._plan(sizes, self._knobs).layout
 
     def launch(self, *arguments: Any) -> None:
         """Run the kernel: its tensors, then its sizes."""
@@ -198,10 +205,10 @@ class Variants:
             aligned = tuple(pointer % 16 == 0 for pointer in pointers)
             loaded = self._load(plan.layout, aligned, sizes)
             plan.aligned = loaded if all(aligned) else plan.aligned
-        stream = triton_launch.current_stream(self._device)
+        stream = cuda_launch.current_stream(self._device)
         code = loaded.launch(plan.programs, stream, (*pointers, *sizes))
         if code:
-            raise KernelError(f"{self._where()}: launch failed: {triton_launch.error_text(code)}")
+            raise KernelError(f"{self._where()}: launch failed: {cuda_launch.error_text(code)}")
 
     def _length(self, sizes: tuple[int, ...]) -> int | None:
         """Return into chunks of which length the rows are split at a call; None for not at all."""
@@ -264,32 +271,40 @@ class Variants:
 
     def _load(
         self, layout: Layout, aligned: tuple[bool, ...], sizes: tuple[int, ...]
-    ) -> triton_launch.Loaded:
+    ) -> cuda_launch.Loaded:
         """Return a variant on the device, compiled if it is not yet."""
         every = (*aligned, *(size % 16 == 0 for size in sizes))
         key = "binary", layout, every
         if key not in self._loaded:
-            types = self._argument_types(layout)
+            types = self.argument_types(layout)
             try:
-                binary = self._compiled(layout, every, _capability(self._device))
-                self._loaded[key] = triton_launch.Loaded(binary, self._device, types)
+                binary = self.compiled(layout, every, capability_of(self._device))
+                self._loaded[key] = cuda_launch.Loaded(binary.code, self._device, types)
             except Exception as error:
                 raise KernelError(f"{self._where()}: Triton failed: {error}") from error
         return self._loaded[key]
 
-    def _compiled(
+    def compiled(
         self, layout: Layout, aligned: tuple[bool, ...], capability: int
     ) -> triton_launch.Binary:
+        """Return a variant for a kind of device; no device is needed.
+
+        Args:
+            layout: Of the blocks.
+            aligned: For each argument, whether it is a multiple of 16.
+            capability: Of the device, 90 for 9.0.
+        """
         function, _ = self._function(layout)
         return triton_launch.compile_function(
             function,
-            self._argument_types(layout),
+            self.argument_types(layout),
             aligned,
             capability,
             self._compile_options(layout),
         )
 
-    def _argument_types(self, layout: Layout) -> tuple[str, ...]:
+    def argument_types(self, layout: Layout) -> tuple[str, ...]:
+        """Return the types of the arguments, as Triton writes them."""
         size = "i64" if layout.wide else "i32"
         return (*self._types, *(size for _ in self._symbols))
 
@@ -309,6 +324,7 @@ class Variants:
         return f"kernel {self.kernel.name} of [{', '.join(self.kernel.nodes)}]"
 
 
-def _capability(device: int) -> int:
+def capability_of(device: int) -> int:
+    """Return the compute capability of a device, 90 for 9.0."""
     major, minor = torch.cuda.get_device_capability(device)
     return major * 10 + minor

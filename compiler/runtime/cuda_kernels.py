@@ -1,0 +1,186 @@
+"""Kernels for GPUs as data: machine code, how many programs, for which sizes and addresses.
+
+    plan      what runs for sizes up to some bounds: launches one after the other, memory in between
+    launch    programs of one function, which is there for several alignments of its arguments
+
+A kernel whose sizes are fixed has one plan. Where no variant has the alignment of an argument,
+which is rare, the tensors that are not aligned are copied, and copied back if they were written.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ctk.compiler.errors import ArtifactError
+from ctk.compiler.lowering.index import Index
+from ctk.compiler.lowering.sizes import number_of
+from ctk.compiler.runtime.values import size_of, value_of
+from ctk.compiler.torch_compat import cuda_launch
+from ctk.compiler.torch_compat.allocate import empty
+
+ALIGNMENT = 16
+
+Blobs = Mapping[str, bytes | memoryview]
+
+
+def load_kernel(data: Any, blobs: Blobs) -> Callable[..., None]:
+    """Return the launcher of a stored kernel: tensors, then sizes.
+
+    Raises:
+        ArtifactError: It is malformed, or the driver does not take its code.
+    """
+    try:
+        return CudaKernel(data, blobs).launch
+    except cuda_launch.CudaError as error:
+        raise ArtifactError(
+            f"{error}\nnext: compile it again on this machine, for this GPU and this driver"
+        ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Variant:
+    """Code for arguments that are multiples of 16 where `aligned` says so."""
+
+    aligned: tuple[bool, ...]
+    loaded: cuda_launch.Loaded
+
+    def fits(self, arguments: Sequence[int]) -> bool:
+        pairs = zip(self.aligned, arguments, strict=True)
+        return all(not needs or value % ALIGNMENT == 0 for needs, value in pairs)
+
+
+class _Launch:
+    """Programs of one function."""
+
+    def __init__(self, data: Any, blobs: Blobs, device: int) -> None:
+        self.grid = [(size_of(numel), int(block)) for numel, block in data["grid"]]
+        self.arguments = tuple(map(int, data["arguments"]))
+        self.pointers = int(data["pointers"])
+        self.written = int(data["written"])
+        self.variants = [
+            _Variant(tuple(each["aligned"]), _loaded(each, blobs, device, data["types"]))
+            for each in data["variants"]
+        ]
+
+    def programs(self, sizes: Mapping[str, int]) -> int:
+        return math.prod(-(-number_of(numel, sizes) // block) for numel, block in self.grid)
+
+    def run(self, programs: int, every: Sequence[Any], device: int, name: str) -> None:
+        """Launch programs.
+
+        Args:
+            programs: How many.
+            every: Tensors and sizes, of which it picks its own.
+            device: Number of the device.
+            name: Of the kernel, for errors.
+        """
+        if programs == 0:
+            return
+        picked = [every[place] for place in self.arguments]
+        tensors, sizes = picked[: self.pointers], picked[self.pointers :]
+        given = [*(tensor.data_ptr() for tensor in tensors), *sizes]
+        for variant in self.variants:
+            if variant.fits(given):
+                stream = cuda_launch.current_stream(device)
+                code = variant.loaded.launch(programs, stream, given)
+                if code:
+                    told = cuda_launch.error_text(code)
+                    raise RuntimeError(f"kernel {name}: launch failed: {told}")
+                return
+        self._run_aligned(programs, tensors, sizes, device, name)
+
+    def _run_aligned(
+        self, programs: int, tensors: list[Tensor], sizes: list[int], device: int, name: str
+    ) -> None:
+        """Launch programs with copies of the tensors that are not aligned."""
+        copies = [each if each.data_ptr() % ALIGNMENT == 0 else _copied(each) for each in tensors]
+        places = {old: new for new, old in enumerate(self.arguments)}
+        every: list[Any] = [None] * (max(places, default=-1) + 1)
+        for old, value in zip(self.arguments, [*copies, *sizes], strict=True):
+            every[old] = value
+        if not any(v.fits([*(t.data_ptr() for t in copies), *sizes]) for v in self.variants):
+            raise RuntimeError(f"kernel {name} has no code for these sizes")
+        self.run(programs, every, device, name)
+        for tensor, copy in list(zip(tensors, copies, strict=True))[: self.written]:
+            if copy is not tensor:
+                tensor.copy_(copy)
+
+
+def _copied(tensor: Tensor) -> Tensor:
+    copy = torch.empty_strided(
+        tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
+    )
+    return copy.copy_(tensor)
+
+
+class _Plan:
+    """What runs for sizes up to some bounds."""
+
+    def __init__(self, data: Any, blobs: Blobs, device: int) -> None:
+        self.bounds = data["bounds"]
+        self.memory: list[tuple[Index, torch.dtype]] = [
+            (size_of(size), value_of({"dtype": dtype})) for size, dtype in data["memory"]
+        ]
+        self.launches = [_Launch(each, blobs, device) for each in data["launches"]]
+
+    def holds(self, sizes: Sequence[int]) -> bool:
+        pairs = zip(sizes, self.bounds, strict=True)
+        return all(bound is None or size <= bound for size, bound in pairs)
+
+
+class CudaKernel:
+    """A stored kernel on its device."""
+
+    def __init__(self, data: Any, blobs: Blobs) -> None:
+        self.name = str(data["kernel"])
+        self._device = int(data["device"])
+        self._on = torch.device("cuda", self._device)
+        self._pointers = int(data["pointers"])
+        self._symbols = tuple(map(str, data["symbols"]))
+        self._plans = [_Plan(each, blobs, self._device) for each in data["plans"]]
+        self._ready: dict[tuple[int, ...], Callable[[tuple[Any, ...]], None]] = {}
+
+    def launch(self, *arguments: Any) -> None:
+        """Run the kernel: its tensors, then its sizes."""
+        sizes = arguments[self._pointers :]
+        ready = self._ready.get(sizes)
+        if ready is None:
+            if len(self._ready) >= _KEPT:
+                self._ready.clear()
+            ready = self._ready[sizes] = self._prepared(sizes)
+        ready(arguments)
+
+    def _prepared(self, sizes: tuple[int, ...]) -> Callable[[tuple[Any, ...]], None]:
+        """Return what runs the kernel for some sizes."""
+        plan = next((each for each in self._plans if each.holds(sizes)), None)
+        if plan is None:
+            raise RuntimeError(f"kernel {self.name} has no code for the sizes {list(sizes)}")
+        values = dict(zip(self._symbols, sizes, strict=True))
+        memory = [((number_of(size, values),), dtype) for size, dtype in plan.memory]
+        steps = [(each, each.programs(values)) for each in plan.launches]
+        device, name, on = self._device, self.name, self._on
+
+        def run(arguments: tuple[Any, ...]) -> None:
+            between = (empty(size, (1,), dtype, on) for size, dtype in memory)
+            every = [*arguments, *between] if memory else arguments
+            for launch, programs in steps:
+                launch.run(programs, every, device, name)
+
+        return run
+
+
+_KEPT = 1024
+"""For how many sizes a kernel remembers how it runs."""
+
+
+def _loaded(data: Any, blobs: Blobs, device: int, types: Sequence[str]) -> cuda_launch.Loaded:
+    cubin = bytes(blobs[data["cubin"]])
+    numbers = (int(data[name]) for name in ("shared", "threads", "hidden"))
+    code = cuda_launch.MachineCode(str(data["name"]), cubin, *numbers)
+    return cuda_launch.Loaded(code, device, types)

@@ -1,0 +1,151 @@
+"""Kernels in machine code for GPUs: loaded and launched by CUDA's driver, without Triton.
+
+Triton's own launch works out the type and the alignment of each argument and takes 10 microseconds
+or more. Here a kernel is launched as it was compiled, by `cuLaunchKernel`.
+"""
+
+# What pyright says of private names is what this package is for.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from threading import Lock
+from typing import Any
+
+import torch
+
+_NO_CONTEXT = 201
+"""The driver's error in a thread that has not called CUDA's runtime yet."""
+
+_SHARED_WITHOUT_ASKING = 48 << 10
+_MAX_DYNAMIC_SHARED = 8
+"""`CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES`."""
+
+
+class CudaError(Exception):
+    """The driver cannot do something; says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineCode:
+    """A kernel compiled for one kind of device.
+
+    Attributes:
+        name: Of the function in it.
+        cubin: The machine code.
+        shared: Bytes of shared memory.
+        threads: Of a program.
+        hidden: Pointers to scratch memory that follow the arguments.
+    """
+
+    name: str
+    cubin: bytes
+    shared: int
+    threads: int
+    hidden: int
+
+
+class Loaded:
+    """A kernel on a device, ready to be launched.
+
+    Args:
+        code: The kernel.
+        device: Number of the device.
+        types: Of its arguments, as Triton writes them: `*fp32`, `i32`, `i64`.
+
+    Raises:
+        CudaError: The driver does not take it.
+    """
+
+    def __init__(self, code: MachineCode, device: int, types: Sequence[str]) -> None:
+        with torch.cuda.device(device):
+            torch.cuda.current_stream().query()  # makes the context
+            self._function = _function_of(code)
+        self._threads, self._shared = code.threads, code.shared
+        self._device = device
+        self._slots = [_slot(kind) for kind in types]
+        hidden = [ctypes.c_void_p(0) for _ in range(code.hidden)]
+        every = [*self._slots, *hidden]
+        self._parameters = (ctypes.c_void_p * len(every))(
+            *(ctypes.addressof(slot) for slot in every)
+        )
+        self._kept = every
+        self._lock = Lock()
+        self._launch = _driver().cuLaunchKernel
+
+    def launch(self, programs: int, stream: int, arguments: Sequence[int]) -> int:
+        """Launch programs on the kernel's device; returns the driver's error, 0 for none."""
+        if torch._C._cuda_getDevice() != self._device:
+            with torch.cuda.device(self._device):
+                return self.launch(programs, stream, arguments)
+        with self._lock:
+            for slot, value in zip(self._slots, arguments, strict=True):
+                slot.value = value
+            code = self._queued(programs, stream)
+            if code == _NO_CONTEXT:
+                torch.cuda.current_stream(self._device).query()  # gives it the context
+                code = self._queued(programs, stream)
+            return code
+
+    def _queued(self, programs: int, stream: int) -> int:
+        return self._launch(
+            self._function, programs, 1, 1, self._threads, 1, 1, self._shared, stream,
+            self._parameters, None,
+        )  # fmt: skip
+
+
+def _function_of(code: MachineCode) -> ctypes.c_void_p:
+    """Load machine code into the current context; it stays there."""
+    driver = _driver()
+    module, function = ctypes.c_void_p(), ctypes.c_void_p()
+    _check(driver.cuModuleLoadData(ctypes.byref(module), code.cubin), code.name)
+    name = code.name.encode()
+    _check(driver.cuModuleGetFunction(ctypes.byref(function), module, name), code.name)
+    if code.shared > _SHARED_WITHOUT_ASKING:
+        asked = driver.cuFuncSetAttribute(function, _MAX_DYNAMIC_SHARED, code.shared)
+        _check(asked, code.name)
+    return function
+
+
+def _check(error: int, name: str) -> None:
+    if error:
+        raise CudaError(f"the kernel {name} cannot be loaded: {error_text(error)}")
+
+
+def current_stream(device: int) -> int:
+    """Return the stream that torch works on, as a number (seen in torch 2.11 and 2.13)."""
+    return torch._C._cuda_getCurrentRawStream(device)
+
+
+def error_text(code: int) -> str:
+    """Return what an error of the driver means."""
+    name = ctypes.c_char_p()
+    _driver().cuGetErrorString(code, ctypes.byref(name))
+    return name.value.decode() if name.value else f"error {code}"
+
+
+def _slot(kind: str) -> Any:
+    if kind.startswith("*"):
+        return ctypes.c_void_p()
+    return ctypes.c_int64() if kind == "i64" else ctypes.c_int32()
+
+
+@cache
+def _driver() -> Any:
+    """Return the CUDA driver; its calls keep the interpreter lock, as they only queue work."""
+    library = ctypes.PyDLL("libcuda.so.1")
+    unsigned = ctypes.c_uint
+    library.cuLaunchKernel.argtypes = [
+        ctypes.c_void_p, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
+        ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p,
+    ]  # fmt: skip
+    library.cuModuleLoadData.argtypes = [ctypes.c_void_p, ctypes.c_char_p]
+    library.cuModuleGetFunction.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p]
+    library.cuFuncSetAttribute.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int]
+    for name in ("cuLaunchKernel", "cuModuleLoadData", "cuModuleGetFunction", "cuFuncSetAttribute"):
+        library[name].restype = ctypes.c_int
+    return library
