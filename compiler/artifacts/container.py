@@ -25,7 +25,6 @@ import hashlib
 import mmap
 import os
 import re
-import secrets
 import stat
 import struct
 import sys
@@ -38,14 +37,11 @@ from pathlib import Path
 from shlex import quote
 from types import MappingProxyType
 
+from ctk.compiler.artifacts import partial
 from ctk.compiler.errors import ContainerError, StorageError, UnreadableContainer
-from ctk.compiler.process_name import process_name
 
 ALIGNMENT = 64
 """Each member starts at a multiple of this many bytes: tensors and vector loads may rely on it."""
-
-TEMPORARY = ".ctk-partial-"
-"""Beginning of the name of a file that is being written, or whose writer died."""
 
 _FORMAT = 1
 _SEAL = re.compile(rb"([a-z-]+) (\d{1,6}) sha256=([0-9a-f]{64}) crc32=([0-9a-f]{8})\Z")
@@ -93,7 +89,7 @@ def write(
 ) -> None:
     """Write a container in one step: readers see the file that was there, or the new one.
 
-    Equal members in equal order give equal bytes.
+    Equal members in equal order give equal bytes. What killed writers left there is removed.
 
     Args:
         path: In an existing folder. What is there stays if anything fails, and nothing is left.
@@ -108,7 +104,8 @@ def write(
     for name in members:
         if (problem := _name_problem(name)) is not None:
             raise ContainerError(f"cannot write {path}: the member name {name!r} {problem}")
-    temporary = path.with_name(f"{TEMPORARY}{process_name()}-{secrets.token_hex(4)}")
+    partial.sweep(path.parent)
+    temporary = partial.partial_path(path)
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         handle = os.open(temporary, flags, 0o600 if private else 0o666)

@@ -28,7 +28,8 @@ def cache_ls() -> Answer:
         return Answer(ExitCode.NO_FAILURE, said, {"folder": root_of(store), "entries": []})
     rows = table("entry", *COLUMNS, "size", "used", "hits", "problem")
     for entry in found:
-        about = (str(entry.label.about.get(name, "")) for name in COLUMNS)
+        said, parts = entry.label.about, entry.label.parts
+        about = (str(said.get(name, parts.get(f"version.{name}", ""))) for name in COLUMNS)
         age = spoken_age(max(0.0, time.time() - entry.used))
         size = spoken_size(entry.nbytes)
         shown = (entry.digest[:SHOWN_DIGITS], *about, size, age, str(entry.hits))

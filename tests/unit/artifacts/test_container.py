@@ -222,6 +222,20 @@ def test_who_may_read_it(tmp_path: Path) -> None:
     assert modes == {"shared": 0o640, "private": 0o600}
 
 
+def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    script = (
+        "import os, sys; from pathlib import Path\n"
+        "from ctk.compiler.artifacts.container import write\n"
+        "os.fsync = lambda _: os.kill(os.getpid(), 9)\n"
+        "write(Path(sys.argv[1]), {'a': bytes(10_000)})"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "a")], check=False)
+    assert len(list(tmp_path.iterdir())) == 1
+    assert not (tmp_path / "a").exists()
+    written(tmp_path / "a")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 @pytest.mark.parametrize("at", ["fsync", "replace", "write"])
 def test_nothing_is_left_behind(
