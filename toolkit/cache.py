@@ -1,12 +1,13 @@
 """The operation `cache`: what the persistent cache holds, and why something is not in it.
 
-What it does not do: make keys. A miss is explained by the journal, in which the store notes the
-parts of each key that it did not find.
+A miss is explained by the journal, in which the store notes the parts of each key that it did not
+find. What it does not do: make keys (toolkit/cache_subject.py does).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ctk.compiler.artifacts.entry import Difference, differences
+from ctk.compiler.artifacts.entry import Difference, Key, differences
 from ctk.compiler.artifacts.listing import Entry
 from ctk.compiler.artifacts.store import Store
 from ctk.compiler.cache_folder.folder import private_folder
@@ -14,8 +15,8 @@ from ctk.compiler.cache_folder.notes import Event
 from ctk.compiler.environment import cache_settings
 from ctk.compiler.errors import CaseError, ConfigError
 
-SHOWN_DIGITS = 12
-"""How many digits of a digest are shown."""
+VARIANT = "variant"
+"""The part by which several entries of one compile differ, each with guards of its own on sizes."""
 
 _ASKED = ("miss", "bypassed")
 
@@ -30,6 +31,7 @@ class Explanation:
         is_kept: Whether it is in the cache now.
         nearest: The entry with the nearest other key, if there is one.
         differences: The parts in which that one differs from the key.
+        refusal: Why such a compile is never kept; empty if it may be.
     """
 
     digest: str
@@ -37,6 +39,7 @@ class Explanation:
     is_kept: bool
     nearest: Entry | None = None
     differences: tuple[Difference, ...] = ()
+    refusal: str = ""
 
 
 def cache_store() -> Store | None:
@@ -81,21 +84,27 @@ def explain(store: Store, prefix: str | None = None) -> Explanation | None:
         CaseError: No entry and no miss starts with `prefix`.
     """
     event = _last(store, prefix)
-    found = store.entries()
-    if event is not None and not event.parts:  # a bypass: it has no key to compare
-        return Explanation(event.entry, event, is_kept=False)
     if event is not None:
-        digest, parts = event.entry, event.parts
-    elif prefix is not None:
-        entry = find_entry(found, prefix)
-        digest, parts = entry.digest, entry.label.parts
-    else:
+        if event.kind == "bypassed":
+            return Explanation(event.entry, event, is_kept=False)
+        return compared(store, Key(event.parts), event)
+    if prefix is None:
         return None
-    others = [each for each in found if each.digest != digest and each.problem is None]
-    told = [(each, differences(each.label.parts, parts)) for each in others]
-    nearest, differing = min(told, key=lambda each: len(each[1]), default=(None, []))
-    is_kept = any(each.digest == digest for each in found)
-    return Explanation(digest, event, is_kept, nearest, tuple(differing))
+    return compared(store, Key(find_entry(store.entries(), prefix).label.parts), None)
+
+
+def compared(store: Store, key: Key, event: Event | None) -> Explanation:
+    """Return in what a key differs from the nearest entry of another compile."""
+    told = [(each, differences(each.label.parts, key.parts)) for each in store.entries()]
+    others = [each for each in told if not _is_same(each[1]) and each[0].problem is None]
+    nearest, differing = min(others, key=lambda each: len(each[1]), default=(None, []))
+    is_kept = any(_is_same(differing) for _, differing in told)
+    return Explanation(key.digest, event, is_kept, nearest, tuple(differing))
+
+
+def _is_same(differing: Sequence[Difference]) -> bool:
+    """Return whether two keys are of one compile: for other sizes it may have several entries."""
+    return all(each.part == VARIANT for each in differing)
 
 
 def _last(store: Store, prefix: str | None) -> Event | None:

@@ -25,7 +25,6 @@ import hashlib
 import mmap
 import os
 import re
-import secrets
 import stat
 import struct
 import sys
@@ -38,14 +37,11 @@ from pathlib import Path
 from shlex import quote
 from types import MappingProxyType
 
+from ctk.compiler.artifacts import partial
 from ctk.compiler.errors import ContainerError, StorageError, UnreadableContainer
-from ctk.compiler.process_name import process_name
 
 ALIGNMENT = 64
 """Each member starts at a multiple of this many bytes: tensors and vector loads may rely on it."""
-
-TEMPORARY = ".ctk-partial-"
-"""Beginning of the name of a file that is being written, or whose writer died."""
 
 _FORMAT = 1
 _SEAL = re.compile(rb"([a-z-]+) (\d{1,6}) sha256=([0-9a-f]{64}) crc32=([0-9a-f]{8})\Z")
@@ -93,7 +89,7 @@ def write(
 ) -> None:
     """Write a container in one step: readers see the file that was there, or the new one.
 
-    Equal members in equal order give equal bytes.
+    Equal members in equal order give equal bytes. What killed writers left there is removed.
 
     Args:
         path: In an existing folder. What is there stays if anything fails, and nothing is left.
@@ -108,7 +104,8 @@ def write(
     for name in members:
         if (problem := _name_problem(name)) is not None:
             raise ContainerError(f"cannot write {path}: the member name {name!r} {problem}")
-    temporary = path.with_name(f"{TEMPORARY}{process_name()}-{secrets.token_hex(4)}")
+    partial.sweep(path.parent)
+    temporary = partial.partial_path(path)
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         handle = os.open(temporary, flags, 0o600 if private else 0o666)
@@ -193,13 +190,13 @@ def open_container(path: Path, magic: str = "ctk-package") -> Container:
         digest, seal = _checked_seal(path, whole, magic)
         try:
             with zipfile.ZipFile(file) as archive:
-                infos = archive.infolist()
-                comment = archive.comment
+                infos, comment = archive.infolist(), archive.comment
+                contents = whole[: archive.start_dir]  # where the table of contents starts
         except _MALFORMED as error:
             raise _refusal(path, f"its table of contents cannot be read: {error}") from error
     if comment != seal:
         raise _refusal(path, "its seal is not the comment of the zip")
-    return Container(path, digest, MappingProxyType(_located(path, whole, infos)))
+    return Container(path, digest, MappingProxyType(_located(path, contents, infos)))
 
 
 def _private_memory(file: BufferedReader) -> mmap.mmap:
@@ -271,38 +268,40 @@ def _checked_seal(path: Path, whole: memoryview, magic: str) -> tuple[str, bytes
 
 
 def _located(
-    path: Path, whole: memoryview, infos: Sequence[zipfile.ZipInfo]
+    path: Path, contents: memoryview, infos: Sequence[zipfile.ZipInfo]
 ) -> dict[str, memoryview]:
-    """Return the bytes of each member, which lie one after the other from the start on."""
+    """Return the bytes of each member; one after the other, they and their headers are all."""
     members: dict[str, memoryview] = {}
     end = 0
     for info in infos:
         name = info.orig_filename
         problem = "stands twice" if name in members else _name_problem(name)
         if problem is None:
-            start = _start_of(whole, info, end)
+            start = _start_of(contents, info, end)
             if start is not None:
                 end = start + info.file_size
-                members[name] = whole[start:end]
+                members[name] = contents[start:end]
                 continue
             problem = "does not lie where the table of contents says"
         raise _refusal(path, f"the member {name[:_LONGEST_NAME]!r} {problem}")
+    if end != len(contents):
+        raise _refusal(path, "it holds something that is no member")
     return members
 
 
-def _start_of(whole: memoryview, info: zipfile.ZipInfo, expected: int) -> int | None:
+def _start_of(contents: memoryview, info: zipfile.ZipInfo, expected: int) -> int | None:
     """Return where a member's bytes start; None if it is no plain member at `expected`."""
     is_plain = info.compress_type == zipfile.ZIP_STORED and not info.flag_bits & 1
     if not is_plain or info.header_offset != expected or info.compress_size != info.file_size:
         return None
-    header = bytes(whole[expected : expected + _LOCAL_HEADER.size])
+    header = bytes(contents[expected : expected + _LOCAL_HEADER.size])
     if len(header) < _LOCAL_HEADER.size:
         return None
     mark, name_nbytes, extra_nbytes = _LOCAL_HEADER.unpack(header)
     name_start = expected + _LOCAL_HEADER.size
     start = name_start + name_nbytes + extra_nbytes
-    is_its = bytes(whole[name_start : name_start + name_nbytes]) == info.orig_filename.encode()
-    is_inside = start % ALIGNMENT == 0 and start + info.file_size <= len(whole)
+    is_its = bytes(contents[name_start : name_start + name_nbytes]) == info.orig_filename.encode()
+    is_inside = start % ALIGNMENT == 0 and start + info.file_size <= len(contents)
     return start if mark == b"PK\3\4" and is_its and is_inside else None
 
 

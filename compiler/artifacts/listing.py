@@ -5,19 +5,15 @@ The folder itself is the list: there is no index that could say something else t
 
 import contextlib
 import re
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ctk.compiler.artifacts.container import TEMPORARY
+from ctk.compiler.artifacts import partial
 from ctk.compiler.artifacts.entry import Label, read_entry, read_label
 from ctk.compiler.errors import ContainerError
-from ctk.compiler.process_name import place, start_time
 
-_STALE_SECONDS = 3600.0  # no entry takes so long to be written
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_WRITER = re.compile(rf"{re.escape(TEMPORARY)}(\w+)-(\d+)-(\d+)-\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +63,7 @@ def checked(folder: Path) -> list[Entry]:
     found: list[Entry] = []
     for entry in sorted(_everything(folder), key=lambda entry: entry.path.name):
         if _DIGEST.fullmatch(entry.path.name) is None:
-            if not entry.path.name.startswith(TEMPORARY):
+            if not entry.path.name.startswith(partial.PREFIX):
                 found.append(replace(entry, problem="it is no entry"))
             continue
         try:
@@ -79,18 +75,6 @@ def checked(folder: Path) -> list[Entry]:
         else:
             found.append(replace(entry, label=label))
     return found
-
-
-def leftovers(folder: Path) -> Iterator[Path]:
-    """Yield each file that a process was writing which is gone, or has been at it for too long."""
-    for entry in _everything(folder):
-        if (match := _WRITER.fullmatch(entry.path.name)) is None:
-            continue
-        there, pid, start = match[1], int(match[2]), int(match[3])
-        is_here = there == place() and start > 0  # 0: this system does not tell
-        is_gone = is_here and start_time(pid) != start
-        if is_gone or time.time() - entry.used > _STALE_SECONDS:
-            yield entry.path
 
 
 def _everything(folder: Path) -> Iterator[Entry]:

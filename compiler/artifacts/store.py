@@ -27,7 +27,7 @@ from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctk.compiler.artifacts import listing, locks
+from ctk.compiler.artifacts import listing, locks, partial
 from ctk.compiler.artifacts.container import Bytes, Container
 from ctk.compiler.artifacts.entry import (
     Difference,
@@ -210,8 +210,8 @@ class Store:
 
     def _sweep(self) -> None:
         """Remove what killed processes left."""
-        for path in listing.leftovers(self.folder):
-            self._unlink(path)
+        if not self.folder.is_symlink():
+            partial.sweep(self.folder)
         locks.sweep(self.root / "locks")
 
     def _unlink(self, path: Path) -> bool:

@@ -29,7 +29,7 @@ from ctk.compiler.cache_folder.folder import cache_folder, warn_once
 FILE = "notes.sqlite3"
 MOST_EVENTS, MOST_CHOICES = 500, 20_000
 
-_PATIENCE_SECONDS = 10.0  # for others that write
+_PATIENCE_SECONDS = 2.0  # for others that write: only one that is stopped takes longer
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
 _TABLES = """
 BEGIN IMMEDIATE;

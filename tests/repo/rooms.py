@@ -168,6 +168,9 @@ ROOMS = (
         "toolkit/cache.py",
         "The operation `cache`: what the cache on disk holds, and what it missed.",
     ),
+    Room(
+        "toolkit/cache_subject.py", "The operation `cache` on a program: are its graphs in there?"
+    ),
     Room("toolkit/doctor.py", "The operation `doctor`: is this machine ready?"),
     Room(
         "ctk/__init__.py", "The public face: every name that users import, loaded when first used."

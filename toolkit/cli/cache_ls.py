@@ -10,6 +10,9 @@ from ctk.toolkit.cli.shell import Command
 if TYPE_CHECKING:
     from ctk.compiler.artifacts.listing import Entry
 
+SHOWN_DIGITS = 12
+"""How many digits of a digest are shown."""
+
 COLUMNS = ("nodes", "stages", "device", "ctk", "torch")
 """What an entry says of itself, as far as it does."""
 
@@ -19,7 +22,7 @@ def cache_ls() -> Answer:
 
     The last used comes first. `ctk cache verify` also reads all of them.
     """
-    from ctk.toolkit.cache import SHOWN_DIGITS, cache_store
+    from ctk.toolkit.cache import cache_store
 
     store = cache_store()
     found = [] if store is None else store.entries()
@@ -28,7 +31,8 @@ def cache_ls() -> Answer:
         return Answer(ExitCode.NO_FAILURE, said, {"folder": root_of(store), "entries": []})
     rows = table("entry", *COLUMNS, "size", "used", "hits", "problem")
     for entry in found:
-        about = (str(entry.label.about.get(name, "")) for name in COLUMNS)
+        said, parts = entry.label.about, entry.label.parts
+        about = (str(said.get(name, parts.get(f"version.{name}", ""))) for name in COLUMNS)
         age = spoken_age(max(0.0, time.time() - entry.used))
         size = spoken_size(entry.nbytes)
         shown = (entry.digest[:SHOWN_DIGITS], *about, size, age, str(entry.hits))

@@ -182,6 +182,27 @@ def test_well_sealed_files_of_others_are_refused(tmp_path: Path) -> None:
     assert not is_refused(resealed(tmp_path / "hostile", body))
 
 
+def test_no_well_sealed_file_breaks_the_reader(tmp_path: Path) -> None:
+    """Whatever the zip says, members lie within the file, or it is refused in our words."""
+    draw, path = random.Random(0), tmp_path / "hostile"
+    body = written(tmp_path / "whole", {"a": b"1", "b/c": bytes(90)}).read_bytes()[:-SEAL]
+    # headers of two members, their two lines in the table of contents, and its end
+    starts = [place for place in range(len(body)) if body[place : place + 2] == b"PK"]
+    for _ in range(1000):
+        changed = bytearray(body)
+        for _ in range(draw.choice([1, 1, 2, 4])):
+            place = draw.choice(starts) + draw.randrange(50)
+            if place < len(changed):
+                changed[place] = draw.choice([0, 1, 0x7F, 0xFF, draw.randrange(256)])
+        resealed(path, bytes(changed))
+        try:
+            members = open_container(path).members
+        except ContainerError:
+            continue
+        assert sum(view.nbytes for view in members.values()) < starts[-3]
+        assert not any(b"ctk-package" in bytes(view) for view in members.values())
+
+
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "empty").touch()
@@ -199,6 +220,20 @@ def test_who_may_read_it(tmp_path: Path) -> None:
         os.umask(before)
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
     assert modes == {"shared": 0o640, "private": 0o600}
+
+
+def test_what_a_killed_writer_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    script = (
+        "import os, sys; from pathlib import Path\n"
+        "from ctk.compiler.artifacts.container import write\n"
+        "os.fsync = lambda _: os.kill(os.getpid(), 9)\n"
+        "write(Path(sys.argv[1]), {'a': bytes(10_000)})"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path / "a")], check=False)
+    assert len(list(tmp_path.iterdir())) == 1
+    assert not (tmp_path / "a").exists()
+    written(tmp_path / "a")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from ctk.compiler.artifacts import container, entry
-from ctk.compiler.artifacts.container import TEMPORARY
 from ctk.compiler.artifacts.entry import Difference, Key, write_entry
+from ctk.compiler.artifacts.partial import PREFIX
 from ctk.compiler.artifacts.store import Store, open_store
 from ctk.compiler.cache_folder.folder import forget_warnings
 from ctk.compiler.process_name import process_name
@@ -176,9 +176,9 @@ def test_what_is_larger_than_the_cache_is_not_kept(tmp_path: Path) -> None:
 def test_what_killed_processes_left_is_swept(store: Store) -> None:
     store.put(KEY, MEMBERS)
     place, pid, start = process_name().rsplit("-", 2)
-    mine = store.folder / f"{TEMPORARY}{place}-{pid}-{start}-00"
-    dead = store.folder / f"{TEMPORARY}{place}-{pid}-{int(start) + 1}-00"
-    abroad, old = (store.folder / f"{TEMPORARY}{p}-1-1-00" for p in ("00000000", "00000001"))
+    mine = store.folder / f"{PREFIX}{place}-{pid}-{start}-00"
+    dead = store.folder / f"{PREFIX}{place}-{pid}-{int(start) + 1}-00"
+    abroad, old = (store.folder / f"{PREFIX}{p}-1-1-00" for p in ("00000000", "00000001"))
     for path in (mine, dead, abroad, old, store.root / "locks" / "left"):
         path.parent.mkdir(exist_ok=True)
         path.touch()
@@ -304,10 +304,7 @@ def test_a_full_or_read_only_disk(
             with store.locked(KEY):
                 assert store.get(KEY) is None
                 assert not store.put(KEY, MEMBERS)
-    assert [r.message for r in caplog.records].count(
-        f"nothing is kept in the cache in {store.root}: {os.strerror(number)}"
-    ) <= 1
-    assert 1 <= len(caplog.records) <= 3
+    assert len(caplog.records) == 1
     assert left(store) == []
     assert store.put(KEY, MEMBERS)
 

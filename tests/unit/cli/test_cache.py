@@ -3,12 +3,18 @@
 from pathlib import Path
 
 import pytest
+import torch
 
 from ctk.compiler.artifacts.entry import Key
+from ctk.compiler.artifacts.key import key_parts
 from ctk.compiler.artifacts.store import Store
+from ctk.compiler.codegen import CODEGEN_OPTIONS
+from ctk.compiler.config import resolve
+from ctk.compiler.passes import PASSES
+from ctk.compiler.rewriting.stage_passes import select_passes
 from ctk.toolkit.cli import cache_clear, cache_ls, cache_verify, cache_why
 from ctk.toolkit.cli.main import COMMANDS
-from tests.helpers.cli import ctk
+from tests.helpers.cli import GOOD, ctk, write
 
 KEY = Key({"graph": "abs", "config": "default", "torch": "2.13"})
 OTHER = Key({"graph": "abs", "config": "default", "torch": "2.12"})
@@ -112,3 +118,36 @@ def test_a_folder_that_others_may_write_to(filled: Store) -> None:
     said = ctk("cache", "ls")
     assert said.code == 125
     assert "can be written by others" in said.first
+
+
+def test_why_a_program_is_not_in_the_cache(filled: Store, tmp_path: Path) -> None:
+    """Its key is that of a compile: what is put under it is found."""
+    program = write(tmp_path, "program.py", GOOD)
+    said = ctk("cache", "why", program)
+    assert said.code == 0
+    assert "is not in the cache; the nearest entry differs in: ambient." in said.first
+    keys: list[Key] = []
+
+    def note_key(gm: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> torch.fx.GraphModule:
+        config = resolve(None)
+        passes = select_passes(PASSES, config, CODEGEN_OPTIONS)
+        keys.append(Key(key_parts(gm, inputs, config, passes)))
+        return gm
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU())
+    torch.compile(model, backend=note_key)(torch.randn(2, 4))
+    filled.put(keys[0], {"a": b"1"})
+    said = ctk("cache", "why", program)
+    assert said.first.startswith(f"{keys[0].digest[:12]} is in the cache; "), said.out
+    (graph,) = ctk("cache", "why", program, "--json").data["graphs"]
+    assert (graph["entry"], graph["is_kept"]) == (keys[0].digest, True)
+
+
+def test_why_a_program_cannot_be_in_the_cache(filled: Store, tmp_path: Path) -> None:
+    program = write(
+        tmp_path, "program.py", f"{GOOD}\ndef config():\n    return {{'freezing': True}}\n"
+    )
+    assert (
+        "not kept in the cache: parameters become constants" in ctk("cache", "why", program).first
+    )

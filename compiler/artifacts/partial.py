@@ -1,0 +1,49 @@
+"""Files that are being written: their names, and those that killed processes left.
+
+A name tells its process (`process_name.py`), so that any later one can say whether that is gone.
+"""
+
+import contextlib
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from ctk.compiler.process_name import place, process_name, start_time
+
+PREFIX = ".ctk-partial-"
+
+_STALE_SECONDS = 3600.0  # no file takes so long to be written
+_WRITER = re.compile(rf"{re.escape(PREFIX)}(\w+)-(\d+)-(\d+)-\w+")
+
+
+def partial_path(path: Path) -> Path:
+    """Return where a file is written until it is whole: beside it, under a name of its own."""
+    return path.with_name(f"{PREFIX}{process_name()}-{secrets.token_hex(4)}")
+
+
+def sweep(folder: Path) -> None:
+    """Remove what killed processes left in a folder."""
+    for path in leftovers(folder):
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def leftovers(folder: Path) -> Iterator[Path]:
+    """Yield each file whose writer is gone, or has been at it for too long."""
+    with contextlib.suppress(OSError):
+        for path in list(folder.glob(f"{PREFIX}*")):
+            with contextlib.suppress(FileNotFoundError):
+                if _is_left(path):
+                    yield path
+
+
+def _is_left(path: Path) -> bool:
+    match = _WRITER.fullmatch(path.name)
+    if match is None:
+        return False
+    there, pid, start = match[1], int(match[2]), int(match[3])
+    is_here = there == place() and start > 0  # 0: this system does not tell
+    is_gone = is_here and start_time(pid) != start
+    return is_gone or time.time() - path.lstat().st_mtime > _STALE_SECONDS
