@@ -6,6 +6,7 @@ import shlex
 import shutil
 import struct
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -16,6 +17,9 @@ from torch.export import Dim
 
 from ctk.compiler.artifacts.c_wrapper import library
 from ctk.compiler.artifacts.container import open_container, write
+from ctk.compiler.artifacts.door import Condition
+from ctk.compiler.lowering.index import as_index
+from ctk.compiler.lowering.index import symbol as make_symbol
 from tests.helpers.c_packages import Entry, entry_of, package_of
 from tests.helpers.c_program import call, compile_program
 from tests.helpers.cli import ctk
@@ -185,6 +189,18 @@ def test_weights_that_were_left_out_are_bound_and_checked(program, scale, tmp_pa
     (outputs,) = call(program, path, inputs, torch_library="-", weights={"weight": own}).outputs
     for got, wanted in zip(outputs, live(own, *inputs), strict=True):
         assert torch.equal(got, wanted)
+
+
+def test_conditions_on_sizes_are_checked(program, scale, tmp_path):
+    _, entry, weights, _ = scale
+    (symbol,) = entry.symbols
+    size = make_symbol(symbol)
+    wanted = (Condition(size % 2, "==", as_index(0)), Condition(size + 1, "<", as_index(9)))
+    path = package_of(tmp_path / "even.ctk", [replace(entry, conditions=wanted)], weights)
+    assert call(program, path, scale_inputs(4), torch_library="-").outputs
+    for batch, told in ((3, "% 2) == 0"), (8, "1 < 9")):
+        found = call(program, path, scale_inputs(batch), torch_library="-")
+        assert found.status == ARGUMENT and told in found.message
 
 
 def test_an_entry_that_c_cannot_run_says_why(program, scale, tmp_path):
