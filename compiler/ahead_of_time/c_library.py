@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version
 
 import torch
 
@@ -22,6 +21,7 @@ from ctk.compiler.artifacts.c_wrapper.entries import (
 )
 from ctk.compiler.artifacts.c_wrapper.library import build, function_prefix, sources
 from ctk.compiler.artifacts.door import Door, FixedInput, NumberInput
+from ctk.compiler.artifacts.versions import version_of
 from ctk.compiler.codegen.c.compile import COptions, PrintedKernel, flags_of
 from ctk.compiler.codegen.c.features import features_of
 from ctk.compiler.codegen.c.toolchain import command_with
@@ -119,7 +119,7 @@ class CLibrary:
         files, self.refusals = sources(
             self._entries,
             [*self._weights.values()],
-            name=f"ctk {version('ctk')}, torch {torch.__version__}",
+            name=f"ctk {version_of('ctk')}, torch {torch.__version__}",
             features=sorted(needed),
         )
         if not any(self._kernels) and len(self.refusals) == len(self._entries):
