@@ -223,3 +223,41 @@ def test_an_input_that_is_written_to_must_have_its_strides(program, tmp_path):
     aot_compile(Counter(), (torch.randn(4),), path=path)
     found = call(program, path, [torch.randn(8)[::2]])
     assert found.status == ARGUMENT and "writes to x" in found.message, found
+
+
+class Spectrum(nn.Module):
+    """Complex numbers between two operators of torch."""
+
+    def forward(self, x):
+        return torch.fft.rfft(x).abs()
+
+
+class Lazy(nn.Module):
+    """A negative that is in no memory."""
+
+    def forward(self, x):
+        return torch._neg_view(x) + 1
+
+
+class Whole(nn.Module):
+    """A product of integers with a `Scalar`."""
+
+    def forward(self, x):
+        return torch.addmm(x, x, x)
+
+
+@pytest.mark.slow
+@OWN_WARNING
+@pytest.mark.parametrize(
+    ("model", "x", "told"),
+    [
+        (Spectrum(), torch.randn(8), "complex64"),
+        (Lazy(), torch.randn(8), "not what its memory holds"),
+        (Whole(), torch.ones(2, 2, dtype=torch.int64), "a tensor of integers"),
+    ],
+)
+def test_what_c_cannot_do_is_refused_and_never_wrong(program, tmp_path, model, x, told):
+    path = tmp_path / "refused.ctk"
+    aot_compile(model, (x,), path=path)
+    found = call(program, path, [x])
+    assert found.status == UNSUPPORTED and told in found.message, found
