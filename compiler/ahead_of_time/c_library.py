@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version
 
 import torch
 
@@ -22,9 +21,10 @@ from ctk.compiler.artifacts.c_wrapper.entries import (
 )
 from ctk.compiler.artifacts.c_wrapper.library import build, function_prefix, sources
 from ctk.compiler.artifacts.door import Door, FixedInput, NumberInput
+from ctk.compiler.artifacts.versions import version_of
 from ctk.compiler.codegen.c.compile import COptions, PrintedKernel, flags_of
 from ctk.compiler.codegen.c.features import features_of
-from ctk.compiler.codegen.c.toolchain import command_with, find_compiler
+from ctk.compiler.codegen.c.toolchain import command_with
 from ctk.compiler.codegen.schedule.options import with_config
 from ctk.compiler.config import Config
 from ctk.compiler.errors import CodegenUnsupported
@@ -82,20 +82,17 @@ class CLibrary:
         """Compile it, and name it where kernels are described; return it as a blob.
 
         Raises:
-            CodegenUnsupported: There is no C compiler, and kernels need one.
+            CodegenUnsupported: There is no C compiler, and there are kernels.
         """
-        if not any(self._kernels):
-            try:
-                find_compiler()
-            except CodegenUnsupported as error:
-                self.refusals = {entry.name: str(error) for entry in self._entries}
-                return {}
-        made_by = f"ctk {version('ctk')}, torch {torch.__version__}"
-        files, refusals = sources(
-            self._entries, [*self._weights.values()], name=made_by, features=sorted(self.features)
-        )
-        self.refusals = refusals
-        binary = build(files, self.flags)
+        try:
+            binary = self._binary()
+        except CodegenUnsupported as error:
+            if any(self._kernels):
+                raise
+            binary = None
+            self.refusals = {each.name: str(error) for each in self._entries}
+        if binary is None:
+            return {}
         for number, (data, kernels) in enumerate(zip(self._data, self._kernels, strict=True)):
             prefix = function_prefix(number)
             if not kernels:
@@ -112,6 +109,23 @@ class CLibrary:
             ]
         return {LIBRARY_MEMBER: binary}
 
+    def _binary(self) -> bytes | None:
+        """Return the library; None if it would hold nothing that anybody calls.
+
+        Raises:
+            CodegenUnsupported: There is no C compiler.
+        """
+        needed = features_of(command_with(self.flags)) if self._entries else frozenset[str]()
+        files, self.refusals = sources(
+            self._entries,
+            [*self._weights.values()],
+            name=f"ctk {version_of('ctk')}, torch {torch.__version__}",
+            features=sorted(needed),
+        )
+        if not any(self._kernels) and len(self.refusals) == len(self._entries):
+            return None
+        return build(files, self.flags)
+
     def _entry(
         self, name: str, graph: CompiledGraph, door: Door, traced: Traced, constants: JSON
     ) -> Entry:
@@ -122,8 +136,6 @@ class CLibrary:
         """
         if graph.generator == "triton":
             raise NotInC("it runs on a GPU")
-        if door.conditions:
-            raise NotInC("its sizes must meet conditions that only Python checks")
         given: dict[str, Source] = {}
         names = [*traced.weights]
         inputs: list[Value] = []
@@ -133,7 +145,8 @@ class CLibrary:
             if isinstance(each, NumberInput):
                 inputs.append(Value(each.name, torch.int64, (), "int", each.size))
             else:
-                inputs.append(Value(each.name, each.dtype, each.shape))
+                written = each.is_written
+                inputs.append(Value(each.name, each.dtype, each.shape, is_written=written))
         for number, own in enumerate(graph.schedule.inputs):
             is_weight = number < len(names)
             given[own] = FromWeight(names[number]) if is_weight else FromInput(number - len(names))
@@ -148,7 +161,10 @@ class CLibrary:
         self._weights.update(weights)
         symbols = {symbol: (each.low, each.high) for symbol, each in door.dimensions.items()}
         outputs = tuple(_outputs(traced))
-        return Entry(name, graph.schedule, [], tuple(inputs), outputs, given, symbols=symbols)
+        return Entry(
+            name, graph.schedule, [], tuple(inputs), outputs, given,
+            symbols=symbols, conditions=door.conditions,
+        )  # fmt: skip
 
 
 def _outputs(traced: Traced) -> list[Output]:

@@ -7,7 +7,6 @@ import platform
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +21,7 @@ from ctk.compiler.artifacts.container import write
 from ctk.compiler.artifacts.door import Door, TensorInput, door_json
 from ctk.compiler.artifacts.machine import requirements
 from ctk.compiler.artifacts.package import DEFAULT, FORMAT, MANIFEST
+from ctk.compiler.artifacts.versions import version_of
 from ctk.compiler.config import Config, resolve
 from ctk.compiler.errors import ArtifactError, ConfigError
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
@@ -192,7 +192,7 @@ class _Package:
         manifest = {
             "kind": "package",
             "format": FORMAT,
-            "made_by": {"ctk": version("ctk"), "python": platform.python_version()},
+            "made_by": {"ctk": version_of("ctk"), "python": platform.python_version()},
             "machine": requirements(library.features, self._capabilities()),
             "c_api": library.refusals,
             "weights": kept,

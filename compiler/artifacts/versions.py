@@ -35,8 +35,8 @@ def version_parts() -> dict[str, str]:
         "version.ctk": _own_text(),
         "version.python": f"{platform.python_implementation()} {sys.version}",
         "version.torch": f"{torch.__version__} {torch.version.git_version} {torch.version.cuda}",
-        "version.triton": _version("triton"),
-        "version.sympy": _version("sympy"),
+        "version.triton": version_of("triton"),
+        "version.sympy": version_of("sympy"),
         "version.C compiler": _compiler(),
         "environment": _environment(),
     }
@@ -64,7 +64,8 @@ def _own_text() -> str:
 
 
 @cache
-def _version(package: str) -> str:
+def version_of(package: str) -> str:
+    """Return the version of an installed package; `none` of one that is not, as of a checkout."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -51,9 +51,9 @@ def recording():
         found.codes.append(list(codes))
         return load(codes, flags)
 
-    def recorded_callable(self: Any, schedule: Schedule) -> Any:
+    def recorded_callable(self: Any, schedule: Schedule, compiled: Any) -> Any:
         found.schedules.append(schedule)
-        return callable_of(self, schedule)
+        return callable_of(self, schedule, compiled)
 
     with (
         patch.object(c_compile, "load", recorded_load),
@@ -149,7 +149,7 @@ def package_of(
         rows.append(Weight(name, dense.dtype, tuple(dense.shape), dense.stride(), member))
         if member:
             members[member] = dense.view(-1).view(torch.uint8).numpy().tobytes()
-    files = sources(entries, rows, name=f"ctk, torch {torch.__version__}", features=features)
+    files, _ = sources(entries, rows, name=f"ctk, torch {torch.__version__}", features=features)
     members[LIBRARY_MEMBER] = build(files)
     write(path, members)
     return path

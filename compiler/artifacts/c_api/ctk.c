@@ -460,6 +460,9 @@ static const char* dtype_name(int32_t dtype) {
         case CTK_UINT16: return "uint16";
         case CTK_UINT32: return "uint32";
         case CTK_UINT64: return "uint64";
+        case 8: return "complex32";
+        case 9: return "complex64";
+        case 10: return "complex128";
         default: return "an unknown type";
     }
 }
@@ -683,9 +686,10 @@ static int host_adopt(ctk_call* call, ctk_value* out, void* handle) {
     if (storage == NULL) {
         torch->delete_handle(handle);
         if (known) return host_fail(call, CTK_ERROR_MEMORY, "there is no memory for a tensor");
-        return host_fail(call, CTK_ERROR_OPERATOR, "an operator of torch gave what C cannot take: a "
-                         "tensor of rank %lld, type %d, device type %d, layout %d", (long long)rank,
-                         dtype, device, layout);
+        return host_fail(call, CTK_ERROR_UNSUPPORTED,
+                         "an operator of torch gave a tensor that ctk.h does not have (%s, %lld "
+                         "dimensions, device type %d, layout %d): load the package with ctk.load",
+                         dtype_name(dtype), (long long)rank, device, layout);
     }
     storage->handle = handle;
     storage->delete_handle = torch->delete_handle;

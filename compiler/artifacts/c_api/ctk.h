@@ -17,7 +17,8 @@
  * use threads.
  *
  * Nothing here prints, exits, or keeps state outside of a package. `ctk_run` may be called by many
- * threads at once, with the same package; opening, binding weights and closing are for one thread.
+ * threads at once, with the same package (unless its graph writes to its weights, which it does in
+ * the memory of the process only); opening, binding weights and closing are for one thread.
  * What fails returns a code (or NULL), and tells in `error` (which may be NULL) what, where, and
  * what to do.
  */

@@ -18,6 +18,7 @@ from ctk.compiler.artifacts.c_wrapper.entries import (
 )
 from ctk.compiler.artifacts.c_wrapper.text import array_text, int_text, size_name, string_text
 from ctk.compiler.artifacts.c_wrapper.text import size_text as text_of_size
+from ctk.compiler.artifacts.door import Condition
 from ctk.compiler.lowering.atoms import Symbol
 from ctk.compiler.lowering.index import Index, as_index
 from ctk.compiler.lowering.sizes import symbols_of
@@ -62,11 +63,7 @@ class Described:
 
 
 def description(graphs: Sequence[Described], weights: Sequence[Weight], maker: Maker) -> str:
-    """Return the tables.
-
-    Raises:
-        NotInC: A weight is of a type that ctk.h does not have.
-    """
+    """Return the tables."""
     numbers = {weight.name: number for number, weight in enumerate(weights)}
     lines = [
         f"int {each.function}(ctk_call*, const ctk_value*, const ctk_value*, const int64_t*, "
@@ -117,8 +114,8 @@ class _Table:
             for name, (low, high) in entry.symbols.items()
         ]
         guards = [
-            f"{{{string_text(text)}, {self._function('guard', number, size, 'int')}}}"
-            for number, (text, size) in enumerate(entry.guards)
+            f"{{{string_text(condition_text(each))}, {self._guard(number, each)}}}"
+            for number, each in enumerate(entry.conditions)
         ]
         used = sorted(
             {self.weights[s.name] for s in entry.given.values() if isinstance(s, FromWeight)}
@@ -145,7 +142,7 @@ class _Table:
 
     def _input(self, number: int, value: Value) -> str:
         written = {at for _, at in self.entry.writes}
-        info = self._info(value, is_written=number in written)
+        info = self._info(value, is_written=value.is_written or number in written)
         sizes = [self._size(number, d, size) for d, size in enumerate(value.shape)]
         given = [] if value.size is None else [self._size(number, 0, value.size)]
         tables = (f"(const ctk_size[]){{{', '.join(x)}}}" if x else "NULL" for x in (sizes, given))
@@ -157,16 +154,21 @@ class _Table:
         found = symbol_alone(size)
         if found is not None and found in self.order:
             return f"{{-1, {self.order[found]}, NULL}}"
-        return f"{{-1, -1, {self._function(f'size_{number}', dim, size, 'int64_t')}}}"
+        name = self._function(f"size_{number}_{dim}", [size], text_of_size(size), "int64_t")
+        return f"{{-1, -1, {name}}}"
 
-    def _function(self, what: str, number: int, size: Index, returns: str) -> str:
+    def _guard(self, number: int, condition: Condition) -> str:
+        sides = (condition.left, condition.right)
+        result = f" {condition.relation} ".join(f"({text_of_size(side)})" for side in sides)
+        return self._function(f"guard_{number}", sides, result, "int")
+
+    def _function(self, what: str, sizes: Sequence[Index], result: str, returns: str) -> str:
         """Define a function of the symbols, and return its name."""
-        name = f"{self.name}_{what}_{number}"
+        name = f"{self.name}_{what}"
         known = "\n".join(
             f"    const int64_t {size_name(each.name)} = symbols[{self.order[each.name]}];"
-            for each in symbols_of([size])
+            for each in symbols_of(sizes)
         )
-        result = text_of_size(size) + (" != 0" if returns == "int" else "")
         self.lines.append(
             f"static {returns} {name}(const int64_t* symbols) {{\n{known}\n    return {result};\n}}"
         )
@@ -188,6 +190,11 @@ class _Table:
         return f"{{-1, {string_text(str(size))}, {int_text(low)}, {limit}}}"
 
 
+def condition_text(condition: Condition) -> str:
+    """Return a condition as a caller reads it: `s0 + s1 <= 64`."""
+    return f"{condition.left} {condition.relation} {condition.right}"
+
+
 def symbol_alone(size: Index) -> str | None:
     """Return the symbol that a size is; None if it is anything else."""
     (monomial, factor), *others = size.terms or (((), 0),)
@@ -198,6 +205,12 @@ def symbol_alone(size: Index) -> str | None:
 
 def require_told(entry: Entry) -> None:
     """Raise `NotInC` for a size symbol that no input tells."""
+    asked = symbols_of(size for each in entry.conditions for size in (each.left, each.right))
+    unknown = [each.name for each in asked if each.name not in entry.symbols]
+    if unknown:
+        raise NotInC(
+            f"no input tells the size {unknown[0]}, of which the package assumes something"
+        )
     told = {symbol_alone(size) for value in entry.inputs for size in value.shape}
     told |= {symbol_alone(value.size) for value in entry.inputs if value.size is not None}
     missing = [name for name in entry.symbols if name not in told]

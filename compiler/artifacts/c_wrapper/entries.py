@@ -17,6 +17,7 @@ from typing import Literal, TypeAlias
 
 import torch
 
+from ctk.compiler.artifacts.door import Condition
 from ctk.compiler.codegen.c.print import KernelCode
 from ctk.compiler.lowering.index import Index
 from ctk.compiler.runtime.steps import Schedule
@@ -61,6 +62,7 @@ class Value:
         shape: Its sizes, of size symbols; empty for a number.
         kind: A tensor, a number, or None (outputs only).
         size: What an integer must be, if that is known: a size symbol, or a number.
+        is_written: The graph writes to it.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Value:
     shape: tuple[Index, ...] = ()
     kind: Kind = "tensor"
     size: Index | None = None
+    is_written: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +139,7 @@ class Entry:
         given: Where each input and each constant of the schedule comes from, by its name.
         writes: Which results of the schedule are copied into which inputs: (result, input).
         symbols: The least and greatest value of each size symbol that the inputs tell; None: any.
-        guards: What else must hold for the sizes: text, and what must not be zero.
+        conditions: What else must hold for the sizes.
         refusal: Why C cannot run it, if that is known before it is printed.
     """
 
@@ -150,7 +153,7 @@ class Entry:
     symbols: Mapping[str, tuple[int, int | None]] = field(
         default_factory=dict[str, tuple[int, int | None]]
     )
-    guards: tuple[tuple[str, Index], ...] = ()
+    conditions: tuple[Condition, ...] = ()
     refusal: str = ""
 
 

@@ -34,6 +34,9 @@ _LIBRARIES = ("aten", "mkldnn", "mkl", "onednn", "quantized", "prepacked")
 _MOVING = re.compile(r"aten::(resize|resize_as|set|set_data|swap|share_memory)_")
 """Operators that give a tensor other memory: C knows a tensor by where it begins."""
 
+_LAZY = re.compile(r"aten::(_neg_view|_conj|conj)(_copy)?$")
+"""Operators whose result has other values than its memory: C takes values from memory."""
+
 
 def operator_of(call: Call) -> Any:
     """Return the operator overload that a step calls.
@@ -50,6 +53,8 @@ def operator_of(call: Call) -> Any:
         raise NotInC(f"{call.name} calls {name}, which libtorch_cpu.so does not have")
     if _MOVING.match(name):
         raise NotInC(f"{call.name} calls {name}.{overload}, which gives a tensor other memory")
+    if _LAZY.match(name):
+        raise NotInC(f"{call.name} calls {name}, whose result is not what its memory holds")
     return target
 
 

@@ -116,6 +116,8 @@ def _print_steps(body: Body) -> None:
 
 
 def _print_launch(body: Body, step: Launch) -> None:
+    if not 0 <= step.kernel < len(body.entry.kernels):
+        raise NotInC("its kernels are not in C")
     code = body.entry.kernels[step.kernel]
     passed = [f"({body.tensor(Ref(name))})->tensor.data" for name in step.buffers]
     passed += [size_name(symbol) for symbol in step.sizes]

@@ -1,11 +1,8 @@
 """Packages called from C: a program without Python, against eager and against the live backend."""
 
-import re
-import runpy
-import shlex
 import shutil
 import struct
-import subprocess
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
@@ -14,12 +11,12 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from ctk.compiler.artifacts.c_wrapper import library
 from ctk.compiler.artifacts.container import open_container, write
+from ctk.compiler.artifacts.door import Condition
+from ctk.compiler.lowering.index import as_index
+from ctk.compiler.lowering.index import symbol as make_symbol
 from tests.helpers.c_packages import Entry, entry_of, package_of
-from tests.helpers.c_program import call, compile_program
-from tests.helpers.cli import ctk
-from tests.helpers.project import ROOT
+from tests.helpers.c_program import call
 
 pytestmark = pytest.mark.skipif(
     shutil.which("cc") is None or not Path("/proc/self/fd").exists(), reason="needs cc and Linux"
@@ -38,22 +35,6 @@ class Scale(nn.Module):
 
     def forward(self, x, table, at):
         return torch.tanh(x * self.weight).sum(0), table[at] * 2, (x + 1).softmax(1)
-
-
-class Net(nn.Module):
-    """Operators of torch between kernels."""
-
-    def __init__(self):
-        super().__init__()
-        self.first, self.norm, self.last = nn.Linear(8, 16), nn.LayerNorm(16), nn.Linear(16, 4)
-
-    def forward(self, x):
-        return self.last(torch.relu(self.norm(self.first(x)))).softmax(-1)
-
-
-@pytest.fixture(scope="module")
-def program(tmp_path_factory):
-    return compile_program(tmp_path_factory.mktemp("c"))
 
 
 def scale_inputs(batch):
@@ -187,6 +168,18 @@ def test_weights_that_were_left_out_are_bound_and_checked(program, scale, tmp_pa
         assert torch.equal(got, wanted)
 
 
+def test_conditions_on_sizes_are_checked(program, scale, tmp_path):
+    _, entry, weights, _ = scale
+    (symbol,) = entry.symbols
+    size = make_symbol(symbol)
+    wanted = (Condition(size % 2, "==", as_index(0)), Condition(size + 1, "<", as_index(9)))
+    path = package_of(tmp_path / "even.ctk", [replace(entry, conditions=wanted)], weights)
+    assert call(program, path, scale_inputs(4), torch_library="-").outputs
+    for batch, told in ((3, "% 2) == 0"), (8, "1 < 9")):
+        found = call(program, path, scale_inputs(batch), torch_library="-")
+        assert found.status == ARGUMENT and told in found.message
+
+
 def test_an_entry_that_c_cannot_run_says_why(program, scale, tmp_path):
     _, entry, weights, _ = scale
     other = Entry(
@@ -206,125 +199,3 @@ def test_no_memory_is_lost_or_read_wrongly(program, scale):
     for inputs in (scale_inputs(5), scale_inputs(5)[:2]):
         found = call(program, scale[0], inputs, torch_library="-", calls=3, before=checked)
         assert "==" not in found.stderr, found.stderr
-
-
-# --- operators of torch ---------------------------------------------------------------------------
-
-
-def same_as_live(program, folder, model, args, *, dynamic_shapes=None, others=(), config=None):
-    """Call a model from C as compiled, and compare with the live backend bit for bit."""
-    entry, weights, live = entry_of(model, args, dynamic_shapes=dynamic_shapes, config=config)
-    path = package_of(folder / "model.ctk", [entry], weights)
-    for inputs in (args, *others):
-        found = call(program, path, inputs)
-        assert found.status == 0, found
-        expected = [each for each in live(*weights.values(), *inputs) if each is not None]
-        for got, wanted in zip(found.outputs[0], expected, strict=True):
-            wanted = wanted if isinstance(wanted, torch.Tensor) else torch.tensor(wanted)
-            torch.testing.assert_close(got, wanted, rtol=0, atol=0, equal_nan=True)
-    return path, entry
-
-
-def test_operators_of_torch_run_between_kernels(program, tmp_path):
-    torch.manual_seed(0)
-    x = torch.randn(5, 8)
-    shapes = ({0: Dim("batch", min=1, max=64)},)
-    others = [(torch.randn(64, 8),), (torch.randn(8, 3).t(),)]
-    path, _ = same_as_live(program, tmp_path, Net(), (x,), dynamic_shapes=shapes, others=others)
-    found = call(program, path, [x], torch_library="/no/libtorch_cpu.so")
-    assert found.status == LIBRARY and "ctk_open_with_torch" in found.message
-    found = call(program, path, [x], calls=400)
-    middle, end = map(int, re.findall(r"memory (\d+)", found.stderr))
-    assert end - middle < 400, "memory is lost in each call"
-
-
-def test_another_version_of_torch_is_refused(program, tmp_path):
-    entry, weights, _ = entry_of(Net(), (torch.randn(5, 8),))
-    with patch.object(library.c_shim, "version", lambda: "2.99.0"):
-        path = package_of(tmp_path / "net.ctk", [entry], weights)
-    found = call(program, path, [torch.randn(5, 8)])
-    assert found.status == VERSION and "made with torch 2.99.0" in found.message
-
-
-class Parts(nn.Module):
-    """Lists, several results, optional arguments, numbers."""
-
-    def forward(self, x, y):
-        a, b, c = x.split([2, 1, 3], 1)
-        values, at = x.topk(2, 1)
-        ordered = torch.sort(y, dim=0, stable=True, descending=True)
-        joined = torch.cat([b, torch.cumsum(c, 1)], 1)
-        return a @ a.t(), values, at, ordered[0], joined, torch.baddbmm(y, y, y, beta=0.5, alpha=2)
-
-
-class Picture(nn.Module):
-    """A convolution, a pool and a normalization."""
-
-    def __init__(self):
-        super().__init__()
-        self.body = nn.Sequential(
-            nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Conv2d(8, 4, 3, stride=2, bias=False), nn.AdaptiveAvgPool2d(2), nn.Flatten(),
-            nn.Linear(16, 3),
-        )  # fmt: skip
-
-    def forward(self, x):
-        return self.body(x)
-
-
-class Attention(nn.Module):
-    """Embeddings, attention, a mask."""
-
-    def __init__(self):
-        super().__init__()
-        self.embed = nn.Embedding(11, 16)
-        self.layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, dropout=0.0)
-
-    def forward(self, tokens):
-        return self.layer(self.embed(tokens)).mean(1)
-
-
-class Numbers(nn.Module):
-    """Sizes and numbers among inputs and outputs."""
-
-    def forward(self, x, n: int, scale: float):
-        return x * scale + n, x.shape[0] * 2
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("model", "args"),
-    [
-        (Parts(), (torch.randn(4, 6), torch.randn(2, 3, 3))),
-        (Parts(), (torch.randn(4, 6).double(), torch.randn(2, 3, 3).double())),
-        (Parts(), (torch.randn(4, 6).bfloat16(), torch.randn(2, 3, 3).bfloat16())),
-        (Picture().eval(), (torch.randn(2, 3, 16, 16),)),
-        (Attention().eval(), (torch.randint(0, 11, (2, 5)),)),
-        (Numbers(), (torch.randn(3), 2, 1.5)),
-    ],
-    ids=["parts", "float64", "bfloat16", "convolutions", "attention", "numbers"],
-)
-def test_models_give_the_bits_of_the_live_backend(program, tmp_path, model, args):
-    torch.manual_seed(0)
-    same_as_live(program, tmp_path, model, args)
-
-
-def test_the_example_runs_and_gives_what_eager_gives(tmp_path):
-    folder = ROOT / "examples" / "c_api"
-    example = runpy.run_path(str(folder / "model.py"))
-    model = example["classifier"]().eval()
-    shapes = ({0: Dim("rows", min=1, max=64)},)
-    entry, weights, _ = entry_of(model, (torch.randn(4, 8),), dynamic_shapes=shapes)
-    package_of(tmp_path / "model.ctk", [entry], weights)
-    flags = shlex.split(ctk("c-api", "--cflags", "--sources", "--libs").out)
-    command = ["cc", "-std=c11", *flags[:1], str(folder / "main.c"), *flags[1:], "-o", "main"]
-    subprocess.run(command, cwd=tmp_path, check=True)
-    library = str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so")
-    done = subprocess.run(
-        ["./main", "model.ctk", library], cwd=tmp_path, check=True, capture_output=True, text=True
-    )
-    numbers = torch.arange(24) % 5 - 2.0
-    wanted = [*model(numbers[:16].view(2, 8)), *model(numbers.view(3, 8))]
-    told = re.findall(r"row \d: (.*)", done.stdout)
-    assert told == [" ".join(f"{each:.4f}" for each in row.tolist()) for row in wanted]
-    assert "(1 to 64) 8" in done.stdout
