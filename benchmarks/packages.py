@@ -45,22 +45,33 @@ def main() -> None:
             _family(name, args.device, Path(folder), args.rounds)
 
 
+class PeerFailed(Exception):
+    """Inductor's package cannot be made or called; says why."""
+
+
 def _family(name: str, device: str, folder: Path, rounds: int) -> None:
-    paths = {kind: str(folder / f"{name}.{'ctk' if kind == 'ctk' else 'pt2'}") for kind in KINDS}
-    made = {kind: _run("compile", kind, name, device, paths[kind]) for kind in KINDS}
     lives = [_run("live", "ctk", name, device, "") for _ in range(rounds)]
-    found: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
-    for _ in range(rounds):
-        for kind in KINDS:
-            found[kind].append(_run("call", kind, name, device, paths[kind]))
     live = {key: statistics.median(each[key] for each in lives) for key in lives[0]}
-    for kind in KINDS:
+    made: dict[str, float] = {}
+    found: dict[str, list[dict[str, float]]] = {kind: [] for kind in KINDS}
+    paths = {kind: str(folder / f"{name}.{'ctk' if kind == 'ctk' else 'pt2'}") for kind in KINDS}
+    for number in range(rounds + 1):
+        for kind in [each for each in KINDS if number == 0 or each in made]:
+            try:
+                if number == 0:
+                    made[kind] = _run("compile", kind, name, device, paths[kind])["compile"]
+                else:
+                    found[kind].append(_run("call", kind, name, device, paths[kind]))
+            except PeerFailed as error:
+                print(f"{name + ' ' + kind:22}{error}", flush=True)
+                made.pop(kind, None)
+    for kind in made:
         row = {key: statistics.median(each[key] for each in found[kind]) for key in found[kind][0]}
         shown = f"{live['fresh']:8.2f}{live['own']:11.2f}" if kind == "ctk" else f"{'':19}"
-        print(f"{name + ' ' + kind:22}{Path(paths[kind]).stat().st_size / 1024:8.0f}"
-              f"{made[kind]['compile']:11.2f}{row['load'] * 1e3:9.1f}{row['first'] * 1e3:10.2f}"
-              f"{row['fresh']:9.2f}{row['own']:11.3f}{shown}{row['call'] * 1e6:9.1f}"
-              f"{row['error']:10.1e}", flush=True)  # fmt: skip
+        size = Path(paths[kind]).stat().st_size / 1024
+        print(f"{name + ' ' + kind:22}{size:8.0f}{made[kind]:11.2f}{row['load'] * 1e3:9.1f}"
+              f"{row['first'] * 1e3:10.2f}{row['fresh']:9.2f}{row['own']:11.3f}{shown}"
+              f"{row['call'] * 1e6:9.1f}{row['error']:10.1e}", flush=True)  # fmt: skip
 
 
 def _run(what: str, kind: str, name: str, device: str, path: str) -> dict[str, float]:
@@ -68,8 +79,11 @@ def _run(what: str, kind: str, name: str, device: str, path: str) -> dict[str, f
     started = time.time()
     child = [*command, "--device", device, "--child", what, kind, name, path]
     done = subprocess.run(child, capture_output=True, text=True, check=False)
-    if done.returncode:
+    if done.returncode and kind == "ctk":
         raise SystemExit(f"{what} {kind} {name} failed:\n{done.stderr[-3000:]}")
+    if done.returncode:
+        told = done.stderr.strip().rpartition("\n")[2] or f"exit {done.returncode}"
+        raise PeerFailed(f"{what}: {told}")
     found = json.loads(done.stdout.strip().splitlines()[-1])
     if "ended" in found:
         found["fresh"] = found.pop("ended") - started

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import Any
 
@@ -20,13 +21,21 @@ def export(
     dynamic_shapes: object,
 ) -> torch.export.ExportedProgram:
     """Trace a model for one call, without gradients."""
-    with torch.no_grad():
+    with torch.no_grad(), _own_warnings_ignored():
         return torch.export.export(model, args, dict(kwargs), dynamic_shapes=dynamic_shapes)
+
+
+@contextlib.contextmanager
+def _own_warnings_ignored() -> Generator[None]:
+    """Pass over what torch warns of in its own code (2.13: copies of `LeafSpec`)."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r".*treespec, LeafSpec", FutureWarning)
+        yield
 
 
 def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """Return a program whose graph writes to nothing; what it changes are results."""
-    with torch.no_grad():
+    with torch.no_grad(), _own_warnings_ignored():
         return program.run_decompositions({})
 
 
