@@ -32,7 +32,9 @@ def cache_ls() -> Answer:
     rows = table("entry", *COLUMNS, "size", "used", "hits", "problem")
     for entry in found:
         said, parts = entry.label.about, entry.label.parts
-        about = (str(said.get(name, parts.get(f"version.{name}", ""))) for name in COLUMNS)
+        about = (
+            str(said.get(name) or _short(parts.get(f"version.{name}", ""))) for name in COLUMNS
+        )
         age = spoken_age(max(0.0, time.time() - entry.used))
         size = spoken_size(entry.nbytes)
         shown = (entry.digest[:SHOWN_DIGITS], *about, size, age, str(entry.hits))
@@ -56,6 +58,11 @@ def root_of(store: object) -> str | None:
     """Return the folder of a store, if there is one."""
     root = getattr(store, "root", None)
     return None if root is None else str(root)
+
+
+def _short(text: str) -> str:
+    """Return a version; of one that is a digest, its first digits."""
+    return text[:SHOWN_DIGITS] if len(text) == 64 else text
 
 
 def counted(count: int) -> str:

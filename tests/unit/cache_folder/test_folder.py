@@ -17,7 +17,8 @@ from ctk.compiler.errors import ConfigError, StorageError
 
 
 @pytest.fixture(autouse=True)
-def unsaid() -> None:
+def on_and_unsaid(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CTK_CACHE", "1")
     forget_warnings()
 
 

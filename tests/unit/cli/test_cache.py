@@ -59,6 +59,8 @@ def test_ls(filled: Store) -> None:
     assert said.first == f"2 entries in {filled.root}, {size} of at most 2G"
     assert f"{KEY.digest[:12]}" in said.out
     assert "inference" in said.out
+    filled.put(Key({"version.ctk": "e" * 64}), {"a": b""})
+    assert f" {'e' * 12} " in ctk("cache", "ls").out
     (one,) = (e for e in ctk("cache", "ls", "--json").data["entries"] if e["entry"] == KEY.digest)
     assert (one["hits"], one["about"], one["key"]) == (1, ABOUT, dict(KEY.parts))
 

@@ -109,6 +109,7 @@ def test_check_that_fails_is_a_problem_found(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_cache_that_others_may_write_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CTK_CACHE", "1")
     monkeypatch.setenv("CTK_CACHE_DIR", str(tmp_path / "cache"))
     assert doctor.check_cache_folder("cache folder").is_fine
     (tmp_path / "cache").mkdir()
