@@ -69,6 +69,7 @@ def measure(kind: str, repeats: int) -> float:
     """Return the median of a process of one kind."""
     command = [sys.executable, __file__, "--child", kind, "--repeats", str(repeats)]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("CTK_")}
+    environment["CTK_CACHE"] = "0"
     output = subprocess.run(command, check=True, capture_output=True, text=True, env=environment)
     return statistics.median(json.loads(output.stdout.splitlines()[-1]))
 

@@ -147,7 +147,7 @@ def _fresh(run: Callable[..., Any]) -> Callable[..., Any]:
 
 def _cold_caches(folder: str) -> Any:
     forget()
-    names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")
+    names = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CTK_CACHE_DIR")
     return patch.dict("os.environ", dict.fromkeys(names, folder))
 
 

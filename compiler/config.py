@@ -55,6 +55,8 @@ class Config:
         freezing_discard: Drop the parameters that were frozen, once the compile has succeeded. One
             that is touched afterwards raises `DiscardedParameterError`. While somebody watches the
             compile, they stay.
+        cache: Keep what is compiled for later processes, and take what they kept; while nobody
+            watches the compile. `CTK_CACHE=0` turns it off everywhere.
     """
 
     codegen: str = "auto"
@@ -72,6 +74,7 @@ class Config:
     verify: bool = True
     freezing: bool = False
     freezing_discard: bool = False
+    cache: bool = True
 
     def __post_init__(self) -> None:
         for name, check in _CHECKS.items():
@@ -227,6 +230,7 @@ _CHECKS: Mapping[str, Callable[[str, object], object]] = {
     "verify": _boolean,
     "freezing": _boolean,
     "freezing_discard": _boolean,
+    "cache": _boolean,
 }
 
 _ambient: ContextVar[tuple[Mapping[str, object], ...]] = ContextVar("ctk_config", default=())

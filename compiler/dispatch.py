@@ -17,7 +17,7 @@ from ctk.compiler.decomposition_table import Decomposition, Operator
 from ctk.compiler.decompositions import Decompositions, is_wanted
 from ctk.compiler.fake_kernels import FakeKernels
 from ctk.compiler.rewriting.numbering import Numbering
-from ctk.compiler.torch_compat import aot, graphs, inductor
+from ctk.compiler.torch_compat import aot, aot_runtime, graphs, inductor
 from ctk.compiler.torch_compat.graphs import Boxed
 
 
@@ -90,6 +90,30 @@ def dispatch(
             partition=partition,
             decompositions=decompositions or {},
         )
+    return _disabled(run)
+
+
+def resumed(
+    wrappers: object, gm: GraphModule, forward: Boxed, backward: Boxed | None
+) -> Callable[..., Sequence[object]]:
+    """Return what `dispatch` returned, of an earlier compile; traces nothing.
+
+    Args:
+        wrappers: What was recorded of that compile (`torch_compat/aot_runtime.py`).
+        gm: The captured graph of now: gives parameters and buffers.
+        forward: The compiled forward, or the compiled graph of inference.
+        backward: The compiled backward, if there was one.
+
+    Raises:
+        NoDataForm: The data is malformed, or not of this graph.
+    """
+    if backward is not None:
+        reason = "ctk has compiled this backward graph"
+        backward = cast("Boxed", torch.compiler.disable(backward, reason=reason))
+    return _disabled(aot_runtime.rebuild(wrappers, gm, forward=forward, backward=backward))
+
+
+def _disabled(run: Callable[..., Sequence[object]]) -> Callable[..., Sequence[object]]:
     disabled = torch.compiler.disable(run, reason="ctk has compiled this graph")
     return cast("Callable[..., Sequence[object]]", disabled)
 

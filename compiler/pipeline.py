@@ -3,7 +3,8 @@
 A stage is a whole graph plus its passes (`passes/__init__.py`). The methods of `Compile` are the
 stages, in the order in which they run; AOTAutograd calls those from `joint` on (`dispatch.py`).
 The pipeline knows nothing of the toolkit: it raises events (`observe.py`) when somebody watches,
-and does no extra work when nobody does. What a failure does stands in `resilience.py`.
+and does no extra work when nobody does. What a failure does stands in `resilience.py`. Where nobody
+watches, a persistent cache stands in front of all stages (`artifacts/whole_graph.py`).
 """
 
 import logging
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from torch.fx import GraphModule
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
+from ctk.compiler.artifacts.whole_graph import Made, cache_of
 from ctk.compiler.codegen import CODEGEN_OPTIONS
 from ctk.compiler.codegen.base import BoxedCallable
 from ctk.compiler.codegen.select import generate, generators
@@ -113,9 +115,20 @@ class Compile:
     made: dict[Stage, BoxedCallable] = field(default_factory=dict["Stage", "BoxedCallable"])
     _restore: Callable[[Sequence[object]], object] | None = field(default=None, init=False)
     _frozen: FrozenCall | None = field(default=None, init=False)
+    _failures: list[str] = field(default_factory=list[str], init=False)
 
     def run(self) -> Callable[..., object]:
-        """Compile the captured graph."""
+        """Return the captured graph compiled: from the cache, or by the stages."""
+        is_cached = self.config.cache and self.observer is None
+        cache = cache_of(self.graph, self.inputs, self.config, self.passes) if is_cached else None
+        return self.compile() if cache is None else cache.run(self.compile, self.outcome)
+
+    def outcome(self) -> Made:
+        """Return what the compile has made, to be kept."""
+        return Made(self.graph, self.made, self._failures)
+
+    def compile(self) -> Callable[..., object]:
+        """Compile the captured graph, stage by stage."""
         with placed(DISPATCH, self.graph, self.observer):
             self.captured()
             self.pre_grad()
@@ -195,12 +208,14 @@ class Compile:
 
     def _transform(self, graph: GraphModule, stage: Stage, inputs: Sequence[object]) -> None:
         """Run a stage's passes; where failures fall back, a failing stage leaves the graph."""
-        attempt_on_graph(
+        is_done = attempt_on_graph(
             self.config,
             f"stage {stage}",
             graph,
             lambda: run_stage(graph, stage, self.passes[stage], self.numbering, inputs=inputs),
         )
+        if not is_done:
+            self._failures.append(f"stage {stage} failed")
 
 
 def _add_types(graph: GraphModule, example_inputs: Sequence[object]) -> None:

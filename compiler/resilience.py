@@ -64,16 +64,28 @@ def attempt(
 
 def attempt_on_graph(
     config: Config, what: str, graph: GraphModule, action: Callable[[], object]
-) -> None:
+) -> bool:
     """Change a graph in place by `action`; where failures fall back, one leaves it as it was.
 
     Its sub-graphs too: a pass changes those as well.
+
+    Returns:
+        Whether it was changed: nothing failed.
     """
     if config.on_failure == "raise":
         action()
-        return
+        return True
     backup = copy_graph_module(graph, lazy=True)
-    attempt(config, what, action, lambda: adopt(graph, backup, renew=True))
+
+    def act() -> bool:
+        action()
+        return True
+
+    def fall_back() -> bool:
+        adopt(graph, backup, renew=True)
+        return False
+
+    return attempt(config, what, act, fall_back)
 
 
 @contextlib.contextmanager

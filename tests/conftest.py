@@ -45,9 +45,19 @@ def fixed_seeds() -> None:
 
 @pytest.fixture(autouse=True)
 def no_ctk_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hide the developer's own CTK_* variables from the tests."""
+    """Hide the developer's own CTK_* variables from the tests, and the persistent cache."""
     for name in [name for name in os.environ if name.startswith("CTK_")]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("CTK_CACHE", "0")
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Use a persistent cache in a folder of the test's own; returns the folder."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("CTK_CACHE", "1")
+    monkeypatch.setenv("CTK_CACHE_DIR", str(folder))
+    return folder
 
 
 @pytest.fixture(autouse=True)

@@ -49,7 +49,7 @@ def compile_traced(traced: Traced, config: Config) -> tuple[CompiledGraph, Door]
     known = exported.number_of_guards(mode)
     compile_ = Compile(options, None, passes, Numbering(None, options), traced.graph, traced.inputs)
     with torch.no_grad(), exported.wrappers_noted(mode) as wrappers:
-        compile_.run()
+        compile_.compile()
         reasons = list(wrappers())
     if reasons:
         raise ArtifactError(f"the program cannot be a package: {'; '.join(reasons)}")

@@ -35,7 +35,7 @@ from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.observe import Stage
 from ctk.compiler.rewriting.stage_passes import Step
 from ctk.compiler.rewriting.user_passes import FunctionPass
-from ctk.compiler.torch_compat import ambient, aot_runtime, roles, tensor_facts
+from ctk.compiler.torch_compat import ambient, aot_runtime, fake, roles, tensor_facts
 from ctk.compiler.torch_compat.aot_data import NoDataForm
 
 Passes = Mapping[Stage, Sequence[Step]]
@@ -82,7 +82,9 @@ def _short(text: str) -> str:
 def _inputs(gm: GraphModule, example_inputs: Sequence[object]) -> str:
     static = "".join("01"[roles.is_static(node)] for node in placeholders(gm))
     try:
-        lines = tensor_facts.describe_inputs(aot_runtime.parameters_of(gm), example_inputs)
+        traced = fake.traced_inputs(example_inputs)
+        named = aot_runtime.parameters_of(gm)
+        lines = tensor_facts.describe_inputs(named, traced, example_inputs)
         return _short("\n".join([*lines, f"static {static}"]))
     except NoDataForm as error:
         raise Uncacheable(str(error)) from error

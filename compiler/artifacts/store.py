@@ -129,6 +129,10 @@ class Store:
         self._make_room(key.digest)
         return True
 
+    def has(self, key: Key) -> bool:
+        """Return whether something is kept under a key; what that is is not looked at."""
+        return self._path(key.digest).exists()
+
     def drop(self, key: Key, reason: str) -> None:
         """Remove what is kept under a key, and note why."""
         self._unlink(self._path(key.digest))

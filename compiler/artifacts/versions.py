@@ -54,12 +54,15 @@ def machine_parts(devices: Sequence[torch.device]) -> dict[str, str]:
 @cache
 def _own_text() -> str:
     """Return the digest of the compiler's own files."""
-    root = Path(ctk.compiler.__file__).parent
+    root = str(Path(ctk.compiler.__file__).parent)
     total = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        data = path.read_bytes()
-        total.update(f"{path.relative_to(root)} {len(data)}\n".encode())
-        total.update(data)
+    for folder, folders, names in os.walk(root):
+        folders.sort()
+        for name in sorted(names):
+            if name.endswith((".py", ".c", ".h")):
+                data = Path(folder, name).read_bytes()
+                total.update(f"{folder[len(root) :]} {name} {len(data)}\n".encode())
+                total.update(data)
     return total.hexdigest()
 
 

@@ -19,14 +19,24 @@ def flatten_outputs(gm: GraphModule) -> Restore | None:
     """
     output = gm.graph.output_node()
     value = output.args[0]
-    if isinstance(value, (tuple, list)) and not any(_is_nested(item) for item in value):
-        return None if isinstance(value, tuple) else list
-    leaves, restore = graphs.tree_flatten(value)
+    restore = restore_of(gm)
+    if isinstance(value, (tuple, list)) and not _has_nested(value):
+        return restore
+    leaves, _ = graphs.tree_flatten(value)
     output.args = (tuple(cast("list[Argument]", leaves)),)
     graphs.plain_codegen(gm.graph)
     gm.recompile()
     return restore
 
 
-def _is_nested(value: object) -> bool:
-    return isinstance(value, (tuple, list, dict))
+def restore_of(gm: GraphModule) -> Restore | None:
+    """Return what turns a flat tuple into what a graph returns; None when that is one already."""
+    value = gm.graph.output_node().args[0]
+    if isinstance(value, (tuple, list)) and not _has_nested(value):
+        return None if isinstance(value, tuple) else list
+    _, restore = graphs.tree_flatten(value)
+    return restore
+
+
+def _has_nested(values: Sequence[object]) -> bool:
+    return any(isinstance(value, (tuple, list, dict)) for value in values)

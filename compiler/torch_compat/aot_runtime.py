@@ -13,7 +13,7 @@ kept, the wrappers can be built around compiled graphs of an earlier process wit
 Cases that have no data form, with the reason in the message: inputs or outputs of a tensor
 subclass, effect tokens, random numbers as inputs (`functionalize_rng_ops`), `BackwardState`, hooks
 on saved tensors, `debug_assert`, a first call with fake tensors (DDPOptimizer), several compiles in
-one, and a pass before autograd that gave the graph a new parameter.
+one, and a pass before autograd that gave the graph a tensor of its own.
 
 Source: `aot_autograd_result.py` of torch 2.11 and 2.13, which pickles the same records. Here guards
 on duplicate and overlapping inputs, which a trace gives to Dynamo, come back as well.
@@ -31,7 +31,7 @@ from typing import Any, cast
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.torch_compat import shape_guards
+from ctk.compiler.torch_compat import fake, shape_guards
 from ctk.compiler.torch_compat.aot_data import Json, NoDataForm, decode, encode
 from ctk.compiler.torch_compat.graphs import Boxed, boxed
 from ctk.compiler.torch_compat.inductor import compile_lock
@@ -97,11 +97,18 @@ class Recorded:
         }
 
     def _parameters(self, traced: GraphModule) -> list[str]:
-        """Return the names, in the captured graph, of the tensors that become its first inputs."""
+        """Return the names, in the captured graph, of the tensors that become its first inputs.
+
+        Raises:
+            NoDataForm: What was traced has a tensor that the captured graph has not: it was
+                computed from others, whose numbers no key has.
+        """
         names = {id(value): name for name, value in parameters_of(self.graph).items()}
+        constants = {id(value) for value in _constants_of(self.graph)}
         held = parameters_of(traced).values()
-        if not all(id(each) in names for each in held):
-            raise NoDataForm("a pass before autograd gave the graph a parameter")
+        is_known = all(id(each) in names for each in held)
+        if not is_known or not all(id(each) in constants for each in _constants_of(traced)):
+            raise NoDataForm("a pass before autograd gave the graph a tensor")
         return [names[id(each)] for each in held]
 
 
@@ -120,7 +127,7 @@ def capture(graph: GraphModule, inputs: Sequence[object]) -> Generator[Recorded]
     """
     context = torch._guards.TracingContext.try_get()
     known = 0 if context is None else len(context.guards_context.aotautograd_guards)
-    symbols = shape_guards.symbols_of(inputs)
+    symbols = shape_guards.symbols_of(fake.traced_inputs(inputs))
     any_autocast = torch._C._is_any_autocast_enabled()
     recorded = Recorded(graph, symbols, known, any_autocast, _reasons(context))
     lazily = torch._functorch.config.patch(force_non_lazy_backward_lowering=True)
@@ -218,6 +225,12 @@ def parameters_of(graph: GraphModule) -> dict[str, torch.Tensor]:
         **dict(graph.named_parameters(remove_duplicate=False)),
         **dict(graph.named_buffers(remove_duplicate=False)),
     }
+
+
+def _constants_of(graph: GraphModule) -> Iterator[torch.Tensor]:
+    """Yield the tensors of a graph that are neither parameters nor buffers."""
+    for module in graph.modules():
+        yield from (each for each in vars(module).values() if isinstance(each, torch.Tensor))
 
 
 def _noting_wraps(recorded: Recorded, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,7 +5,7 @@
 
 import importlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from contextlib import AbstractContextManager
 from types import FunctionType
 from typing import Any, cast
@@ -166,6 +166,45 @@ def control_flow() -> tuple[type[BaseException], ...]:
     names = ("TensorifyScalarRestartAnalysis", "RestartAnalysis", "SkipFrame")
     found = [getattr(exc, name) for name in names if hasattr(exc, name)]
     return (*found, *getattr(exc, "exceptions_allowed_to_be_fallback", ()))
+
+
+class FloatRestart:
+    """Floats of a graph that a compile found must be numbers: Dynamo traces again, then they are.
+
+    With dynamic shapes, Dynamo gives the floats of a program as inputs. Where the traced graph has
+    no tensor arithmetic for one (a dropout's probability), AOTAutograd says so and raises.
+
+    Seen in torch 2.11 and 2.13: `TensorifyState`, `TensorifyScalarRestartAnalysis`.
+    """
+
+    @staticmethod
+    def exception() -> type[BaseException]:
+        """Return what is raised."""
+        return importlib.import_module("torch._dynamo.exc").TensorifyScalarRestartAnalysis
+
+    @staticmethod
+    def names() -> frozenset[str]:
+        """Return the symbols that are to be numbers when Dynamo traces again."""
+        state = importlib.import_module("torch._dynamo.symbolic_convert").TensorifyState
+        return frozenset(state.force_specializations)
+
+    @staticmethod
+    def ask(names: Sequence[str], known: Container[str]) -> None:
+        """Make Dynamo trace again with these symbols as numbers, if it has them and they are not.
+
+        Args:
+            names: Of the symbols.
+            known: The symbols of this compile.
+
+        Raises:
+            BaseException: `exception()`, where that changes anything: so it cannot go on for ever.
+        """
+        state = importlib.import_module("torch._dynamo.symbolic_convert").TensorifyState
+        if FloatRestart.names().issuperset(names) or not all(name in known for name in names):
+            return
+        for name in names:
+            state.specialize(name)
+        raise FloatRestart.exception()
 
 
 def parameters_as_attributes() -> AbstractContextManager[object]:

@@ -61,6 +61,38 @@ def mode_of(values: Sequence[object]) -> Any | None:
     return next((value.fake_mode for value in values if isinstance(value, FakeTensor)), None)
 
 
+def traced_inputs(inputs: Sequence[object]) -> list[object]:
+    """Return example inputs as a trace will see them: with symbols where Dynamo has some.
+
+    Dynamo gives its backend real tensors, and keeps which of their sizes are symbols. A trace makes
+    fake ones of them; those made here are the same, not others.
+
+    Seen in torch 2.11 and 2.13: `TracingContext.tensor_to_context`, what `process_inputs` asks.
+    """
+    context = torch._guards.TracingContext.try_get()
+    if context is None or context.fake_mode is None or not any(map(is_symbolic, inputs)):
+        return list(inputs)
+    return [_as_traced(each, context) for each in inputs]
+
+
+def _as_traced(value: object, context: Any) -> object:
+    """Return the fake tensor of one that has symbols; any other value as it is."""
+    if not isinstance(value, torch.Tensor) or is_fake(value):
+        return value
+    symbolic = context.tensor_to_context.get(value)
+    if symbolic is None or _is_static(symbolic):
+        return value
+    source = symbolic.tensor_source
+    return context.fake_mode.from_tensor(value, symbolic_context=symbolic, source=source)
+
+
+def _is_static(symbolic: Any) -> bool:
+    kinds = getattr(symbolic, "dynamic_sizes", None)
+    base = getattr(symbolic, "view_base_context", None)
+    is_static = kinds is not None and all(each.name == "STATIC" for each in kinds)
+    return is_static and (base is None or _is_static(base))
+
+
 def to_fake(value: object, mode: Any) -> object:
     """Return a fake tensor like `value` when it is a real tensor; anything else as it is."""
     from torch._subclasses.fake_tensor import FakeTensor

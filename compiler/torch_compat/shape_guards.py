@@ -24,6 +24,7 @@ from typing import Any
 
 import torch
 
+from ctk.compiler.torch_compat import fake
 from ctk.compiler.torch_compat.aot_data import Json, NoDataForm
 
 _RELATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -101,6 +102,16 @@ def symbols_of(inputs: Sequence[object]) -> dict[str, Any]:
             names = sorted(str(each) for each in expression.free_symbols)
             found.update({name: None for name in names if name not in found})
     return found
+
+
+def known_names(inputs: Sequence[object]) -> frozenset[str]:
+    """Return the names of all symbols of the compile that these inputs belong to.
+
+    Seen in torch 2.11 and 2.13: `ShapeEnv.var_to_range`.
+    """
+    mode = fake.mode_of(inputs)
+    env = None if mode is None else mode.shape_env
+    return frozenset() if env is None else frozenset(map(str, env.var_to_range))
 
 
 def guards_of(symbols: Mapping[str, Any]) -> Json:

@@ -27,32 +27,35 @@ class InputFacts:
     objects: dict[int, int] = field(default_factory=dict[int, int])
     memories: dict[int, int] = field(default_factory=dict[int, int])
 
-    def text(self, value: object) -> str:
+    def text(self, value: object, given: object) -> str:
         """Return the text of one input.
+
+        Args:
+            value: As a trace will see it: maybe fake, with symbols.
+            given: The same as it came: tells which inputs are one, or share memory.
 
         Raises:
             NoDataForm: It is neither a plain tensor nor a number, a string or None.
         """
-        if isinstance(value, torch.Tensor):
-            return self._tensor(value)
+        if isinstance(value, torch.Tensor) and isinstance(given, torch.Tensor):
+            return self._tensor(value, given)
         if fake.is_symbolic(value):
             return f"{type(value).__name__} {self._number(value)}"
         if type(value) in (bool, int, float, complex, str, type(None), torch.device, torch.dtype):
             return f"{type(value).__name__} {value!r}"
         raise NoDataForm(f"an input is a {type(value).__qualname__}")
 
-    def _tensor(self, value: torch.Tensor) -> str:
-        kind = type(value)
-        is_plain = kind in (torch.Tensor, torch.nn.Parameter) or fake.is_fake(value)
-        if not is_plain and not (isinstance(value, torch.nn.Buffer) and kind is torch.Tensor):
+    def _tensor(self, value: torch.Tensor, given: torch.Tensor) -> str:
+        kind = type(given)
+        if kind not in (torch.Tensor, torch.nn.Parameter) and not fake.is_fake(given):
             raise NoDataForm(f"an input is a {kind.__qualname__}, a subclass of Tensor")
         if value.layout != torch.strided or value.is_quantized:
             raise NoDataForm(f"an input is {value.layout}, quantized or not dense")
-        if torch._C._functorch.is_functorch_wrapped_tensor(value):
+        if torch._C._functorch.is_functorch_wrapped_tensor(given):
             raise NoDataForm("an input belongs to a transform of functorch")
-        role = "Parameter" if isinstance(value, torch.nn.Parameter) else "Tensor"
-        one = self.objects.setdefault(id(value), len(self.objects))
-        memory = self.memories.setdefault(graphs.storage_of(value), len(self.memories))
+        role = "Parameter" if isinstance(given, torch.nn.Parameter) else "Tensor"
+        one = self.objects.setdefault(id(given), len(self.objects))
+        memory = self.memories.setdefault(graphs.storage_of(given), len(self.memories))
         nbytes = self._number(value.untyped_storage().nbytes())
         return f"{role}#{one} {self._look(value)} memory#{memory} of {nbytes}"
 
@@ -74,20 +77,27 @@ class InputFacts:
         return json.dumps(shape_guards.encode_expression(value.node.expr, self.numbers))
 
 
-def describe_inputs(named: Mapping[str, torch.Tensor], inputs: Sequence[object]) -> Iterator[str]:
+def describe_inputs(
+    named: Mapping[str, torch.Tensor], traced: Sequence[object], given: Sequence[object]
+) -> Iterator[str]:
     """Yield a line for each symbol, parameter or buffer of the graph, and input.
+
+    Args:
+        named: Parameters and buffers.
+        traced: The inputs as a trace will see them.
+        given: The inputs as they came.
 
     Raises:
         NoDataForm: An input has no text.
     """
-    symbols = shape_guards.symbols_of(inputs)
+    symbols = shape_guards.symbols_of(traced)
     facts = InputFacts({name: place for place, name in enumerate(symbols)})
     for place, (name, value) in enumerate(symbols.items()):
         yield f"symbol {place} {'' if value is None else _range(name, value)}"
     for name, tensor in named.items():
-        yield f"{name} {facts.text(tensor)}"
-    for place, value in enumerate(inputs):
-        yield f"input {place} {facts.text(value)}"
+        yield f"{name} {facts.text(tensor, tensor)}"
+    for place, (value, one) in enumerate(zip(traced, given, strict=True)):
+        yield f"input {place} {facts.text(value, one)}"
 
 
 def _range(name: str, value: Any) -> str:

@@ -25,7 +25,7 @@ def _compile(
 ) -> Callable[..., object]:
     from ctk.compiler.pipeline import compile_fx  # loads torch's compiler parts
 
-    options = resolve(config).patch(EAGERS_DRAWS)
+    options = resolve(config).patch(EAGERS_DRAWS, cache=False)  # a question is asked anew
     return compile_fx(gm, example_inputs, options, observer)
 
 

@@ -324,6 +324,7 @@ def test_too_many_open_files_drop_no_entry(store: Store, monkeypatch: pytest.Mon
 def test_the_store_that_the_variables_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
+    monkeypatch.setenv("CTK_CACHE", "1")
     monkeypatch.setenv("CTK_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("CTK_CACHE_SIZE", "5M")
     found = open_store()

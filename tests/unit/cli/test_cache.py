@@ -23,6 +23,7 @@ ABOUT = {"nodes": 3, "stages": "inference", "device": "cpu", "ctk": "0.1", "torc
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    monkeypatch.setenv("CTK_CACHE", "1")
     monkeypatch.setenv("CTK_CACHE_DIR", str(tmp_path / "cache"))
     (tmp_path / "cache").mkdir(mode=0o700)
     return Store(tmp_path / "cache", 2 << 30)
@@ -45,6 +46,7 @@ def test_they_are_commands() -> None:
 def test_nothing_is_made_where_nothing_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
+    monkeypatch.setenv("CTK_CACHE", "1")
     monkeypatch.setenv("CTK_CACHE_DIR", str(tmp_path / "none"))
     assert ctk("cache", command).code == 0
     assert ctk("cache", command, "--json").data["command"] == f"cache {command}"

@@ -75,6 +75,7 @@ def test_values(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["bias_gelu", "layer_norm"])
 def test_autotuned_layouts(name: str, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CTK_CACHE", "1")
     monkeypatch.setenv("CTK_CACHE_DIR", str(tmp_path))
     function, inputs = PROGRAMS[name]
     check(function, *inputs(), autotune=True)

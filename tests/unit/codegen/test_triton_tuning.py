@@ -21,6 +21,7 @@ def kernel(value: Value, **options) -> Kernel:
 
 
 def test_a_choice_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CTK_CACHE", "1")
     monkeypatch.setenv("CTK_CACHE_DIR", str(tmp_path / "cache"))
     assert tuning.recall("a", Knobs()) is None
     tuning.keep("a", Knobs(block=1, warps=-1))
