@@ -1,6 +1,6 @@
-"""The model that main.c calls: a classifier of rows of eight numbers, for 1 to 64 rows.
+"""Compile the model that main.c calls: a classifier of rows of eight numbers, for 1 to 64 rows.
 
-python model.py model.pt2
+python model.py model.ctk
 """
 
 import sys
@@ -9,20 +9,20 @@ import torch
 from torch import nn
 from torch.export import Dim
 
+import ctk
+
 
 def classifier() -> nn.Module:
     torch.manual_seed(0)
-    return nn.Sequential(
-        nn.Linear(8, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 3), nn.Softmax(1)
-    )
+    layers = nn.Linear(8, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 3), nn.Softmax(1)
+    return nn.Sequential(*layers).eval()
 
 
-def exported() -> torch.export.ExportedProgram:
+def main(path: str) -> None:
     rows = Dim("rows", min=1, max=64)
-    return torch.export.export(
-        classifier().eval(), (torch.randn(4, 8),), dynamic_shapes=({0: rows},)
-    )
+    example = (torch.randn(4, 8),)
+    ctk.aot_compile(classifier(), example, dynamic_shapes=({0: rows},), path=path)
 
 
 if __name__ == "__main__":
-    torch.export.save(exported(), sys.argv[1])
+    main(sys.argv[1])

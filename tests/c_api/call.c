@@ -6,13 +6,15 @@
  * then type, rank, sizes, strides, and the file of the elements with their number of bytes. Prints a
  * line for each output, `type rank sizes`, and writes its elements, dense, to output_N. What fails is
  * told as `error STATUS MESSAGE`, and the exit status is the status. How much memory was in use in the
- * middle of the calls and at their end stands on stderr. */
+ * middle of the calls and at their end stands on stderr, and how long the second half of the calls
+ * took, in seconds each. */
 #define _GNU_SOURCE
 #include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "ctk.h"
 
@@ -64,8 +66,15 @@ static void store(const ctk_tensor* tensor, const char* data, int dim, FILE* fil
         store(tensor, data + i * tensor->strides[dim] * (int64_t)item, dim + 1, file);
 }
 
+static double now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
 static void* work(void* given) {
     job_t* job = given;
+    double middle = 0;
     size_t count = ctk_output_count(job->entry);
     for (int call = 0; call < job->calls; ++call) {
         if (call > 0)
@@ -73,6 +82,9 @@ static void* work(void* given) {
         if (ctk_run(job->entry, job->inputs, job->input_count, job->outputs, count, &job->error)) break;
         if (call == job->calls / 2 || call == job->calls - 1)
             fprintf(stderr, "memory %zu\n", mallinfo2().uordblks + mallinfo2().hblkhd);
+        if (call == job->calls / 2) middle = now();
+        if (call == job->calls - 1 && job->calls > 3)
+            fprintf(stderr, "seconds %.9f\n", (now() - middle) / (job->calls - 1 - job->calls / 2));
     }
     return NULL;
 }

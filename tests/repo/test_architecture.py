@@ -77,7 +77,7 @@ def test_what_the_page_names_exists(span: str) -> None:
         ("Config.numerics", "Config has no numerics"),
         ("compiler/passes/base.py", "no such file"),
         ("ctk.compilers", "no module"),
-        ("Door", "no such name"),
+        ("Doorway", "no such name"),
         ("Case(graph, inputs)", None),
         ("Compile.joint", None),
     ],

@@ -1244,6 +1244,9 @@ ctk_status ctk_run(
         return fail(error, CTK_ERROR_ARGUMENT,
                     "the entry point %s has %d inputs and %d outputs, and was given %zu and %zu",
                     graph->name, graph->input_count, graph->output_count, input_count, output_count);
+    if ((input_count && inputs == NULL) || (output_count && outputs == NULL))
+        return fail(error, CTK_ERROR_ARGUMENT, "ctk_run: %s is NULL",
+                    input_count && inputs == NULL ? "inputs" : "outputs");
     size_t count = input_count + output_count + 1;
     ctk_value* values = calloc(count, sizeof(*values));
     int64_t* symbols = calloc((size_t)graph->symbol_count + 1, sizeof(*symbols));
