@@ -28,7 +28,6 @@ from ctk.compiler.codegen.c.toolchain import command_with
 from ctk.compiler.codegen.schedule.options import with_config
 from ctk.compiler.config import Config
 from ctk.compiler.errors import CodegenUnsupported
-from ctk.compiler.fx.types import value_of
 from ctk.compiler.lowering.sizes import NotLowered, sizes_of
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
 from ctk.compiler.runtime.values import JSON
@@ -173,10 +172,9 @@ def _outputs(traced: Traced) -> list[Output]:
     Raises:
         NotInC: One has a size that is no sum of products.
     """
-    (output,) = traced.graph.graph.find_nodes(op="output")
     found: list[Output] = []
-    for number, node in enumerate(output.args[0]):
-        value, name = value_of(node), f"output_{number}"
+    for number, value in enumerate(traced.computed()):
+        name = f"output_{number}"
         if isinstance(value, torch.Tensor):
             found.append(Output(Value(name, value.dtype, sizes_of(value.shape)), number))
         elif isinstance(value, (int, torch.SymInt)):

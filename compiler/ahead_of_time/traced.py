@@ -20,6 +20,7 @@ from ctk.compiler.artifacts.door import (
 )
 from ctk.compiler.errors import ArtifactError
 from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.fx.types import value_of
 from ctk.compiler.lowering.sizes import NotLowered, size_of, sizes_of, symbols_of
 from ctk.compiler.torch_compat import exported
 
@@ -51,6 +52,11 @@ class Traced:
     results: Sequence[int | tuple[object]]
     in_spec: Any
     out_spec: Any
+
+    def computed(self) -> list[Any]:
+        """Return the fake values of what the graph computes."""
+        (output,) = self.graph.graph.find_nodes(op="output")
+        return [value_of(node) for node in output.args[0]]
 
 
 def traced_of(program: torch.export.ExportedProgram) -> Traced:

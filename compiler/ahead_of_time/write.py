@@ -24,9 +24,10 @@ from ctk.compiler.artifacts.package import DEFAULT, FORMAT, MANIFEST
 from ctk.compiler.artifacts.versions import version_of
 from ctk.compiler.config import Config, resolve
 from ctk.compiler.errors import ArtifactError, ConfigError
+from ctk.compiler.lowering.sizes import NotLowered, size_of
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
 from ctk.compiler.runtime.tensors import stored_tensors
-from ctk.compiler.runtime.values import JSON, value_json
+from ctk.compiler.runtime.values import JSON, size_json, value_json
 from ctk.compiler.torch_compat import exported, fake, graphs
 
 Weights = Literal["keep", "leave_out"]
@@ -213,8 +214,9 @@ class _Package:
 
     def _described(self, entry: _Entry, graph: JSON) -> JSON:
         traced = entry.traced
+        computed = [_computed(n, value) for n, value in enumerate(traced.computed())]
         results = [
-            {"computed": each} if isinstance(each, int) else {"fixed": value_json(each[0])}
+            computed[each] if isinstance(each, int) else {"fixed": value_json(each[0])}
             for each in traced.results
         ]
         out_spec = traced.out_spec
@@ -228,6 +230,24 @@ class _Package:
             "out_spec": _spec(out_spec, "results"),
             "graph": graph,
         }
+
+
+def _computed(number: int, value: object) -> JSON:
+    """Return what a result is, that the graph computes: a number, or a tensor of these sizes."""
+    if not isinstance(value, Tensor):
+        return {"computed": number, "size": _size(value)}
+    dtype, shape = str(value.dtype).removeprefix("torch."), [_size(each) for each in value.shape]
+    return {"computed": number, "dtype": dtype, "shape": shape, "device": str(value.device)}
+
+
+def _size(value: Any) -> JSON:
+    """Return a size as JSON; None for one that depends on numbers, or is no sum of products."""
+    if not isinstance(value, int | torch.SymInt):
+        return None
+    try:
+        return size_json(size_of(value))
+    except NotLowered:
+        return None
 
 
 def program_of(
@@ -248,8 +268,12 @@ def program_of(
         return model
     if not callable(model):
         raise ArtifactError(f"a {type(model).__name__} is no model: give a module or a function")
-    module = model if isinstance(model, torch.nn.Module) else _Function(model)
-    return exported.export(module, tuple(args), kwargs, dynamic_shapes)
+    return exported.export(module_of(model), tuple(args), kwargs, dynamic_shapes)
+
+
+def module_of(model: torch.nn.Module | Callable[..., Any]) -> torch.nn.Module:
+    """Return a model as a module."""
+    return model if isinstance(model, torch.nn.Module) else _Function(model)
 
 
 class _Function(torch.nn.Module):

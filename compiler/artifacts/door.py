@@ -157,7 +157,7 @@ class Door:
         if value.dim() != len(each.shape):
             raise InputError(
                 f"{each.name} has shape {list(value.shape)}; the package was compiled for "
-                f"{self._text(each.shape)}, {len(each.shape)} dimensions"
+                f"{self.text(each.shape)}, {len(each.shape)} dimensions"
             )
 
     def _tensor(self, each: TensorInput, value: Tensor, sizes: Mapping[str, int]) -> Tensor:
@@ -185,7 +185,7 @@ class Door:
         names = {name: self.dimensions[name].name for name in (s.name for s in symbols_of([size]))}
         told = ", ".join(f"{shown} = {sizes[name]}" for name, shown in names.items())
         raise InputError(
-            f"{what} is {found}; it must be {self._text([size])[1:-1]}, and {told} by another "
+            f"{what} is {found}; it must be {self.text([size])[1:-1]}, and {told} by another "
             "argument"
         )
 
@@ -205,7 +205,7 @@ class Door:
         for each in self.conditions:
             pair = number_of(each.left, sizes), number_of(each.right, sizes)
             if not _RELATIONS[each.relation](*pair):
-                left, right = (self._text([side])[1:-1] for side in (each.left, each.right))
+                left, right = (self.text([side])[1:-1] for side in (each.left, each.right))
                 raise InputError(
                     f"the package was compiled for {left} {each.relation} {right}, and here "
                     f"{pair[0]} {each.relation} {pair[1]} does not hold"
@@ -222,7 +222,7 @@ class Door:
                         return f"{each.name}.size({axis})"
         return self.dimensions[name].name
 
-    def _text(self, sizes: Sequence[Index]) -> str:
+    def text(self, sizes: Sequence[Index]) -> str:
         """Return sizes as a user calls them."""
         words: list[str] = []
         for size in sizes:

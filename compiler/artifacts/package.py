@@ -118,7 +118,7 @@ class Package(Mapping[str, EntryPoint]):
 
     def __init__(self, container: Container) -> None:
         self.path = container.path
-        self.manifest = _manifest(container)
+        self.manifest = manifest_of(container)
         self._weights = tensors_of(self.manifest["weights"], container.members)
         self._left_out: Mapping[str, JSON] = self.manifest["weights_left_out"]
         self._entries = {
@@ -204,8 +204,17 @@ def load(path: str | Path) -> Package:
     return Package(open_container(Path(path).expanduser()))
 
 
-def _manifest(container: Container) -> JSON:
-    """Return what a package says of itself, if it can be used here."""
+def manifest_of(container: Container, *, to_run: bool = True) -> JSON:
+    """Return what a package says of itself.
+
+    Args:
+        container: The open file.
+        to_run: It is to run here, not only to be looked at.
+
+    Raises:
+        ContainerError: It is no package.
+        ArtifactError: It is one of another ctk, or, where it is to run, for another machine.
+    """
     name = container.path.name
     if MANIFEST not in container.members:
         raise ContainerError(f"{name} is no package of ctk: it has no {MANIFEST}")
@@ -218,7 +227,8 @@ def _manifest(container: Container) -> JSON:
                 f"{name} is a package of format {manifest['format']}, and this ctk knows {FORMAT}: "
                 "compile it again with this ctk"
             )
-        refuse_other(manifest["machine"], name)
+        if to_run:
+            refuse_other(manifest["machine"], name)
     except (ValueError, KeyError, TypeError) as error:
         raise ContainerError(f"{name} is malformed: {error!r}; compile it again") from error
     return manifest

@@ -18,7 +18,7 @@ def export(
     model: torch.nn.Module,
     args: tuple[object, ...],
     kwargs: Mapping[str, object],
-    dynamic_shapes: object,
+    dynamic_shapes: Any,
 ) -> torch.export.ExportedProgram:
     """Trace a model for one call, without gradients."""
     with torch.no_grad(), _own_warnings_ignored():
@@ -131,3 +131,33 @@ def wrappers_noted(mode: Any) -> Generator[Callable[[], Iterator[str]]]:
 def graph_of(program: torch.export.ExportedProgram) -> GraphModule:
     """Return the graph of a program, whose weights are inputs."""
     return program.graph_module
+
+
+def sizes_that_vary(
+    model: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object], *, all_: bool
+) -> object:
+    """Return the dynamic shapes of a call: what `mark_dynamic` marks, or every size of a tensor.
+
+    A size that turns out to be fixed by the model is fixed; one that is marked must vary.
+
+    Seen in torch 2.11 and 2.13: `ShapesCollection`, `Dim.DYNAMIC`, and what Dynamo writes on
+    tensors (`_dynamo_dynamic_indices`, `_dynamo_weak_dynamic_indices`, `_dynamo_dynamic_range`).
+    """
+    from torch.export import Dim
+    from torch.export.dynamic_shapes import ShapesCollection
+    from torch.utils._pytree import tree_leaves
+
+    found = ShapesCollection()
+    for leaf in tree_leaves((args, dict(kwargs))):
+        if not isinstance(leaf, torch.Tensor):
+            continue
+        limits = {each.dim: each for each in getattr(leaf, "_dynamo_dynamic_range", ())}
+        marked = dict.fromkeys(getattr(leaf, "_dynamo_weak_dynamic_indices", ()), Dim.AUTO)
+        marked |= {n: Dim.AUTO for n in range(leaf.dim()) if all_}
+        for number in getattr(leaf, "_dynamo_dynamic_indices", ()):
+            limit = limits.get(number)
+            hint: Any = Dim.DYNAMIC
+            marked[number] = hint(min=limit.min, max=limit.max) if limit is not None else hint
+        if marked:
+            found[leaf] = marked
+    return found.dynamic_shapes(model, args, dict(kwargs)) if len(found) else None

@@ -155,6 +155,17 @@ def spec_of(text: str) -> Any:
     return treespec_loads(text)
 
 
+def places_of(spec: Any) -> list[str]:
+    """Return where each leaf stands in nested values: `['loss']`; a lone one stands nowhere.
+
+    Seen in torch 2.11 and 2.13: `tree_flatten_with_path`.
+    """
+    from torch.utils._pytree import keystr, tree_flatten_with_path, tree_unflatten
+
+    leaves, _ = tree_flatten_with_path(tree_unflatten([0] * spec.num_leaves, spec))
+    return [keystr(path) for path, _ in leaves]
+
+
 def keywords_of(spec: Any) -> list[str]:
     """Return the keywords of a call, of what `(args, kwargs)` are nested in (torch 2.11, 2.13)."""
     children = spec.children() if hasattr(spec, "children") else spec.children_specs

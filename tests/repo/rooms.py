@@ -158,6 +158,10 @@ ROOMS = (
     ),
     Room("toolkit/check_case.py", "The operation `check` of the library."),
     Room("toolkit/time_case.py", "What is slow in a compile, by stage and pass."),
+    Room(
+        "toolkit/compile_package",
+        "The operation `compile`: programs become the entry points of a package.",
+    ),
     Room("toolkit/repro_case.py", "The operation `repro` of the library: does it still fail?"),
     Room("toolkit/diff_case.py", "The operation `diff`: two compiles of one case, step by step."),
     Room("toolkit/minimize.py", "The operation `minimize`: any graph, any predicate."),

@@ -16,6 +16,7 @@ from ctk.toolkit.cli import (
     cache_verify,
     cache_why,
     check,
+    compile,
     diagnose,
     diff,
     doctor,
@@ -50,6 +51,7 @@ COMMANDS: tuple[Command, ...] = (
     cache_why.COMMAND,
     doctor.COMMAND,
     gen_patterns.COMMAND,
+    compile.COMMAND,
     c_api.COMMAND,
 )
 

@@ -1,4 +1,4 @@
-"""`ctk show`: a case or a diagnosis, a pass, its kernels, what is slow, why a rule did not fire."""
+"""`ctk show`: a case, a diagnosis, a package; a pass, kernels, times, why a rule did not fire."""
 
 import json
 from collections.abc import Mapping
@@ -15,6 +15,7 @@ from ctk.compiler.errors import CaseError, ConfigError
 from ctk.toolkit.cli.answer import Answer, ExitCode, table
 from ctk.toolkit.cli.completion import complete_case
 from ctk.toolkit.cli.shell import Command
+from ctk.toolkit.cli.show_package import show_package
 
 if TYPE_CHECKING:
     from ctk.compiler.observe import KernelRecord
@@ -35,6 +36,16 @@ WhyNotOption = Annotated[
         show_default=False,
     ),
 ]
+PassOption = Annotated[
+    int | None,
+    typer.Option(
+        "--pass",
+        metavar="N",
+        min=0,
+        help="Show what pass number N changed (the numbers are those of the list).",
+        show_default=False,
+    ),
+]
 TrustOption = Annotated[
     bool,
     typer.Option("--trust", help="Where it is compiled: run the code that the case brings along."),
@@ -46,21 +57,12 @@ def show(
         Path,
         typer.Argument(
             metavar="CASE",
-            help="A case folder, or a folder that diagnose wrote.",
+            help="A case folder, a folder that diagnose wrote, or a package.",
             show_default=False,
             autocompletion=complete_case,
         ),
     ],
-    pass_number: Annotated[
-        int | None,
-        typer.Option(
-            "--pass",
-            metavar="N",
-            min=0,
-            help="Show what pass number N changed (the numbers are those of the list).",
-            show_default=False,
-        ),
-    ] = None,
+    pass_number: PassOption = None,
     times: Annotated[
         bool,
         typer.Option(
@@ -85,9 +87,13 @@ def show(
     why_not: WhyNotOption = None,
     trust: TrustOption = False,
 ) -> Answer:
-    """Show a case, a pass of it, a diagnosis, or a compile's times."""
+    """Show a case, a pass of it, a diagnosis, or a package."""
     compiles = {"--times": times, "--kernels": kernels, "--why-not": why_not is not None}
     refuse_alone(compiles, pass_number, target, trust)
+    if not any(compiles.values()) and case.is_file():
+        if pass_number is not None:
+            raise ConfigError(f"{case} is a file: --pass is for case folders")
+        return show_package(case)
     if kernels:
         return show_kernels(case, target, trust=trust)
     if times:

@@ -48,21 +48,40 @@ def load(spec: str, request: Request) -> list[Case]:
         ProgramError: There is no such file, it is no archive, or has no example inputs.
         TrustError: It holds pickles that may run code.
     """
-    path = Path(spec).expanduser().resolve()
-    if not path.is_file():
-        raise ProgramError(f"no such file: {spec}{near_file(path)}")
+    path = found(spec)
     target = request.target or "ctk"
     resolve_target(target)
-    if not request.trust:
-        refuse_pickles(path)
-    exported = _loaded(path)
     return capture_cases(
-        program_of_export(exported, path),
+        program_of_export(read_archive(path, trust=request.trust), path),
         target=target,
         config=request.config,
         backward=request.backward,
         dynamic=request.dynamic,
     )
+
+
+def found(spec: str) -> Path:
+    """Return the file that a spec names.
+
+    Raises:
+        ProgramError: There is none.
+    """
+    path = Path(spec).expanduser().resolve()
+    if not path.is_file():
+        raise ProgramError(f"no such file: {spec}{near_file(path)}")
+    return path
+
+
+def read_archive(path: Path, *, trust: bool) -> torch.export.ExportedProgram:
+    """Return the program of an archive.
+
+    Raises:
+        ProgramError: It is no archive.
+        TrustError: It holds pickles that may run code, and is not trusted.
+    """
+    if not trust:
+        refuse_pickles(path)
+    return _loaded(path)
 
 
 def program_of_export(exported: torch.export.ExportedProgram, path: Path) -> Program:

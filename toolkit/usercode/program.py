@@ -2,7 +2,8 @@
 
 What a file may say besides: `warmups()`, a list of the inputs of earlier calls of the same compiled
 module; `between(module)`, done to the module before the last call; `config()`, options of the
-target; and the constants `COMPILE` (keywords of `torch.compile`), `CONFIG` (settings of torch by
+target; `dynamic_shapes()`, which sizes of `inputs()` vary in a package, as `torch.export` takes it;
+and the constants `COMPILE` (keywords of `torch.compile`), `CONFIG` (settings of torch by
 their full names) and `BACKWARD`:
 
     def warmups():            # two calls before the one with inputs()
@@ -55,6 +56,7 @@ class Program:
         compile: Keywords of `torch.compile` that the file asks for (`dynamic`, `fullgraph`).
         settings: Settings of torch, by full name (`torch._dynamo.config.cache_size_limit`).
         backward: Whether the file asks for the backward pass.
+        dynamic_shapes: Builds what `torch.export.export` takes; None: the file does not say.
         spec: What `load_program` takes to build it anew; empty for a callable of the library.
     """
 
@@ -69,6 +71,7 @@ class Program:
     compile: Mapping[str, object] = field(default_factory=dict[str, object])
     settings: Mapping[str, object] = field(default_factory=dict[str, object])
     backward: bool = False
+    dynamic_shapes: Callable[[], object] | None = None
     spec: str = ""
 
 
@@ -104,7 +107,8 @@ def load_program(spec: str) -> Program:
         path,
         last.kwargs,
         warmups=warmups,
-        between=_between(module, path),
+        between=_called(module, "between", path),
+        dynamic_shapes=_called(module, "dynamic_shapes", path),
         compile=_compile_keywords(module, path),
         settings=_settings(module, path),
         backward=getattr(module, "BACKWARD", False) is True,
@@ -206,10 +210,10 @@ def _warmups(module: ModuleType, path: Path) -> tuple[Arguments, ...]:
     return tuple(_arguments(each, "warmups", path) for each in calls)
 
 
-def _between(module: ModuleType, path: Path) -> Callable[..., object] | None:
-    """Return `between`; what it raises is said to be its own."""
-    function = _own_function(module, "between")
-    return partial(_call, function, "between", path) if function is not None else None
+def _called(module: ModuleType, name: str, path: Path) -> Callable[..., object] | None:
+    """Return a function of the file, if it has one; what it raises is said to be its own."""
+    function = _own_function(module, name)
+    return partial(_call, function, name, path) if function is not None else None
 
 
 def _own_function(module: ModuleType, name: str) -> Callable[..., object] | None:

@@ -1,0 +1,1 @@
+"""The operation `compile`: programs become the entry points of a package."""

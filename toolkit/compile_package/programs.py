@@ -1,0 +1,125 @@
+"""What can become an entry point: `FILE.pt2` of torch.export, or a program file, exported here.
+
+Of a program file, earlier calls (`warmups()`) are made and `between()` is done first, so that the
+model is what it is at the call with `inputs()`. Sizes vary as `dynamic_shapes()` says, else as
+`inputs()` marks them (`torch._dynamo.mark_dynamic`), else all of them where that is asked for.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+
+from ctk.compiler.ahead_of_time.write import module_of, program_of
+from ctk.compiler.errors import CaptureError, CtkError, EagerError, ProgramError
+from ctk.compiler.references import searched_last, user_traceback
+from ctk.compiler.torch_compat.exported import sizes_that_vary
+from ctk.compiler.torch_compat.settings import settings_put_on
+from ctk.repro_templates.program_play import seeded
+from ctk.toolkit.importers import exported
+from ctk.toolkit.importers.program import accepts, options_of
+from ctk.toolkit.usercode.program import Program, load_program
+
+_MOST_LINES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A program to compile.
+
+    Attributes:
+        path: The file that it comes from.
+        program: Exported.
+        config: Options that the file asks for.
+    """
+
+    path: Path
+    program: torch.export.ExportedProgram = field(repr=False)
+    config: Mapping[str, object] = field(default_factory=dict[str, object])
+
+
+def read_source(spec: str, *, dynamic: bool, trust: bool) -> Source:
+    """Load a program, and export it if it is not.
+
+    Args:
+        spec: `FILE.pt2`, `FILE.py` or `FILE.py:build,example`.
+        dynamic: Sizes of a FILE.py vary where its model lets them.
+        trust: An archive may hold pickles that run code when they are read.
+
+    Raises:
+        ProgramError: It is neither, there is no such file, or it cannot be loaded.
+        TrustError: An archive is refused.
+        CaptureError: torch.export cannot trace it.
+    """
+    if exported.accepts(spec):
+        path = exported.found(spec)
+        return Source(path, exported.read_archive(path, trust=trust))
+    if not accepts(spec):
+        raise ProgramError(
+            f"{spec!r} is nothing to compile: name a FILE.pt2 of torch.export, or a FILE.py with "
+            "model() and inputs()"
+        )
+    program = load_program(spec)
+    return Source(program.path, _exported(program, dynamic), options_of(program, "ctk", None))
+
+
+def _exported(program: Program, dynamic: bool) -> torch.export.ExportedProgram:
+    model, path = program.model, program.path
+    if isinstance(model, torch.export.ExportedProgram):
+        return model
+    with searched_last(path.parent), settings_put_on(program.settings), seeded():
+        _play_before(program)
+        call = program.inputs, program.kwargs
+        if program.dynamic_shapes is not None:
+            shapes = program.dynamic_shapes()
+        else:
+            all_ = dynamic or program.compile.get("dynamic") is True
+            shapes = sizes_that_vary(module_of(model), *call, all_=all_)
+        try:
+            return program_of(model, *call, shapes)
+        except CtkError:
+            raise
+        except Exception as error:
+            _refuse_broken(program)
+            raise CaptureError(
+                f"torch.export cannot trace {path.name}: {_shortened(user_traceback(error, path))}"
+                "\n  no backend of ctk is involved; see where: TORCH_LOGS=export"
+            ) from error
+
+
+def _play_before(program: Program) -> None:
+    """Make the earlier calls of a program, and do what comes between them and the last.
+
+    Raises:
+        EagerError: A call raises.
+    """
+    for each in program.warmups:
+        _call(program, each.args, each.kwargs)
+    if program.between is not None:
+        program.between(program.model)
+
+
+def _refuse_broken(program: Program) -> None:
+    """Raise if a program does not even run in eager."""
+    _call(program, program.inputs, program.kwargs)
+
+
+def _call(program: Program, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+    try:
+        with torch.no_grad():
+            program.model(*args, **kwargs)
+    except Exception as error:
+        raise EagerError(
+            f"{program.path.name} fails in eager, before any compiler sees it: "
+            f"{user_traceback(error, program.path)}"
+        ) from error
+
+
+def _shortened(text: str) -> str:
+    """Return a long message without its middle; the last line is the user's."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    hidden = len(lines) - _MOST_LINES
+    if hidden <= 0:
+        return "\n".join(lines)
+    return "\n".join([*lines[: _MOST_LINES - 1], f"  ({hidden} more lines)", lines[-1]])
