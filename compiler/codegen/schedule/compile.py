@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +45,8 @@ from ctk.compiler.runtime.steps import Schedule
 from ctk.compiler.torch_compat import exported, fake
 
 log = logging.getLogger("ctk.codegen")
+
+_THREADS = 8
 
 
 def scheduled(
@@ -134,7 +137,8 @@ class _Schedule:
 
         def data() -> CompiledGraph:
             codes = [each.code for each in compiled if each.code is not None]
-            stored = [] if codes else [each.stored() for each in compiled]
+            with ThreadPoolExecutor(_THREADS) as pool:  # what is not compiled yet is compiled
+                stored = [] if codes else list(pool.map(lambda each: each.stored(), compiled))
             return CompiledGraph(schedule, constants, name, stored, codes)
 
         return as_boxed(run, lambda: code.text, data), code.bind

@@ -1,7 +1,9 @@
 """A kernel of Triton as data: which machine code runs for which sizes and addresses.
 
 A layout that is made for some sizes is right for all smaller ones. So a kernel whose sizes vary has
-a plan for the sizes that are expected, and for each four times as large, up to the largest.
+a plan for the sizes that are expected, one for each eight times as large, and one for the largest.
+All sizes grow together: a call with one size far above what was expected gets a plan that is made
+for large ones, and is right, but slower than it could be.
 """
 
 from __future__ import annotations
@@ -10,11 +12,13 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ctk.compiler.codegen.triton.layout import Layout
 from ctk.compiler.codegen.triton.variants import Variants
 from ctk.compiler.runtime.stored import StoredKernel
 from ctk.compiler.runtime.values import size_json
 
-_STEPS = 4
+_STEPS = 5
+_FACTOR = 8
 _UNKNOWN = 2**31
 
 
@@ -33,7 +37,7 @@ def bounds_of(
     found: list[tuple[int | None, ...]] = []
     for step in range(_STEPS):
         bounds = tuple(
-            min(_power(expected.get(name, 1024)) * 4**step, largest.get(name) or _UNKNOWN)
+            min(_power(expected.get(name, 1024)) * _FACTOR**step, largest.get(name) or _UNKNOWN)
             for name in symbols
         )
         found.append(bounds)
@@ -60,67 +64,73 @@ def stored_kernel(
         capability: Of the device, 90 for 9.0.
         every_alignment: Code for arguments that are not aligned, too.
     """
+    symbols = [symbol.name for symbol in variants.arguments.symbols]
     blobs: dict[str, bytes | memoryview] = {}
     plans: list[Any] = []
+    before: list[tuple[Variants, Layout]] | None = None
     for each in bounds:
-        sizes = tuple(_UNKNOWN if bound is None else bound for bound in each)
-        plan = _plan(variants, sizes, capability, blobs, every_alignment=every_alignment)
-        if plans and plans[-1]["launches"] == plan["launches"]:
-            plans.pop()  # the same, and it goes further
-        plans.append({"bounds": list(each), **plan})
+        parts, between = variants.parts_for(tuple(_UNKNOWN if n is None else n for n in each))
+        chosen = [(part, _layout(part, variants, each)) for part in parts]
+        if chosen == before:
+            plans[-1]["bounds"] = list(each)  # the same, and it goes further
+            continue
+        before = chosen
+        places = [*variants.arguments.buffers, *symbols, *between]
+        launches = [
+            _launch(part, layout, places, capability, blobs, every_alignment=every_alignment)
+            for part, layout in chosen
+        ]
+        memory = [
+            [size_json(buffer.shape[0]), str(buffer.dtype).removeprefix("torch.")]
+            for buffer in between.values()
+        ]
+        plans.append({"bounds": list(each), "memory": memory, "launches": launches})
     data = {
         "kernel": variants.kernel.name,
         "device": variants.kernel.device.index or 0,
         "pointers": len(variants.arguments.buffers),
-        "symbols": [symbol.name for symbol in variants.arguments.symbols],
+        "symbols": symbols,
         "plans": plans,
     }
     return StoredKernel(data, blobs)
 
 
-def _plan(
-    variants: Variants,
-    sizes: tuple[int, ...],
+def _layout(part: Variants, whole: Variants, bounds: Sequence[int | None]) -> Layout:
+    """Return the layout of a part of a kernel, for sizes up to some bounds of the whole."""
+    names = [symbol.name for symbol in whole.arguments.symbols]
+    sizes = {n: _UNKNOWN if m is None else m for n, m in zip(names, bounds, strict=True)}
+    return part.layout_for(tuple(sizes[symbol.name] for symbol in part.arguments.symbols))
+
+
+def _launch(
+    part: Variants,
+    layout: Layout,
+    places: Sequence[str],
     capability: int,
     blobs: dict[str, bytes | memoryview],
     *,
     every_alignment: bool,
 ) -> dict[str, Any]:
-    symbols = [symbol.name for symbol in variants.arguments.symbols]
-    values = dict(zip(symbols, sizes, strict=True))
-    parts, between = variants.parts_for(sizes)
-    places = [*variants.arguments.buffers, *symbols, *between]
-    launches: list[Any] = []
-    for part in parts:
-        own = [symbol.name for symbol in part.arguments.symbols]
-        layout = part.layout_for(tuple(values[name] for name in own))
-        names = [*part.arguments.buffers, *own]
-        pointers = len(part.arguments.buffers)
-        alignments = [(True,) * pointers + (False,) * len(own)]
-        if every_alignment:
-            alignments.append((False,) * len(names))
-        launches.append(
-            {
-                "grid": [[size_json(axis.numel), axis.block] for axis in layout.grid],
-                "arguments": [places.index(name) for name in names],
-                "pointers": pointers,
-                "written": len(part.arguments.written),
-                "types": list(part.argument_types(layout)),
-                "variants": [
-                    _variant(part, layout, aligned, capability, blobs) for aligned in alignments
-                ],
-            }
-        )
-    memory = [
-        [size_json(buffer.shape[0]), str(buffer.dtype).removeprefix("torch.")]
-        for buffer in between.values()
-    ]
-    return {"memory": memory, "launches": launches}
+    """Return the launch of a part; its arguments are numbers of the whole kernel's places."""
+    own = [symbol.name for symbol in part.arguments.symbols]
+    names = [*part.arguments.buffers, *own]
+    pointers = len(part.arguments.buffers)
+    alignments = [(True,) * pointers + (False,) * len(own)]
+    if every_alignment:
+        alignments.append((False,) * len(names))
+    return {
+        "grid": [[size_json(axis.numel), axis.block] for axis in layout.grid],
+        "arguments": [places.index(name) for name in names],
+        "pointers": pointers,
+        "written": len(part.arguments.written),
+        "types": list(part.argument_types(layout)),
+        "variants": [_variant(part, layout, each, capability, blobs) for each in alignments],
+    }
 
 
 def _variant(
     part: Variants,
-    layout: Any,
+    layout: Layout,
     aligned: tuple[bool, ...],
     capability: int,
     blobs: dict[str, bytes | memoryview],
