@@ -1,17 +1,16 @@
 """Kernels for GPUs as data: machine code, how many programs, for which sizes and addresses.
 
     plan      what runs for sizes up to some bounds: launches one after the other, memory in between
-    launch    programs of one function, which is there for several alignments of its arguments
+    launch    programs of one function
 
-A kernel whose sizes are fixed has one plan. Where no variant has the alignment of an argument,
-which is rare, the tensors that are not aligned are copied, and copied back if they were written.
+A kernel whose sizes are fixed has one plan. Functions are compiled for tensors that begin at a
+multiple of 16 bytes, as all do but some views: those are copied, and copied back if written.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -43,18 +42,6 @@ def load_kernel(data: Any, blobs: Blobs) -> Callable[..., None]:
         ) from error
 
 
-@dataclass(frozen=True, slots=True)
-class _Variant:
-    """Code for arguments that are multiples of 16 where `aligned` says so."""
-
-    aligned: tuple[bool, ...]
-    loaded: cuda_launch.Loaded
-
-    def fits(self, arguments: Sequence[int]) -> bool:
-        pairs = zip(self.aligned, arguments, strict=True)
-        return all(not needs or value % ALIGNMENT == 0 for needs, value in pairs)
-
-
 class _Launch:
     """Programs of one function."""
 
@@ -63,10 +50,7 @@ class _Launch:
         self.arguments = tuple(map(int, data["arguments"]))
         self.pointers = int(data["pointers"])
         self.written = int(data["written"])
-        self.variants = [
-            _Variant(tuple(each["aligned"]), _loaded(each, blobs, device, data["types"]))
-            for each in data["variants"]
-        ]
+        self.loaded = _loaded(data["code"], blobs, device, data["types"])
 
     def programs(self, sizes: Mapping[str, int]) -> int:
         return math.prod(-(-number_of(numel, sizes) // block) for numel, block in self.grid)
@@ -84,32 +68,29 @@ class _Launch:
             return
         picked = [every[place] for place in self.arguments]
         tensors, sizes = picked[: self.pointers], picked[self.pointers :]
-        given = [*(tensor.data_ptr() for tensor in tensors), *sizes]
-        for variant in self.variants:
-            if variant.fits(given):
-                stream = cuda_launch.current_stream(device)
-                code = variant.loaded.launch(programs, stream, given)
-                if code:
-                    told = cuda_launch.error_text(code)
-                    raise RuntimeError(f"kernel {name}: launch failed: {told}")
-                return
-        self._run_aligned(programs, tensors, sizes, device, name)
+        pointers = [tensor.data_ptr() for tensor in tensors]
+        together = 0
+        for pointer in pointers:
+            together |= pointer
+        if together % ALIGNMENT:
+            copies = [
+                each if each.data_ptr() % ALIGNMENT == 0 else _copied(each) for each in tensors
+            ]
+            self._launch(programs, [each.data_ptr() for each in copies], sizes, device, name)
+            for tensor, copy in list(zip(tensors, copies, strict=True))[: self.written]:
+                if copy is not tensor:
+                    tensor.copy_(copy)
+        else:
+            self._launch(programs, pointers, sizes, device, name)
 
-    def _run_aligned(
-        self, programs: int, tensors: list[Tensor], sizes: list[int], device: int, name: str
+    def _launch(
+        self, programs: int, pointers: list[int], sizes: list[int], device: int, name: str
     ) -> None:
-        """Launch programs with copies of the tensors that are not aligned."""
-        copies = [each if each.data_ptr() % ALIGNMENT == 0 else _copied(each) for each in tensors]
-        places = {old: new for new, old in enumerate(self.arguments)}
-        every: list[Any] = [None] * (max(places, default=-1) + 1)
-        for old, value in zip(self.arguments, [*copies, *sizes], strict=True):
-            every[old] = value
-        if not any(v.fits([*(t.data_ptr() for t in copies), *sizes]) for v in self.variants):
-            raise RuntimeError(f"kernel {name} has no code for these sizes")
-        self.run(programs, every, device, name)
-        for tensor, copy in list(zip(tensors, copies, strict=True))[: self.written]:
-            if copy is not tensor:
-                tensor.copy_(copy)
+        stream = cuda_launch.current_stream(device)
+        code = self.loaded.launch(programs, stream, (*pointers, *sizes))
+        if code:
+            told = cuda_launch.error_text(code)
+            raise RuntimeError(f"kernel {name}: launch failed: {told}")
 
 
 def _copied(tensor: Tensor) -> Tensor:

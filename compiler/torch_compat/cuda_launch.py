@@ -128,6 +128,13 @@ def error_text(code: int) -> str:
     return name.value.decode() if name.value else f"error {code}"
 
 
+def driver_version() -> int:
+    """Return the version of CUDA that the driver knows: 12040 for 12.4; 0 if it does not say."""
+    found = ctypes.c_int()
+    _driver().cuDriverGetVersion(ctypes.byref(found))
+    return found.value
+
+
 def _slot(kind: str) -> Any:
     if kind.startswith("*"):
         return ctypes.c_void_p()

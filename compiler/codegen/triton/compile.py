@@ -82,4 +82,4 @@ def _stored(variants: Variants, options: TritonOptions) -> StoredKernel:
         raise ArtifactError("kernels whose sizes vary are compiled as sizes are met")
     bounds = bounds_of(symbols, options.sizes, options.largest)
     capability = capability_of(variants.kernel.device.index or 0)
-    return stored_kernel(variants, bounds, capability, every_alignment=options.ahead_of_time)
+    return stored_kernel(variants, bounds, capability)

@@ -1,9 +1,9 @@
 """A kernel of Triton as data: which machine code runs for which sizes and addresses.
 
 A layout that is made for some sizes is right for all smaller ones. So a kernel whose sizes vary has
-a plan for the sizes that are expected, one for each eight times as large, and one for the largest.
-All sizes grow together: a call with one size far above what was expected gets a plan that is made
-for large ones, and is right, but slower than it could be.
+a plan for the sizes that are expected, some for each sixteen times as large, and one for the
+largest. All sizes grow together: a call with one size far above what was expected gets a plan that
+is made for large ones, and is right, but slower than it could be.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ctk.compiler.codegen.triton.variants import Variants
 from ctk.compiler.runtime.stored import StoredKernel
 from ctk.compiler.runtime.values import size_json
 
-_STEPS = 5
-_FACTOR = 8
+_STEPS = 3
+_FACTOR = 16
 _UNKNOWN = 2**31
 
 
@@ -53,8 +53,6 @@ def stored_kernel(
     variants: Variants,
     bounds: Sequence[tuple[int | None, ...]],
     capability: int,
-    *,
-    every_alignment: bool,
 ) -> StoredKernel:
     """Return a kernel as data; what is not compiled yet is compiled.
 
@@ -62,7 +60,6 @@ def stored_kernel(
         variants: The kernel.
         bounds: Of `bounds_of`.
         capability: Of the device, 90 for 9.0.
-        every_alignment: Code for arguments that are not aligned, too.
     """
     symbols = [symbol.name for symbol in variants.arguments.symbols]
     blobs: dict[str, bytes | memoryview] = {}
@@ -76,10 +73,7 @@ def stored_kernel(
             continue
         before = chosen
         places = [*variants.arguments.buffers, *symbols, *between]
-        launches = [
-            _launch(part, layout, places, capability, blobs, every_alignment=every_alignment)
-            for part, layout in chosen
-        ]
+        launches = [_launch(part, layout, places, capability, blobs) for part, layout in chosen]
         memory = [
             [size_json(buffer.shape[0]), str(buffer.dtype).removeprefix("torch.")]
             for buffer in between.values()
@@ -108,27 +102,26 @@ def _launch(
     places: Sequence[str],
     capability: int,
     blobs: dict[str, bytes | memoryview],
-    *,
-    every_alignment: bool,
 ) -> dict[str, Any]:
-    """Return the launch of a part; its arguments are numbers of the whole kernel's places."""
+    """Return the launch of a part; its arguments are numbers of the whole kernel's places.
+
+    Its code is for addresses that are multiples of 16: what launches it copies other tensors.
+    """
     own = [symbol.name for symbol in part.arguments.symbols]
     names = [*part.arguments.buffers, *own]
     pointers = len(part.arguments.buffers)
-    alignments = [(True,) * pointers + (False,) * len(own)]
-    if every_alignment:
-        alignments.append((False,) * len(names))
+    aligned = (True,) * pointers + (False,) * len(own)
     return {
         "grid": [[size_json(axis.numel), axis.block] for axis in layout.grid],
         "arguments": [places.index(name) for name in names],
         "pointers": pointers,
         "written": len(part.arguments.written),
         "types": list(part.argument_types(layout)),
-        "variants": [_variant(part, layout, each, capability, blobs) for each in alignments],
+        "code": _code(part, layout, aligned, capability, blobs),
     }
 
 
-def _variant(
+def _code(
     part: Variants,
     layout: Layout,
     aligned: tuple[bool, ...],
@@ -140,7 +133,6 @@ def _variant(
     blobs[name] = binary.code.cubin
     code = binary.code
     return {
-        "aligned": list(aligned),
         "cubin": name,
         "name": code.name,
         "shared": code.shared,

@@ -138,7 +138,7 @@ class Variants:
         layout = self._expected()
         _, source = self._function(layout)
         known = all(name in self._options.sizes for name in self._symbols)
-        if known and not self._options.interpret:
+        if known and not self._options.interpret and not self._options.ahead_of_time:
             sizes = tuple(self._guess[name] for name in self._symbols)
             self._load(layout, (True,) * self._pointers, sizes)
         return source
