@@ -14,10 +14,11 @@ from typing import Any
 
 from ctk.compiler.codegen.triton.layout import Layout
 from ctk.compiler.codegen.triton.variants import Variants
+from ctk.compiler.lowering.ir import Buffer
 from ctk.compiler.runtime.stored import StoredKernel
 from ctk.compiler.runtime.values import size_json
 
-_STEPS = 3
+_STEPS = 4
 _FACTOR = 16
 _UNKNOWN = 2**31
 
@@ -66,7 +67,9 @@ def stored_kernel(
     plans: list[Any] = []
     before: list[tuple[Variants, Layout]] | None = None
     for each in bounds:
-        parts, between = variants.parts_for(tuple(_UNKNOWN if n is None else n for n in each))
+        parts, between = [variants], dict[str, Buffer]()
+        if None not in each:  # a part walks a chunk to its end, and that would be endless
+            parts, between = variants.parts_for(tuple(n for n in each if n is not None))
         chosen = [(part, _layout(part, variants, each)) for part in parts]
         if chosen == before:
             plans[-1]["bounds"] = list(each)  # the same, and it goes further

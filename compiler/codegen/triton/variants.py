@@ -157,13 +157,13 @@ class Variants:
         aligned = (*(True for _ in range(self._pointers)), *(False for _ in self._symbols))
         return self.compiled(self._expected(), aligned, capability)
 
-    def parts_for(self, sizes: tuple[int, ...]) -> tuple[list[Variants], Mapping[str, Buffer]]:
+    def parts_for(self, sizes: tuple[int, ...]) -> tuple[list[Variants], dict[str, Buffer]]:
         """Return the kernels that it is for some sizes, and the memory between them."""
         length = self._length(sizes)
         if length is None:
             return [self], {}
         made = self._split(length)
-        return made.kernels, made.between
+        return made.kernels, dict(made.between)
 
     def layout_for(self, sizes: tuple[int, ...]) -> Layout:
         """Return the layout of its blocks for some sizes."""
