@@ -28,12 +28,21 @@ Ahead of time
     write_package   several entry points in one package
     compile_fx_aot  a captured graph as a package
     load            open a package, and call it
+    aoti_compile_with_persistent_cache
+                    an operator as a package, for the arguments of one call; kept, found again
+    find_operator_package, load_operator_packages
+                    the package that fits a call; all packages of an operator
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ctk.compiler.ahead_of_time.operators.compile import (
+        aoti_compile_with_persistent_cache,
+        find_operator_package,
+        load_operator_packages,
+    )
     from ctk.compiler.ahead_of_time.write import aot_compile, compile_fx_aot, write_package
     from ctk.compiler.artifacts.package import load
     from ctk.compiler.config import Config, patch
@@ -61,6 +70,7 @@ __all__ = [
     "CtkError",
     "Verdict",
     "aot_compile",
+    "aoti_compile_with_persistent_cache",
     "bisect",
     "check",
     "compile_fx",
@@ -68,11 +78,13 @@ __all__ = [
     "debug_compile",
     "diagnose",
     "diff",
+    "find_operator_package",
     "freeze",
     "fw_compiler_freezing",
     "install",
     "load",
     "load_case",
+    "load_operator_packages",
     "minify",
     "minimize",
     "patch",
@@ -89,6 +101,7 @@ _PLACES = {
     "CtkError": "ctk.compiler.errors",
     "Verdict": "ctk.toolkit.case.judgement",
     "aot_compile": "ctk.compiler.ahead_of_time.write",
+    "aoti_compile_with_persistent_cache": "ctk.compiler.ahead_of_time.operators.compile",
     "bisect": "ctk.toolkit.bisect_case",
     "check": "ctk.toolkit.check_case",
     "compile_fx": "ctk.compiler.pipeline",
@@ -96,11 +109,13 @@ _PLACES = {
     "debug_compile": "ctk.toolkit.watch.hooks",
     "diagnose": "ctk.toolkit.diagnose",
     "diff": "ctk.toolkit.diff_case",
+    "find_operator_package": "ctk.compiler.ahead_of_time.operators.compile",
     "freeze": "ctk.compiler.freezing.freeze",
     "fw_compiler_freezing": "ctk.compiler.freezing.call",
     "install": "ctk.toolkit.watch.hooks",
     "load": "ctk.compiler.artifacts.package",
     "load_case": "ctk.toolkit.case.store",
+    "load_operator_packages": "ctk.compiler.ahead_of_time.operators.compile",
     "minify": "ctk.toolkit.minify",
     "minimize": "ctk.toolkit.minimize",
     "patch": "ctk.compiler.config",

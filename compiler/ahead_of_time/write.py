@@ -110,11 +110,12 @@ def compile_fx_aot(
 
 def write_package(
     path: str | Path,
-    entries: Mapping[str, torch.export.ExportedProgram],
+    entries: Mapping[str, torch.export.ExportedProgram | Traced],
     options: Options = None,
     *,
     weights: Weights = "keep",
     as_tuple: bool = False,
+    private: bool = False,
 ) -> Path:
     """Compile exported programs, and write them as the entry points of one package.
 
@@ -124,6 +125,7 @@ def write_package(
         options: As for `aot_compile`.
         weights: As for `aot_compile`.
         as_tuple: As for `aot_compile`.
+        private: Only the owner may read the file (0600); else the umask decides.
 
     Returns:
         The path.
@@ -138,10 +140,10 @@ def write_package(
         raise ArtifactError("a package needs an entry point")
     package = _Package(config, weights, as_tuple=as_tuple)
     for name, program in entries.items():
-        package.add(name, traced_of(program))
+        package.add(name, program if isinstance(program, Traced) else traced_of(program))
     manifest, blobs = package.finish()
     members = {MANIFEST: json.dumps(manifest, indent=1).encode(), **blobs}
-    write(target, members, private=False)
+    write(target, members, private=private)
     return target
 
 

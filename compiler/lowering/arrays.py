@@ -243,6 +243,8 @@ def _fitting(value: Number, dtype: Dtype) -> Number:
     Raises:
         NotLowered: The type does not have it.
     """
+    if isinstance(value, complex):
+        raise NotLowered(f"{value} is complex: that stays with the library")
     if dtype == torch.bool:
         return bool(value)
     if dtype.is_floating_point:

@@ -65,6 +65,8 @@ def run_step(step: Step, folder: Path) -> None:
     environment = dict(os.environ) | {
         "PATH": os.pathsep.join(map(str, (warm_python().parent, *PATH))),
         "COLUMNS": "200",
+        "CTK_CACHE": "1",
+        "CTK_CACHE_DIR": str(folder / "cache"),
     }
     shell = [warm_python(), "-c"] if step.language == "python" else ["bash", "-c"]
     done = subprocess.run(

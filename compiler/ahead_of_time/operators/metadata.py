@@ -1,0 +1,175 @@
+"""Arguments of a call of an operator as JSON: what a package was compiled for, and what fits it.
+
+One object for each argument, in the order of the operator's schema, with its place `arg_order` and,
+if it was given by keyword, its `arg_name`:
+
+    tensor          is_dynamic device_type device_index dtype sizes strides requires_grad
+                    dispatch_key_set
+    list of tensors tensor_list: one such object each
+    int float bool  scalar_value, and is_dynamic device_type device_index dtype
+    str             string_value
+    torch.dtype     dtype_value "torch.float32"
+    torch.device    device_type_value device_index_value
+    torch.layout    layout_value "torch.strided"
+    memory format   memory_format_value "torch.channels_last"
+    None            optional_value null
+    complex         complex_value: the two parts as texts
+    [2, 3]          scalar_list_value
+    other lists     list_value: one such object each (optional tensors)
+
+A tuple says `"sequence": "tuple"`. Two calls with the same text may use the same package.
+
+Source: the fields of `torch/_inductor/aoti_eager.py`, so that what reads its files reads ours. It
+has no lists but of tensors, no None, no memory formats, no complex numbers and no keywords.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from ctk.compiler.errors import InputError
+from ctk.compiler.runtime.values import JSON
+from ctk.compiler.torch_compat import fake, operator_facts
+
+_SCALARS: Mapping[type, torch.dtype] = {
+    int: torch.int32,
+    float: torch.float32,
+    bool: torch.bool,
+}
+"""What torch's files call the type of a number."""
+
+
+def in_order(
+    ns: str, operator: str, args: Sequence[object], kwargs: Mapping[str, object]
+) -> tuple[list[str], dict[str, object]]:
+    """Return what the positional arguments are called, and keywords in the schema's order.
+
+    Raises:
+        InputError: There are more arguments than the operator has, or one is given twice.
+    """
+    known = operator_facts.argument_names(ns, operator)
+    if not known:
+        return [f"arg{n}" for n in range(len(args))], dict(sorted(kwargs.items()))
+    if len(args) > len(known):
+        raise InputError(f"{ns}::{operator} takes {len(known)} arguments, and got {len(args)}")
+    positional = known[: len(args)]
+    for name in kwargs:
+        if name in positional:
+            raise InputError(f"{ns}::{operator} got its argument {name} twice")
+        if name not in known:
+            raise InputError(f"{ns}::{operator} has no argument {name}; it has {', '.join(known)}")
+    return positional, {name: kwargs[name] for name in known if name in kwargs}
+
+
+def described(
+    ns: str,
+    operator: str,
+    device_type: str,
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+) -> list[JSON]:
+    """Return the objects of a call's arguments.
+
+    Raises:
+        InputError: One is of a type that packages of operators do not take, or is elsewhere.
+    """
+    names, keywords = in_order(ns, operator, args, kwargs)
+    known = operator_facts.argument_names(ns, operator)
+    found: list[JSON] = []
+    for number, (name, value) in enumerate(zip(names, args, strict=True)):
+        found.append({**_one(value, name, device_type), "arg_order": number})
+    for number, (name, value) in enumerate(keywords.items(), start=len(args)):
+        place = known.index(name) if known else number
+        found.append({**_one(value, name, device_type), "arg_order": place, "arg_name": name})
+    return found
+
+
+def text_of(described_: JSON) -> str:
+    """Return the canonical text of objects: 1, 1.0, true and -0.0 are told apart."""
+    return json.dumps(described_, sort_keys=True)
+
+
+def _one(value: object, name: str, device_type: str) -> dict[str, JSON]:
+    """Return the object of a value, without its place."""
+    if isinstance(value, Tensor):
+        return _tensor(value, name, device_type)
+    if type(value) in _SCALARS:
+        return {
+            "is_dynamic": False,
+            "device_type": device_type,
+            "device_index": -1 if device_type == "cpu" else 0,
+            "dtype": str(_SCALARS[type(value)]),
+            "scalar_value": _number(value),
+        }
+    if isinstance(value, list | tuple) and type(value) in (list, tuple):
+        return _sequence(cast("Sequence[object]", value), name, device_type)
+    match value:
+        case None:
+            return {"optional_value": None}
+        case str() if type(value) is str:
+            return {"string_value": value}
+        case complex():
+            return {"complex_value": [repr(value.real), repr(value.imag)]}
+        case torch.dtype():
+            return {"dtype_value": str(value)}
+        case torch.device():
+            return {"device_type_value": value.type, "device_index_value": value.index}
+        case torch.layout():
+            return {"layout_value": str(value)}
+        case torch.memory_format():
+            return {"memory_format_value": str(value)}
+        case _:
+            raise InputError(
+                f"{name} is a {type(value).__name__}: a package of an operator takes tensors, "
+                "numbers, texts, None, types, devices, layouts, memory formats, and lists of these"
+                + (", of fixed sizes" if isinstance(value, torch.SymInt) else "")
+            )
+
+
+def _tensor(value: Tensor, name: str, device_type: str) -> dict[str, JSON]:
+    """Return the object of a tensor.
+
+    Raises:
+        InputError: It has no fixed sizes, no memory, another class or layout, or is elsewhere.
+    """
+    if fake.is_fake(value) or any(isinstance(size, torch.SymInt) for size in value.shape):
+        raise InputError(
+            f"{name} is a tensor of a trace, whose sizes may vary: packages of operators are for "
+            "fixed sizes; for others use ctk.aot_compile(..., dynamic_shapes=...)"
+        )
+    if type(value) not in (Tensor, torch.nn.Parameter) or value.layout is not torch.strided:
+        kind = f"a {type(value).__name__} of layout {value.layout}"
+        raise InputError(f"{name} is {kind}: packages of operators take plain strided tensors")
+    is_number = value.dim() == 0 and value.device.type == "cpu"
+    if value.device.type != device_type and not is_number:
+        raise InputError(f"{name} is on {value.device}, and the package is for {device_type}")
+    return {
+        "is_dynamic": False,
+        "device_type": value.device.type,
+        "device_index": -1 if value.device.type == "cpu" else value.device.index,
+        "dtype": str(value.dtype),
+        "sizes": list(value.shape),
+        "strides": list(value.stride()),
+        "requires_grad": value.requires_grad,
+        "dispatch_key_set": operator_facts.dispatch_key_set(value),
+    }
+
+
+def _sequence(values: Sequence[object], name: str, device_type: str) -> dict[str, JSON]:
+    kind = {"sequence": "tuple"} if isinstance(values, tuple) else {}
+    if values and all(type(each) in _SCALARS for each in values):
+        return {"scalar_list_value": [_number(each) for each in values], **kind}
+    parts = [_one(each, f"{name}[{n}]", device_type) for n, each in enumerate(values)]
+    are_tensors = bool(values) and all(isinstance(each, Tensor) for each in values)
+    return {"tensor_list" if are_tensors else "list_value": parts, **kind}
+
+
+def _number(value: Any) -> JSON:
+    """Return a number as JSON, which has no NaN and no infinity."""
+    return value if not isinstance(value, float) or math.isfinite(value) else {"float": repr(value)}
