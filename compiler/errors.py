@@ -116,6 +116,20 @@ class PredicateError(CtkError):
         self.graph, self.inputs = graph, inputs
 
 
+MALFORMED = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RecursionError,
+    StopIteration,
+    SyntaxError,
+    TypeError,
+    ValueError,
+)
+"""What reading data raises that has another form than expected: a number for a list, a missing key,
+lists too deep, a size divided by zero."""
+
 _LONGEST_NAME, _MOST_NAMES = 100, 3_000
 
 

@@ -19,7 +19,7 @@ import tempfile
 import threading
 import weakref
 from _ctypes import dlclose
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -120,17 +120,26 @@ class CKernel:
         return StoredKernel(data, {library: binary})
 
 
-def load_kernel(data: Any, blobs: Mapping[str, bytes | memoryview]) -> Callable[..., None]:
-    """Return the launcher of a kernel that `CKernel.stored` has stored.
+def load_kernels(
+    stored: Sequence[Any], blobs: Mapping[str, bytes | memoryview]
+) -> list[Callable[..., None]]:
+    """Return the launchers of kernels that `CKernel.stored` has stored.
+
+    A library is looked at once, however many kernels it has.
 
     Raises:
-        ArtifactError: Its library, or its function, is missing or cannot be loaded.
+        ArtifactError: A library, or a function, is missing or cannot be loaded.
     """
+    names = dict.fromkeys(data["library"] for data in stored)
+    libraries = {name: load_library(blobs[name]) for name in names}
+    return [_kernel_of(data).launcher(libraries[data["library"]]) for data in stored]
+
+
+def _kernel_of(data: Any) -> CKernel:
     checks = tuple(Check(*map(str, check)) for check in data["checks"])
     counts = int(data["pointers"]), int(data["sizes"])
     names = str(data["kernel"]), str(data["fault_reader"])
-    kernel = CKernel(str(data["function"]), *counts, checks, *names)
-    return kernel.launcher(load_library(blobs[data["library"]]))
+    return CKernel(str(data["function"]), *counts, checks, *names)
 
 
 _loaded: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()

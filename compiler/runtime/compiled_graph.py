@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
-from ctk.compiler.errors import ArtifactError
+from ctk.compiler.errors import MALFORMED, ArtifactError
 from ctk.compiler.runtime import c_kernels, cuda_kernels
 from ctk.compiler.runtime.python_code import PythonCode, Takes
 from ctk.compiler.runtime.schedule_json import schedule_json, schedule_of
-from ctk.compiler.runtime.steps import Schedule
+from ctk.compiler.runtime.steps import Launch, Schedule
 from ctk.compiler.runtime.stored import StoredKernel
 from ctk.compiler.runtime.tensors import stored_tensors, tensors_of
 from ctk.compiler.runtime.values import JSON
@@ -20,16 +20,20 @@ from ctk.compiler.runtime.values import JSON
 Blobs = Mapping[str, bytes | memoryview]
 
 
-def _no_kernel(data: Any, blobs: Blobs) -> Callable[..., None]:
-    raise ArtifactError("a graph without kernels names one")
+def _no_kernels(stored: Sequence[Any], blobs: Blobs) -> list[Callable[..., None]]:
+    if stored:
+        raise ArtifactError("a graph without kernels names one")
+    return []
 
 
-_LOADERS: Mapping[str, tuple[Takes, Callable[[Any, Blobs], Callable[..., None]]]] = {
-    "c": ("address", c_kernels.load_kernel),
-    "triton": ("tensor", cuda_kernels.load_kernel),
-    "eager": ("tensor", _no_kernel),
+_Loader: TypeAlias = Callable[[Sequence[Any], Blobs], list[Callable[..., None]]]
+
+_LOADERS: Mapping[str, tuple[Takes, _Loader]] = {
+    "c": ("address", c_kernels.load_kernels),
+    "triton": ("tensor", cuda_kernels.load_kernels),
+    "eager": ("tensor", _no_kernels),
 }
-"""What a launch of a generator's kernels takes, and what loads one."""
+"""What a launch of a generator's kernels takes, and what loads them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +90,20 @@ def load_graph(data: JSON, blobs: Blobs, name: str = "forward") -> PythonCode:
     try:
         takes, load = _LOADERS[data["generator"]]
         constants = tensors_of(data["constants"], blobs)
-        code = PythonCode(schedule_of(data["schedule"]), name, constants, takes)
-        code.bind([load(kernel, blobs) for kernel in data["kernels"]])
-    except (KeyError, TypeError, ValueError, AttributeError, SyntaxError) as error:
+        schedule, launches = schedule_of(data["schedule"]), load(data["kernels"], blobs)
+        _require_kernels(schedule, len(launches))
+        code = PythonCode(schedule, name, constants, takes)
+    except MALFORMED as error:
         raise ArtifactError(f"a stored graph is malformed: {error!r}") from error
+    code.bind(launches)
     return code
+
+
+def _require_kernels(schedule: Schedule, count: int) -> None:
+    """Refuse a schedule that launches a kernel which is not there."""
+    for step in schedule.steps:
+        if isinstance(step, Launch) and not 0 <= step.kernel < count:
+            raise ArtifactError(f"a stored graph launches kernel {step.kernel} of {count}")
 
 
 def _tensor(value: object, name: str) -> torch.Tensor:

@@ -28,14 +28,14 @@ ALIGNMENT = 16
 Blobs = Mapping[str, bytes | memoryview]
 
 
-def load_kernel(data: Any, blobs: Blobs) -> Callable[..., None]:
-    """Return the launcher of a stored kernel: tensors, then sizes.
+def load_kernels(stored: Sequence[Any], blobs: Blobs) -> list[Callable[..., None]]:
+    """Return the launchers of stored kernels: each takes tensors, then sizes.
 
     Raises:
-        ArtifactError: It is malformed, or the driver does not take its code.
+        ArtifactError: The driver does not take the code of one.
     """
     try:
-        return CudaKernel(data, blobs).launch
+        return [CudaKernel(data, blobs).launch for data in stored]
     except cuda_launch.CudaError as error:
         raise ArtifactError(
             f"{error}\nnext: compile it again on this machine, for this GPU and this driver"

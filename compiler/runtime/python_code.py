@@ -74,6 +74,9 @@ class PythonCode:
         self._takes = takes
         self._scope: dict[str, Any] = {}
         self._globals: dict[object, str] = {}
+        self._locals: dict[str, str] = {}
+        known = (step.symbol for step in schedule.steps if isinstance(step, Size))
+        self._taken = {"max", "min", *symbols, *known}
         self._constants = {
             name: self._global(constants[target], target)
             for name, target in schedule.constants.items()
@@ -172,8 +175,14 @@ class PythonCode:
         return self._constants.get(name) or self._local(name)
 
     def _local(self, name: str) -> str:
-        text = name.replace(".", "__")
-        return f"{text}_" if keyword.iskeyword(text) else text
+        """Return the variable of a value: an input may be called as a size symbol is."""
+        if name not in self._locals:
+            text = name.replace(".", "__")
+            while keyword.iskeyword(text) or text in self._taken:
+                text += "_"
+            self._taken.add(text)
+            self._locals[name] = text
+        return self._locals[name]
 
     def _global(self, value: object, hint: str = "") -> str:
         """Return the name of a value that the text does not spell."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-import torch
-
-from ctk.compiler.errors import ArtifactError
-from ctk.compiler.runtime.functions import function_of, name_of
+from ctk.compiler.errors import MALFORMED, ArtifactError
+from ctk.compiler.runtime import functions
+from ctk.compiler.runtime.functions import function_of
 from ctk.compiler.runtime.steps import Allocation, Call, Launch, Schedule, Size, Step
-from ctk.compiler.runtime.values import JSON, size_json, size_of, value_json, value_of
+from ctk.compiler.runtime.values import JSON, name_of, size_json, size_of, value_json, value_of
 
 
 def schedule_json(schedule: Schedule) -> JSON:
@@ -35,19 +34,19 @@ def schedule_of(data: JSON) -> Schedule:
     """
     try:
         return Schedule(
-            tuple(map(str, data["inputs"])),
+            tuple(map(name_of, data["inputs"])),
             tuple(map(_step_of, data["steps"])),
             value_of(data["result"]),
-            {str(name): str(target) for name, target in data["constants"].items()},
+            {name_of(name): str(target) for name, target in data["constants"].items()},
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except MALFORMED as error:
         raise ArtifactError(f"a stored schedule is malformed: {error!r}") from error
 
 
 def _step_json(step: Step) -> JSON:
     if isinstance(step, Call):
         try:
-            data: dict[str, JSON] = {"call": name_of(step.function), "name": step.name}
+            data: dict[str, JSON] = {"call": functions.name_of(step.function), "name": step.name}
             data["args"] = [value_json(each) for each in step.args]
             if step.kwargs:
                 data["kwargs"] = {name: value_json(each) for name, each in step.kwargs.items()}
@@ -77,26 +76,28 @@ def _step_of(data: JSON) -> Step:
 
 
 def _call_of(data: JSON) -> Call:
-    kwargs = {str(name): value_of(each) for name, each in data.get("kwargs", {}).items()}
+    kwargs = {name_of(name): value_of(each) for name, each in data.get("kwargs", {}).items()}
     args = tuple(map(value_of, data["args"]))
-    return Call(str(data["name"]), function_of(str(data["call"])), args, kwargs)
+    return Call(name_of(data["name"]), function_of(str(data["call"])), args, kwargs)
 
 
 def _size_of(data: JSON) -> Size:
     axis = data["axis"]
-    return Size(str(data["size"]), str(data["of"]), None if axis is None else int(axis))
+    symbol, source = name_of(data["size"]), name_of(data["of"])
+    return Size(symbol, source, None if axis is None else int(axis))
 
 
 def _launch_of(data: JSON) -> Launch:
-    buffers, sizes = (tuple(map(str, data[name])) for name in ("buffers", "sizes"))
+    buffers, sizes = (tuple(map(name_of, data[name])) for name in ("buffers", "sizes"))
     return Launch(int(data["launch"]), buffers, sizes)
 
 
 def _allocation_of(data: JSON) -> Allocation:
     shape, strides = (tuple(map(size_of, data[name])) for name in ("shape", "strides"))
     dtype = value_of({"dtype": data["dtype"]})
-    device = torch.device(data["device"])
-    return Allocation(str(data["memory"]), dtype, shape, strides, device, str(data["in"]))
+    device = value_of({"device": data["device"]})
+    memory = data["in"] and name_of(data["in"])
+    return Allocation(name_of(data["memory"]), dtype, shape, strides, device, memory)
 
 
 _STEPS: Mapping[str, Callable[[JSON], Step]] = {

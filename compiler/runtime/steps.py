@@ -40,7 +40,7 @@ class Call:
 
     Attributes:
         name: Of its value.
-        function: An operator, or another function that has a name in `artifacts/functions.py`;
+        function: An operator, or another function that has a name in `runtime/functions.py`;
             anything that can be called in a schedule that is not kept.
         args: Positional arguments.
         kwargs: The others.

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ctk.compiler.errors import ArtifactError
+from ctk.compiler.errors import MALFORMED, ArtifactError
 from ctk.compiler.runtime.values import JSON, value_of
 
 
@@ -34,16 +34,16 @@ def stored_tensors(
     """
     table: dict[str, JSON] = {}
     blobs: dict[str, bytes | memoryview] = {}
-    known: dict[tuple[str, int], str] = {}
+    known: dict[tuple[str, int], tuple[str, Any]] = {}
     for name, given in tensors.items():
         tensor = _plain(given, name)
         memory = tensor.untyped_storage()
-        key = str(tensor.device), memory.data_ptr() or id(memory)
+        key = str(tensor.device), memory.data_ptr()
         if key not in known:
-            known[key] = f"{prefix}{len(known)}"
-            blobs[known[key]] = _bytes_of(memory)
+            known[key] = f"{prefix}{len(known)}", memory  # kept: its address is its name here
+            blobs[known[key][0]] = _bytes_of(memory)
         table[name] = {
-            "blob": known[key],
+            "blob": known[key][0],
             "dtype": str(tensor.dtype).removeprefix("torch."),
             "shape": list(tensor.shape),
             "strides": list(tensor.stride()),
@@ -57,7 +57,7 @@ def tensors_of(table: JSON, blobs: Mapping[str, bytes | memoryview]) -> dict[str
     """Return the tensors of a table, by name.
 
     Raises:
-        ArtifactError: The table is malformed, or does not fit the blobs.
+        ArtifactError: The table is malformed, or does not fit the blobs; or a device is missing.
     """
     memories: dict[tuple[str, str], Tensor] = {}
     found: dict[str, Tensor] = {}
@@ -66,11 +66,12 @@ def tensors_of(table: JSON, blobs: Mapping[str, bytes | memoryview]) -> dict[str
             key = str(row["blob"]), str(row["device"])
             if key not in memories:
                 memories[key] = _memory_of(blobs[key[0]]).to(key[1])
-            dtype = value_of({"dtype": row["dtype"]})
+            memory, dtype = memories[key], value_of({"dtype": row["dtype"]})
+            whole = memory[: len(memory) // dtype.itemsize * dtype.itemsize].view(dtype)
             shape, strides, offset = row["shape"], row["strides"], int(row["offset"])
-            found[name] = memories[key].view(dtype).as_strided(shape, strides, offset)
-        except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-            raise ArtifactError(f"the stored tensor {name} is malformed: {error}") from error
+            found[name] = whole.as_strided(shape, strides, offset)
+        except (ArtifactError, RuntimeError, AssertionError, *MALFORMED) as error:
+            raise ArtifactError(f"the stored tensor {name} cannot be made: {error}") from error
     return found
 
 

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import torch
 
-from ctk.compiler.errors import ArtifactError
+from ctk.compiler.errors import MALFORMED, ArtifactError
 from ctk.compiler.lowering.index import Index, as_index, larger, smaller, symbol
 from ctk.compiler.lowering.sizes import python_text
 from ctk.compiler.runtime.steps import Argument, Ref
@@ -44,7 +44,7 @@ def value_json(value: Argument) -> JSON:
         return {"tuple": [value_json(part) for part in cast("Sequence[Argument]", value)]}
     if isinstance(value, Mapping):
         pairs = cast("Mapping[str, Argument]", value).items()
-        return {"dict": [[key, value_json(part)] for key, part in pairs]}
+        return {"dict": [[_text(key), value_json(part)] for key, part in pairs]}
     if isinstance(value, slice):
         return {"slice": [value_json(each) for each in (value.start, value.stop, value.step)]}
     if isinstance(value, complex):
@@ -71,8 +71,8 @@ def value_of(data: JSON) -> Argument:
         if read is not None:
             try:
                 return read(content)
-            except (ValueError, TypeError, AttributeError, SyntaxError, RuntimeError) as error:
-                raise ArtifactError(f"{content!r} is no {kind}: {error}") from error
+            except (RuntimeError, *MALFORMED) as error:
+                raise ArtifactError(f"{str(content)[:80]} is no {kind}: {error}") from error
     raise ArtifactError(f"a stored value is malformed: {str(data)[:80]}")
 
 
@@ -91,6 +91,17 @@ def size_of(data: JSON) -> Index:
     if not isinstance(found, Index):
         raise ArtifactError(f"a stored size is malformed: {str(data)[:80]}")
     return found
+
+
+def name_of(text: Any) -> str:
+    """Return a name of a value, or of a size symbol, if it is one: `add`, `add.1`, `s77`.
+
+    Raises:
+        ArtifactError: It is something else.
+    """
+    if not (isinstance(text, str) and text.replace(".", "_").isidentifier()):
+        raise ArtifactError(f"a stored value is called {str(text)[:80]!r}, which is no name")
+    return text
 
 
 def parsed_size(text: str) -> Index:
@@ -119,12 +130,21 @@ def _parsed(node: ast.expr) -> Index:
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return _parsed(node.operand) * -1
     if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
-        return _BINARY[type(node.op)](_parsed(node.left), _parsed(node.right))
+        left, right = _parsed(node.left), _parsed(node.right)
+        if right.number == 0 and isinstance(node.op, (ast.FloorDiv, ast.Mod)):
+            raise ValueError("it divides by zero")
+        return _BINARY[type(node.op)](left, right)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and len(node.args) == 2:
         extreme = {"max": larger, "min": smaller}.get(node.func.id)
         if extreme is not None:
             return extreme(*map(_parsed, node.args))
     raise ValueError("it is no sum of products of sizes")
+
+
+def _text(key: object) -> str:
+    if not isinstance(key, str):
+        raise ArtifactError(f"a dict has the key {key!r}: only strings can be stored")
+    return key
 
 
 def _torch_word(value: object) -> str:
@@ -141,6 +161,10 @@ def _of_torch(type_: type) -> Callable[[str], Any]:
     return read
 
 
+def _complex(real: str, imaginary: str) -> complex:
+    return complex(float(real), float(imaginary))
+
+
 _NAMED: Mapping[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = {
     "dtype": (torch.dtype, _torch_word, _of_torch(torch.dtype)),
     "device": (torch.device, str, torch.device),
@@ -149,12 +173,12 @@ _NAMED: Mapping[str, tuple[type, Callable[[Any], str], Callable[[str], Any]]] = 
 }
 
 _TAGGED: Mapping[str, Callable[[JSON], Argument]] = {
-    "value": lambda name: Ref(str(name)),
+    "value": lambda name: Ref(name_of(name)),
     "size": parsed_size,
     "float": float,
     "tuple": lambda parts: tuple(map(value_of, parts)),
     "dict": lambda pairs: {str(key): value_of(part) for key, part in pairs},
     "slice": lambda parts: slice(*map(value_of, parts)),
-    "complex": lambda parts: complex(*map(float, parts)),
+    "complex": lambda parts: _complex(*parts),
     **{kind: read for kind, (_, _, read) in _NAMED.items()},
 }
