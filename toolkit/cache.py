@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from ctk.compiler.artifacts.entry import Difference, Key, differences
 from ctk.compiler.artifacts.listing import Entry
 from ctk.compiler.artifacts.store import Store
+from ctk.compiler.artifacts.whole_graph import variants
 from ctk.compiler.cache_folder.folder import private_folder
 from ctk.compiler.cache_folder.notes import Event
 from ctk.compiler.environment import cache_settings
@@ -18,7 +19,8 @@ from ctk.compiler.errors import CaseError, ConfigError
 VARIANT = "variant"
 """The part by which several entries of one compile differ, each with guards of its own on sizes."""
 
-_ASKED = ("miss", "bypassed")
+_ASKED = ("miss", "bypassed", "dropped")
+_GONE = ("dropped", "evicted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class Explanation:
         nearest: The entry with the nearest other key, if there is one.
         differences: The parts in which that one differs from the key.
         refusal: Why such a compile is never kept; empty if it may be.
+        removed: Why there is no entry any more, though there was one; empty if there was none.
     """
 
     digest: str
@@ -40,6 +43,7 @@ class Explanation:
     nearest: Entry | None = None
     differences: tuple[Difference, ...] = ()
     refusal: str = ""
+    removed: str = ""
 
 
 def cache_store() -> Store | None:
@@ -99,7 +103,16 @@ def compared(store: Store, key: Key, event: Event | None) -> Explanation:
     others = [each for each in told if not _is_same(each[1]) and each[0].problem is None]
     nearest, differing = min(others, key=lambda each: len(each[1]), default=(None, []))
     is_kept = any(_is_same(differing) for _, differing in told)
-    return Explanation(key.digest, event, is_kept, nearest, tuple(differing))
+    removed = "" if is_kept else _removal(store, key)
+    return Explanation(key.digest, event, is_kept, nearest, tuple(differing), removed=removed)
+
+
+def _removal(store: Store, key: Key) -> str:
+    """Return why the last entry of a compile has gone; empty if it had none that is noted."""
+    digests = {each.digest for each in (key, *variants(key))}
+    events = (each for each in store.notes.events() if each.entry in digests)
+    last = next((each for each in events if each.kind in (*_GONE, "stored")), None)
+    return f"{last.kind}: {last.why}" if last is not None and last.kind in _GONE else ""
 
 
 def _is_same(differing: Sequence[Difference]) -> bool:
@@ -108,7 +121,7 @@ def _is_same(differing: Sequence[Difference]) -> bool:
 
 
 def _last(store: Store, prefix: str | None) -> Event | None:
-    """Return the last miss or bypass, among those whose digest starts with `prefix`."""
+    """Return the last miss, bypass or removal, among those whose digest starts with `prefix`."""
     told = (event for event in store.notes.events() if event.kind in _ASKED)
     if prefix is not None:
         told = (event for event in told if event.entry.startswith(prefix.lower()) and prefix)

@@ -136,7 +136,7 @@ class Store:
     def drop(self, key: Key, reason: str) -> None:
         """Remove what is kept under a key, and note why."""
         self._unlink(self._path(key.digest))
-        self.notes.tell("dropped", key.digest, reason)
+        self.notes.tell("dropped", key.digest, reason, key.parts)
 
     @contextlib.contextmanager
     def locked(self, key: Key, seconds: float = WAIT_SECONDS) -> Generator[bool]:
@@ -182,7 +182,7 @@ class Store:
     def discard(self, entry: Entry, reason: str) -> bool:
         """Remove an entry; return whether it is gone."""
         is_gone = self._unlink(entry.path)
-        self.notes.tell("dropped", entry.digest, reason)
+        self.notes.tell("dropped", entry.digest, reason, entry.label.parts)
         return is_gone
 
     def clear(self) -> int:

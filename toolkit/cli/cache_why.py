@@ -89,9 +89,12 @@ def headline(found: "Explanation") -> str:
     if event is not None and event.kind == "bypassed":
         return f"bypassed{age}: {event.why}"
     state = f"{name} is in the cache" if found.is_kept else f"{name} is not in the cache"
-    happened = f"missed{age}; {state} now" if event is not None else state
+    kind = "dropped" if event is not None and event.kind == "dropped" else "missed"
+    happened = f"{kind}{age}; {state} now" if event is not None else state
     if event is not None and event.why:
         return f"{happened}: {event.why}"
+    if found.removed:
+        return f"{happened}; it was {found.removed}"
     if found.nearest is None:
         return f"{happened}; there is no other entry to compare it with"
     parts = ", ".join(each.part for each in found.differences)
@@ -105,6 +108,7 @@ def data_of(found: "Explanation") -> dict[str, object]:
         "entry": found.digest,
         "is_kept": found.is_kept,
         "refusal": found.refusal,
+        "removed": found.removed,
         "nearest": None if found.nearest is None else as_data(found.nearest),
         "differences": [dataclasses.asdict(each) for each in found.differences],
     }

@@ -67,9 +67,14 @@ def answer_of_diagnosis(diagnosis: "Diagnosis") -> Answer:
 
 
 def code_of(diagnosis: "Diagnosis") -> ExitCode:
-    """Return the exit code: 125 for what Ctrl-C or an error ended, or what is not on disk."""
+    """Return the exit code.
+
+    1 for a wrong entry of the cache, too; 125 for what Ctrl-C or an error ended, or is not on disk.
+    """
     if diagnosis.is_interrupted or stumbles(diagnosis) or not diagnosis.is_saved:
         return ExitCode.CANNOT_TELL
+    if diagnosis.kept is not None and diagnosis.kept.alone_fails:
+        return ExitCode.FAILURE
     return exit_code_of(diagnosis.judgement)
 
 

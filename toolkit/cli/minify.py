@@ -11,7 +11,7 @@ from ctk.toolkit.cli.diagnose import (
     lines_to_go_on,
     stumbles,
 )
-from ctk.toolkit.cli.exit_codes import exit_code_of, judgement_data, line_of
+from ctk.toolkit.cli.exit_codes import judgement_data, line_of
 from ctk.toolkit.cli.options import (
     BudgetOptions,
     IsolationOptions,
@@ -70,7 +70,8 @@ def answer_of(found: "Diagnosis") -> Answer:
     if reduction is None or found.folder is None:
         data = {"graph": found.name} | judgement_data(found.judgement)
         headline = f"{line_of(found.judgement)} [{found.name}]"
-        return Answer(exit_code_of(found.judgement), headline, data)
+        told = () if found.kept is None else (f"cache: {found.kept.line}",)
+        return Answer(code_of(found), headline, data | {"kept": kept_data(found)}, told)
     state = "minimal" if reduction.finished else f"stopped by {reduction.reason}"
     headline = (
         f"{'interrupted' if found.is_interrupted else 'failure'}: {reduction.nodes_before} -> "
@@ -81,12 +82,14 @@ def answer_of(found: "Diagnosis") -> Answer:
     lines = [f"case: {found.minimal}"] if found.minimal else []
     if found.repro:
         lines.append(f"repro: python {quote(str(found.repro))}  # {run.says if run else 'not run'}")
+    lines += [f"cache: {found.kept.line}"] if found.kept else []
     lines += [f"problem: {problem}" for problem in found.problems]
     lines += lines_to_go_on(found)
     data = reduction_data(reduction) | {
         "case": str(found.minimal) if found.minimal else None,
         "folder": str(found.folder),
         "problems": list(found.problems),
+        "kept": kept_data(found),
         "repro": {
             "path": str(found.repro) if found.repro else None,
             "clean_run": run.says if run else None,
@@ -94,6 +97,11 @@ def answer_of(found: "Diagnosis") -> Answer:
         },
     }
     return Answer(code_of(found), headline, data, (*lines, statistics_table(reduction)))
+
+
+def kept_data(found: "Diagnosis") -> dict[str, object] | None:
+    """Return what the persistent cache had of the compile."""
+    return None if found.kept is None else dataclasses.asdict(found.kept)
 
 
 def kind_of(case: "Case") -> str:

@@ -18,12 +18,13 @@ from ctk.compiler.errors import CtkError
 from ctk.repro_templates.verdict import said
 from ctk.toolkit.bisect import Search, find_culprit
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.judgement import Judgement
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.listing import describe
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.formats.files import replace_file
 from ctk.toolkit.formats.schema import document
+from ctk.toolkit.operation import kept_entry
 from ctk.toolkit.oracle.cache import Digests, fingerprint
 from ctk.toolkit.oracle.journal import Journal
 from ctk.toolkit.oracle.progress import Say
@@ -32,6 +33,7 @@ from ctk.toolkit.oracle.several import Opened, first_failing
 from ctk.toolkit.processes.interrupts import interrupts_put_off
 from ctk.toolkit.report.as_json import write_json
 from ctk.toolkit.report.diagnosis import Diagnosis
+from ctk.toolkit.report.kept import KeptEntry
 from ctk.toolkit.run.decided import with_decisions
 
 BUG = "ctk-bug.txt"
@@ -108,7 +110,21 @@ class Operation:
         is_told = search.judgement.tells_of_the_program
         whole = None if is_told else self.end_to_end()
         self.found = replace(found, case=case, search=search, end_to_end=whole)
-        return self.write(state="bisected")
+        return self.write(state="bisected", kept=self.kept_entry(case, search))
+
+    def kept_entry(self, case: Case, search: Search) -> KeptEntry | None:
+        """Return what the persistent cache has of the compile; what is wrong there is removed."""
+        try:
+            if search.judgement.verdict is Verdict.REPRODUCES:
+                return kept_entry.of_failing(case, search, self.journal, self.digests)
+            if search.judgement.verdict is not Verdict.PASSES:
+                return None
+            return kept_entry.of_passing(
+                self.subject.cases, self.executor, self.journal, self.digests
+            )
+        except Exception as error:
+            self.stumbled("looking into the persistent cache", error)
+            return None
 
     def end_to_end(self) -> EndToEnd | None:
         """Compare the program as a whole, or recall what that showed; None where it is none."""

@@ -20,6 +20,7 @@ from ctk.toolkit.formats.schema import document, read_document, write_document
 from ctk.toolkit.reduce.driver import Reason
 from ctk.toolkit.reduce.size import call_nodes
 from ctk.toolkit.report.diagnosis import Diagnosis, ProgramSize, State
+from ctk.toolkit.report.kept import KeptEntry
 from ctk.toolkit.repro.run import Says
 
 SCHEMA: Final = 2
@@ -151,6 +152,7 @@ class Record:
         end_to_end: What the whole program's compiled calls give beside its eager ones; null for a
             case, and where a graph shows the failure.
         program: How small the program became, where no graph shows the failure.
+        kept: What the user's persistent cache had of the compile; null for nothing.
         schema: Version of this document.
     """
 
@@ -180,6 +182,7 @@ class Record:
     problems: tuple[Line, ...]
     end_to_end: EndToEnd | None = None
     program: ProgramSize | None = None
+    kept: KeptEntry | None = None
     schema: Literal[2] = SCHEMA
 
 
@@ -221,6 +224,7 @@ def record_of(diagnosis: Diagnosis) -> Record:
         problems=diagnosis.problems,
         end_to_end=diagnosis.end_to_end,
         program=diagnosis.program,
+        kept=diagnosis.kept,
     )
 
 

@@ -30,6 +30,8 @@ def summary(record: Record, folder: Path) -> list[str]:
     lines += [f"hidden     {_one_line(step)}: {step.evidence}" for step in record.hidden]
     lines += [_option_line(option) for option in record.options]
     lines += [f"excluded   {each}" for each in record.excluded]
+    if record.kept is not None:
+        lines.append(f"cache      {record.kept.line}")
     lines += _minimal_lines(record, folder)
     if record.state != "finished":
         lines.append(f"state      {record.state}: it goes on, or was ended before it was done")
@@ -73,6 +75,9 @@ def headline(record: Record) -> str:
         line = f", {whole.line}" if whole.line else ""
         what = f"{whole.program} with target {record.target}"
         return f"{what} fails in {whole.where}{line} ({proof})"
+    if record.kept is not None and record.kept.alone_fails:
+        gone = "removed" if record.kept.removed else "still there"
+        return f"{what} fails only as the persistent cache has it ({gone}); compiled anew it passes"
     if record.hidden and record.verdict is Verdict.PASSES:
         steps = ", ".join(step.where for step in record.hidden)
         return f"{what}: the results agree, but {steps} changes values (hidden)"

@@ -10,6 +10,7 @@ from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.formats.schema import document
 from ctk.toolkit.reduce.driver import Reduction
+from ctk.toolkit.report.kept import KeptEntry
 from ctk.toolkit.repro.run import ReproRun
 
 State = Literal["failing", "bisected", "reducing", "finished"]
@@ -60,6 +61,7 @@ class Diagnosis:
             cases and graphs, and where a graph shows the failure.
         program: How small the program became; None where a graph shows the failure, or nobody
             asked.
+        kept: What the persistent cache had of the compile; None for nothing.
     """
 
     case: Case | None
@@ -79,6 +81,7 @@ class Diagnosis:
     go_on: str = ""
     end_to_end: EndToEnd | None = None
     program: ProgramSize | None = None
+    kept: KeptEntry | None = None
 
     @property
     def judgement(self) -> Judgement:

@@ -15,6 +15,8 @@ from ctk.toolkit.targets.inductor import target as inductor
 TARGETS: tuple[Target, ...] = (ctk.TARGET, inductor.TARGET, torchscript.TARGET)
 """The targets that have a file of their own; other Dynamo backends go through `dynamo.py`."""
 
+_RESOLVED = (*TARGETS, ctk.UNWATCHED)
+
 
 def resolve_target(spec: str) -> Target:
     """Return the target that a spec names.
@@ -25,7 +27,7 @@ def resolve_target(spec: str) -> Target:
     Raises:
         TargetError: No such target, or it cannot be imported.
     """
-    for target in TARGETS:
+    for target in _RESOLVED:
         if target.name == spec:
             return target
     from ctk.toolkit.targets import dynamo
@@ -45,7 +47,7 @@ def traits_of(spec: str) -> Traits:
     """Return what is known of the target that a spec names; loads nothing, asks no registry."""
     from ctk.toolkit.targets import dynamo
 
-    known = {target.name: target.traits for target in TARGETS}
+    known = {target.name: target.traits for target in _RESOLVED}
     return known.get(spec) or dynamo.traits_of_backend(spec)
 
 
