@@ -123,7 +123,27 @@ class Door:
                     "package was compiled: it is fixed. Compile one for each value that is needed"
                 )
         self._refuse_sizes(sizes)
+        if self._writes:
+            self._refuse_shared(values)
         return taken
+
+    @property
+    def _writes(self) -> bool:
+        return any(isinstance(each, TensorInput) and each.is_written for each in self.inputs)
+
+    def _refuse_shared(self, values: Sequence[Any]) -> None:
+        """Refuse tensors that share memory where the graph writes to one of them."""
+        pairs = zip(self.inputs, values, strict=True)
+        tensors = [(each, value) for each, value in pairs if isinstance(each, TensorInput)]
+        for number, (written, value) in enumerate(tensors):
+            others = tensors if written.is_written else ()
+            for place, (other, another) in enumerate(others):
+                if place != number and share_memory(value, another):
+                    raise InputError(
+                        f"{written.name} and {other.name} share memory, and the graph writes to "
+                        f"{written.name}: it was compiled for tensors that are apart. Pass a copy "
+                        "of one of them"
+                    )
 
     def _learn(self, each: Input, value: Any, sizes: dict[str, int]) -> None:
         """Refuse another kind of value, and note which sizes it tells."""
@@ -215,11 +235,14 @@ class Door:
             if found is None:
                 continue
             if found < each.low or (each.high is not None and found > each.high):
-                high = "any" if each.high is None else str(each.high)
-                where = self._place(name)
+                where, size = self._place(name)
+                low, high = (
+                    "any" if n is None else number_of(size, {**sizes, name: n})
+                    for n in (each.low, each.high)
+                )
                 raise InputError(
-                    f"{where} is {found}; the package was compiled for {each.low} to {high}"
-                    + ("" if each.name == where else f" ({each.name})")
+                    f"{where} is {number_of(size, sizes)}; the package was compiled for {low} to "
+                    f"{high}"
                 )
         for each in self.conditions:
             pair = number_of(each.left, sizes), number_of(each.right, sizes)
@@ -230,16 +253,17 @@ class Door:
                     f"{pair[0]} {each.relation} {pair[1]} does not hold"
                 )
 
-    def _place(self, name: str) -> str:
-        """Return where a size stands."""
+    def _place(self, name: str) -> tuple[str, Index]:
+        """Return where a size stands, alone if it does anywhere, and what stands there."""
+        found: list[tuple[str, Index]] = []
         for each in self.inputs:
-            if isinstance(each, NumberInput) and _symbol(each.size) == name:
-                return each.name
-            if isinstance(each, TensorInput):
-                for axis, size in enumerate(each.shape):
-                    if _symbol(size) == name:
-                        return f"{each.name}.size({axis})"
-        return self.dimensions[name].name
+            if isinstance(each, NumberInput):
+                found.append((each.name, each.size))
+            elif isinstance(each, TensorInput):
+                sizes = enumerate(each.shape)
+                found += [(f"{each.name}.size({axis})", size) for axis, size in sizes]
+        told = [each for each in found if name in {s.name for s in symbols_of([each[1]])}]
+        return min(told, key=lambda each: _symbol(each[1]) != name)
 
     def text(self, sizes: Sequence[Index]) -> str:
         """Return sizes as a user calls them."""
@@ -263,6 +287,21 @@ _RELATIONS = {
     ">": lambda a, b: a > b,
     ">=": lambda a, b: a >= b,
 }
+
+
+def share_memory(a: Tensor, b: Tensor) -> bool:
+    """Return whether what two tensors cover in memory meets; between their elements counts, too."""
+    if a.device != b.device or not a.numel() or not b.numel():
+        return False
+    (a_start, a_end), (b_start, b_end) = map(_extent, (a, b))
+    return a_start < b_end and b_start < a_end
+
+
+def _extent(tensor: Tensor) -> tuple[int, int]:
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    last = sum((size - 1) * stride for size, stride in steps)
+    start = tensor.data_ptr()
+    return start, start + (last + 1) * tensor.element_size()
 
 
 def _symbol(size: Index) -> str | None:
