@@ -144,6 +144,7 @@ class CLibrary:
             if isinstance(each, NumberInput):
                 inputs.append(Value(each.name, torch.int64, (), "int", each.size))
             else:
+                dtype_code(each.dtype)
                 written = each.is_written
                 inputs.append(Value(each.name, each.dtype, each.shape, is_written=written))
         for number, own in enumerate(graph.schedule.inputs):
@@ -176,6 +177,7 @@ def _outputs(traced: Traced) -> list[Output]:
     for number, value in enumerate(traced.computed()):
         name = f"output_{number}"
         if isinstance(value, torch.Tensor):
+            dtype_code(value.dtype)
             found.append(Output(Value(name, value.dtype, sizes_of(value.shape)), number))
         elif isinstance(value, (int, torch.SymInt)):
             found.append(Output(Value(name, torch.int64, (), "int"), number))

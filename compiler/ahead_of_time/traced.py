@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -118,7 +118,7 @@ def _input(name: str, value: object, *, is_written: bool) -> Input:
 def _dimensions(
     inputs: Sequence[Input], ranges: Mapping[str, tuple[int, int | None]]
 ) -> dict[str, Dimension]:
-    """Return the sizes that vary, each named by where it stands first."""
+    """Return the sizes that vary, each named by where it stands alone first, else as torch does."""
     found: dict[str, Dimension] = {}
     for each in inputs:
         if isinstance(each, FixedInput):
@@ -127,9 +127,10 @@ def _dimensions(
         for axis, size in enumerate(sizes):
             place = f"{each.name}.size({axis})" if isinstance(each, TensorInput) else each.name
             for symbol in symbols_of([size]):
-                low, high = ranges.get(symbol.name, (0, None))
-                if symbol.name not in found or str(size) == symbol.name:
-                    found.setdefault(symbol.name, Dimension(place, low, high))
+                name = symbol.name
+                known = found.setdefault(name, Dimension(name, *ranges.get(name, (0, None))))
+                if known.name == name and str(size) == name:
+                    found[name] = replace(known, name=place)
     return found
 
 

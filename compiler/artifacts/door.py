@@ -109,6 +109,7 @@ class Door:
         sizes: dict[str, int] = {}
         for each, value in zip(self.inputs, values, strict=True):
             self._learn(each, value, sizes)
+        self._solve(values, sizes)
         taken: list[Any] = []
         for each, value in zip(self.inputs, values, strict=True):
             if isinstance(each, TensorInput):
@@ -139,6 +140,24 @@ class Door:
             name = _symbol(size)
             if name is not None:
                 sizes.setdefault(name, found)
+
+    def _solve(self, values: Sequence[Any], sizes: dict[str, int]) -> None:
+        """Find sizes that stand nowhere alone: of `2*n` rows, n."""
+        if len(sizes) == len(self.dimensions):
+            return
+        for each, value in zip(self.inputs, values, strict=True):
+            shape = each.shape if isinstance(each, TensorInput) else ()
+            for axis, size in enumerate(shape):
+                unknown = {symbol.name for symbol in symbols_of([size])} - sizes.keys()
+                if len(unknown) != 1:
+                    continue
+                (name,) = unknown
+                start, next_ = (number_of(size, {**sizes, name: n}) for n in (0, 1))
+                found = value.shape[axis]
+                sizes[name], left = divmod(found - start, (next_ - start) or 1)
+                if left:
+                    text = self.text([size])[1:-1]
+                    raise InputError(f"{each.name}.size({axis}) is {found}; it must be {text}")
 
     def _refuse_other(self, each: TensorInput, value: Any) -> None:
         """Refuse what is no tensor, or of another type, device or rank."""

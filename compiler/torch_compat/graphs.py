@@ -4,6 +4,7 @@
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import contextlib
+import functools
 import importlib
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, cast
@@ -141,6 +142,7 @@ def spec_text(spec: Any) -> str:
     """
     from torch.utils._pytree import treespec_dumps
 
+    _name_own_results()
     return treespec_dumps(spec)
 
 
@@ -152,7 +154,28 @@ def spec_of(text: str) -> Any:
     """
     from torch.utils._pytree import treespec_loads
 
+    _name_own_results()
     return treespec_loads(text)
+
+
+def _nothing(context: object) -> None:
+    """Return the context of a class that has none."""
+
+
+@functools.cache
+def _name_own_results() -> None:
+    """Name the classes of torch's own results (`torch.sort`), for texts of what holds them.
+
+    torch registers them without a name. Seen in torch 2.11 and 2.13: `_SerializeNodeDef`.
+    """
+    pytree: Any = importlib.import_module("torch.utils._pytree")
+    for name, found in vars(torch.return_types).items():
+        if isinstance(found, type) and found in pytree.SUPPORTED_NODES:
+            known = f"torch.return_types.{name}"
+            if known not in pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE:
+                node = pytree._SerializeNodeDef(found, known, _nothing, _nothing)
+                pytree.SUPPORTED_SERIALIZED_TYPES[found] = node
+                pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE[known] = found
 
 
 def places_of(spec: Any) -> list[str]:
