@@ -173,9 +173,7 @@ def _name_own_results() -> None:
         if isinstance(found, type) and found in pytree.SUPPORTED_NODES:
             known = f"torch.return_types.{name}"
             if known not in pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE:
-                node = pytree._SerializeNodeDef(
-                    found, known, lambda context: None, lambda data: None
-                )
+                node = pytree._SerializeNodeDef(found, known, _nothing, _nothing)
                 pytree.SUPPORTED_SERIALIZED_TYPES[found] = node
                 pytree.SERIALIZED_TYPE_TO_PYTHON_TYPE[known] = found
 
