@@ -155,6 +155,8 @@ class CLibrary:
             row = self.kept.get(weight) or self.left_out[weight]
             weights[weight] = _weight(weight, row, is_kept=weight in self.kept)
         for own, target in graph.schedule.constants.items():
+            if target not in constants:
+                raise NotInC(f"an operator calls the graph {target}")
             weight = f"{name}:{target}"
             weights[weight] = _weight(weight, constants[target], is_kept=True)
             given[own] = FromWeight(weight)

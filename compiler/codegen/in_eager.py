@@ -35,11 +35,32 @@ def eager_compile(gm: GraphModule, example_inputs: Sequence[object] = ()) -> Box
         return forward(args)
 
     def data() -> CompiledGraph:
-        schedule = plain_schedule(gm.graph)
-        constants = {name: fetch(gm, name) for name in schedule.constants.values()}
-        return CompiledGraph(schedule, constants, "eager", [])
+        return graph_data(gm)
 
     return as_boxed(run, lambda: boxed.code, data)
+
+
+def graph_data(gm: GraphModule) -> CompiledGraph:
+    """Return a graph as data that runs it as it stands.
+
+    Raises:
+        ArtifactError: It calls a method or a module.
+    """
+    schedule = plain_schedule(gm.graph)
+    return CompiledGraph(schedule, constants_data(gm, schedule), "eager", [])
+
+
+def constants_data(gm: GraphModule, schedule: Schedule) -> dict[str, object]:
+    """Return the values of a schedule's constants, graphs as data.
+
+    Raises:
+        ArtifactError: A graph calls a method or a module.
+    """
+    values = {name: fetch(gm, name) for name in schedule.constants.values()}
+    return {
+        name: graph_data(each) if isinstance(each, GraphModule) else each
+        for name, each in values.items()
+    }
 
 
 def plain_schedule(graph: Graph) -> Schedule:

@@ -42,7 +42,8 @@ class CompiledGraph:
 
     Attributes:
         schedule: What a call of it does.
-        constants: The values of its constants, by attribute.
+        constants: The values of its constants, by attribute: tensors, and graphs that operators
+            such as `torch.cond` call.
         generator: Of its kernels.
         kernels: By number.
         codes: What is left to be compiled of each kernel, by who writes a package.
@@ -63,36 +64,47 @@ class CompiledGraph:
         Raises:
             ArtifactError: It calls or holds what cannot be stored.
         """
-        tensors = {name: _tensor(each, name) for name, each in self.constants.items()}
+        graphs = {n: each for n, each in self.constants.items() if isinstance(each, CompiledGraph)}
+        tensors = {n: _tensor(each, n) for n, each in self.constants.items() if n not in graphs}
         table, blobs = stored_tensors(tensors, prefix)
+        inner: dict[str, JSON] = {}
+        for name, graph in graphs.items():
+            inner[name], more = graph.stored(f"{prefix}{name}/")
+            blobs.update(more)
         for kernel in self.kernels:
             blobs.update(kernel.blobs)
         data = {
             "schedule": schedule_json(self.schedule),
             "constants": table,
+            "graphs": inner,
             "generator": self.generator,
             "kernels": [kernel.data for kernel in self.kernels],
         }
         return data, blobs
 
 
-def load_graph(data: JSON, blobs: Blobs, name: str = "forward") -> PythonCode:
+def load_graph(
+    data: JSON, blobs: Blobs, name: str = "forward", *, is_boxed: bool = True
+) -> PythonCode:
     """Return a stored graph, ready to be called.
 
     Args:
         data: Its JSON.
         blobs: By name.
         name: What its function is called in tracebacks.
+        is_boxed: It takes one list, which it empties; else each input.
 
     Raises:
         ArtifactError: It is malformed, or needs what this process does not have.
     """
     try:
         takes, load = _LOADERS[data["generator"]]
-        constants = tensors_of(data["constants"], blobs)
+        constants: dict[str, object] = {**tensors_of(data["constants"], blobs)}
+        for inner, each in data["graphs"].items():
+            constants[inner] = load_graph(each, blobs, "inner", is_boxed=False).function
         schedule, launches = schedule_of(data["schedule"]), load(data["kernels"], blobs)
         _require_kernels(schedule, len(launches))
-        code = PythonCode(schedule, name, constants, takes)
+        code = PythonCode(schedule, name, constants, takes, is_boxed=is_boxed)
     except MALFORMED as error:
         raise ArtifactError(f"a stored graph is malformed: {error!r}") from error
     code.bind(launches)

@@ -5,7 +5,7 @@
     operator.getitem, math.ceil, torch.sym_max, ...     arithmetic of sizes
     fitted, required, ...      what schedules of ctk call
 
-What has no name here (a closure, an operator with graphs) cannot be stored.
+What has no name here (a closure, most operators with graphs) cannot be stored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -32,6 +32,10 @@ _OF_TORCH = (
     "mm", "addmm", "bmm", "baddbmm", "convolution", "sym_max", "sym_min", "sym_float", "sym_int",
     "sym_not", "sym_ite", "sym_sum", "sym_sqrt", "_sym_sqrt",
 )  # fmt: skip
+
+
+_WITH_GRAPHS = ("cond", "while_loop")
+"""Operators that call graphs, which are stored as well."""
 
 
 @cache
@@ -65,6 +69,8 @@ def name_of(function: Callable[..., Any]) -> str:
     kind = operators.kind_of(function)
     if kind == "overload":
         return str(function)
+    if kind == "higher_order" and str(function) in _WITH_GRAPHS:
+        return f"higher_order.{function}"
     name = None if kind else _names().get(function)
     if name is None:
         what = "an operator with graphs" if kind == "higher_order" else "a function"
@@ -81,6 +87,8 @@ def function_of(name: str) -> Callable[..., Any]:
     if name in _named():
         return _named()[name]
     parts = name.split(".")
+    if parts[0] == "higher_order" and parts[-1] in _WITH_GRAPHS:
+        return cast("Callable[..., Any]", operators.higher_order_op(parts[-1]))
     if len(parts) == 3 and operators.is_registered(f"{parts[0]}::{parts[1]}"):
         found = getattr(getattr(getattr(torch.ops, parts[0]), parts[1]), parts[2], None)
         if found is not None:

@@ -18,7 +18,7 @@ from torch.fx import GraphModule
 
 from ctk.compiler.choices import Options
 from ctk.compiler.codegen.base import BoxedCallable, as_boxed, check_count
-from ctk.compiler.codegen.in_eager import eager_compile
+from ctk.compiler.codegen.in_eager import constants_data, eager_compile
 from ctk.compiler.codegen.kernels import Kernel as ObservedKernel
 from ctk.compiler.codegen.kernels import KernelContext
 from ctk.compiler.codegen.packing import with_packed_weights
@@ -139,7 +139,7 @@ class _Schedule:
             codes = [each.code for each in compiled if each.code is not None]
             with ThreadPoolExecutor(_THREADS) as pool:  # what is not compiled yet is compiled
                 stored = [] if codes else list(pool.map(lambda each: each.stored(), compiled))
-            return CompiledGraph(schedule, constants, name, stored, codes)
+            return CompiledGraph(schedule, constants_data(self.gm, schedule), name, stored, codes)
 
         return as_boxed(run, lambda: code.text, data), code.bind
 
