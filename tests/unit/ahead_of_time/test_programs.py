@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._higher_order_ops import while_loop
 from torch.export import Dim
 from torch.utils import _pytree as pytree
 
@@ -272,3 +273,31 @@ def test_a_size_that_does_not_fit(name: str, tmp_path: Path) -> None:
         package(R(7, 3))
     with pytest.raises(ctk.CtkError, match="the package was compiled for"):
         package(R(102, 3))
+
+
+class Branches(nn.Module):
+    """Conditions within conditions, and a loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        def inner(x: Tensor) -> Tensor:
+            return torch.cond(x.sum() > 5, lambda x: x * 3, lambda x: x - 1, (x,))
+
+        y = torch.cond(x.sum() > 0, lambda x: inner(self.linear(x)), lambda x: x.sin() * 2, (x,))
+        count, z = while_loop(lambda i, z: i < 3, lambda i, z: (i + 1, z * 2), (torch.tensor(0), y))
+        return torch.softmax(z, -1), count
+
+
+def test_graphs_that_operators_call_are_stored(tmp_path: Path) -> None:
+    model = Branches().eval()
+    dims = ({0: torch.export.Dim("rows", min=2, max=9)},)
+    path = ctk.aot_compile(
+        model, (torch.randn(3, 4),), dynamic_shapes=dims, path=tmp_path / "branches.ctk"
+    )
+    package = ctk.load(path)
+    for x in (torch.ones(3, 4), -torch.ones(5, 4), torch.ones(2, 4) * 9):
+        with torch.no_grad():
+            torch.testing.assert_close(package(x), model(x))
