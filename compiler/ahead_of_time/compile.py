@@ -11,6 +11,7 @@ import torch
 from ctk.compiler.ahead_of_time.traced import Traced
 from ctk.compiler.artifacts.door import Condition, Door
 from ctk.compiler.codegen import CODEGEN_OPTIONS
+from ctk.compiler.codegen.schedule.options import KernelOptions, with_config
 from ctk.compiler.codegen.select import generators
 from ctk.compiler.config import Config
 from ctk.compiler.errors import ArtifactError, ConfigError
@@ -41,8 +42,18 @@ def compile_traced(traced: Traced, config: Config) -> tuple[CompiledGraph, Door]
         if getattr(config, name) == value:
             raise ConfigError(f"{name}={value!r} is not for packages: their weights stay apart")
     options = config.patch(
-        {"fallback": ("eager",), "on_failure": "raise", "kernels.ahead_of_time": True}
+        {
+            "fallback": ("eager",),
+            "on_failure": "raise",
+            "kernels.ahead_of_time": True,
+            "kernels.background": False,  # nobody waits for the first call
+        }
     )
+    if with_config(KernelOptions(), options).cuda_graphs:
+        raise ConfigError(
+            "kernels.cuda_graphs=true is not for packages, which hold no recording: record calls "
+            "of the loaded package with torch.cuda.graph"
+        )
     generators(options)
     passes = select_passes(PASSES, options, CODEGEN_OPTIONS)
     mode = fake.mode_of(traced.inputs) or fake.new_fake_mode()

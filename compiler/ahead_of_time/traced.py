@@ -95,6 +95,11 @@ def traced_of(program: torch.export.ExportedProgram) -> Traced:
     gm.recompile()
     specs = functional.call_spec.in_spec, functional.call_spec.out_spec
     door = Door(tuple(inputs), _dimensions(inputs, exported.ranges(functional)))
+    for symbol in door.untold():
+        raise ArtifactError(
+            f"no size of an input tells {symbol} by itself: pass it as an int, too, or export the "
+            "program with sizes that vary by themselves"
+        )
     return Traced(gm, [node.meta["val"] for node in kept], weights, door, results, *specs)
 
 

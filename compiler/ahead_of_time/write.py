@@ -18,7 +18,8 @@ from ctk.compiler.ahead_of_time.c_library import CLibrary
 from ctk.compiler.ahead_of_time.compile import compile_traced
 from ctk.compiler.ahead_of_time.traced import Traced, traced_of
 from ctk.compiler.artifacts.container import write
-from ctk.compiler.artifacts.door import Door, TensorInput, door_json
+from ctk.compiler.artifacts.door import Door, TensorInput
+from ctk.compiler.artifacts.door_json import door_json
 from ctk.compiler.artifacts.machine import requirements
 from ctk.compiler.artifacts.package import DEFAULT, FORMAT, MANIFEST
 from ctk.compiler.artifacts.versions import version_of
@@ -297,8 +298,13 @@ def _name_of(model: object) -> str:
 
 
 def _equal(a: Tensor, b: Tensor) -> bool:
-    same = (a.dtype, a.shape, a.device) == (b.dtype, b.shape, b.device)
-    return same and torch.equal(a.detach(), b.detach())
+    """Return whether two weights can be stored as one: the same bits, in the same order."""
+    kinds = [(each.dtype, each.shape, each.stride(), each.device) for each in (a, b)]
+    return kinds[0] == kinds[1] and torch.equal(*(_bits(each) for each in (a, b)))
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    return tensor.detach().resolve_conj().resolve_neg().reshape(-1).view(torch.uint8)
 
 
 def _spec(spec: Any, what: str) -> str:

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from ctk.compiler.artifacts.container import open_container
-from ctk.compiler.artifacts.door import Door, FixedInput, Input, NumberInput, door_of
+from ctk.compiler.artifacts.door import Door, FixedInput, Input, NumberInput
+from ctk.compiler.artifacts.door_json import door_of
 from ctk.compiler.artifacts.machine import refuse_other
 from ctk.compiler.artifacts.package import manifest_of
-from ctk.compiler.errors import ArtifactError, ContainerError
+from ctk.compiler.errors import MALFORMED, ArtifactError, ContainerError
 from ctk.compiler.runtime.values import JSON, size_of, value_of
 from ctk.compiler.torch_compat import graphs
 
@@ -118,7 +119,7 @@ def describe(path: str | Path) -> Description:
             manifest["made_by"],
             _why_not_here(manifest["machine"], container.path.name),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except MALFORMED as error:
         raise ContainerError(f"{path} is malformed: {error!r}; compile it again") from error
 
 

@@ -2,11 +2,13 @@
 
 Every tensor has its type, its device, its rank and its sizes; a size that may vary is within its
 range, and the same wherever it has the same name. A message names the argument as the program does.
-Strides are made to fit by a copy, but for a tensor that the graph writes to.
+Strides are made to fit by a copy, but for a tensor that the graph writes to, which shares no memory
+with another.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,11 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ctk.compiler.errors import ArtifactError, InputError
+from ctk.compiler.errors import InputError
 from ctk.compiler.lowering.index import Index, Symbol
 from ctk.compiler.lowering.sizes import number_of, symbols_of
 from ctk.compiler.runtime.helpers import fitted
-from ctk.compiler.runtime.values import JSON, size_json, size_of, value_json, value_of
 from ctk.compiler.torch_compat import allocate
 
 
@@ -126,6 +127,20 @@ class Door:
         if self._writes:
             self._refuse_shared(values)
         return taken
+
+    def untold(self) -> list[str]:
+        """Return the symbols of sizes that no input tells."""
+        inputs = [each for each in self.inputs if isinstance(each, TensorInput)]
+        shapes = [set[str]() | _symbols([size]) for each in inputs for size in each.shape]
+        numbers = [each.size for each in self.inputs if isinstance(each, NumberInput)]
+        used = set[str]().union(*shapes, _symbols(numbers))
+        used |= _symbols([stride for each in inputs for stride in each.strides])
+        used |= _symbols([side for each in self.conditions for side in (each.left, each.right)])
+        known = {name for name in map(_symbol, numbers) if name is not None}
+        known |= {name for shape in inputs for name in map(_symbol, shape.shape) if name}
+        for names in shapes:  # as `_solve` does
+            known |= names if len(names - known) == 1 else set()
+        return sorted(used - known)
 
     @property
     def _writes(self) -> bool:
@@ -246,7 +261,7 @@ class Door:
                 )
         for each in self.conditions:
             pair = number_of(each.left, sizes), number_of(each.right, sizes)
-            if not _RELATIONS[each.relation](*pair):
+            if not RELATIONS[each.relation](*pair):
                 left, right = (self.text([side])[1:-1] for side in (each.left, each.right))
                 raise InputError(
                     f"the package was compiled for {left} {each.relation} {right}, and here "
@@ -272,14 +287,14 @@ class Door:
             if size.number is not None:
                 words.append(str(size.number))
                 continue
-            text = str(size)
-            for each in sorted(symbols_of([size]), key=lambda s: -len(s.name)):
-                text = text.replace(each.name, self.dimensions[each.name].name)
-            words.append(text)
+            words.append(re.sub(r"\w+", lambda word: self._called(word[0]), str(size)))
         return f"[{', '.join(words)}]"
 
+    def _called(self, symbol: str) -> str:
+        return self.dimensions[symbol].name if symbol in self.dimensions else symbol
 
-_RELATIONS = {
+
+RELATIONS = {
     "==": lambda a, b: a == b,
     "!=": lambda a, b: a != b,
     "<": lambda a, b: a < b,
@@ -290,11 +305,11 @@ _RELATIONS = {
 
 
 def share_memory(a: Tensor, b: Tensor) -> bool:
-    """Return whether what two tensors cover in memory meets; between their elements counts, too."""
+    """Return whether two tensors may share an element: two halves of a tensor do not."""
     if a.device != b.device or not a.numel() or not b.numel():
         return False
     (a_start, a_end), (b_start, b_end) = map(_extent, (a, b))
-    return a_start < b_end and b_start < a_end
+    return a_start < b_end and b_start < a_end and allocate.overlap(a, b)
 
 
 def _extent(tensor: Tensor) -> tuple[int, int]:
@@ -314,77 +329,17 @@ def _symbol(size: Index) -> str | None:
     return None
 
 
+def _symbols(sizes: Sequence[Index]) -> set[str]:
+    return {symbol.name for symbol in symbols_of(sizes)}
+
+
 def _same(fixed: Any, value: Any) -> bool:
-    return type(value) is type(fixed) and (value == fixed or (value != value and fixed != fixed))
+    """Return whether a value is one that was fixed: the sign of a zero counts, a nan is one."""
+    if type(value) is not type(fixed):
+        return False
+    return repr(value) == repr(fixed) if isinstance(fixed, float | complex) else value == fixed
 
 
 def _shown(value: object) -> str:
     text = repr(value) if not isinstance(value, Tensor) else "a tensor"
     return text if len(text) < 60 else f"a {type(value).__name__}"
-
-
-def door_json(door: Door) -> JSON:
-    """Return a door as JSON.
-
-    Raises:
-        ArtifactError: A fixed value cannot be stored.
-    """
-    return {
-        "inputs": [_input_json(each) for each in door.inputs],
-        "dimensions": {
-            symbol: {"name": each.name, "low": each.low, "high": each.high}
-            for symbol, each in door.dimensions.items()
-        },
-        "conditions": [
-            [size_json(each.left), each.relation, size_json(each.right)] for each in door.conditions
-        ],
-    }
-
-
-def door_of(data: JSON) -> Door:
-    """Return the door of `door_json`'s JSON.
-
-    Raises:
-        ArtifactError: It is malformed.
-    """
-    try:
-        dimensions = {
-            str(symbol): Dimension(str(each["name"]), each["low"], each["high"])
-            for symbol, each in data["dimensions"].items()
-        }
-        conditions = tuple(
-            Condition(size_of(left), relation, size_of(right))
-            for left, relation, right in data["conditions"]
-        )
-        if not _RELATIONS.keys() >= {each.relation for each in conditions}:
-            raise ValueError("an unknown relation")
-        return Door(tuple(map(_input_of, data["inputs"])), dimensions, conditions)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ArtifactError(f"the inputs of an entry point are malformed: {error!r}") from error
-
-
-def _input_json(each: Input) -> JSON:
-    if isinstance(each, NumberInput):
-        return {"kind": "int", "name": each.name, "size": size_json(each.size)}
-    if isinstance(each, FixedInput):
-        return {"kind": "fixed", "name": each.name, "value": value_json(each.value)}
-    return {
-        "kind": "tensor",
-        "name": each.name,
-        "dtype": str(each.dtype).removeprefix("torch."),
-        "device": str(each.device),
-        "shape": [size_json(size) for size in each.shape],
-        "strides": [size_json(stride) for stride in each.strides],
-        "written": each.is_written,
-    }
-
-
-def _input_of(data: JSON) -> Input:
-    name = str(data["name"])
-    if data["kind"] == "int":
-        return NumberInput(name, size_of(data["size"]))
-    if data["kind"] == "fixed":
-        return FixedInput(name, value_of(data["value"]))
-    shape, strides = (tuple(map(size_of, data[each])) for each in ("shape", "strides"))
-    dtype, device = value_of({"dtype": data["dtype"]}), torch.device(data["device"])
-    return TensorInput(name, dtype, device, shape, strides, bool(data["written"]))

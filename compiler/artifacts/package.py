@@ -21,14 +21,15 @@ import torch
 from torch import Tensor
 
 from ctk.compiler.artifacts.container import Container, open_container
-from ctk.compiler.artifacts.door import Door, door_of
+from ctk.compiler.artifacts.door import Door, FixedInput
+from ctk.compiler.artifacts.door_json import door_of
 from ctk.compiler.artifacts.machine import refuse_other
-from ctk.compiler.errors import ArtifactError, ContainerError, InputError, nearest
+from ctk.compiler.errors import MALFORMED, ArtifactError, ContainerError, InputError, nearest
 from ctk.compiler.runtime.compiled_graph import load_graph
 from ctk.compiler.runtime.helpers import fitted
 from ctk.compiler.runtime.tensors import tensors_of
 from ctk.compiler.runtime.values import JSON, value_of
-from ctk.compiler.torch_compat import graphs
+from ctk.compiler.torch_compat import autograd, graphs
 
 FORMAT = 1
 MANIFEST = "manifest.json"
@@ -70,12 +71,7 @@ class EntryPoint:
     def flat(self, leaves: Sequence[Any]) -> list[Any]:
         """Return the leaves of the result, given those of the arguments."""
         values = [*self._package.values_of(self.weights), *self.door.admit(leaves)]
-        before = torch.is_grad_enabled()
-        torch.set_grad_enabled(False)
-        try:
-            computed = self._run(values)
-        finally:
-            torch.set_grad_enabled(before)
+        computed = autograd.without_modes(self._run, values)
         return [
             each if not isinstance(each, _Computed) else computed[each.position]
             for each in self._results
@@ -191,7 +187,25 @@ class Package(Mapping[str, EntryPoint]):
         ]
         in_spec, out_spec = (_spec(data[each], name) for each in ("in_spec", "out_spec"))
         door, weights = door_of(data["door"]), tuple(map(str, data["weights"]))
+        self._require_fit(name, door, weights, results, data["graph"]["schedule"])
         return EntryPoint(name, door, weights, self, code.function, in_spec, out_spec, results)
+
+    def _require_fit(
+        self,
+        name: str,
+        door: Door,
+        weights: Sequence[str],
+        results: Sequence[object],
+        schedule: JSON,
+    ) -> None:
+        """Refuse an entry point whose graph takes or gives something else than is said of it."""
+        unknown = set(weights).difference(self._weights, self._left_out)
+        taken = [each for each in door.inputs if not isinstance(each, FixedInput)]
+        given = [each.position for each in results if isinstance(each, _Computed)]
+        count = len(value_of(schedule["result"]))
+        is_fit = len(weights) + len(taken) == len(schedule["inputs"])
+        if unknown or not is_fit or not all(0 <= each < count for each in given):
+            raise ContainerError(f"{name} of {self.path.name} is not as it says: compile it again")
 
 
 def load(path: str | Path) -> Package:
@@ -201,7 +215,15 @@ def load(path: str | Path) -> Package:
         ContainerError: It is no package, is damaged, or cannot be read.
         ArtifactError: It is for another machine, another torch or another ctk.
     """
-    return Package(open_container(Path(path).expanduser()))
+    container = open_container(Path(path).expanduser())
+    try:
+        return Package(container)
+    except MALFORMED as error:
+        raise _malformed(container.path, error) from error
+
+
+def _malformed(path: Path, error: BaseException) -> ContainerError:
+    return ContainerError(f"{path.name} is malformed: {error!r}; compile it again")
 
 
 def manifest_of(container: Container, *, to_run: bool = True) -> JSON:
@@ -229,8 +251,8 @@ def manifest_of(container: Container, *, to_run: bool = True) -> JSON:
             )
         if to_run:
             refuse_other(manifest["machine"], name)
-    except (ValueError, KeyError, TypeError) as error:
-        raise ContainerError(f"{name} is malformed: {error!r}; compile it again") from error
+    except MALFORMED as error:
+        raise _malformed(container.path, error) from error
     return manifest
 
 

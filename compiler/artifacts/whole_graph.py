@@ -32,7 +32,7 @@ from ctk.compiler.artifacts.store import Store, open_store
 from ctk.compiler.codegen.base import BoxedCallable, as_boxed, check_count
 from ctk.compiler.config import Config
 from ctk.compiler.dispatch import resumed
-from ctk.compiler.errors import ArtifactError, Uncacheable
+from ctk.compiler.errors import MALFORMED, ArtifactError, Uncacheable
 from ctk.compiler.fx.outputs import restore_of
 from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.observe import Stage, first_line
@@ -51,7 +51,7 @@ VARIANTS = 8
 
 _FORMAT = 1
 _GRAPH = "graph.json"
-_CANNOT_LOAD = (ArtifactError, NoDataForm, KeyError, TypeError, ValueError)
+_CANNOT_LOAD = (ArtifactError, NoDataForm, *MALFORMED)
 
 
 @dataclass(frozen=True, slots=True)

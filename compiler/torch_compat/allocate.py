@@ -49,6 +49,17 @@ def in_memory_of(
     )
 
 
+def overlap(one: Tensor, other: Tensor) -> bool:
+    """Return whether two tensors, which meet in memory, may share an element.
+
+    Seen in torch 2.11 and 2.13: `torch._C._dynamo.guards.compute_overlapping_tensors`, which is
+    for tensors of one storage.
+    """
+    if one.untyped_storage().data_ptr() != other.untyped_storage().data_ptr():
+        return True
+    return bool(torch._C._dynamo.guards.compute_overlapping_tensors([one, other], symbolic=False))
+
+
 def fits(tensor: Tensor, size: Sequence[int], stride: Sequence[int]) -> bool:
     """Return whether a tensor has a size and strides; those of single elements do not matter.
 

@@ -7,6 +7,7 @@ import contextlib
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -54,3 +55,19 @@ def is_from_saved_tensor_hook(error: BaseException) -> bool:
 
 def _same(value: Tensor) -> Tensor:
     return value
+
+
+def without_modes(function: Callable[[list[Any]], Any], values: list[Any]) -> Any:
+    """Return what a function gives, without gradients, and without the autocast of the caller.
+
+    Code that was compiled has its casts. Seen in torch 2.11 and 2.13: `torch._C._DisableAutocast`.
+    """
+    if torch._C._is_any_autocast_enabled():
+        with torch.no_grad(), torch._C._DisableAutocast():
+            return function(values)
+    before = torch.is_grad_enabled()  # quicker than a context: a call may take microseconds
+    torch.set_grad_enabled(False)
+    try:
+        return function(values)
+    finally:
+        torch.set_grad_enabled(before)

@@ -1,0 +1,138 @@
+"""Packages that are well sealed: used in ways that no compile has seen, and malformed ones."""
+
+import copy
+import json
+
+import pytest
+import torch
+
+from ctk.compiler.ahead_of_time.write import aot_compile, write_package
+from ctk.compiler.artifacts.container import open_container, write
+from ctk.compiler.artifacts.package import MANIFEST, load
+from ctk.compiler.errors import ArtifactError, ConfigError, ContainerError, InputError
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(8, 4)
+
+    def forward(self, x, counts):
+        counts.add_(1)
+        return {"sum": self.linear(x).relu().sum(-1), "fixed": 3}
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    return Model()
+
+
+@pytest.fixture(scope="module")
+def path(model, tmp_path_factory):
+    target = tmp_path_factory.mktemp("package") / "model.ctk"
+    return aot_compile(model, (torch.randn(5, 8), torch.zeros(5)), path=target)
+
+
+def test_the_callers_modes_change_nothing_and_stay(model, path):
+    package, x = load(path), torch.randn(5, 8)
+    with torch.no_grad():
+        wanted = model(x, torch.zeros(5))["sum"]
+    assert torch.is_grad_enabled()
+    found = package(x, torch.zeros(5))["sum"]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        under = package(x, torch.zeros(5))["sum"]
+        assert torch.is_autocast_enabled("cpu")
+    assert torch.is_grad_enabled()
+    assert not found.requires_grad
+    assert torch.equal(found, under)
+    torch.testing.assert_close(found, wanted)
+
+
+def test_a_tensor_that_is_written_to_is_no_other_argument(path):
+    package, counts = load(path), torch.zeros(5)
+    package(torch.randn(5, 8), counts)
+    assert counts.tolist() == [1] * 5
+    memory = torch.zeros(45)
+    with pytest.raises(InputError, match="share memory, and the graph writes to counts"):
+        package(memory[:40].view(5, 8), memory[38:43])
+
+
+def _weight(values):
+    class Times(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("w", torch.tensor(values))
+
+        def forward(self, x):
+            return torch.atan2(self.w, x)
+
+    return torch.export.export(Times(), (torch.ones(2),))
+
+
+def test_weights_of_one_name_are_one_if_all_of_their_bits_are(tmp_path):
+    nan = float("nan")
+    same = write_package(tmp_path / "a.ctk", {"a": _weight([nan, 1.0]), "b": _weight([nan, 1.0])})
+    assert len(load(same).manifest["weights"]) == 1
+    with pytest.raises(ArtifactError, match="a weight w of other values"):
+        write_package(tmp_path / "b.ctk", {"a": _weight([0.0, 1.0]), "b": _weight([-0.0, 1.0])})
+
+
+def test_kernels_are_compiled_at_once_whatever_the_options_say(tmp_path):
+    options = {"kernels.background": True}
+    path = aot_compile(torch.sin, (torch.ones(3),), options=options, path=tmp_path / "a.ctk")
+    assert torch.allclose(load(path)(torch.ones(3)), torch.ones(3).sin())
+    with pytest.raises(ConfigError, match="cuda_graphs=true is not for packages"):
+        aot_compile(torch.sin, (torch.ones(3),), options={"kernels.cuda_graphs": True})
+
+
+def _changed(path, target, change):
+    members = dict(open_container(path).members)
+    manifest = json.loads(bytes(members[MANIFEST]))
+    change(manifest)
+    write(target, {**members, MANIFEST: json.dumps(manifest).encode()})
+    return target
+
+
+def _ways(data, way=()):
+    for key, value in data.items() if isinstance(data, dict) else enumerate(data):
+        yield (*way, key)
+        if isinstance(value, dict | list):
+            yield from _ways(value, (*way, key))
+
+
+@pytest.mark.parametrize("value", [None, {}, pytest.param("odd", marks=pytest.mark.slow)], ids=str)
+def test_a_sealed_package_opens_or_is_refused_clearly_whatever_is_in_it(value, path, tmp_path):
+    container = open_container(path)
+    manifest = json.loads(bytes(container.members[MANIFEST]))
+    target, refused = tmp_path / "odd.ctk", 0
+    for way in [way for way in _ways(manifest) if "graph" not in way]:
+        odd = copy.deepcopy(manifest)
+        owner = odd
+        for key in way[:-1]:
+            owner = owner[key]
+        owner[way[-1]] = value
+        write(target, {**container.members, MANIFEST: json.dumps(odd).encode()})
+        try:
+            load(target)
+        except (ArtifactError, ContainerError) as error:
+            assert str(error)
+            refused += 1
+    assert refused > 30
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda m: m["entries"]["forward"]["weights"].pop(), "not as it says"),
+        (lambda m: m["entries"]["forward"]["weights"].append("nothing"), "not as it says"),
+        (lambda m: m["entries"]["forward"]["door"]["inputs"].pop(), "not as it says"),
+        (lambda m: m["entries"]["forward"]["results"].append({"computed": 9}), "not as it says"),
+        (lambda m: m.pop("entries"), "malformed"),
+        (lambda m: m.update(format=99), "format 99"),
+        (lambda m: m.update(kind="other"), "is a other of ctk"),
+    ],
+)
+def test_a_sealed_package_says_what_it_holds(change, says, path, tmp_path):
+    with pytest.raises((ArtifactError, ContainerError), match=says):
+        load(_changed(path, tmp_path / "odd.ctk", change))
