@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -87,6 +87,11 @@ class Condition:
     right: Index
 
 
+_Layout: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
+
+_KEPT = 256
+
+
 @dataclass(frozen=True, slots=True)
 class Door:
     """What an entry point takes.
@@ -100,6 +105,10 @@ class Door:
     inputs: tuple[Input, ...]
     dimensions: Mapping[str, Dimension]
     conditions: tuple[Condition, ...] = ()
+    _known: dict[tuple[int, ...], list[_Layout]] = field(
+        default_factory=dict[tuple[int, ...], "list[_Layout]"],
+        init=False, repr=False, compare=False,
+    )  # fmt: skip
 
     def admit(self, values: Sequence[Any]) -> list[Any]:
         """Return the values that the code takes, in order.
@@ -110,11 +119,13 @@ class Door:
         sizes: dict[str, int] = {}
         for each, value in zip(self.inputs, values, strict=True):
             self._learn(each, value, sizes)
-        self._solve(values, sizes)
+        if len(sizes) < len(self.dimensions):
+            self._solve(values, sizes)
         taken: list[Any] = []
-        for each, value in zip(self.inputs, values, strict=True):
+        layouts = self._layouts(sizes)
+        for each, value, layout in zip(self.inputs, values, layouts, strict=True):
             if isinstance(each, TensorInput):
-                taken.append(self._tensor(each, value, sizes))
+                taken.append(self._tensor(each, value, layout, sizes))
             elif isinstance(each, NumberInput):
                 self._refuse_size(each.name, each.size, value, sizes)
                 taken.append(value)
@@ -123,10 +134,28 @@ class Door:
                     f"{each.name} is {_shown(value)}, and was {_shown(each.value)} when the "
                     "package was compiled: it is fixed. Compile one for each value that is needed"
                 )
-        self._refuse_sizes(sizes)
         if self._writes:
             self._refuse_shared(values)
         return taken
+
+    def _layouts(self, sizes: Mapping[str, int]) -> list[_Layout]:
+        """Return the shape and the strides of each tensor; the last sizes seen are remembered.
+
+        Raises:
+            InputError: A size is out of its range, or sizes do not fit each other.
+        """
+        key = tuple(sizes.values())
+        if key not in self._known:
+            self._refuse_sizes(sizes)
+            if len(self._known) >= _KEPT:
+                self._known.clear()
+            self._known[key] = [
+                (_numbers(each.shape, sizes), _numbers(each.strides, sizes))
+                if isinstance(each, TensorInput)
+                else ((), ())
+                for each in self.inputs
+            ]
+        return self._known[key]
 
     def untold(self) -> list[str]:
         """Return the symbols of sizes that no input tells."""
@@ -214,13 +243,14 @@ class Door:
                 f"{self.text(each.shape)}, {len(each.shape)} dimensions"
             )
 
-    def _tensor(self, each: TensorInput, value: Tensor, sizes: Mapping[str, int]) -> Tensor:
+    def _tensor(
+        self, each: TensorInput, value: Tensor, layout: _Layout, sizes: Mapping[str, int]
+    ) -> Tensor:
         """Return a tensor with the strides that the code was compiled for."""
-        shape = tuple(number_of(size, sizes) for size in each.shape)
+        shape, strides = layout
         if value.shape != shape:
             for axis, (size, found) in enumerate(zip(each.shape, value.shape, strict=True)):
                 self._refuse_size(f"{each.name}.size({axis})", size, found, sizes)
-        strides = tuple(number_of(stride, sizes) for stride in each.strides)
         is_lazy = value.is_neg() or value.is_conj()
         if not is_lazy and (value.stride() == strides or allocate.fits(value, shape, strides)):
             return value
@@ -327,6 +357,10 @@ def _symbol(size: Index) -> str | None:
     if factor == 1 and len(monomial) == 1 and isinstance(monomial[0], Symbol):
         return monomial[0].name
     return None
+
+
+def _numbers(sizes: Sequence[Index], values: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(number_of(size, values) for size in sizes)
 
 
 def _symbols(sizes: Sequence[Index]) -> set[str]:
