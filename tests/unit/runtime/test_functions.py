@@ -15,15 +15,17 @@ aten = torch.ops.aten
     [
         *(aten.mm.default, aten.random.to, torch.ops.prims.convert_element_type.default),
         *(torch.mm, torch.sym_max, operator.getitem, max, fitted, required),
-        torch.Tensor.storage_offset,
+        *(torch.Tensor.storage_offset, torch.ops.higher_order.cond),
     ],
-    ids=str,
+    ids=lambda function: function.__name__,
 )
 def test_a_function_comes_back_by_its_name(function):
     assert function_of(name_of(function)) is function
 
 
-@pytest.mark.parametrize("function", [lambda: 0, print, torch.relu, torch.ops.higher_order.cond])
+@pytest.mark.parametrize(
+    "function", [lambda: 0, print, torch.relu, torch.ops.higher_order.invoke_subgraph]
+)
 def test_what_has_no_name_is_refused(function):
     with pytest.raises(ArtifactError, match="cannot be stored"):
         name_of(function)
