@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
+from io import FileIO
 from pathlib import Path
 
 import torch
@@ -60,7 +61,8 @@ def _own_text() -> str:
         folders.sort()
         for name in sorted(names):
             if name.endswith((".py", ".c", ".h")):
-                data = Path(folder, name).read_bytes()
+                with FileIO(f"{folder}/{name}") as file:  # takes half of the time of a Path
+                    data = file.read()
                 total.update(f"{folder[len(root) :]} {name} {len(data)}\n".encode())
                 total.update(data)
     return total.hexdigest()

@@ -111,9 +111,9 @@ def _with_options(stage: Stage, step: AnyStep, config: Config) -> AnyStep:
 
 def _require_known(config: Config, known: set[str], steps: Sequence[Step | Options]) -> None:
     """Raise where an option is set of a pass that does not exist."""
-    having = sorted({step.name for step in steps if option_types(step)})
     for name in config.passes:
         if name not in known:
+            having = sorted({step.name for step in steps if option_types(step)})
             raise ConfigError(
                 f"options of an unknown pass {name!r}{nearest(name, known)}; "
                 f"passes with options: {', '.join(having)}"

@@ -7,6 +7,7 @@ if a result is not eager's.
 import multiprocessing
 import time
 from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from random import Random
 
@@ -53,7 +54,7 @@ def results(run: Callable[..., object], number: int) -> list[Tensor]:
     found = run(x, y)
     assert isinstance(found, tuple | list)
     if x.requires_grad:
-        sum(each.sum() for each in found).backward()
+        torch.autograd.backward([each.sum() for each in found])
     return [each.detach() for each in (*found, y, *([x.grad] if x.grad is not None else []))]
 
 
@@ -113,9 +114,7 @@ def kill_at_random(root: Path, kills: int, seed: int, processes: int = 4) -> Non
             each.join()
 
 
-def _started(
-    function: Callable[[Path, int], None], root: Path, seed: int
-) -> multiprocessing.process.BaseProcess:
+def _started(function: Callable[[Path, int], None], root: Path, seed: int) -> BaseProcess:
     worker = _FORK.Process(target=function, args=(root, seed))
     worker.start()
     return worker
