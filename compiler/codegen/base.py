@@ -29,9 +29,9 @@ def check_count(args: Sequence[object], wanted: int) -> None:
         raise TypeError(f"the compiled graph takes {wanted} inputs, got {len(args)}")
 
 
-def no_data() -> CompiledGraph:
-    """Say that a compiled graph has no form as data."""
-    raise ArtifactError("what this generator makes of a graph cannot be stored")
+def no_data(why: str = "what this generator makes of a graph cannot be stored") -> CompiledGraph:
+    """Say that a compiled graph has no form as data, and why."""
+    raise ArtifactError(why)
 
 
 def as_boxed(

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ctk.compiler.codegen.base import BoxedCallable, as_boxed
+from ctk.compiler.codegen.base import BoxedCallable, as_boxed, no_data
 from ctk.compiler.observe import first_line
 
 log = logging.getLogger("ctk.codegen")
@@ -45,4 +45,5 @@ def in_background(
         return current(args)
 
     threading.Thread(target=work, name=THREAD).start()
-    return as_boxed(run, ready.ctk_source)
+    later = "kernels.background=true compiles kernels later than a graph is stored"
+    return as_boxed(run, ready.ctk_source, lambda: no_data(later))

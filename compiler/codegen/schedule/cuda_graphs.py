@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
-from ctk.compiler.codegen.base import BoxedCallable, as_boxed
+from ctk.compiler.codegen.base import BoxedCallable, as_boxed, no_data
 from ctk.compiler.codegen.kernels import KernelContext
 from ctk.compiler.codegen.schedule.cuda_graph_reasons import (
     constants_of,
@@ -70,7 +70,8 @@ def with_cuda_graphs(
     def run(args: list[Any]) -> Sequence[object]:
         return recordings.call(args)
 
-    return as_boxed(run, compiled.ctk_source)
+    recorded = "kernels.cuda_graphs=true records a graph as it runs: that cannot be stored"
+    return as_boxed(run, compiled.ctk_source, lambda: no_data(recorded))
 
 
 class Recordings:

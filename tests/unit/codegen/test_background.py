@@ -16,6 +16,7 @@ from ctk.compiler.codegen.kernels import KernelContext
 from ctk.compiler.codegen.schedule.background import THREAD
 from ctk.compiler.codegen.schedule.compile import scheduled
 from ctk.compiler.config import Config
+from ctk.compiler.errors import ArtifactError
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.toolkit.compile_log.recorder import Recorder
 
@@ -86,3 +87,9 @@ def test_who_watches_waits_for_the_kernels() -> None:
     run = compiled(lambda: threads.append(threading.current_thread().name), Recorder())
     assert threads == [threading.current_thread().name]
     check(run)
+
+
+def test_it_says_why_it_cannot_be_stored() -> None:
+    run = compiled(lambda: None)
+    with pytest.raises(ArtifactError, match=r"kernels\.background=true"):
+        run.ctk_data()
