@@ -6,18 +6,20 @@ A pass of the user's is part of what a compile depends on. It is known by
 2. its defaults and the values that its closure holds; the arguments of a `functools.partial`; the
    object of a bound method; the options of a `Pass`;
 3. the global names that its code uses: functions and classes in the same way, plain values by their
-   text, modules of the user's by the whole text of their files, installed ones by name;
+   text, modules of the user's by the whole text of their files, installed ones by name, with what
+   the program put into them;
 4. the text of the file that it stands in, so that an edit is seen before anybody imports it anew.
 
 What none of this covers makes the compile `Uncacheable`: a global object that the program may
-change, code without a file that uses names whose values are unknown.
+change, code without a file that uses names whose values are unknown, code that reads files or looks
+names up by text (`unknown_code.py`).
 """
 
 import functools
 import hashlib
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import (
@@ -30,6 +32,13 @@ from types import (
     ModuleType,
 )
 
+from ctk.compiler.artifacts.unknown_code import (
+    environment_text,
+    imported,
+    loads_of,
+    require_known,
+    require_known_function,
+)
 from ctk.compiler.errors import Uncacheable
 from ctk.compiler.fx.literals import NoText, text_of
 from ctk.compiler.torch_compat import functions, own_operators
@@ -108,6 +117,7 @@ class _Writer:
         """Return an object by its class and attributes, where that is all of it; else None."""
         kind = type(value)
         if isinstance(value, FunctionType | type | BuiltinFunctionType):
+            require_known_function(value, self.what)
             return f"{value.__module__}.{value.__qualname__}"
         if isinstance(value, logging.Logger) or kind.__module__ == "typing":
             return repr(value)
@@ -118,11 +128,13 @@ class _Writer:
     def _function(self, function: FunctionType) -> str:
         held = [cell.cell_contents for cell in function.__closure__ or ()]
         own = (function.__defaults__, function.__kwdefaults__, held, vars(function))
-        names = sorted(set(_names_in(function.__code__)))
-        known = function.__globals__
+        loads, known = loads_of(function.__code__), function.__globals__
+        names = sorted(loads.names | loads.attributes)
         used = {name: known[name] for name in names if name in known}
-        reached = _reached(list(used.values()), names)
-        text = _code_text(function.__code__)
+        used |= imported(loads, str(known.get("__package__") or ""), self.what)
+        reached, modules = _reached([*used.values(), *held], names)
+        require_known(loads, used, modules, self.what)
+        text = f"{_code_text(function.__code__)} {environment_text(loads)}"
         return f"{text} {self.text(own)} {self.text(used)} {self.text(reached)} {_file(function)}"
 
     def _class(self, kind: type) -> str:
@@ -131,7 +143,8 @@ class _Writer:
             for name, value in vars(kind).items()
             if name not in _OF_EVERY_CLASS and not _is_made(value)
         }
-        return f"class {kind.__qualname__}{self.text(kind.__bases__)}{self.text(own)} {_file(kind)}"
+        above = self.text((type(kind), kind.__bases__))
+        return f"class {kind.__qualname__}{above}{self.text(own)} {_file(kind)}"
 
     def _module(self, module: ModuleType) -> str:
         return f"module {module.__name__} {'' if _is_by_name(module) else _file(module)}"
@@ -152,18 +165,35 @@ def operator_text(operator: functions.Operator, text: Callable[[object], str]) -
     return f"{found.schema} {text(found.code)}"
 
 
-def _reached(values: Sequence[object], names: Sequence[str]) -> list[object]:
-    """Return what code takes out of the program's own modules: `helpers.f` is the name `f`."""
+def _reached(
+    values: Sequence[object], names: Sequence[str]
+) -> tuple[list[object], list[ModuleType]]:
+    """Return what code takes out of modules, and those modules that are the program's own.
+
+    `helpers.f` is the name `f`. Of modules that are known by name it is what the program put there.
+    """
     found: list[object] = []
-    modules = [each for each in values if _is_own_module(each)]
+    modules = [each for each in values if isinstance(each, ModuleType)]
     for module in modules:  # grows
+        is_own = _is_own_module(module)
         for name in names:
-            value = getattr(module, name, None)
-            if _is_own_module(value) and value not in modules:
-                modules.append(value)
-            elif value is not None:
+            value = getattr(module, name, None) if is_own else vars(module).get(name)
+            if isinstance(value, ModuleType):
+                if not any(value is each for each in modules):
+                    modules.append(value)
+            elif value is not None and (is_own or _may_be_put_there(value)):
                 found.append(value)
-    return found
+    return found, [each for each in modules if _is_own_module(each)]
+
+
+def _may_be_put_there(value: object) -> bool:
+    """Return whether an attribute of a library's module may be the program's: `math.factor = 2`."""
+    if isinstance(value, FunctionType | type):
+        return not _is_by_name(value)
+    try:
+        return bool(text_of(value))
+    except NoText:
+        return False
 
 
 def _is_own_module(value: object) -> bool:
@@ -203,13 +233,6 @@ def _attributes(value: object) -> Mapping[str, object]:
         if hasattr(value, name)
     }
     return {**slots, **getattr(value, "__dict__", {})}
-
-
-def _names_in(code: CodeType) -> Iterator[str]:
-    yield from code.co_names
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            yield from _names_in(each)
 
 
 def _code_text(code: CodeType) -> str:

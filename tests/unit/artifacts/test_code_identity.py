@@ -1,6 +1,10 @@
 """Code of the user's: equal where it does the same, another where anything that it uses differs."""
 
 import functools
+import importlib
+import math
+import os
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -102,6 +106,10 @@ def test_files_that_a_pass_imports_count(tmp_path: Path) -> None:
     assert identity(module.run) != before
 
 
+def test_functions_of_the_library_are_known_by_name() -> None:
+    assert identity(made(len)) == identity(made(len)) != identity(made(print))
+
+
 def test_recursive_code_ends() -> None:
     def even(n: int) -> bool:
         return n == 0 or odd(n - 1)
@@ -112,11 +120,8 @@ def test_recursive_code_ends() -> None:
     assert identity(even) != identity(odd)
 
 
-@pytest.mark.parametrize("held", [threading.Lock(), torch.ones(2), object(), open])
+@pytest.mark.parametrize("held", [threading.Lock(), torch.ones(2), object()])
 def test_what_cannot_be_known_is_refused(held: object) -> None:
-    if held is open:
-        assert identity(made(held)) != identity(made(print))
-        return
     with pytest.raises(Uncacheable, match=r"the pass uses a .*, which cannot be known"):
         identity(made(held))
 
@@ -148,3 +153,102 @@ def test_an_operator_with_a_hidden_kernel_is_refused() -> None:
             identity(torch.ops.ctk_identity_hidden.twice.default)
     finally:
         library._destroy()
+
+
+def reads_the_environment(graph: Any) -> Any:
+    return graph, os.environ["CTK_TEST_SCALE"]
+
+
+def reads_what_was_put_into_a_library(graph: Any) -> Any:
+    return graph, math.ctk_factor  # type: ignore[attr-defined]  # the test puts it there
+
+
+class WithScale(type):
+    scale = 2
+
+
+class Scaled(metaclass=WithScale):
+    pass
+
+
+def reads_a_metaclass(graph: Any) -> Any:
+    return graph, Scaled.scale
+
+
+def test_the_environment_additions_to_libraries_and_metaclasses_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CTK_TEST_SCALE", "2")
+    monkeypatch.setattr(math, "ctk_factor", 2, raising=False)
+    all_of_them = reads_the_environment, reads_what_was_put_into_a_library, reads_a_metaclass
+    before = [identity(each) for each in all_of_them]
+    assert before == [identity(each) for each in all_of_them]
+    monkeypatch.setenv("CTK_TEST_SCALE", "3")
+    monkeypatch.setattr(math, "ctk_factor", 3)
+    monkeypatch.setattr(WithScale, "scale", 3)
+    assert all(identity(each) != old for each, old in zip(all_of_them, before, strict=True))
+
+
+def reads_a_file(graph: Any) -> Any:
+    with open(__file__) as file:  # noqa: PTH123 - the name is what is tested
+        return graph, file.read()
+
+
+def looks_up_a_module(graph: Any) -> Any:
+    return graph, sys.modules["math"]
+
+
+def looks_up_a_name(graph: Any) -> Any:
+    return graph, globals()["SCALE"]
+
+
+def looks_up_an_attribute(graph: Any, name: str = "path") -> Any:
+    return graph, getattr(os, name)
+
+
+def imports_by_text(graph: Any) -> Any:
+    return graph, importlib.import_module("math").pi
+
+
+def runs_text(graph: Any) -> Any:
+    return graph, eval("SCALE")
+
+
+def imports_where_it_runs(graph: Any) -> Any:
+    from ctk_tests_have_no_such_module import scale  # type: ignore[import-not-found]  # as it says
+
+    return graph, scale
+
+
+def holds_a_function_that_reads(graph: Any, read: Any = open) -> Any:
+    return graph, read
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (reads_a_file, "uses open"),
+        (looks_up_a_module, "uses sys.modules"),
+        (looks_up_a_name, "uses globals"),
+        (looks_up_an_attribute, "uses getattr of os"),
+        (imports_by_text, "uses import_module"),
+        (runs_text, "uses eval"),
+        (imports_where_it_runs, "imports ctk_tests_have_no_such_module where it runs"),
+        (holds_a_function_that_reads, "uses open"),
+    ],
+)
+def test_code_that_reads_what_nobody_can_know_is_not_kept(function: Any, said: str) -> None:
+    with pytest.raises(Uncacheable, match=said):
+        identity(function)
+
+
+def ordinary(graph: Any) -> Any:
+    graph.eval()
+    for node in graph.modules():
+        if getattr(node, "training", False) and math.pi > 3:
+            torch.ops.aten.relu(node)
+    return graph, hasattr(graph, "name")
+
+
+def test_ordinary_code_is_kept() -> None:
+    assert identity(ordinary) == identity(ordinary)
