@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import platform
 import re
@@ -17,14 +18,14 @@ from torch.fx import GraphModule
 from ctk.compiler.ahead_of_time.c_library import CLibrary
 from ctk.compiler.ahead_of_time.compile import compile_traced
 from ctk.compiler.ahead_of_time.traced import Traced, traced_of
-from ctk.compiler.artifacts.container import write
+from ctk.compiler.artifacts.container import place_problem, write
 from ctk.compiler.artifacts.door import Door, TensorInput
 from ctk.compiler.artifacts.door_json import door_json
 from ctk.compiler.artifacts.machine import requirements
 from ctk.compiler.artifacts.package import DEFAULT, FORMAT, MANIFEST
 from ctk.compiler.artifacts.versions import version_of
 from ctk.compiler.config import Config, resolve
-from ctk.compiler.errors import ArtifactError, ConfigError
+from ctk.compiler.errors import ArtifactError, ConfigError, InputError, StorageError
 from ctk.compiler.lowering.sizes import NotLowered, size_of
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
 from ctk.compiler.runtime.tensors import stored_tensors
@@ -67,12 +68,19 @@ def aot_compile(
 
     Raises:
         ArtifactError: The program cannot be a package; says why.
+        InputError: The arguments are no tuple or list.
         ConfigError: An option is unknown, or makes no sense here.
         StorageError: The file cannot be written.
         Exception: What tracing the model or the pipeline raises.
     """
+    if not isinstance(args, (tuple, list)):
+        raise InputError(
+            f"args is {_kind(args)}, and must be a tuple or list: (x,) for one argument"
+        )
+    if not _is_a(kwargs or {}, Mapping):
+        raise InputError(f"kwargs is {_kind(kwargs)}, and must be a mapping of names")
+    target = _target(path if path is not None else f"{_name_of(model)}.ctk")
     program = program_of(model, args, kwargs or {}, dynamic_shapes)
-    target = Path(path).expanduser() if path is not None else Path(f"{_name_of(model)}.ctk")
     write_package(target, {DEFAULT: program}, options, weights=weights, as_tuple=as_tuple)
     return str(target)
 
@@ -134,11 +142,17 @@ def write_package(
     Raises:
         Exception: As `aot_compile`.
     """
-    config, target = resolve(options), Path(path).expanduser()
+    config, target = resolve(options), _target(path)
     if weights not in ("keep", "leave_out"):
         raise ConfigError(f"weights={weights!r} is not allowed; allowed: 'keep', 'leave_out'")
     if not entries:
         raise ArtifactError("a package needs an entry point")
+    for name, program in entries.items():
+        if not _is_a(program, torch.export.ExportedProgram, Traced):
+            raise ArtifactError(
+                f"the entry point {name} is {_kind(program)}, and must be an exported program: "
+                "torch.export.export(model, args)"
+            )
     package = _Package(config, weights, as_tuple=as_tuple)
     for name, program in entries.items():
         package.add(name, program if isinstance(program, Traced) else traced_of(program))
@@ -146,6 +160,29 @@ def write_package(
     members = {MANIFEST: json.dumps(manifest, indent=1).encode(), **blobs}
     write(target, members, private=private)
     return target
+
+
+def _target(path: str | Path) -> Path:
+    """Return the file to write, behind links; before anything is compiled.
+
+    Raises:
+        StorageError: No file may be put there.
+    """
+    target = Path(path).expanduser()
+    with contextlib.suppress(OSError, ValueError, RuntimeError):  # place_problem says it
+        target = target.resolve() if target.is_symlink() else target
+    if (problem := place_problem(target)) is not None:
+        raise StorageError(f"cannot write {target}: {problem}")
+    return target
+
+
+def _is_a(value: object, *kinds: type) -> bool:
+    """Return whether what a caller gives is what the annotation says."""
+    return isinstance(value, kinds)
+
+
+def _kind(value: object) -> str:
+    return f"a {type(value).__name__}"
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ What it does not do: know what the members mean, or compress.
 """
 
 import contextlib
+import errno
 import hashlib
 import mmap
 import os
@@ -104,6 +105,8 @@ def write(
     for name in members:
         if (problem := _name_problem(name)) is not None:
             raise ContainerError(f"cannot write {path}: the member name {name!r} {problem}")
+    if (problem := place_problem(path)) is not None:
+        raise StorageError(f"cannot write {path}: {problem}")
     partial.sweep(path.parent)
     temporary = partial.partial_path(path)
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -123,6 +126,22 @@ def write(
     finally:
         with contextlib.suppress(OSError):  # it has its name by now, or is nobody's any more
             temporary.unlink()
+
+
+def place_problem(path: Path) -> str | None:
+    """Return why no file may be put there; None if nothing or a file is there, or a link."""
+    try:
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode) and not stat.S_ISLNK(status.st_mode):
+            kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a device, a pipe or a socket"
+            return f"it is {kind}\nnext: name a file"
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:
+        return f"{error}\nnext: name a file in a folder that you may write to"
+    if path.parent.is_dir():
+        return None
+    return f"{os.strerror(errno.ENOENT)}\nnext: make its folder first"
 
 
 def _write_members(file: BufferedRandom, members: Mapping[str, Bytes], magic: str) -> None:

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ctk.compiler.artifacts.container import open_container
 from ctk.compiler.artifacts.door import Door, FixedInput, Input, NumberInput
 from ctk.compiler.artifacts.door_json import door_of
 from ctk.compiler.artifacts.machine import refuse_other
-from ctk.compiler.artifacts.package import manifest_of
+from ctk.compiler.artifacts.package import manifest_of, opened
 from ctk.compiler.errors import MALFORMED, ArtifactError, ContainerError
 from ctk.compiler.runtime.values import JSON, size_of, value_of
 from ctk.compiler.torch_compat import graphs
@@ -100,7 +99,7 @@ def describe(path: str | Path) -> Description:
         ContainerError: It is no package, is damaged, or cannot be read.
         ArtifactError: It is one of another ctk.
     """
-    container = open_container(Path(path).expanduser())
+    container = opened(path)
     manifest = manifest_of(container, to_run=False)
     kept = manifest["weights"]
     try:

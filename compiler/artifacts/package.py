@@ -11,6 +11,7 @@ from a stranger is a stranger's program.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -157,10 +158,22 @@ class Package(Mapping[str, EntryPoint]):
                 with other strides is copied.
 
         Raises:
-            InputError: One has another shape, type or device than the package was compiled for.
+            InputError: One has another shape, type or device than the package was compiled for, or
+                is no tensor; or none of them is a weight of the package.
         """
+        given: Any = weights
+        if not isinstance(given, Mapping):
+            kind = type(given).__name__
+            raise InputError(f"bind takes weights by name, model.state_dict(), and got a {kind}")
         known = {**self.manifest["weights"], **self._left_out}
         taken = {name: each for name, each in weights.items() if name in known}
+        if weights and not taken:
+            first = next(iter(weights))
+            hint = nearest(str(first), known)
+            raise InputError(
+                f"{self.path.name} has none of the weights that are given, such as {first}{hint}; "
+                f"it has {', '.join(list(known)[:5]) or 'none'}"
+            )
         self._weights.update({name: _fitting(name, taken[name], known[name]) for name in taken})
 
     def values_of(self, names: Sequence[str]) -> list[Tensor]:
@@ -215,15 +228,30 @@ def load(path: str | Path) -> Package:
         ContainerError: It is no package, is damaged, or cannot be read.
         ArtifactError: It is for another machine, another torch or another ctk.
     """
-    container = open_container(Path(path).expanduser())
+    container = opened(path)
     try:
         return Package(container)
     except MALFORMED as error:
         raise _malformed(container.path, error) from error
 
 
+def opened(path: str | Path) -> Container:
+    """Open the container of a package.
+
+    Raises:
+        ContainerError: It is no container, is damaged, or cannot be read.
+    """
+    try:
+        place = Path(path).expanduser()
+        with contextlib.suppress(OSError):  # is said when it is opened
+            place.lstat()  # which refuses what is no path
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise ContainerError(f"{str(path)[:200]!r} is no path of a file: {error}") from error
+    return open_container(place)
+
+
 def _malformed(path: Path, error: BaseException) -> ContainerError:
-    return ContainerError(f"{path.name} is malformed: {error!r}; compile it again")
+    return ContainerError(f"{path.name} is malformed: {repr(error)[:300]}; compile it again")
 
 
 def manifest_of(container: Container, *, to_run: bool = True) -> JSON:
@@ -266,8 +294,11 @@ def _spec(text: str, name: str) -> Any:
         ) from error
 
 
-def _fitting(name: str, tensor: Tensor, row: JSON) -> Tensor:
+def _fitting(name: str, tensor: Any, row: JSON) -> Tensor:
     """Return a weight, if it is what the package was compiled for."""
+    if not isinstance(tensor, Tensor) or tensor.layout is not torch.strided or tensor.is_quantized:
+        kind = tensor.layout if isinstance(tensor, Tensor) else f"a {type(tensor).__name__}"
+        raise InputError(f"the weight {name} must be a strided tensor, and is {kind}")
     shape, dtype = torch.Size(row["shape"]), value_of({"dtype": row["dtype"]})
     device = torch.device(row["device"])
     if (tensor.shape, tensor.dtype, tensor.device) != (shape, dtype, device):

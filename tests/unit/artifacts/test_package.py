@@ -2,6 +2,8 @@
 
 import copy
 import json
+import os
+import stat
 
 import pytest
 import torch
@@ -9,7 +11,13 @@ import torch
 from ctk.compiler.ahead_of_time.write import aot_compile, write_package
 from ctk.compiler.artifacts.container import open_container, write
 from ctk.compiler.artifacts.package import MANIFEST, load
-from ctk.compiler.errors import ArtifactError, ConfigError, ContainerError, InputError
+from ctk.compiler.errors import (
+    ArtifactError,
+    ConfigError,
+    ContainerError,
+    InputError,
+    StorageError,
+)
 
 
 class Model(torch.nn.Module):
@@ -136,3 +144,55 @@ def test_a_sealed_package_opens_or_is_refused_clearly_whatever_is_in_it(value, p
 def test_a_sealed_package_says_what_it_holds(change, says, path, tmp_path):
     with pytest.raises((ArtifactError, ContainerError), match=says):
         load(_changed(path, tmp_path / "odd.ctk", change))
+
+
+def test_what_is_no_place_for_a_file_is_refused_before_a_compile(model, tmp_path, monkeypatch):
+    monkeypatch.setattr("ctk.compiler.ahead_of_time.write.program_of", None)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    link = tmp_path / "link"
+    link.symlink_to(pipe)
+    for each in (pipe, link, tmp_path, tmp_path / "none" / "m.ctk", "a\0b", "/dev/full"):
+        with pytest.raises(StorageError, match="cannot write"):
+            aot_compile(model, (torch.randn(5, 8), torch.zeros(5)), path=each)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    with pytest.raises(StorageError, match="a device, a pipe or a socket"):
+        write(pipe, {"a": b""})
+
+
+def test_a_link_to_a_file_is_followed(tmp_path):
+    link, target = tmp_path / "link.ctk", tmp_path / "target.ctk"
+    target.write_bytes(b"")
+    link.symlink_to(target)
+    aot_compile(torch.nn.ReLU(), (torch.ones(2),), path=link)
+    assert link.is_symlink()
+    assert load(target)(torch.tensor([-1.0, 1.0])).tolist() == [0, 1]
+
+
+def test_what_is_no_arguments_or_no_program_is_refused(model, tmp_path):
+    for wrong in (torch.ones(1, 2), {"x": torch.ones(1)}, None):
+        with pytest.raises(InputError, match="must be a tuple or list"):
+            aot_compile(model, wrong, path=tmp_path / "m.ctk")
+    with pytest.raises(ArtifactError, match="a is a type, and must be an exported program"):
+        write_package(tmp_path / "m.ctk", {"a": torch.nn.Linear})
+
+
+@pytest.mark.parametrize(
+    ("weights", "said"),
+    [
+        (None, "got a NoneType"),
+        ([torch.ones(4)], "got a list"),
+        ({"linear.bias": "text"}, "linear.bias must be a strided tensor, and is a str"),
+        ({"linear.bias": torch.ones(4).to_sparse()}, "and is torch.sparse_coo"),
+        ({"linear.bais": torch.ones(4)}, "such as linear.bais; did you mean 'linear.bias'"),
+    ],
+)
+def test_what_cannot_be_bound_is_refused(path, weights, said):
+    with pytest.raises(InputError, match=said):
+        load(path).bind(weights)
+
+
+@pytest.mark.parametrize("wrong", ["", "a\0b", None, "/", "a" * 5000])
+def test_what_is_no_package_cannot_be_loaded(wrong):
+    with pytest.raises(ContainerError):
+        load(wrong)
