@@ -107,7 +107,9 @@ def _child(what: str, kind: str, name: str, path: str) -> None:
     torch.manual_seed(0)
     model, args = make().eval().to(device), tuple(each.to(device) for each in inputs(4))
     if what == "live":
-        torch._dynamo.config.capture_dynamic_output_shape_ops = True
+        from ctk.compiler.torch_compat import dynamo
+
+        dynamo.capture_data_dependent_sizes()
         with torch.no_grad():
             torch.compile(model, backend="ctk", dynamic=True)(*args)
             _finish(device)
@@ -123,7 +125,9 @@ def _child(what: str, kind: str, name: str, path: str) -> None:
 
         ctk.aot_compile(program, path=path)
     else:
-        torch._inductor.aoti_compile_and_package(program, package_path=path)
+        from ctk.compiler.torch_compat import inductor
+
+        inductor.write_aot_package(program, path)
     print(json.dumps({"compile": time.perf_counter() - started}))
 
 
@@ -132,6 +136,8 @@ def _called(
 ) -> dict[str, float]:
     import torch
 
+    from ctk.compiler.torch_compat import inductor
+
     args, expected = torch.load(f"{path}.inputs")
     started = time.perf_counter()
     if kind == "ctk":
@@ -139,7 +145,7 @@ def _called(
 
         package = ctk.load(path)
     else:
-        package = torch._inductor.aoti_load_package(path)
+        package = inductor.load_aot_package(path)
     loaded = time.perf_counter()
     result = package(*args)
     _finish(device)

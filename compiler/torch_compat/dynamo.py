@@ -273,3 +273,8 @@ def wrap_compiled_calls(
             context.__call__ = original
 
     return undo
+
+
+def capture_data_dependent_sizes() -> None:
+    """Capture operators whose results have sizes that the data tell (torch 2.11, 2.13)."""
+    torch._dynamo.config.capture_dynamic_output_shape_ops = True

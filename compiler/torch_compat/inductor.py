@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from threading import Thread
 from typing import Any, cast
 
+import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.torch_compat.graphs import Boxed, boxed
@@ -289,3 +290,13 @@ def cache_folder() -> str:
     """
     utils = _inductor("runtime.cache_dir_utils")
     return os.environ.get("TORCHINDUCTOR_CACHE_DIR") or utils.default_cache_dir()
+
+
+def write_aot_package(program: torch.export.ExportedProgram, path: str) -> None:
+    """Compile an exported program into Inductor's package (torch 2.11, 2.13)."""
+    torch._inductor.aoti_compile_and_package(program, package_path=path)
+
+
+def load_aot_package(path: str) -> Callable[..., Any]:
+    """Load Inductor's package (torch 2.11, 2.13)."""
+    return torch._inductor.aoti_load_package(path)

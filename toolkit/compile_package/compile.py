@@ -76,8 +76,8 @@ def compile_package(
     target = _target(out, named)
     sources: dict[str, Source] = {}
     for number, (name, spec) in enumerate(named.items()):
-        say(f"loading {spec}", number, len(named))
         sources[name] = read_source(spec, dynamic=dynamic, trust=trust)
+        say(f"loaded {spec}", number + 1, len(named))
     options = {**_common_config(sources), **(config or {})}
     say(f"compiling {', '.join(sources)}")
     entries = {name: each.program for name, each in sources.items()}
