@@ -59,11 +59,9 @@ def child(compiler, name, mode):
         from ctk.compiler.backend import ctk as backend
         from ctk.compiler.pipeline import compile_fx  # noqa: F401  (imported before, as Inductor's)
     else:
-        from torch._inductor.compile_fx import compile_fx as backend
+        from ctk.compiler.torch_compat import inductor
 
-        torch._inductor.config.fx_graph_cache = True
-        torch._functorch.config.enable_autograd_cache = True
-    torch._dynamo.config.recompile_limit = 64
+        backend = inductor.cached_backend()
     spent, nodes = [], []
 
     def timed(gm, example_inputs):

@@ -300,3 +300,10 @@ def write_aot_package(program: torch.export.ExportedProgram, path: str) -> None:
 def load_aot_package(path: str) -> Callable[..., Any]:
     """Load Inductor's package (torch 2.11, 2.13)."""
     return torch._inductor.aoti_load_package(path)
+
+
+def cached_backend() -> Callable[..., Any]:
+    """Return Inductor as a backend, with its caches of graphs and of AOTAutograd on (2.11, 2.13)."""
+    _inductor("config").fx_graph_cache = True
+    importlib.import_module("torch._functorch.config").enable_autograd_cache = True
+    return cast("Callable[..., Any]", _inductor("compile_fx").compile_fx)
