@@ -303,7 +303,7 @@ def load_aot_package(path: str) -> Callable[..., Any]:
 
 
 def cached_backend() -> Callable[..., Any]:
-    """Return Inductor as a backend, with its caches of graphs and of AOTAutograd on (2.11, 2.13)."""
+    """Return Inductor as a backend with its caches on (seen in torch 2.11 and 2.13)."""
     _inductor("config").fx_graph_cache = True
     importlib.import_module("torch._functorch.config").enable_autograd_cache = True
     return cast("Callable[..., Any]", _inductor("compile_fx").compile_fx)
