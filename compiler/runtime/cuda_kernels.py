@@ -73,13 +73,12 @@ class _Launch:
         for pointer in pointers:
             together |= pointer
         if together % ALIGNMENT:
-            copies = [
-                each if each.data_ptr() % ALIGNMENT == 0 else _copied(each) for each in tensors
-            ]
+            covers = [_covered(each) for each in tensors]
+            copies = [each if each.data_ptr() % ALIGNMENT == 0 else each.clone() for each in covers]
             self._launch(programs, [each.data_ptr() for each in copies], sizes, device, name)
-            for tensor, copy in list(zip(tensors, copies, strict=True))[: self.written]:
-                if copy is not tensor:
-                    tensor.copy_(copy)
+            for cover, copy in list(zip(covers, copies, strict=True))[: self.written]:
+                if copy is not cover:
+                    cover.copy_(copy)
         else:
             self._launch(programs, pointers, sizes, device, name)
 
@@ -93,11 +92,11 @@ class _Launch:
             raise RuntimeError(f"kernel {name}: launch failed: {told}")
 
 
-def _copied(tensor: Tensor) -> Tensor:
-    copy = torch.empty_strided(
-        tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device
-    )
-    return copy.copy_(tensor)
+def _covered(tensor: Tensor) -> Tensor:
+    """Return the memory that a tensor covers, from its first element to its last, as one row."""
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    last = sum((size - 1) * stride for size, stride in steps)
+    return tensor.as_strided((last + 1,), (1,)) if tensor.numel() else tensor
 
 
 class _Plan:

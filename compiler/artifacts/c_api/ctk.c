@@ -1025,6 +1025,7 @@ const ctk_entry* ctk_entry_at(const ctk_package* package, size_t number) {
 }
 
 const ctk_entry* ctk_entry_find(const ctk_package* package, const char* name) {
+    if (!package || !name) return NULL;
     for (size_t i = 0; i < ctk_entry_count(package); ++i)
         if (strcmp(package->entries[i].graph->name, name) == 0) return &package->entries[i];
     return NULL;
@@ -1181,6 +1182,9 @@ static ctk_status check_weights(const ctk_package* package, const ctk_graph* gra
 ctk_status ctk_set_weight(
     ctk_package* package, const char* name, const ctk_tensor* weight, ctk_error* error) {
     succeed(error);
+    if (!package || !name || !weight)
+        return fail(error, CTK_ERROR_ARGUMENT, "%s is missing: ctk_set_weight takes all three",
+                    !package ? "the package" : !name ? "the name of the weight" : "the weight");
     const ctk_description* description = package->description;
     for (int32_t i = 0; i < description->weight_count; ++i) {
         const ctk_weight* known = &description->weights[i];
@@ -1270,6 +1274,7 @@ ctk_tensor ctk_tensor_of(void* data, ctk_dtype dtype, int32_t rank, const int64_
     tensor.data = data;
     tensor.dtype = dtype;
     tensor.rank = rank;
+    if (rank > CTK_MAX_RANK || !sizes) return tensor; /* which ctk_run refuses by its rank */
     int64_t stride = 1;
     for (int32_t i = rank; i-- > 0;) {
         tensor.sizes[i] = sizes[i];
