@@ -19,7 +19,7 @@ from ctk.compiler.passes import PASSES
 from ctk.compiler.rewriting.stage_passes import select_passes
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.run.execute import run_compiled
-from ctk.toolkit.targets import resolve_target
+from ctk.toolkit.targets import resolve_target, traits_of
 
 
 def key_of(case: Case) -> Key:
@@ -29,7 +29,7 @@ def key_of(case: Case) -> Key:
         CaseError: It is for another compiler than ctk.
         Uncacheable: Its compile would not be kept.
     """
-    if case.target != "ctk":
+    if not traits_of(case.target).is_kept:
         raise CaseError(f"{case.name} is compiled with {case.target}; the cache is that of ctk")
     found: list[Key] = []
 
@@ -45,7 +45,7 @@ def key_of(case: Case) -> Key:
         found.append(Key(key_parts(gm, example_inputs, options, passes)))
         return gm
 
-    target = replace(resolve_target("ctk"), compile=make_key)
+    target = replace(resolve_target(case.target), compile=make_key)
     outcome = run_compiled(case, target=target, is_called=False)
     if outcome.error is not None:
         raise outcome.error

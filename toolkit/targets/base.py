@@ -110,6 +110,7 @@ class Traits:
         disable_variable: The environment variable that leaves passes out, if there is one.
         freezes: Whether Dynamo gives a graph without gradients its parameters as attributes with
             these options, not as inputs, so that the target folds them.
+        is_kept: Whether its compiles go into the persistent cache of ctk.
         trials: Returns the options that may matter to a failure with a config, none of them at the
             value that it has already; likely ones first.
     """
@@ -119,6 +120,7 @@ class Traits:
     preload: Callable[[], None] = preload_captured
     mode_options: Callable[[str], Mapping[str, object]] | None = None
     takes_functions: bool = False
+    is_kept: bool = False
     effective: Callable[[Mapping[str, object]], Mapping[str, object]] = dict[str, object]
     defaults: Mapping[str, object] = field(default_factory=dict[str, object])
     native: Callable[[], Mapping[str, object]] = dict[str, object]

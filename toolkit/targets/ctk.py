@@ -114,6 +114,7 @@ TARGET = Target(
         # its own fallback would hide what is looked for
         forced={"on_failure": "raise"},
         disable_variable="CTK_DISABLE",
+        is_kept=True,
         is_quick=True,
         trials=_trials,
     ),
