@@ -291,6 +291,7 @@ class Branches(nn.Module):
         return torch.softmax(z, -1), count
 
 
+@pytest.mark.slow
 def test_graphs_that_operators_call_are_stored(tmp_path: Path) -> None:
     model = Branches().eval()
     dims = ({0: torch.export.Dim("rows", min=2, max=9)},)
