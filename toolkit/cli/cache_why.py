@@ -46,7 +46,13 @@ def cache_why(
         return answer_for_subject(store, Path(what), trust=trust)
     found = None if store is None else explain(store, what)
     if found is None:
-        said = "no miss is noted" if what is None else f"no entry starts with {what!r}"
+        said = (
+            "no miss is noted"
+            if what is None
+            else (
+                f"no entry starts with {what!r}, and no file or folder is called so; next: ctk cache ls"
+            )
+        )
         code = ExitCode.NO_FAILURE if what is None else ExitCode.USAGE
         return Answer(code, said, {"miss": None})
     return Answer(ExitCode.NO_FAILURE, headline(found), data_of(found), nearest_of(found))

@@ -12,6 +12,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 
 from ctk.compiler.errors import CaseError, ConfigError
+from ctk.compiler.references import near_file
 from ctk.toolkit.cli.answer import Answer, ExitCode, table
 from ctk.toolkit.cli.completion import complete_case
 from ctk.toolkit.cli.shell import Command
@@ -103,7 +104,7 @@ def show(
     if (case / DIAGNOSIS).is_file():
         return show_diagnosis(case)
     if not case.is_dir():
-        raise CaseError(f"no such folder: {case}")
+        raise CaseError(f"no such folder or package: {case}{near_file(case)}")
     if pass_number is not None:
         return show_pass(case, pass_number)
     return show_case(case)
