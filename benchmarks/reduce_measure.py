@@ -1,0 +1,141 @@
+"""Reduce one problem and count: questions, what is left, time and memory beside the oracle."""
+
+import dataclasses
+import resource
+import time
+from dataclasses import dataclass
+
+import torch
+
+from ctk.compiler.fx.walk import attribute_targets, fetch
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.reduce.driver import minimize
+from ctk.toolkit.reduce.problem import Problem
+from ctk.toolkit.reduce.size import call_nodes
+from tests.helpers.reduce_families import FAMILIES, Planted
+from tests.helpers.reduce_families.predicates import copies
+
+RUN_UP_TO = 2_000
+"""Graphs of more nodes are not run by the oracle: what is measured there is the reducer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What was measured of one problem.
+
+    Attributes:
+        nodes: Call nodes given.
+        left: Call nodes left, sub-graphs included.
+        elements: Of all inputs and constants.
+        non_zeros: Of these elements, how many are not zero.
+        invalid: Questions about graphs that do not run.
+        milliseconds: Of the reducer's own, for each question.
+        megabytes: The most memory that the process had on top of the given case.
+    """
+
+    family: str
+    size: int
+    seed: int
+    nodes: int
+    questions: int
+    goal: int
+    left: int
+    best_left: int
+    elements: int
+    best_elements: int | None
+    non_zeros: int
+    best_non_zeros: int | None
+    invalid: int
+    milliseconds: float
+    seconds: float
+    megabytes: float
+    reason: str
+    ops: tuple[str, ...]
+
+    def as_json(self) -> dict[str, object]:
+        """Return the fields by name."""
+        return dataclasses.asdict(self)
+
+
+class TimedOracle:
+    """An oracle over a predicate that notes how long it took; what does not run is invalid.
+
+    Attributes:
+        questions: How often it was asked.
+        invalid: About how many graphs that do not run.
+        seconds: How long all answers took.
+    """
+
+    def __init__(self, planted: Planted) -> None:
+        self.fails = planted.fails
+        self.runs = len(planted.graph.graph.nodes) <= RUN_UP_TO
+        self.questions = self.invalid = 0
+        self.seconds = 0.0
+
+    def __call__(self, case: Case) -> Judgement:
+        started = time.perf_counter()
+        judgement = self._judged(case)
+        self.questions += 1
+        self.invalid += judgement.verdict is Verdict.INVALID
+        self.seconds += time.perf_counter() - started
+        return judgement
+
+    def _judged(self, case: Case) -> Judgement:
+        try:
+            if self.runs:
+                case.graph(*copies(case.inputs))
+            is_failing = self.fails(case.graph, case.inputs)
+        except Exception as error:
+            return Judgement(Verdict.INVALID, detail=f"{type(error).__name__}: {error}")
+        if is_failing:
+            return Judgement(Verdict.REPRODUCES, Signature("accuracy", output="out0"))
+        return Judgement(Verdict.PASSES)
+
+
+def case_of(planted: Planted) -> Case:
+    """Return the case that a reducer starts from."""
+    modes = dataclasses.replace(Case(planted.graph, planted.inputs).modes, grad=False)
+    return Case(planted.graph, planted.inputs, target="fake", modes=modes)
+
+
+def measured(family: str, size: int, seed: int) -> Row:
+    """Reduce one problem."""
+    planted = FAMILIES[family].build(size, seed)
+    case, oracle = case_of(planted), TimedOracle(planted)
+    oracle(case)  # warm
+    oracle.questions, oracle.seconds = 0, 0.0
+    before, started = _megabytes(), time.perf_counter()
+    found = minimize(Problem(case, oracle))
+    seconds = time.perf_counter() - started
+    return Row(
+        family=family,
+        size=size,
+        seed=seed,
+        nodes=call_nodes(case),
+        questions=oracle.questions,
+        goal=planted.questions,
+        left=found.nodes_after,
+        best_left=planted.optimum.nodes,
+        elements=sum(t.numel() for t in tensors(found.best)),
+        best_elements=planted.optimum.elements,
+        non_zeros=sum(int(t.count_nonzero()) for t in tensors(found.best)),
+        best_non_zeros=planted.optimum.non_zeros,
+        invalid=oracle.invalid,
+        milliseconds=1000 * (seconds - oracle.seconds) / oracle.questions,
+        seconds=seconds,
+        megabytes=_megabytes() - before,
+        reason=found.reason,
+        ops=tuple(str(n.target) for n in found.graph.graph.nodes if n.op.startswith("call")),
+    )
+
+
+def tensors(case: Case) -> list[torch.Tensor]:
+    """Return the tensors that a case is given, and those that its graph holds."""
+    held = (fetch(case.graph, target) for target in attribute_targets(case.graph.graph))
+    return [v for v in (*case.inputs, *held) if isinstance(v, torch.Tensor)]
+
+
+def _megabytes() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
