@@ -7,15 +7,12 @@ read, so that the graph is deep and has few ends.
 """
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
-
-CULPRITS: tuple[Callable[[Tensor], Tensor], ...] = (torch.relu, F.gelu, F.softplus)
-"""No random node calls these."""
 
 LARGEST = 256
 """Elements of a value."""
@@ -158,19 +155,18 @@ def _is_small_product(dag: Dag, node: Node) -> bool:
     return shape[-2] ** 2 * (dag.values[node].numel() // max(1, shape[-2] * shape[-1])) <= LARGEST
 
 
-def scattered(size: int, seed: int, count: int) -> tuple[GraphModule, tuple[object, ...]]:
-    """Return a graph that calls the first `count` culprits once each, anywhere."""
+def scattered(
+    size: int, seed: int, culprits: Sequence[Callable[[Tensor], Tensor]]
+) -> tuple[GraphModule, tuple[object, ...]]:
+    """Return a graph that calls each of the culprits once, anywhere."""
     dag = Dag(seed)
-    places = dict(zip(sorted(dag.random.sample(range(size), count)), CULPRITS, strict=False))
-    while len(dag.values) < size:
-        at = len(dag.values) - len(dag.inputs)
-        due = [place for place in places if place <= at]
-        if due:
-            dag.call(places.pop(due[0]), dag.any_value())
-        else:
+    places = sorted(dag.random.sample(range(size), len(culprits)))
+    due = list(zip(places, culprits, strict=True))
+    for at in range(size):
+        if due and due[0][0] == at:
+            dag.call(due.pop(0)[1], dag.any_value())
+        elif at > len(dag.graph.nodes) - len(dag.inputs) - 1:  # some options add two nodes
             dag.grow()
-    for culprit in places.values():
-        dag.call(culprit, dag.any_value())
     return dag.finished()
 
 

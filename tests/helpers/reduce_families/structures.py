@@ -1,12 +1,14 @@
 """Graphs whose failure needs an exact structure: a diamond, an in-place op, a result of several."""
 
 import operator
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.fx import Graph, GraphModule
+from torch.fx import Graph, GraphModule, Proxy
+from torch.fx.proxy import GraphAppendingTracer
 
 from tests.helpers.reduce_families.planted import traced
 
@@ -15,19 +17,35 @@ UNARY = (torch.sin, torch.cos, torch.tanh, torch.sigmoid)
 Found = tuple[GraphModule, tuple[object, ...]]
 
 
-def _rows(seed: int, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+class Builder:
+    """Random filling between the parts of a structure.
 
+    Attributes:
+        random: What a seed decides: sizes of the parts, ops, skips.
+    """
 
-def _some(x: Tensor, count: int) -> Tensor:
-    """Return a value after so many ops; at every fifth a skip joins."""
-    skip = x
-    for number in range(count):
-        if number % 5 == 4:
-            x = skip = torch.add(x, skip)
-        else:
-            x = UNARY[number % 4](x)
-    return x
+    def __init__(self, size: int, seed: int) -> None:
+        self.size, self.seed, self.random = size, seed, random.Random(seed)
+
+    def input(self, *shape: int) -> Tensor:
+        """Return normal values."""
+        return torch.randn(*shape, generator=torch.Generator().manual_seed(self.seed))
+
+    def parts(self, *weights: float) -> list[int]:
+        """Return how many nodes each part gets, about so much of all."""
+        shares = [weight * self.random.uniform(0.5, 1.5) for weight in weights]
+        return [max(1, round(self.size * share / sum(shares))) for share in shares]
+
+    def some(self, x: Tensor, count: int) -> Tensor:
+        """Return a value after so many ops, some of which read an earlier value too."""
+        skip = x
+        for number in range(count):
+            if number % 5 == 4:
+                x = self.random.choice((torch.add, torch.mul, torch.maximum))(x, skip)
+                skip = x
+            else:
+                x = self.random.choice(UNARY)(x)
+        return x
 
 
 def skips(size: int, seed: int, culprit: Callable[[Tensor], Tensor] = torch.relu) -> Found:
@@ -59,78 +77,77 @@ def equals(size: int, seed: int, count: int) -> Found:
             x = torch.sin(x) if number in places else UNARY[1 + number % 3](x)
         return x
 
-    x = _rows(seed, 4, 4)
+    x = torch.randn(4, 4, generator=generator)
     return traced(run, x), (x,)
 
 
 def diamond(size: int, seed: int) -> Found:
-    """Return a graph where `relu` goes two long ways to `maximum`."""
+    """Return a graph where `relu` goes two ways to `minimum`, in which other values join."""
+    make = Builder(size, seed)
+    before, left, right, after = make.parts(1, 0.5, 0.5, 1)
 
     def run(x: Tensor) -> Tensor:
-        source = torch.relu(_some(x, size // 4))
-        left, right = (_some(op(source), size // 8) for op in (torch.sin, torch.cos))
-        return _some(torch.maximum(left, right), size // 2)
+        source = torch.relu(make.some(x, before))
+        arms = (make.some(torch.sin(source), left), make.some(torch.cos(source), right))
+        return make.some(torch.minimum(*arms), after)
 
-    x = _rows(seed, 4, 4 + seed)
+    x = make.input(4, 4 + seed)
     return traced(run, x), (x,)
 
 
 def in_place(size: int, seed: int) -> Found:
     """Return a graph with in-place ops; `gelu` reads what `mul_` has changed."""
+    make = Builder(size, seed)
+    before, inside, after = make.parts(1, 1, 1)
 
     def run(x: Tensor) -> tuple[Tensor, Tensor]:
-        base = _some(x, size // 3).clone()
-        for number in range(size // 12):
+        base = make.some(x, before).clone()
+        guilty = make.random.randrange(1 + inside // 4)
+        for number in range(1 + inside // 4):
             base.add_(number).sin_()
-        base.mul_(2)
+            if number == guilty:
+                base.mul_(2)
         view = base.view(-1)
         view.neg_()
-        y = F.gelu(base)
-        return _some(y, size // 3), view
+        return make.some(F.gelu(base), after), view
 
-    x = _rows(seed, 4, 4 + seed)
+    x = make.input(4, 4 + seed)
     return traced(run, x), (x,)
 
 
 def results(size: int, seed: int) -> Found:
     """Return a graph that splits and sorts; `gelu` reads the second part of one `split`."""
+    make = Builder(size, seed)
+    before, inside, between, after = make.parts(1, 1, 0.5, 1)
 
     def run(x: Tensor) -> tuple[Tensor, Tensor]:
-        y = _some(x, size // 4)
-        for number in range(max(1, size // 16)):
+        y = make.some(x, before)
+        for _ in range(1 + inside // 6):
             values, indices = torch.topk(y, 4, -1)
             y = torch.gather(torch.cat([values, values], -1), -1, torch.cat([indices, indices], -1))
-            y = UNARY[number % 4](y)
-        parts = torch.split(_some(y, size // 8), 4, -1)
+            y = make.random.choice(UNARY)(y)
+        parts = torch.split(make.some(y, between), 4, -1)
         left, right = operator.getitem(parts, 0), operator.getitem(parts, 1)
-        return _some(torch.add(left, F.gelu(right)), size // 4), torch.topk(left, 2)[0]
+        return make.some(torch.add(left, F.gelu(right)), after), torch.topk(left, 2)[0]
 
-    x = _rows(seed, 3 + seed, 8)
+    x = make.input(3 + seed, 8)
     return traced(run, x), (x,)
 
 
 def inside_cond(size: int, seed: int) -> Found:
-    """Return a graph that calls `torch.cond`; in the true branch stands `relu`."""
-    half = max(2, size // 4)
-
-    def branch(x: Tensor, culprit: Sequence[Callable[[Tensor], Tensor]]) -> Tensor:
-        x = _some(x, half)
-        for op in culprit:
-            x = op(x)
-        return _some(x, half // 2)
-
-    x = _rows(seed, 4, 4 + seed)
+    """Return a graph that calls `torch.cond`; in one of the branches stands `relu`."""
+    make = Builder(size, seed)
+    before, first, second, other, after = make.parts(1, 0.5, 0.5, 1, 1)
+    x = make.input(4, 4 + seed)
+    guilty = traced(lambda x: make.some(torch.relu(make.some(x, first)), second), x)
+    innocent = traced(lambda x: make.some(x, other), x)
     root = torch.nn.Module()
-    root.true = traced(lambda x: branch(x, (torch.relu,)), x)
-    root.false = traced(lambda x: branch(x, ()), x)
+    root.true, root.false = (guilty, innocent) if seed % 2 == 0 else (innocent, guilty)
     graph = Graph()
-    p, value = graph.placeholder("p"), graph.placeholder("x")
-    for number in range(half // 2):
-        value = graph.call_function(UNARY[number % 4], (value,))
+    p, tracer = graph.placeholder("p"), GraphAppendingTracer(graph)
+    value = make.some(Proxy(graph.placeholder("x"), tracer), before).node
     branches = [graph.get_attr(name) for name in ("true", "false")]
     call = graph.call_function(torch.ops.higher_order.cond, (p, *branches, (value,)))
     last = graph.call_function(operator.getitem, (call, 0))
-    for number in range(half // 2):
-        last = graph.call_function(UNARY[number % 4], (last,))
-    graph.output((last,))
-    return GraphModule(root, graph), (torch.tensor(True), x)
+    graph.output((make.some(Proxy(last, tracer), after).node,))
+    return GraphModule(root, graph), (torch.tensor(seed % 3 > 0), x)

@@ -10,7 +10,7 @@ from torch.fx import GraphModule
 from tests.helpers.reduce_families.planted import traced
 
 BATCH, TOKENS, HEADS, WIDTH = 2, 6, 4, 32
-NODES_A_LAYER = 29
+NODES_A_LAYER = 24
 NAMES = ("norm", "q", "k", "v", "o", "norm2", "up", "down")
 
 
@@ -20,8 +20,8 @@ def transformer(layers: int, seed: int) -> tuple[GraphModule, tuple[object, ...]
     The scores are (2, 4, 6, 6), the values in the MLP (2, 6, 64).
     """
     generator = torch.Generator().manual_seed(seed)
-    first = int(torch.randint(0, max(1, layers // 3), (), generator=generator))
-    last = layers - 1 - int(torch.randint(0, max(1, layers // 3), (), generator=generator))
+    first = int(torch.randint(0, max(1, layers // 6), (), generator=generator))
+    last = layers - 1 - int(torch.randint(0, max(1, layers // 6), (), generator=generator))
     x = torch.randn(BATCH, TOKENS, WIDTH, generator=generator)
     weights = [_weight(name, generator) for _ in range(layers) for name in NAMES]
 
