@@ -20,6 +20,8 @@ backward."""
 
 Check = Literal["off", "output", "pass"]
 InputsMode = Literal["recipe", "full", "none"]
+ExecutorName = Literal["local", "ray"]
+"""Where several questions run at once: on this machine, or on those of a Ray cluster."""
 
 
 @dataclass(frozen=True, slots=True)

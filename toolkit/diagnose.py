@@ -4,11 +4,12 @@ OUT/case/       the failing case as captured
 OUT/minimal/    the smallest case so far, at the end with its repro.py; the rest: `operation/`
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
-from ctk.compiler.choices import InputsMode
+from ctk.compiler.choices import ExecutorName, InputsMode
 from ctk.toolkit.bisect import Search
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Verdict
@@ -19,6 +20,7 @@ from ctk.toolkit.operation.at_work import Operation
 from ctk.toolkit.operation.opening import operation
 from ctk.toolkit.operation.whole_program import explained
 from ctk.toolkit.oracle.cache import fingerprint
+from ctk.toolkit.oracle.executors.base import jobs_of
 from ctk.toolkit.oracle.progress import Say, silent
 from ctk.toolkit.oracle.several import AskOptions
 from ctk.toolkit.reduce.probe import first_wrong_node
@@ -35,6 +37,9 @@ def diagnose(
     keep: InputsMode = "full",
     max_questions: int | None = None,
     max_seconds: float | None = None,
+    jobs: int = 1,
+    executor: ExecutorName = "local",
+    resources: Mapping[str, float] | None = None,
     say: Say = silent,
     on_progress: OnProgress | None = None,
     **options: Unpack[AskOptions],
@@ -54,6 +59,10 @@ def diagnose(
         keep: What written cases keep of their inputs: values, a recipe for similar ones, nothing.
         max_questions: Stop reducing after so many questions.
         max_seconds: Stop reducing after so long.
+        jobs: How many candidates are asked about at the same time, each in a child process, with
+            the same result as one after the other; 0: one per core.
+        executor: Where: on this machine (`local`), or on those of a Ray cluster (`ray`).
+        resources: What one question takes of the cluster: `{"CPU": 1, "GPU": 0.5}`.
         say: Told what happens.
         on_progress: Called after each question of the reduction.
         options: `target`, `config`, `backward`, `dynamic`, `graph`, `allow_imports`, `isolate`,
@@ -64,8 +73,17 @@ def diagnose(
         end the reduction early and keep the best so far.
     """
     budget = budget_of(max_questions, max_seconds)
+    at_once = jobs_of(jobs, executor, resources)
     with operation(
-        "diagnose", subject, inputs, options, out=out, resume=resume, keep=keep, say=say
+        "diagnose",
+        subject,
+        inputs,
+        options,
+        out=out,
+        resume=resume,
+        keep=keep,
+        say=say,
+        jobs=at_once,
     ) as run:
         found = run.bisected(captured=run.folder / "case")
         if found.is_shown_by_no_graph:

@@ -8,12 +8,12 @@ OUT/case/    the smallest case so far, at the end with its repro.py; the rest: `
 What it does not do: failures that are no wrong compile; for those there is `minimize`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
-from ctk.compiler.choices import InputsMode
+from ctk.compiler.choices import ExecutorName, InputsMode
 from ctk.compiler.errors import DoesNotReproduce, StorageError
 from ctk.toolkit.bisect import Search
 from ctk.toolkit.bisect.questions import NO_KERNELS
@@ -27,7 +27,9 @@ from ctk.toolkit.operation.best_case import BestCase
 from ctk.toolkit.operation.opening import discard, operation
 from ctk.toolkit.operation.options import ask_options
 from ctk.toolkit.operation.whole_program import explained
+from ctk.toolkit.oracle.ahead import asked_ahead
 from ctk.toolkit.oracle.cache import fingerprint
+from ctk.toolkit.oracle.executors.base import Executor, jobs_of
 from ctk.toolkit.oracle.progress import Say, silent
 from ctk.toolkit.oracle.same_failure import SameFailure
 from ctk.toolkit.oracle.several import AskOptions
@@ -52,6 +54,9 @@ def minify(
     keep: InputsMode = "full",
     max_questions: int | None = None,
     max_seconds: float | None = None,
+    jobs: int = 1,
+    executor: ExecutorName = "local",
+    resources: Mapping[str, float] | None = None,
     say: Say = silent,
     on_progress: OnProgress | None = None,
     **options: Unpack[AskOptions],
@@ -71,6 +76,10 @@ def minify(
         keep: What the written case keeps of its inputs: values, a recipe for similar ones, nothing.
         max_questions: Stop reducing after so many questions.
         max_seconds: Stop reducing after so long.
+        jobs: How many candidates are asked about at the same time, each in a child process, with
+            the same result as one after the other; 0: one per core.
+        executor: Where: on this machine (`local`), or on those of a Ray cluster (`ray`).
+        resources: What one question takes of the cluster: `{"CPU": 1, "GPU": 0.5}`.
         say: Told what happens.
         on_progress: Called after each question of the reduction.
         options: `target`, `config`, `backward`, `dynamic`, `graph`, `allow_imports`, `isolate`,
@@ -81,8 +90,17 @@ def minify(
         reduction early and keep the best so far.
     """
     budget = budget_of(max_questions, max_seconds)
+    at_once = jobs_of(jobs, executor, resources)
     with operation(
-        "minify", subject, inputs, options, out=out, resume=resume, keep=keep, say=say
+        "minify",
+        subject,
+        inputs,
+        options,
+        out=out,
+        resume=resume,
+        keep=keep,
+        say=say,
+        jobs=at_once,
     ) as run:
         found = run.bisected()
         if not found.judgement.fails:
@@ -147,17 +165,21 @@ def _reduced(
     def attempt(cause: bool) -> Reduction:
         hints = search.culprit.captured if search.culprit and not cause else ()
         veto = Veto(passes=frozenset({search.culprit.where})) if search.culprit and cause else None
-        oracle = SameFailure(case, run.executor, veto, base if not cause else None)
-        problem = Problem(
-            case,
-            oracle,
-            recall=oracle.recall,
-            budget=budget,
-            on_progress=on_progress,
-            on_improvement=best.improved,
-            digests=run.digests,
-        )
-        return minimize(problem, (hint_step(hints), *STEPS))
+
+        def oracle_with(executor: Executor) -> SameFailure:
+            return SameFailure(case, executor, veto, base if not cause else None)
+
+        with asked_ahead(run.executor, oracle_with, run.digests) as oracle:
+            problem = Problem(
+                case,
+                oracle,
+                recall=oracle.recall,
+                budget=budget,
+                on_progress=on_progress,
+                on_improvement=best.improved,
+                digests=run.digests,
+            )
+            return minimize(problem, (hint_step(hints), *STEPS))
 
     reduction = attempt(cause=False)
     minimal = None

@@ -111,3 +111,9 @@ def leave_a_daemon(gm: GraphModule, inputs: list[object]) -> Compiled:
     )
     subprocess.run([sys.executable, "-SE", "-c", code], check=True)
     return gm.forward
+
+
+def slow_wrong_gelu(gm: GraphModule, inputs: list[object]) -> Compiled:
+    """Compile as `wrong_gelu` does, after a wait: what a costly compiler is to those who wait."""
+    time.sleep(0.2)
+    return wrong_gelu(gm, inputs)

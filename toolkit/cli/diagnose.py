@@ -7,6 +7,7 @@ from ctk.toolkit.cli.exit_codes import exit_code_of
 from ctk.toolkit.cli.options import (
     BudgetOptions,
     IsolationOptions,
+    JobOptions,
     KeptInputs,
     OutOption,
     ResumeOption,
@@ -26,6 +27,7 @@ def diagnose(
     kept: KeptInputs,
     budget: BudgetOptions,
     isolation: IsolationOptions,
+    jobs: JobOptions,
 ) -> Answer:
     """Find the culprit, and the smallest repro.
 
@@ -46,6 +48,7 @@ def diagnose(
             on_progress=report.reduction,
             **subject.keywords(),
             **isolation.keywords(),
+            **jobs.keywords(),
         )
     return answer_of_diagnosis(diagnosis)
 

@@ -15,6 +15,7 @@ from ctk.toolkit.cli.exit_codes import judgement_data, line_of
 from ctk.toolkit.cli.options import (
     BudgetOptions,
     IsolationOptions,
+    JobOptions,
     KeptInputs,
     OutOption,
     ResumeOption,
@@ -38,6 +39,7 @@ def minify(
     kept: KeptInputs,
     budget: BudgetOptions,
     isolation: IsolationOptions,
+    jobs: JobOptions,
 ) -> Answer:
     """Make a failing case as small as possible.
 
@@ -58,6 +60,7 @@ def minify(
             on_progress=report.reduction,
             **subject.keywords(),
             **isolation.keywords(),
+            **jobs.keywords(),
         )
     return answer_of(found)
 

@@ -22,6 +22,7 @@ from ctk.toolkit.graphs.callables import called_modules
 from ctk.toolkit.importers import Inputs, Subject, name_of
 from ctk.toolkit.operation.at_work import Done, Operation
 from ctk.toolkit.oracle.cache import Digests, fingerprint
+from ctk.toolkit.oracle.executors.base import ONE_JOB, Jobs
 from ctk.toolkit.oracle.go_on import resume_command
 from ctk.toolkit.oracle.journal import (
     JOURNAL,
@@ -63,6 +64,7 @@ def operation(
     resume: bool,
     keep: InputsMode,
     say: Say,
+    jobs: Jobs = ONE_JOB,
 ) -> Generator[Operation]:
     """Load the cases, start who answers, and open the folder; closed at the end.
 
@@ -75,13 +77,14 @@ def operation(
         resume: Go on where an earlier run was ended.
         keep: What written cases keep of their inputs.
         say: Told what happens.
+        jobs: How many questions may be asked at the same time, and where.
 
     Raises:
         CaseError: There is no such folder to go on in, it is in use, or is about something else.
     """
-    with opened(subject, inputs, options) as it:
+    with opened(subject, inputs, options, jobs) as it:
         digests = Digests()
-        header = _header(name, subject, options, keep, it.cases, digests)
+        header = _header(name, subject, {**options, **jobs.told}, keep, it.cases, digests)
         default = f"{PREFIXES[name]}_{name_of(subject)}"
         journal, folder = (
             resumed_journal(out, default, header) if resume else new_journal(out, default, header)
@@ -193,7 +196,7 @@ def _folders(default: str) -> Iterator[Path]:
 def _header(
     name: OperationName,
     subject: Subject,
-    options: AskOptions,
+    options: Mapping[str, object],
     keep: InputsMode,
     cases: list[Case],
     digests: Digests,

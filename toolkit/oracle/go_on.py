@@ -118,5 +118,12 @@ def _options(options: Mapping[str, object]) -> Iterator[str]:
                 yield from ("--timeout", f"{value:g}")
             case "memory_nbytes", int():
                 yield from ("--memory", str(value))
+            case "jobs", int() if value != 1:
+                yield from ("--jobs", str(value))
+            case "executor", str():
+                yield from ("--executor", value)
+            case "resources", dict() if value:
+                pairs = ",".join(f"{key}={item:g}" for key, item in value.items())
+                yield from ("--resources", pairs)
             case _:
                 pass

@@ -14,6 +14,7 @@ tell whether an answer is true: a folder from somebody else holds that person's 
 
 import json
 import logging
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,7 +82,7 @@ class Line:
 
 
 class Journal(Closing):
-    """The journal of a running operation; a context manager, closed at the end.
+    """The journal of a running operation; a context manager, closed at the end. For any thread.
 
     Attributes:
         remembered: How many lines an earlier run has left.
@@ -92,6 +93,8 @@ class Journal(Closing):
         self._file = file
         self._values: dict[tuple[str, str], Mapping[str, object]] = {}
         self._last: dict[str, str] = {}
+        self._writing = threading.Lock()
+        self._is_closed = False
         for number, text in enumerate(file.lines, 1):
             self._keep(decode(Line, text, where=f"{file.path}, line {number}"))
         self.remembered = max(len(file.lines) - 1, 0)
@@ -116,7 +119,9 @@ class Journal(Closing):
         line = Line(type(value).__name__, key, encode(value))
         had_problem = bool(self.problem)
         text = scrub(json.dumps(encode(line), separators=(",", ":")))
-        with interrupts_put_off():  # half of this would tear the chain of digests
+        with interrupts_put_off(), self._writing:  # half of it would tear the chain of digests
+            if self._is_closed:  # by Ctrl-C, while a thread was told an answer
+                return
             self._keep(line)
             self._file.append(text)
             self.is_replay = False
@@ -143,7 +148,9 @@ class Journal(Closing):
 
     def close(self) -> None:
         """Close the file, which unlocks it."""
-        self._file.close()
+        with self._writing:
+            self._is_closed = True
+            self._file.close()
 
 
 def start_journal(folder: Path, header: Header) -> Journal:
@@ -231,7 +238,15 @@ def difference(then: Header, now: Header) -> str:
     return "the program makes another graph or other values now (its file, or a library, changed)"
 
 
-ANSWERS_STAY = ("allow_imports", "isolate", "timeout_seconds", "memory_nbytes")
+ANSWERS_STAY = (
+    "allow_imports",
+    "isolate",
+    "timeout_seconds",
+    "memory_nbytes",
+    "jobs",
+    "executor",
+    "resources",
+)
 """Options that say who answers, not what."""
 
 

@@ -14,6 +14,9 @@ from ctk.toolkit.formats.schema import decode, document, encode
 READY = b"ready\n"
 """The first line of a worker."""
 
+UNWANTED = b"\n"
+"""What a worker is told while it is asked, when nobody wants the answer any more."""
+
 
 @document
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,7 @@ class Question:
         folder: The case, as `ctk.toolkit.case.store` saves it with full inputs.
         expected: The failure that is looked for; None: any.
         timeout_seconds: After this the child is killed; None: never.
+        busy_seconds: How much later that may be where the child had to wait for a core.
         memory_nbytes: With more than this it is killed, with what it has started; None: any.
         is_eager: Only run the program in eager (to see whether it is the program that crashes).
         veto: What must not happen in the compile; None leaves it unobserved.
@@ -35,6 +39,7 @@ class Question:
     folder: str
     expected: Signature | None = None
     timeout_seconds: float | None = None
+    busy_seconds: float = 0.0
     memory_nbytes: int | None = None
     is_eager: bool = False
     veto: Veto | None = None
@@ -53,6 +58,10 @@ class Failure:
 Answer = Judgement | Failure
 
 
+class Unwanted(CtkError):
+    """Nobody wants the answer any more."""
+
+
 def write_line(file: BinaryIO, message: Question | Answer) -> None:
     """Write a message and flush."""
     file.write(json.dumps(encode(message)).encode() + b"\n")
@@ -60,8 +69,12 @@ def write_line(file: BinaryIO, message: Question | Answer) -> None:
 
 
 def read_question(file: BinaryIO) -> Question | None:
-    """Read a question; None when the other side has closed the pipe."""
-    line = file.readline()
+    """Read a question; None when the other side has closed the pipe.
+
+    An empty line is no question: an answer was not wanted any more that had been given already.
+    """
+    while (line := file.readline()) == UNWANTED:
+        pass
     return decode(Question, line, where="question") if line.endswith(b"\n") else None
 
 

@@ -36,6 +36,21 @@ class Remembering(Executor):
         self._executor, self._journal, self._digests = executor, journal, digests
         self._limits = limits
 
+    @property
+    def members(self) -> "tuple[Remembering, ...]":
+        if len(self._executor.members) == 1:
+            return (self,)
+        shared = (self._journal, self._digests, self._limits)
+        return tuple(Remembering(member, *shared) for member in self._executor.members)
+
+    def want(self) -> None:
+        """From now on answers are wanted."""
+        self._executor.want()
+
+    def unwant(self) -> None:
+        """Pass on that the answer is not wanted any more."""
+        self._executor.unwant()
+
     def ask(
         self,
         case: Case,

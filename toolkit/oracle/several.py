@@ -16,7 +16,7 @@ from ctk.toolkit.importers import Inputs, Loaded, Subject, are_strangers, load_s
 from ctk.toolkit.importers.base import CaseOptions, Request, request_of
 from ctk.toolkit.importers.program import options_of
 from ctk.toolkit.oracle.executors import HANG_SECONDS, executor_for
-from ctk.toolkit.oracle.executors.base import Executor
+from ctk.toolkit.oracle.executors.base import ONE_JOB, Executor, Jobs
 from ctk.toolkit.oracle.progress import Say, silent
 from ctk.toolkit.processes.link import Watch, compiled_limited, watched
 from ctk.toolkit.processes.memory import default_limit_nbytes
@@ -92,7 +92,12 @@ def _with_reason(found: EndToEnd, error: NoGraphError) -> EndToEnd:
 
 
 @contextmanager
-def opened(subject: Subject, inputs: Inputs | None, options: AskOptions) -> Generator[Opened]:
+def opened(
+    subject: Subject,
+    inputs: Inputs | None,
+    options: AskOptions,
+    jobs: Jobs = ONE_JOB,
+) -> Generator[Opened]:
     """Load the program and the cases of a subject, and start who answers questions about them.
 
     Raises:
@@ -107,6 +112,7 @@ def opened(subject: Subject, inputs: Inputs | None, options: AskOptions) -> Gene
         isolate=options.get("isolate"),
         timeout_seconds=options.get("timeout_seconds"),
         memory_nbytes=options.get("memory_nbytes"),
+        jobs=jobs,
     )
     is_ours = options.get("isolate") is None and not executor.isolates
     is_strangers = is_ours and are_strangers(cases, subject, request)

@@ -6,12 +6,17 @@ same warm process, which costs milliseconds instead of seconds.
 
     parent  <- stdin, stdout ->  worker (warm)  <- pipes ->  child (its own process group)
 
-A crash becomes a verdict here: signal or exit status of the child. The worker ends, and its child
-with it, when its stdin is closed. Whatever the compiled programs print goes to stderr.
+A crash becomes a verdict here: signal or exit status of the child. A child that somebody else has
+killed is asked once more: that says nothing about the program. The worker ends, and its child with
+it, when its stdin is closed; an empty line while it is asked means that nobody wants the answer any
+more. Whatever the compiled programs print goes to stderr.
+
+Several workers at once are forked from one warm process (nursery.py).
 """
 
 import contextlib
 import faulthandler
+import math
 import os
 import select
 import signal
@@ -33,6 +38,7 @@ from ctk.toolkit.oracle.protocol import (
     Answer,
     Failure,
     Question,
+    Unwanted,
     failure_of,
     read_answer,
     read_question,
@@ -41,13 +47,15 @@ from ctk.toolkit.oracle.protocol import (
 from ctk.toolkit.processes.accelerator import LOST_CUDA, has_lost_cuda
 from ctk.toolkit.processes.groups import (
     adopt_orphans,
+    die_first,
     dying_with_parent,
     end_group,
     lead_group,
     reap_orphans,
 )
-from ctk.toolkit.processes.memory import as_text, held_nbytes
+from ctk.toolkit.processes.memory import held_nbytes, too_much
 from ctk.toolkit.processes.tree import descendants, end_descendants
+from ctk.toolkit.processes.waits import Waits
 from ctk.toolkit.run.execute import run_eager
 from ctk.toolkit.targets import traits_of
 
@@ -75,6 +83,47 @@ class End:
     status: int
     killed_for: Literal["time", "memory"] | None = None
 
+    @property
+    def is_from_outside(self) -> bool:
+        """Whether somebody else has killed it: a person, or the system for want of memory."""
+        return self.killed_for is None and self.status == -signal.SIGKILL
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    """The pipes to who asks."""
+
+    questions: BinaryIO
+    answers: BinaryIO
+
+
+@dataclass(slots=True)
+class _Clock:
+    """The time that is left for one question; to be looked at now and then.
+
+    Attributes:
+        ends_at: When it is over; infinite without a limit.
+        busy_seconds: How much of the time in which the child had no core may still not count.
+        waits: Of the child's processes.
+    """
+
+    ends_at: float
+    busy_seconds: float
+    waits: Waits
+
+    @classmethod
+    def of(cls, question: Question) -> "_Clock":
+        limit = question.timeout_seconds
+        ends_at = math.inf if limit is None else time.monotonic() + limit
+        return cls(ends_at, question.busy_seconds, Waits())
+
+    def left_seconds(self) -> float:
+        if self.busy_seconds > 0 and self.ends_at < math.inf:
+            waited = min(self.waits.since(descendants(os.getpid())), self.busy_seconds)
+            self.busy_seconds -= waited
+            self.ends_at += waited
+        return self.ends_at - time.monotonic()
+
 
 class ParentGone(Exception):
     """The process that asks has closed the pipe."""
@@ -82,18 +131,25 @@ class ParentGone(Exception):
 
 def main() -> None:
     """Answer questions from stdin on stdout until stdin is closed."""
-    questions, answers = _take_standard_pipes()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    serve(_take_standard_pipes())
+
+
+def serve(parent: Parent) -> None:
+    """Be the warm process of the children that answer what a parent asks."""
     adopt_orphans()
     child: Child | None = None
-    answers.write(READY)
-    answers.flush()
+    parent.answers.write(READY)
+    parent.answers.flush()
     try:
-        while (question := read_question(questions)) is not None:
+        while (question := read_question(parent.questions)) is not None:
             with dying_with_parent():  # it may import the user's files: nobody reads the pipe
                 traits_of(question.target).preload()
-            child, answer = _answer(child, question, questions)
-            write_line(answers, answer)
+            try:
+                child, answer = _answer(child, question, parent)
+            except Unwanted as error:
+                child, answer = None, failure_of(error)
+            write_line(parent.answers, answer)
     except (ParentGone, BrokenPipeError):
         pass
     finally:
@@ -101,23 +157,24 @@ def main() -> None:
             _ended(child)
 
 
-def _take_standard_pipes() -> tuple[BinaryIO, BinaryIO]:
+def _take_standard_pipes() -> Parent:
     """Return the pipes to the parent; from now on stdout is stderr, and stdin is empty."""
-    questions, answers = os.fdopen(os.dup(0), "rb", buffering=0), os.fdopen(os.dup(1), "wb")
+    parent = Parent(os.fdopen(os.dup(0), "rb", buffering=0), os.fdopen(os.dup(1), "wb"))
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
     os.close(nothing)
-    return questions, answers
+    return parent
 
 
-def _answer(
-    child: Child | None, question: Question, parent: BinaryIO
-) -> tuple[Child | None, Answer]:
+def _answer(child: Child | None, question: Question, parent: Parent) -> tuple[Child | None, Answer]:
     """Ask a child, forking one if there is none; return it, if it lives on, and the answer."""
     is_fresh = child is None
     child = child or _fork(parent)
     found = _ask(child, question, parent)
+    if isinstance(found, End) and found.is_from_outside:
+        is_fresh, child = True, _fork(parent)
+        found = _ask(child, question, parent)
     if isinstance(found, End) and found.status == LOST_CUDA and not is_fresh:
         child = _fork(parent)
         found = _ask(child, question, parent)
@@ -161,9 +218,9 @@ def _signature(end: End, question: Question) -> Signature:
         message = f"no answer within {question.timeout_seconds:g} seconds"
         return Signature("timeout", where=where, message=message)
     if end.killed_for == "memory":
-        limit = as_text(question.memory_nbytes or 0)
-        return Signature("memory", where=where, message=f"more than {limit} (--memory)")
-    if end.status == -signal.SIGKILL:
+        message = too_much(question.memory_nbytes or 0)
+        return Signature("memory", where=where, message=message)
+    if end.is_from_outside:
         message = "killed from outside (SIGKILL): probably no memory was left"
         return Signature("memory", where=where, message=message)
     if end.status < 0:
@@ -184,26 +241,26 @@ def _last_start(question: Question) -> str | None:
     return trail.read_text() if question.veto is not None and trail.exists() else None
 
 
-def _ask(child: Child, question: Question, parent: BinaryIO) -> Answer | End:
+def _ask(child: Child, question: Question, parent: Parent) -> Answer | End:
     """Return the child's answer, or how it ended.
 
     Raises:
         ParentGone: The parent closed its pipe meanwhile; the child has been killed.
+        Unwanted: The parent does not want to know any more; the child has been killed.
     """
-    limit = question.timeout_seconds
-    deadline = None if limit is None else time.monotonic() + limit
+    clock = _Clock.of(question)
     with contextlib.suppress(BrokenPipeError):
         write_line(child.questions, question)
     while True:
-        left = _POLL_SECONDS if deadline is None else deadline - time.monotonic()
+        left = clock.left_seconds()
         wait = max(0, min(left, _POLL_SECONDS))
-        ready, _, _ = select.select([child.answers, parent], [], [], wait)
+        ready, _, _ = select.select([child.answers, parent.questions], [], [], wait)
         if child.answers in ready:
             answer = read_answer(child.answers)
             return answer if answer is not None else End(_ended(_let_die(child)))
-        if parent in ready:
+        if parent.questions in ready:
             _ended(child)
-            raise ParentGone
+            raise Unwanted if parent.questions.read(1) else ParentGone
         if left <= 0:
             return End(_ended(child), "time")
         if _holds_too_much(question):
@@ -241,14 +298,15 @@ def _ended(child: Child) -> int:
     return status
 
 
-def _fork(parent: BinaryIO) -> Child:
+def _fork(parent: Parent) -> Child:
     """Fork a child that serves questions."""
     question_out, question_in = os.pipe()
     answer_out, answer_in = os.pipe()
     warm = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _live(warm, question_out, answer_in, unused=(question_in, answer_out, parent.fileno()))
+        theirs = (parent.questions.fileno(), parent.answers.fileno())
+        _live(warm, question_out, answer_in, unused=(question_in, answer_out, *theirs))
     os.close(question_out)
     os.close(answer_in)
     questions = os.fdopen(question_in, "wb")
@@ -260,6 +318,7 @@ def _live(warm: int, questions: int, answers: int, *, unused: tuple[int, ...]) -
     status = 1
     try:
         lead_group(warm)
+        die_first()
         for descriptor in unused:
             os.close(descriptor)
         faulthandler.enable(sys.__stderr__ or sys.stderr)

@@ -55,6 +55,11 @@ def _group_limits() -> list[int]:
     return limits
 
 
+def too_much(nbytes: int) -> str:
+    """Return what is said of a question that holds more than it may."""
+    return f"more than {as_text(nbytes)} (--memory)"
+
+
 def as_text(nbytes: int) -> str:
     """Return a size as `--memory` takes it: `1.5G`, `300M`."""
     unit, name = (1 << 30, "G") if nbytes >= 1 << 30 else (1 << 20, "M")

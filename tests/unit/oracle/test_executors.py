@@ -184,7 +184,7 @@ class TestProcesses:
         with ChildProcess(60) as executor:
             executor.ask(case_for("right"))
             assert not list(scratch_root().glob("ctk-question-*"))
-            environment = Path(f"/proc/{executor._worker.process.pid}/environ").read_bytes()
+            environment = Path(f"/proc/{executor._worker.pid}/environ").read_bytes()
         assert f"TMPDIR={scratch_root()}".encode() in environment.split(b"\0")
 
     @pytest.mark.usefixtures("warm_children")

@@ -1,4 +1,4 @@
-"""Who runs a question: this process, or a child that may crash or hang.
+"""Who runs a question: this process, a child that may crash or hang, or a machine of a cluster.
 
 Adding a way is one file with an `EXECUTOR` and one line in `EXECUTORS`.
 """
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from ctk.compiler.errors import ConfigError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.oracle.executors import child, in_process
-from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind, Needs
+from ctk.toolkit.oracle.executors.base import ONE_JOB, Executor, ExecutorKind, Jobs, Needs
 
 EXECUTORS: tuple[ExecutorKind, ...] = (child.EXECUTOR, in_process.EXECUTOR)
 """In the order in which they are asked; the first that serves the needs runs the questions."""
@@ -23,6 +23,7 @@ def executor_for(
     isolate: bool | None = None,
     timeout_seconds: float | None = None,
     memory_nbytes: int | None = None,
+    jobs: Jobs = ONE_JOB,
 ) -> Executor:
     """Return who runs the questions about some cases; to be used in a `with` block.
 
@@ -33,11 +34,15 @@ def executor_for(
             hang has a limit in any case.
         memory_nbytes: What one question, with all that it starts, may hold; needs a child. None
             takes `CTK_MEMORY`, else most of what is free.
+        jobs: How many questions may be asked at the same time, and where; several need children.
 
     Raises:
-        ConfigError: A limit without a child.
+        ConfigError: A limit, or several jobs, without a child.
     """
-    for option, value in (("--timeout", timeout_seconds), ("--memory", memory_nbytes)):
+    elsewhere = None if jobs.executor == "local" else jobs.executor
+    several = None if jobs.count == 1 else jobs.count
+    limits = (("--timeout", timeout_seconds), ("--memory", memory_nbytes))
+    for option, value in (*limits, ("--jobs", several), ("--executor", elsewhere)):
         if isolate is False and value is not None:
             raise ConfigError(
                 f"{option} works in a child process only; leave out --no-isolate or {option}"
@@ -46,5 +51,5 @@ def executor_for(
     if isolate is not False and any(signature.kind == "timeout" for signature in signatures):
         timeout_seconds = timeout_seconds or HANG_SECONDS
     is_deadly = any(signature.is_deadly for signature in signatures)
-    needs = Needs(isolate, timeout_seconds, memory_nbytes, is_deadly)
+    needs = Needs(isolate, timeout_seconds, memory_nbytes, is_deadly, jobs)
     return next(kind for kind in EXECUTORS if kind.serves(needs)).start(needs)

@@ -1,9 +1,12 @@
 """The contract of an executor: who runs a question, and when it is the right one."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypedDict, cast, get_args
 
+from ctk.compiler.choices import ExecutorName
+from ctk.compiler.errors import ConfigError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement
@@ -14,6 +17,14 @@ from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.processes.closing import Closing
 
 
+class JobKeywords(TypedDict, total=False):
+    """The keywords that say how many questions are asked at once, and where; see `jobs_of`."""
+
+    jobs: int
+    executor: ExecutorName
+    resources: Mapping[str, float] | None
+
+
 class Executor(Closing, Protocol):
     """Runs questions; a context manager that ends what it started.
 
@@ -22,6 +33,11 @@ class Executor(Closing, Protocol):
     """
 
     isolates: bool
+
+    @property
+    def members(self) -> "tuple[Executor, ...]":
+        """Who may be asked at the same time, in a thread each; one executor is alone."""
+        return (self,)
 
     def ask(
         self,
@@ -48,8 +64,69 @@ class Executor(Closing, Protocol):
         """
         return ask(question)
 
+    def want(self) -> None:
+        """From now on answers are wanted (again)."""
+
+    def unwant(self) -> None:
+        """Let the question that another thread asks here, if it does, raise `Unwanted` soon.
+
+        So do later ones, until `want`. Who cannot be stopped is let finish.
+        """
+
     def close(self) -> None:
         """End every process that the executor started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """How many questions may be asked at the same time, and where; see `jobs_of`.
+
+    Attributes:
+        count: How many; 0: one per core.
+        executor: `local`, or `ray`: on the machines of a Ray cluster.
+        resources: What one question takes of the cluster, by name.
+    """
+
+    count: int = 1
+    executor: ExecutorName = "local"
+    resources: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    @property
+    def told(self) -> dict[str, object]:
+        """What is not the default, as the keywords of the library."""
+        told = {"jobs": self.count, "executor": self.executor, "resources": dict(self.resources)}
+        usual = {"jobs": 1, "executor": "local", "resources": {}}
+        return {name: value for name, value in told.items() if value != usual[name]}
+
+
+ONE_JOB = Jobs()
+
+
+def jobs_of(jobs: object, executor: object, resources: Mapping[str, object] | None) -> Jobs:
+    """Return what a caller's words make.
+
+    Raises:
+        ConfigError: They make no sense.
+    """
+    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 0:
+        raise ConfigError(f"jobs is {jobs!r}; it must be a count, or 0 for one per core")
+    if executor not in get_args(ExecutorName):
+        names = ", ".join(get_args(ExecutorName))
+        raise ConfigError(f"executor is {executor!r}; it must be one of {names}")
+    if resources and executor == "local":
+        raise ConfigError("resources are those of a cluster: they need executor 'ray'")
+    amounts: dict[str, float] = {}
+    for name, amount in (resources or {}).items():
+        amounts[name] = _number(amount)
+        if not 0 <= amounts[name] < math.inf:
+            raise ConfigError(f"resource {name} is {amount!r}; it must be a number, such as 0.5")
+    return Jobs(jobs, cast("ExecutorName", executor), amounts)
+
+
+def _number(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return math.nan
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +138,14 @@ class Needs:
         timeout_seconds: Longest that one question may take.
         memory_nbytes: What one question may hold; None: the default.
         is_deadly: A case records a crash or a hang.
+        jobs: How many questions may be asked at the same time, and where.
     """
 
     isolate: bool | None = None
     timeout_seconds: float | None = None
     memory_nbytes: int | None = None
     is_deadly: bool = False
+    jobs: Jobs = ONE_JOB
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,20 +4,13 @@ For failures that kill or stop the process, and whenever a time limit is wanted.
 and load of the case per question.
 """
 
-import contextlib
-import os
-import signal
-import subprocess
-import sys
-import tempfile
+import threading
 import time
-from dataclasses import dataclass, replace
-from typing import BinaryIO, cast
+from collections.abc import Callable
+from dataclasses import replace
 
 from ctk.compiler.environment import read_environment
 from ctk.compiler.errors import CtkError
-from ctk.compiler.process_name import process_name
-from ctk.compiler.torch_compat import inductor
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
@@ -28,36 +21,23 @@ from ctk.toolkit.end_to_end.apart import ask_apart
 from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.formats.files import temporary_folder
 from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind, Needs
+from ctk.toolkit.oracle.executors.company import Company
 from ctk.toolkit.oracle.executors.patience import Patience
+from ctk.toolkit.oracle.executors.pool import Pool, cores
+from ctk.toolkit.oracle.executors.workers import Nursery, Worker, start_worker
 from ctk.toolkit.oracle.protocol import (
+    Answer,
     Failure,
     Question,
+    Unwanted,
     error_of,
     read_answer,
-    write_line,
 )
-from ctk.toolkit.processes.memory import default_limit_nbytes
-from ctk.toolkit.processes.scratch import OWNER, scratch_root
+from ctk.toolkit.processes.memory import default_limit_nbytes, too_much
+from ctk.toolkit.processes.scratch import scratch_root
 
-_END_SECONDS = 5.0
-"""How long a worker may take to end when its stdin is closed."""
-
-_LOG_LINES = 30
-"""How many of a child's last lines a crash's detail holds."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Worker:
-    process: subprocess.Popen[bytes]
-    log: BinaryIO
-
-    @property
-    def questions(self) -> BinaryIO:
-        return cast("BinaryIO", self.process.stdin)
-
-    @property
-    def answers(self) -> BinaryIO:
-        return cast("BinaryIO", self.process.stdout)
+_WORKERS_PER_QUESTION = 3
+"""How many workers a question may lose: somebody may kill one, nobody kills three by chance."""
 
 
 class ChildProcess(Executor):
@@ -73,6 +53,9 @@ class ChildProcess(Executor):
             Candidates of a reduction may take less (patience.py).
         memory_nbytes: What one question, with all that it starts, may hold; None takes
             `CTK_MEMORY`, else most of what is free.
+        patience: The time limits, of several executors together.
+        start: Starts a worker for the questions about a target.
+        company: The questions that share the memory of this machine.
     """
 
     isolates = True
@@ -81,10 +64,16 @@ class ChildProcess(Executor):
         self,
         timeout_seconds: float | None = None,
         memory_nbytes: int | None = None,
+        *,
+        patience: Patience | None = None,
+        start: Callable[[str], Worker] = start_worker,
+        company: Company | None = None,
     ) -> None:
-        self.patience = Patience(timeout_seconds)
+        self.patience = patience or Patience(timeout_seconds)
         self.memory_nbytes = memory_nbytes or read_environment().memory_nbytes
-        self._worker: _Worker | None = None
+        self._start, self._company = start, company or Company(1)
+        self._worker: Worker | None = None
+        self._unwanted = threading.Event()
 
     def ask(
         self,
@@ -100,140 +89,162 @@ class ChildProcess(Executor):
                 target=case.target,
                 folder=str(save_case(case, folder / "case", inputs="full", portable=False)),
                 expected=expected,
-                timeout_seconds=self.patience.seconds(is_candidate=is_candidate),
-                memory_nbytes=self.memory_nbytes or default_limit_nbytes(),
                 veto=veto,
             )
-            return self._answer_in_time(question)
+            nodes = len(case.graph.graph.nodes)
+            return self.ask_saved(question, nodes, is_candidate=is_candidate)
+
+    def ask_saved(self, question: Question, nodes: int, *, is_candidate: bool) -> Judgement:
+        """Judge a case that is on disk.
+
+        Args:
+            question: Its limits are set here.
+            nodes: Of its graph: what it should take follows from that.
+            is_candidate: About a candidate "no" is a safe answer.
+        """
+        limit = self.patience.seconds(is_candidate=is_candidate, nodes=nodes)
+        answer = self._answer_within(question, nodes, limit)
+        if limit == self.patience.limit_seconds or limit is None or not _is_hang(answer):
+            return answer
+        if answer.verdict is Verdict.REPRODUCES:
+            return answer if self.patience.is_hang_proved else self._proved(question, nodes)
+        longer = self.patience.doubted(limit)
+        return answer if longer is None else self._doubted(question, nodes, longer)
+
+    def _proved(self, question: Question, nodes: int) -> Judgement:
+        """Ask with the whole limit whether a hang that is looked for is one."""
+        answer = self._answer_within(question, nodes, self.patience.limit_seconds)
+        self.patience.is_hang_proved = answer.verdict is Verdict.REPRODUCES
+        return answer
+
+    def _doubted(self, question: Question, nodes: int, limit: float) -> Judgement:
+        """Ask again with more time, and learn from that whether the limits are too short."""
+        answer = self._answer_within(question, nodes, limit)
+        if _is_hang(answer):
+            self.patience.was_right()
+        else:
+            self.patience.was_short()
+        return answer
+
+    def _answer_within(self, question: Question, nodes: int, limit: float | None) -> Judgement:
+        is_whole = limit == self.patience.limit_seconds
+        busy = 0.0 if is_whole else self.patience.busy_seconds(limit)
+        started = time.monotonic()
+        answer = self._answer(replace(question, timeout_seconds=limit, busy_seconds=busy))
+        if not _is_hang(answer):
+            self.patience.note(time.monotonic() - started, nodes)
+        return answer
 
     def ask_program(self, question: ProgramQuestion) -> EndToEnd:
         """Compare both sides of a program, each in a child; a callable, which has no file, here."""
         return ask_apart(question, self.patience.limit_seconds, self.memory_nbytes)
 
-    def _answer_in_time(self, question: Question) -> Judgement:
-        """Answer; a short limit that ran out is believed to be a hang that is looked for only once
-        the whole one has run out as well.
-        """
-        started = time.monotonic()
-        answer = self._answer(question)
-        if answer.signature is None or answer.signature.kind != "timeout":
-            self.patience.note(time.monotonic() - started)
-            return answer
-        is_short = question.timeout_seconds != self.patience.limit_seconds
-        if answer.verdict is not Verdict.REPRODUCES or not is_short or self.patience.is_proved:
-            return answer
-        whole = replace(question, timeout_seconds=self.patience.limit_seconds)
-        answer = self._answer_in_time(whole)
-        self.patience.is_proved = answer.verdict is Verdict.REPRODUCES
-        return answer
+    def want(self) -> None:
+        """From now on answers are wanted."""
+        self._unwanted.clear()
+
+    def unwant(self) -> None:
+        """End the child that another thread asks here."""
+        self._unwanted.set()
+        if (worker := self._worker) is not None:
+            worker.unwant()
 
     def close(self) -> None:
         """End the worker and its child, and wait for them."""
         worker, self._worker = self._worker, None
         if worker is not None:
-            _end(worker)
+            worker.close()
 
     def _answer(self, question: Question) -> Judgement:
-        worker = self._worker = self._worker or _start()
-        worker.log.seek(0)
-        worker.log.truncate()
+        """Answer; who ran out of memory in company, or was killed in it, is asked again alone."""
+        most = self.memory_nbytes or default_limit_nbytes()
+        share = self.memory_nbytes or (most and most // self._company.size)
+        with self._company.together(self._unwanted.is_set):
+            answer = self._asked(replace(question, memory_nbytes=share))
+        seen = answer.signature
+        if seen is None or seen.kind != "memory" or self._company.size == 1:
+            return answer
+        if self.memory_nbytes is not None and seen.message == too_much(self.memory_nbytes):
+            return answer
+        with self._company.alone(self._unwanted.is_set):
+            return self._asked(replace(question, memory_nbytes=most))
+
+    def _asked(self, question: Question) -> Judgement:
+        """Ask a worker, and another one if it has ended meanwhile.
+
+        Raises:
+            CtkError: The oracle raised, or each worker has ended.
+        """
+        log = ""
+        for _ in range(_WORKERS_PER_QUESTION):
+            worker = self._worker = self._worker or self._start(question.target)
+            answer = self._asked_of(worker, question)
+            if isinstance(answer, Failure):
+                raise Unwanted if answer.kind == Unwanted.__name__ else error_of(answer)
+            if answer is not None:
+                return _with_log(answer, worker)
+            log = worker.tail()
+            self.close()
+        raise CtkError(
+            f"the oracle's worker process ended while it was asked, {_WORKERS_PER_QUESTION} times "
+            f"in a row: something kills it, or no memory is left\n{log}"
+        )
+
+    def _asked_of(self, worker: Worker, question: Question) -> Answer | None:
+        """Return the worker's answer; None if it has ended."""
+        if self._unwanted.is_set():
+            raise Unwanted
         try:
-            write_line(worker.questions, question)
+            worker.ask(question)
+            if self._unwanted.is_set():  # nobody saw that it was asked by then
+                worker.unwant()
             answer = read_answer(worker.answers)
-        except BrokenPipeError:
-            answer = None
+            worker.answered()
+        except (BrokenPipeError, ConnectionResetError):
+            return None
         except BaseException:  # Ctrl-C: the answer would be taken for that of the next question
             self.close()
             raise
-        if answer is None:
-            log = _tail(worker)
-            self.close()
-            raise CtkError(f"the oracle's worker process ended while it was asked\n{log}")
-        if isinstance(answer, Failure):
-            raise error_of(answer)
-        kind = answer.signature.kind if answer.signature is not None else None
-        has_died = kind in ("signal", "exit", "memory")
-        return replace(answer, detail=f"{answer.detail}\n{_tail(worker)}") if has_died else answer
+        return answer
 
 
-def _start() -> _Worker:
-    """Start a worker and wait until it is ready.
-
-    Raises:
-        CtkError: It ended before it was.
-    """
-    log = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115  lives as long as the worker
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ctk.toolkit.oracle.worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=log,
-        env=_environment(),
-        start_new_session=True,
-    )
-    worker = _Worker(process, log)
-    try:
-        if not worker.answers.readline():
-            raise CtkError(f"the oracle's worker process did not start\n{_tail(worker)}")
-    except BaseException:
-        _end(worker)
-        raise
-    return worker
+def _is_hang(answer: Judgement) -> bool:
+    return answer.signature is not None and answer.signature.kind == "timeout"
 
 
-def _environment() -> dict[str, str]:
-    """Return our environment with our import path, our mark, our temporary folder, and no pool.
-
-    The processes of a pool of compile workers would outlive a question, or die with it and be
-    missed by the next. Compiled code stays in Inductor's cache, which is not temporary. Nothing is
-    imported from the working folder, which may be a stranger's, by its place.
-    """
-    path = os.pathsep.join(entry for entry in sys.path if entry)
-    return {
-        **os.environ,
-        "PYTHONPATH": path,
-        "PYTHONSAFEPATH": "1",
-        "TORCHINDUCTOR_CACHE_DIR": inductor.cache_folder(),
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        # To ask the CUDA runtime for a GPU, as Inductor does when it is imported, would leave the
-        # worker's forks without CUDA; the driver's management library can be asked instead.
-        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
-        "TMPDIR": str(scratch_root()),
-        # A kernel's failed assertion is told at the call that launched it, not at a later one.
-        "CUDA_LAUNCH_BLOCKING": os.environ.get("CUDA_LAUNCH_BLOCKING", "1"),
-        OWNER: process_name(),
-    }
-
-
-def _tail(worker: _Worker) -> str:
-    worker.log.flush()
-    worker.log.seek(0)
-    lines = worker.log.read().decode(errors="replace").splitlines()
-    return "\n".join(lines[-_LOG_LINES:])
-
-
-def _end(worker: _Worker) -> None:
-    """Close the worker's stdin, which ends it and its child; kill it if it does not."""
-    with contextlib.suppress(BrokenPipeError):
-        worker.questions.close()
-    try:
-        worker.process.wait(_END_SECONDS)
-    except subprocess.TimeoutExpired:
-        os.killpg(worker.process.pid, signal.SIGKILL)
-        worker.process.wait()
-    worker.answers.close()
-    worker.log.close()
+def _with_log(answer: Judgement, worker: Worker) -> Judgement:
+    kind = answer.signature.kind if answer.signature is not None else None
+    has_died = kind in ("signal", "exit", "memory")
+    return replace(answer, detail=f"{answer.detail}\n{worker.tail()}") if has_died else answer
 
 
 def _serves(needs: Needs) -> bool:
+    if needs.jobs.executor != "local":
+        return False
     if needs.isolate is not None:
         return needs.isolate
+    if needs.jobs.count != 1:
+        return True
     has_limit = needs.timeout_seconds is not None or needs.memory_nbytes is not None
     return has_limit or needs.is_deadly
 
 
-def _start_for(needs: Needs) -> ChildProcess:
-    return ChildProcess(needs.timeout_seconds, needs.memory_nbytes)
+def _start_for(needs: Needs) -> Executor:
+    jobs = needs.jobs.count or cores()
+    if jobs == 1:
+        return ChildProcess(needs.timeout_seconds, needs.memory_nbytes)
+    nursery, company = Nursery(), Company(jobs)
+    patience = Patience(needs.timeout_seconds)
+    members = [
+        ChildProcess(
+            memory_nbytes=needs.memory_nbytes,
+            patience=patience,
+            start=nursery.start_worker,
+            company=company,
+        )
+        for _ in range(jobs)
+    ]
+    return Pool(members, nursery)
 
 
 EXECUTOR = ExecutorKind("child", _serves, _start_for)

@@ -48,4 +48,4 @@ class InProcess(Executor):
         return ask_apart(question, None, None)
 
 
-EXECUTOR = ExecutorKind("in_process", lambda needs: True, lambda needs: InProcess())
+EXECUTOR = ExecutorKind("in_process", lambda needs: needs.jobs.executor == "local", lambda needs: InProcess())

@@ -1,0 +1,213 @@
+"""Questions ahead: the same answers as one after the other, at the same time."""
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import pytest
+
+from ctk.compiler.errors import CtkError
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.oracle.ahead import Ahead, Anticipating, Asker, asked_ahead
+from ctk.toolkit.oracle.cache import Digests, fingerprint
+from ctk.toolkit.oracle.executors.base import Executor
+from ctk.toolkit.oracle.executors.pool import Pool
+from ctk.toolkit.oracle.protocol import Unwanted
+from tests.helpers.reduce_graphs import chain
+
+WAIT_SECONDS = 30
+
+
+class Gate(Executor):
+    """Answers when the test opens it; can be told that nobody wants the answer."""
+
+    isolates = True
+
+    def __init__(self, log: list[str], gates: dict[int, threading.Event]) -> None:
+        self.log, self.gates = log, gates
+        self.unwanted = threading.Event()
+
+    def ask(self, case: Case, *rest: object, **options: object) -> Judgement:
+        seed = case.modes.seed
+        self.log.append(f"ask {seed}")
+        while not self.gates.setdefault(seed, opened()).wait(0.005):
+            if self.unwanted.is_set():
+                self.log.append(f"end {seed}")
+                raise Unwanted
+        if seed == 13:
+            raise CtkError("thirteen")
+        return Judgement(Verdict.REPRODUCES if seed % 2 else Verdict.PASSES)
+
+    def want(self) -> None:
+        self.unwanted.clear()
+
+    def unwant(self) -> None:
+        self.unwanted.set()
+
+
+def opened() -> threading.Event:
+    event = threading.Event()
+    event.set()
+    return event
+
+
+class Asked:
+    """The oracle of a gate."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+        self.known: dict[int, Judgement] = {}
+
+    def __call__(self, case: Case) -> Judgement:
+        return self.executor.ask(case)
+
+    def recall(self, case: Case) -> Judgement | None:
+        return self.known.get(case.modes.seed)
+
+
+@pytest.fixture(scope="module")
+def base() -> Case:
+    return chain(2, {})
+
+
+@pytest.fixture
+def case(base: Case) -> Callable[[int], Case]:
+    def numbered(seed: int) -> Case:
+        return dataclasses.replace(base, modes=dataclasses.replace(base.modes, seed=seed))
+
+    return numbered
+
+
+@dataclasses.dataclass
+class Setting:
+    log: list[str]
+    gates: dict[int, threading.Event]
+    ahead: Ahead
+
+
+@contextmanager
+def asking(jobs: int, closed: Sequence[int] = ()) -> Iterator[Setting]:
+    """Ask ahead with so many askers; the gates of some cases are closed."""
+    log: list[str] = []
+    gates = {seed: threading.Event() for seed in closed}
+    members = [Gate(log, gates) for _ in range(jobs)]
+    with asked_ahead(Pool(members), Asked, Digests()) as ahead:
+        assert isinstance(ahead, Ahead)
+        yield Setting(log, gates, ahead)
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.005)
+
+
+def test_what_is_anticipated_is_asked_at_once_and_only_once(case: Callable[[int], Case]):
+    with asking(2, closed=[0, 1]) as it:
+        it.ahead.anticipate([case(0), case(1), case(2)])
+        wait_until(lambda: len(it.log) == 2)
+        assert sorted(it.log) == ["ask 0", "ask 1"]
+        for gate in it.gates.values():
+            gate.set()
+        assert it.ahead(case(0)).verdict is Verdict.PASSES
+        assert it.ahead(case(1)).verdict is Verdict.REPRODUCES
+        wait_until(lambda: len(it.log) == 3)
+        assert it.log[2] == "ask 2"
+
+
+def test_what_nobody_anticipated_is_asked_all_the_same(case: Callable[[int], Case]):
+    with asking(2) as it:
+        assert [it.ahead(case(seed)).verdict for seed in (1, 2)] == [
+            Verdict.REPRODUCES,
+            Verdict.PASSES,
+        ]
+
+
+def test_who_waits_comes_first_and_takes_the_place_of_what_is_not_wanted(
+    case: Callable[[int], Case],
+):
+    with asking(2, closed=[0, 2]) as it:
+        it.ahead.anticipate([case(0), case(2)])
+        wait_until(lambda: len(it.log) == 2)
+        it.ahead.anticipate([case(1), case(0)])
+        assert it.ahead(case(1)).verdict is Verdict.REPRODUCES
+        assert it.log[2:] == ["end 2", "ask 1"]
+
+
+def test_an_unwanted_question_is_let_finish_where_there_is_room(case: Callable[[int], Case]):
+    with asking(2, closed=[0]) as it:
+        it.ahead.anticipate([case(0)])
+        wait_until(lambda: it.log == ["ask 0"])
+        it.ahead.anticipate([case(1)])
+        assert it.ahead(case(1)).verdict is Verdict.REPRODUCES
+        it.gates[0].set()
+        assert it.ahead(case(0)).verdict is Verdict.PASSES
+        assert it.log == ["ask 0", "ask 1"]
+
+
+def test_what_was_ended_can_be_wanted_again(case: Callable[[int], Case]):
+    with asking(1 + 1, closed=[0, 2]) as it:
+        it.ahead.anticipate([case(0), case(2)])
+        wait_until(lambda: len(it.log) == 2)
+        it.ahead.anticipate([case(1)])
+        it.ahead(case(1))
+        for gate in it.gates.values():
+            gate.set()
+        assert it.ahead(case(0)).verdict is Verdict.PASSES
+        assert it.ahead(case(2)).verdict is Verdict.PASSES
+
+
+def test_an_error_is_raised_where_its_question_is_asked_and_nowhere_else(
+    case: Callable[[int], Case],
+):
+    with asking(2) as it:
+        it.ahead.anticipate([case(13), case(1)])
+        assert it.ahead(case(1)).verdict is Verdict.REPRODUCES
+        with pytest.raises(CtkError, match="thirteen"):
+            it.ahead(case(13))
+        assert it.ahead(case(2)).verdict is Verdict.PASSES
+
+
+def test_equal_cases_are_one_question(case: Callable[[int], Case]):
+    with asking(2, closed=[0]) as it:
+        it.ahead.anticipate([case(0), case(0)])
+        wait_until(lambda: it.log == ["ask 0"])
+        it.gates[0].set()
+        it.ahead(case(0))
+        assert it.log == ["ask 0"]
+
+
+def test_only_answers_of_earlier_runs_are_recalled(base: Case, case: Callable[[int], Case]):
+    known = {fingerprint(case(5)): Judgement(Verdict.FLAKY)}
+    oracle = Asked(Gate([], {}))
+    askers = [Asker(oracle, oracle.executor) for _ in range(2)]
+    with Ahead(askers, lambda asked: known.get(fingerprint(asked))) as ahead:
+        assert ahead.recall(case(5)) == Judgement(Verdict.FLAKY)
+        ahead.anticipate([case(5), case(1)])
+        known[fingerprint(case(1))] = Judgement(Verdict.REPRODUCES)  # the journal has it by now
+        assert ahead.recall(case(1)) is None
+        assert ahead(case(1)).verdict is Verdict.REPRODUCES
+        assert ahead.recall(case(1)) is not None
+
+
+def test_closing_ends_what_runs(case: Callable[[int], Case]):
+    with asking(2, closed=[0, 2]) as it:
+        it.ahead.anticipate([case(0), case(2)])
+        wait_until(lambda: len(it.log) == 2)
+    assert sorted(it.log) == ["ask 0", "ask 2", "end 0", "end 2"]
+    assert not any(thread.is_alive() for thread in it.ahead._threads)
+
+
+def test_one_executor_is_asked_directly(base: Case):
+    with asked_ahead(Gate([], {}), Asked, Digests()) as oracle:
+        assert not isinstance(oracle, Anticipating)
+
+
+def test_ahead_is_what_the_driver_looks_for():
+    with asking(2) as it:
+        assert isinstance(it.ahead, Anticipating)
+        assert it.ahead.jobs == 2

@@ -1,0 +1,84 @@
+"""The warm process of many workers: `python -m ctk.toolkit.oracle.nursery`.
+
+Whoever asks several questions at once needs a worker (worker.py) for each; each of them would
+import torch by itself, which costs seconds and hundreds of megabytes. Here that happens once: for
+each line on the socket that is its stdin, with the three descriptors of a worker's standard
+streams, it forks one, and answers with its process id.
+
+    parent  -- socket -->  nursery (warm)  -- fork -->  worker 1 -- fork -->  child
+       \\____________ pipes ____________________________/
+
+It runs no op and never starts CUDA, so that everything below it can be forked. It ends when the
+socket is closed, and its workers with it.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import sys
+import time
+
+from ctk.toolkit.oracle import worker
+from ctk.toolkit.processes.groups import adopt_orphans, die_with, dying_with_parent
+from ctk.toolkit.processes.tree import descendants, end_descendants
+from ctk.toolkit.targets import traits_of
+
+_STREAMS = (0, 1, 2)
+_END_SECONDS = 5.0
+"""How long workers, whose pipes were closed as well, may take to end."""
+
+_REQUEST_NBYTES = 1 << 16
+
+
+def main() -> None:
+    """Fork a worker for each request until the socket is closed."""
+    control = socket.socket(fileno=os.dup(0))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a worker: its pipe tells
+    adopt_orphans()
+    warm = os.getpid()
+    with contextlib.suppress(ConnectionError):
+        while True:
+            target, streams, _, _ = socket.recv_fds(control, _REQUEST_NBYTES, len(_STREAMS))
+            if not target:
+                break
+            with dying_with_parent(), contextlib.suppress(Exception):  # the question will tell
+                traits_of(target.decode()).preload()
+            pid = os.fork()
+            if pid == 0:
+                control.close()
+                _work(warm, streams)
+            for stream in streams:
+                os.close(stream)
+            control.sendall(b"%d\n" % pid)
+    _end()
+
+
+def _work(warm: int, streams: list[int]) -> None:
+    """Be a worker; never returns."""
+    status = 1
+    try:
+        die_with(warm)
+        for number, stream in zip(_STREAMS, streams, strict=True):
+            os.dup2(stream, number)
+            os.close(stream)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        worker.main()
+        status = 0
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _end() -> None:
+    """Give the workers time to end their children, then end what is left."""
+    deadline = time.monotonic() + _END_SECONDS
+    while descendants(os.getpid()) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    end_descendants(os.getpid())
+
+
+if __name__ == "__main__":
+    main()
+    os._exit(0)  # to take torch apart object by object costs a second
