@@ -9,7 +9,7 @@ from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.apart import ask_apart
 from ctk.toolkit.end_to_end.layers import ask
 from ctk.toolkit.end_to_end.question import ProgramQuestion
-from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind
+from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind, Needs
 from ctk.toolkit.oracle.judge import judge
 from ctk.toolkit.processes.accelerator import has_lost_cuda
 
@@ -48,4 +48,8 @@ class InProcess(Executor):
         return ask_apart(question, None, None)
 
 
-EXECUTOR = ExecutorKind("in_process", lambda needs: needs.jobs.executor == "local", lambda needs: InProcess())
+def _serves(needs: Needs) -> bool:
+    return needs.jobs.executor == "local"
+
+
+EXECUTOR = ExecutorKind("in_process", _serves, lambda needs: InProcess())
