@@ -15,7 +15,7 @@ from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.size import call_nodes
 from tests.helpers.reduce_families import FAMILIES, Planted
-from tests.helpers.reduce_families.predicates import copies
+from tests.helpers.reduce_families.predicates import run
 
 RUN_UP_TO = 2_000
 """Graphs of more nodes are not run by the oracle: what is measured there is the reducer."""
@@ -85,7 +85,7 @@ class TimedOracle:
     def _judged(self, case: Case) -> Judgement:
         try:
             if self.runs:
-                case.graph(*copies(case.inputs))
+                run(case.graph, case.inputs)
             is_failing = self.fails(case.graph, case.inputs)
         except Exception as error:
             return Judgement(Verdict.INVALID, detail=f"{type(error).__name__}: {error}")
