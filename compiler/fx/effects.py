@@ -6,9 +6,11 @@ value. Neither may be dropped as dead code. Random ops are not effects here: dro
 another program, and every candidate is compared with its own eager run.
 """
 
+import functools
 import inspect
 import operator
 from collections.abc import Callable
+from typing import Literal
 
 from torch.fx import Node
 
@@ -37,13 +39,24 @@ def mutated_arguments(node: Node) -> tuple[Node, ...]:
         return _first(node) if _is_in_place_name(str(node.target)) else ()
     if node.op != "call_function" or not callable(node.target):
         return ()
-    if operators.kind_of(node.target) == "overload":
+    how = _how_it_writes(node.target)
+    if how == "schema":
         return _written(node)
-    if node.target in _IN_PLACE or _is_in_place_name(getattr(node.target, "__name__", "")):
+    if how == "first":
         return _first(node)
     out = node.kwargs.get("out")
     found = _nodes(out) if out is not None else ()
     return (*found, *(_first(node) if _asks_in_place(node, node.target) else ()))
+
+
+@functools.cache
+def _how_it_writes(target: Callable[..., object]) -> Literal["schema", "first", "options"]:
+    """Return what tells which arguments a function changes: its schema, its name, or a call's."""
+    if operators.kind_of(target) == "overload":
+        return "schema"
+    if target in _IN_PLACE or _is_in_place_name(getattr(target, "__name__", "")):
+        return "first"
+    return "options"
 
 
 def is_marker(node: Node, value: object) -> bool:

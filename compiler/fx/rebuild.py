@@ -15,7 +15,7 @@ It does not run anything, and it does not know whether the new program makes sen
 """
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -50,7 +50,7 @@ class NewInput:
 
 
 Substitute = object
-"""`SameAs`, `NewInput`, a literal, or a tuple of these."""
+"""`SameAs`, `NewInput`, `Computed`, a literal, or a tuple of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,17 @@ class Inline:
 
 
 @dataclass(frozen=True, slots=True)
+class Computed:
+    """A new node in place of a value: a call of `target` (a function, or the name of a method).
+
+    Equal ones become one node.
+    """
+
+    target: Callable[..., object] | str
+    args: "tuple[Substitute, ...]"
+
+
+@dataclass(frozen=True, slots=True)
 class Change:
     """What becomes of a graph, by node name.
 
@@ -70,6 +81,8 @@ class Change:
         gone: Nodes that go although they have an effect or were unused. Nothing that stays may need
             them.
         outputs: The new outputs, as a flat tuple; None leaves the output as it is.
+        edges: What one user reads in place of one value, by the names of both; it comes before
+            `substitutes`.
         inlines: Calls that are replaced by the nodes of a sub-graph.
         modules: New objects for `get_attr` and `call_module` targets.
         keep_inputs: Keep every placeholder (a sub-graph's signature is fixed by its caller).
@@ -78,6 +91,9 @@ class Change:
     substitutes: Mapping[str, Substitute] = field(default_factory=dict[str, Substitute])
     gone: frozenset[str] = frozenset()
     outputs: tuple[str, ...] | None = None
+    edges: Mapping[tuple[str, str], Substitute] = field(
+        default_factory=dict[tuple[str, str], Substitute]
+    )
     inlines: Mapping[str, Inline] = field(default_factory=dict[str, Inline])
     modules: Mapping[str, object] = field(default_factory=dict[str, object])
     keep_inputs: bool = False
@@ -92,7 +108,7 @@ class Rebuilt:
 
 
 def rebuild(gm: GraphModule, change: Change) -> Rebuilt | None:
-    """Return a changed copy of a graph, linted.
+    """Return a changed copy of a graph; its Python code is generated at its first call.
 
     None if the change takes away what something else needs.
 
@@ -111,8 +127,16 @@ def rebuild(gm: GraphModule, change: Change) -> Rebuilt | None:
     return copy.finish()
 
 
-def resolve(name: str, change: Change) -> Substitute:
-    """Return what stands for a node after a change, following chains of `SameAs`."""
+def resolve(name: str, change: Change, user: str = "") -> Substitute:
+    """Return what stands for a node after a change, following chains of `SameAs`.
+
+    Args:
+        name: The node.
+        change: What becomes of it.
+        user: The node that reads it, if that matters (`Change.edges`).
+    """
+    if (user, name) in change.edges:
+        return _resolve_all(change.edges[user, name], change)
     while name in change.substitutes:  # a loop: chains are as long as the graph
         substitute = change.substitutes[name]
         if not isinstance(substitute, SameAs):
@@ -122,9 +146,9 @@ def resolve(name: str, change: Change) -> Substitute:
 
 
 def leaves(substitute: Substitute) -> Iterator[Substitute]:
-    """Yield the leaves of a substitute."""
-    if isinstance(substitute, tuple):
-        for item in substitute:
+    """Yield the leaves of a substitute: what it reads, and literals."""
+    if isinstance(substitute, (tuple, Computed)):
+        for item in substitute.args if isinstance(substitute, Computed) else substitute:
             yield from leaves(item)
     else:
         yield substitute
@@ -133,6 +157,8 @@ def leaves(substitute: Substitute) -> Iterator[Substitute]:
 def _resolve_all(substitute: Substitute, change: Change) -> Substitute:
     if isinstance(substitute, tuple):
         return tuple(_resolve_all(item, change) for item in substitute)
+    if isinstance(substitute, Computed):
+        return Computed(substitute.target, tuple(_resolve_all(a, change) for a in substitute.args))
     return resolve(substitute.name, change) if isinstance(substitute, SameAs) else substitute
 
 
@@ -153,9 +179,9 @@ def _needed(gm: GraphModule, change: Change) -> frozenset[str] | None:
     """Return the names of the nodes to copy and of the new inputs to make."""
     nodes = by_name(gm)
     needed: set[str] = set()
-    todo = list(_roots(gm, change))
+    todo = [resolve(name, change) for name in _roots(gm, change)]
     while todo:
-        for leaf in leaves(resolve(todo.pop(), change)):
+        for leaf in leaves(todo.pop()):
             if not isinstance(leaf, (SameAs, NewInput)) or leaf.name in needed:
                 continue
             if leaf.name in change.gone:
@@ -166,11 +192,11 @@ def _needed(gm: GraphModule, change: Change) -> frozenset[str] | None:
     return frozenset(needed)
 
 
-def _arguments(node: Node, change: Change) -> list[str]:
+def _arguments(node: Node, change: Change) -> list[Substitute]:
     inline = change.inlines.get(node.name)
     if inline:
-        return [operand.name for operand in inline.operands if isinstance(operand, SameAs)]
-    return [argument.name for argument in node.all_input_nodes]
+        return [_resolve_all(each, change) for each in inline.operands if isinstance(each, SameAs)]
+    return [resolve(argument.name, change, node.name) for argument in node.all_input_nodes]
 
 
 class _Copy:
@@ -184,7 +210,8 @@ class _Copy:
         self.new_inputs: dict[str, Node] = {}
         self.inputs: list[str] = []
         self.objects: dict[str, Any] = {}
-        self.inlined: set[str] = set()
+        self.added: set[str] = set()
+        self.computed: dict[Computed, Node] = {}
 
     def add_inputs(self) -> None:
         for node in self.old.graph.nodes:
@@ -215,7 +242,7 @@ class _Copy:
             self.arguments[node.name] = self._inlined(node, self.change.inlines[node.name])
             return
         if node.target is operator.getitem and isinstance(node.args[0], Node):
-            source, index = self._argument(node.args[0]), node.args[1]
+            source, index = self._argument(node.args[0], node.name), node.args[1]
             if isinstance(source, (tuple, list)) and isinstance(index, (int, slice)):
                 self.arguments[node.name] = source[index]
                 return
@@ -234,22 +261,39 @@ class _Copy:
         self.graph.create_node("output", "output", (leaves_,), name=old.name)
 
     def finish(self) -> Rebuilt:
-        module = graph_module(self.objects, self.graph, like=self.old, lazy=False)
-        module.graph.lint()
-        return Rebuilt(module, tuple(self.inputs))
+        return Rebuilt(graph_module(self.objects, self.graph, like=self.old), tuple(self.inputs))
 
     def _copied(self, node: Node) -> Node:
-        return copy_node(self.graph, node, self._argument)
+        if not self.change.edges:
+            return copy_node(self.graph, node, self._argument)
+        return copy_node(self.graph, node, lambda read: self._argument(read, node.name))
 
-    def _argument(self, node: Node) -> Any:
-        return self._build(resolve(node.name, self.change))
+    def _argument(self, node: Node, user: str = "") -> Any:
+        return self._build(resolve(node.name, self.change, user))
 
     def _build(self, substitute: Substitute) -> Any:
         if isinstance(substitute, tuple):
             return tuple(self._build(item) for item in substitute)
         if isinstance(substitute, SameAs):
             return self.arguments[substitute.name]
+        if isinstance(substitute, Computed):
+            return self._computed(substitute)
         return self.new_inputs[substitute.name] if isinstance(substitute, NewInput) else substitute
+
+    def _computed(self, new: Computed) -> Node:
+        if new not in self.computed:
+            is_method = isinstance(new.target, str)
+            base = new.target if isinstance(new.target, str) else new.target.__name__
+            name = free_name(base, base, {*self.nodes, *self.added})
+            self.added.add(name)
+            self.computed[new] = self.graph.create_node(
+                "call_method" if is_method else "call_function",
+                new.target,
+                tuple(self._build(argument) for argument in new.args),
+                name=name,
+            )
+            self.computed[new].name = name
+        return self.computed[new]
 
     def _inlined(self, call: Node, inline: Inline) -> Any:
         operands = iter(inline.operands)
@@ -269,8 +313,8 @@ class _Copy:
 
     def _free_name(self, call: Node, node: Node) -> str:
         """Return the name of an inlined node: its own, if no node of the outer graph has it."""
-        name = free_name(node.name, f"{call.name}_{node.name}", {*self.nodes, *self.inlined})
-        self.inlined.add(name)
+        name = free_name(node.name, f"{call.name}_{node.name}", {*self.nodes, *self.added})
+        self.added.add(name)
         return name
 
     def _adopt(self, found: object, call: Node, node: Node) -> str:

@@ -7,7 +7,7 @@ from torch.fx import symbolic_trace
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import facts_of
-from ctk.toolkit.reduce.proposal import Monotone, Proposal, Step, single_edits
+from ctk.toolkit.reduce.proposal import Proposal, Step, single_edits
 from ctk.toolkit.reduce.size import is_smaller
 
 X = torch.linspace(-1, 1, 16).reshape(4, 4)
@@ -41,5 +41,5 @@ def edits(proposal: Proposal) -> list[object]:
 
 
 def kinds(found: Sequence[Proposal]) -> list[str]:
-    """Return `monotone` or `subset` for each proposal."""
-    return ["monotone" if isinstance(each, Monotone) else "subset" for each in found]
+    """Return `monotone`, `subset` or `guesses` for each proposal."""
+    return [type(each).__name__.lower() for each in found]

@@ -50,7 +50,8 @@ def cache_why(
             "no miss is noted"
             if what is None
             else (
-                f"no entry starts with {what!r}, and no file or folder is called so; next: ctk cache ls"
+                f"no entry starts with {what!r}, and no file or folder is called so; "
+                "next: ctk cache ls"
             )
         )
         code = ExitCode.NO_FAILURE if what is None else ExitCode.USAGE

@@ -23,6 +23,7 @@ class Facts:
             tuple and the `getitem`s that take it apart. Markers and free nodes belong to no unit.
         markers: Nodes that change the state of the program (grad mode, autocast, assertions).
         mutators: Nodes that change an argument in place.
+        inputs: Nodes that hold a value and compute none: placeholders and attributes.
         free: Number-valued nodes that only need inputs (`x.size(0)`, `s77 * 4`): copied along,
             never cut.
     """
@@ -31,6 +32,7 @@ class Facts:
     units: tuple[tuple[str, ...], ...]
     markers: frozenset[str]
     mutators: frozenset[str]
+    inputs: frozenset[str]
     free: frozenset[str]
 
 
@@ -46,6 +48,7 @@ def facts_of(case: Case) -> Facts:
         units=_units(calls, infos, skip=markers | free),
         markers=markers,
         mutators=frozenset(node.name for node in calls if mutated_arguments(node)),
+        inputs=frozenset(node.name for node in nodes if node.op in ("placeholder", "get_attr")),
         free=free,
     )
 

@@ -1,7 +1,7 @@
 """Apply a graph change to a case: graph, the inputs that it still has, symbolic sizes."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import torch
 from torch.fx import Node
@@ -53,6 +53,17 @@ def changed(
     if result is None or (case.modes.backward and not has_gradient(result)):
         return None
     return result
+
+
+def without_types(case: Case, names: Collection[str]) -> Case:
+    """Return the case without what is on record of the values of some nodes: it is true no more."""
+    if not names:
+        return case
+    graph = copy_graph_module(case.graph, lazy=True)
+    for node in graph.graph.nodes:
+        if node.name in names:
+            node.meta = {key: item for key, item in node.meta.items() if key not in RECORDED}
+    return dataclasses.replace(case, graph=graph)
 
 
 def with_inputs(case: Case, values: Mapping[str, object]) -> Case:

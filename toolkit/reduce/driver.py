@@ -1,10 +1,12 @@
 """The one engine of the reducer: sweep over the steps until no single edit of any helps.
 
-Three efforts, each tried only when the cheaper one has nothing left:
+Three efforts (`efforts.py`), each tried only when the cheaper one has nothing left:
 
-1. `_search_coarse`, once: `Monotone` by bisection, `Subset` only as a whole;
-2. `_search_all`, until a sweep brings nothing: `Monotone` galloping, `Subset` by halving;
-3. `_try_each`: every edit of every step alone. Its end is the definition of the result: 1-minimal.
+1. `coarse`, one sweep;
+2. `thorough`, one sweep;
+3. `single`, until a sweep brings nothing: every edit of every step alone. Its end is the definition
+   of the result, 1-minimal, and its refusals are the certificate. A sweep that brings much goes
+   back to 2.
 
 Whatever happens, the best case so far is returned: a used-up budget, Ctrl-C and an error of the
 oracle (it answers with a verdict; an exception of it is a bug) only end the search. A step that
@@ -12,20 +14,27 @@ raises is left out, and the others go on. Only the first question, about the giv
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from torch.fx import GraphModule
 
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.certificate import Certificate, Refusal
+from ctk.toolkit.reduce.coming import Coming
+from ctk.toolkit.reduce.edits import Edit
+from ctk.toolkit.reduce.efforts import Effort, coarse, single, thorough
+from ctk.toolkit.reduce.lookahead import Place, upcoming
 from ctk.toolkit.reduce.problem import Ended, OutOfBudget, Problem, StepStatistics
-from ctk.toolkit.reduce.proposal import Monotone, Proposal, Step, Subset, single_edits
-from ctk.toolkit.reduce.search import find_integer, largest_subset, largest_true
+from ctk.toolkit.reduce.proposal import Step
 from ctk.toolkit.reduce.size import call_nodes
 from ctk.toolkit.reduce.steps import STEPS
 
 logger = logging.getLogger("ctk")
+
+MANY = 4
+"""A sweep of single edits that brings more than so many improvements is worth a thorough one."""
 
 Reason = Literal["minimal", "incomplete", "interrupted", "questions", "seconds", "error"]
 """`incomplete`: all steps but those that raised; `error`: the oracle or a callback raised."""
@@ -48,6 +57,9 @@ class Reduction:
         nodes_before: Call nodes of the given case, sub-graphs included.
         nodes_after: Call nodes of `best`.
         remembered: How many answers an earlier run had got.
+        certificate: What came of each edit that would make `best` smaller, as far as tried.
+        neighbour: The closest case to `best` that passes; None if none did.
+        unfinished: Steps that have not tried each of their edits on `best`.
         problems: What went wrong, one sentence each.
         errors: The exceptions behind them.
     """
@@ -62,6 +74,9 @@ class Reduction:
     nodes_before: int
     nodes_after: int
     remembered: int = 0
+    certificate: tuple[Refusal, ...] = ()
+    neighbour: Case | None = None
+    unfinished: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     errors: tuple[Exception, ...] = ()
 
@@ -119,31 +134,45 @@ def minimize(problem: Problem, steps: Sequence[Step] = STEPS) -> Reduction:
         nodes_before=problem.nodes_before,
         nodes_after=call_nodes(problem.best),
         remembered=problem.remembered,
+        certificate=tuple(problem.certificate.refusals.values()),
+        neighbour=problem.certificate.neighbour and problem.certificate.neighbour.case,
+        unfinished=tuple(s.name for s in steps if s.name not in problem.certificate.steps),
         problems=(*problem.left_out.values(), *problems),
         errors=tuple(problem.errors),
     )
 
 
 def _search(problem: Problem, steps: Sequence[Step]) -> None:
-    _sweep(problem, steps, _search_coarse)
+    _sweep(problem, steps, coarse)
     while True:
-        while _sweep(problem, steps, _search_all):
-            pass
-        if not _sweep(problem, steps, _try_each):
+        _sweep(problem, steps, thorough)
+        if not _polish(problem, steps):
             return
 
 
-Search = Callable[[Problem, Proposal], None]
+def _polish(problem: Problem, steps: Sequence[Step]) -> bool:
+    """Try single edits until a whole sweep of them brings nothing.
+
+    Returns:
+        False then; True as soon as a sweep brings so much that blocks are worth trying again.
+    """
+    while True:
+        before = problem.improvements
+        problem.certificate = Certificate()
+        if not _sweep(problem, steps, single):
+            return False
+        if problem.improvements - before > MANY:
+            return True
 
 
-def _sweep(problem: Problem, steps: Sequence[Step], search: Search) -> bool:
+def _sweep(problem: Problem, steps: Sequence[Step], effort: Effort) -> bool:
     """Run each step once; return whether the best case has changed."""
     start = problem.best
-    for step in steps:
+    for place, step in enumerate(steps):
         if step.name in problem.left_out:
             continue
         try:
-            _run(problem, step, search)
+            _run(problem, step, effort, steps[place + 1 :])
         except (OutOfBudget, Ended):
             raise
         except Exception as error:
@@ -152,42 +181,44 @@ def _sweep(problem: Problem, steps: Sequence[Step], search: Search) -> bool:
     return problem.best is not start
 
 
-def _run(problem: Problem, step: Step, search: Search) -> None:
+def _run(problem: Problem, step: Step, effort: Effort, later: Sequence[Step]) -> None:
     problem.step = step.name
-    index = 0
+    start, index = problem.best, 0
     while index < len(proposals := step.propose(problem.best, problem.facts)):
-        search(problem, proposals[index])
-        index += 1
+        before = problem.best
+        _drive(problem, Coming(problem.best, problem.facts, [*proposals[index:]], [*later]), effort)
+        if not step.repeats or problem.best is before:
+            index += 1
+    if problem.best is start:
+        problem.certificate.steps.add(step.name)
 
 
-def _search_coarse(problem: Problem, proposal: Proposal) -> None:
-    if isinstance(proposal, Monotone):
-        largest_true(proposal.count, _nth(problem, proposal))
-    elif proposal.atoms:
-        _chosen(problem, proposal)(proposal.atoms)
+def _drive(problem: Problem, coming: Coming, effort: Effort) -> None:
+    """Ask what the first of the coming proposals asks, and ahead what most likely comes next."""
+    place = Place()
+    search = effort(coming.proposals[0])
+    try:
+        edit = next(search)
+        while True:
+            candidate = coming.take(edit)
+            if problem.jobs > 1 and candidate is not None and problem.is_askable(candidate):
+                problem.anticipate(candidate, _ahead(problem, coming, place, effort))
+            answer = problem.consider(candidate, edit)
+            place = place.after(answer)
+            edit = search.send(answer)
+    except StopIteration:
+        return
 
 
-def _search_all(problem: Problem, proposal: Proposal) -> None:
-    if isinstance(proposal, Monotone):
-        find_integer(proposal.count, _nth(problem, proposal))
-    else:
-        largest_subset(proposal.atoms, _chosen(problem, proposal))
+def _ahead(problem: Problem, coming: Coming, place: Place, effort: Effort) -> Iterator[Case]:
+    """Yield the candidates that most likely come after the one that is asked about now."""
+    made = coming.look_ahead()
 
+    def exists(edit: Edit) -> bool:
+        return problem.is_askable(made(edit))
 
-def _try_each(problem: Problem, proposal: Proposal) -> None:
-    base, facts = problem.best, problem.facts
-    for edit in single_edits(proposal):
-        if problem.consider(edit.apply(base, facts)):
-            return
-
-
-def _nth(problem: Problem, proposal: Monotone) -> Callable[[int], bool | None]:
-    """Return the question whether the n-th edit (from 1) reproduces."""
-    base, facts = problem.best, problem.facts
-    return lambda n: problem.consider(proposal.make(n).apply(base, facts))
-
-
-def _chosen(problem: Problem, proposal: Subset[Any]) -> Callable[[tuple[Any, ...]], bool | None]:
-    """Return the question whether the edit of some atoms reproduces."""
-    base, facts = problem.best, problem.facts
-    return lambda atoms: problem.consider(proposal.make(atoms).apply(base, facts))
+    edits = upcoming(coming, place, effort, accepted=problem.accepted, exists=exists)
+    for edit in edits:
+        candidate = made(edit)
+        assert candidate is not None
+        yield candidate

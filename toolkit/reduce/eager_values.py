@@ -8,17 +8,19 @@ cuts. Where that exception breaks a GPU for its process, the nodes are run on th
 copies: this process must be able to go on. It does not judge: the oracle compares, in its own runs.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
 import torch
-from torch.fx import Interpreter, Node
-from torch.fx.node import map_aggregate
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_aggregate, map_arg
 
 from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.fx.effects import mutated_arguments
+from ctk.compiler.fx.walk import fetch
 from ctk.compiler.torch_compat import fake
 from ctk.compiler.torch_compat.graphs import tree_leaves, tree_map
 from ctk.compiler.torch_compat.process_state import (
@@ -45,6 +47,11 @@ class TensorInfo:
     device: str
     requires_grad: bool
     in_transform: bool = False
+
+    @property
+    def numel(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
 
     def is_like(self, other: object) -> bool:
         """Return whether the other is a tensor of the same shape, dtype and device."""
@@ -110,32 +117,99 @@ def _ignore(node: Node, env: Mapping[Node, object]) -> None:
     """Do nothing at a node."""
 
 
-def _run_node(interpreter: Interpreter, node: Node, *, on_cpu: bool) -> object:
-    try:
-        return _run_on_cpu(interpreter, node) if on_cpu else interpreter.run_node(node)
-    except Exception:
+class _Run:
+    """One run of a graph, node by node.
+
+    Attributes:
+        graph: What is run.
+        values: What the nodes have given so far; what is read no more is let go.
+        on_cpu: Whether the nodes run on the CPU, with copies of what they read.
+    """
+
+    def __init__(self, graph: GraphModule, inputs: Sequence[object], *, on_cpu: bool) -> None:
+        self.graph, self.on_cpu = graph, on_cpu
+        self.values: dict[Node, object] = {}
+        self._inputs = iter(inputs)
+        self._last_read = _last_reads(graph)
+
+    def step(self, node: Node) -> None:
+        """Run a node."""
+        if node.op == "placeholder":
+            self.values[node] = next(self._inputs)
+            return
+        args, kwargs = map_arg((node.args, node.kwargs), self.values.__getitem__)
         try:
-            return _stand_in(interpreter, node)
-        except Exception:  # fake tensors do not know either
-            pass
-        raise
+            run = self._run_on_cpu if self.on_cpu else partial(called, self.graph)
+            self.values[node] = run(node, args, kwargs)
+        except Exception:
+            try:
+                self.values[node] = self._stand_in(node, args, kwargs)
+            except Exception:  # fake tensors do not know either
+                pass
+            else:
+                return
+            raise
+
+    def let_go(self, node: Node) -> None:
+        """Forget what nobody reads behind a node."""
+        for unused in self._last_read.get(node, ()):
+            del self.values[unused]
+
+    def _run_on_cpu(self, node: Node, args: Any, kwargs: Any) -> object:
+        """Run a node with copies of its operands on the CPU; return its value where theirs were."""
+        if node.op not in ("call_function", "call_method"):
+            return called(self.graph, node, args, kwargs)
+        operands = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
+        args, kwargs = tree_map(_to_cpu, (args, kwargs))
+        value = called(self.graph, node, args, kwargs)
+        copies = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
+        if mutated_arguments(node):
+            for operand, copy in zip(operands, copies, strict=True):
+                if copy is not operand:
+                    operand.detach().copy_(copy.detach())
+        gpu = next((each.device for each in operands if each.device.type != "cpu"), None)
+        return value if gpu is None else tree_map(partial(_moved, device=gpu), value)
+
+    def _stand_in(self, node: Node, args: Any, kwargs: Any) -> object:
+        """Return zeros in place of what a node that raises would give."""
+        mode = fake.new_fake_mode()
+
+        def faked(value: Any) -> Any:
+            return fake.to_fake(value, mode)
+
+        args, kwargs = (map_aggregate(values, faked) for values in (args, kwargs))
+        with fake.fake_compute(mode):
+            value = called(self.graph, node, args, kwargs)
+        return map_aggregate(value, _zeros)
 
 
-def _run_on_cpu(interpreter: Interpreter, node: Node) -> object:
-    """Run a node with copies of its operands on the CPU; return its value where theirs were."""
-    if node.op not in ("call_function", "call_method"):
-        return interpreter.run_node(node)
-    given: Any = interpreter.fetch_args_kwargs_from_env(node)
-    operands = [each for each in tree_leaves(given) if isinstance(each, torch.Tensor)]
-    args, kwargs = tree_map(_to_cpu, given)
-    value = getattr(interpreter, node.op)(node.target, args, kwargs)
-    copies = [each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor)]
-    if mutated_arguments(node):
-        for operand, copy in zip(operands, copies, strict=True):
-            if copy is not operand:
-                operand.detach().copy_(copy.detach())
-    gpu = next((each.device for each in operands if each.device.type != "cpu"), None)
-    return value if gpu is None else tree_map(partial(_moved, device=gpu), value)
+def called(gm: GraphModule, node: Node, args: Any, kwargs: Any) -> Any:
+    """Return what a node gives for some operands; what an attribute holds, for `get_attr`."""
+    match node.op:
+        case "call_function":
+            target: Any = node.target
+        case "call_method":
+            target, args = getattr(args[0], str(node.target)), args[1:]
+        case "get_attr":
+            return fetch(gm, node.target)
+        case "output":
+            return args[0]
+        case _:
+            target = fetch(gm, node.target)
+    return target(*args, **kwargs)
+
+
+def _last_reads(gm: GraphModule) -> dict[Node, list[Node]]:
+    """Return, by node, the values that no later node reads."""
+    last: dict[Node, Node] = {}
+    for node in gm.graph.nodes:
+        last[node] = node
+        for value in node.all_input_nodes:
+            last[value] = node
+    found: dict[Node, list[Node]] = {}
+    for value, reader in last.items():
+        found.setdefault(reader, []).append(value)
+    return found
 
 
 def _to_cpu(value: object) -> object:
@@ -146,20 +220,6 @@ def _to_cpu(value: object) -> object:
 
 def _moved(value: object, *, device: torch.device) -> object:
     return value.to(device) if isinstance(value, torch.Tensor) else value
-
-
-def _stand_in(interpreter: Interpreter, node: Node) -> object:
-    """Return zeros in place of what a node that raises would give."""
-    mode = fake.new_fake_mode()
-
-    def faked(value: Any) -> Any:
-        return fake.to_fake(value, mode)
-
-    given: Any = interpreter.fetch_args_kwargs_from_env(node)
-    args, kwargs = (map_aggregate(values, faked) for values in given)
-    with fake.fake_compute(mode):
-        value = getattr(interpreter, node.op)(node.target, args, kwargs)
-    return map_aggregate(value, _zeros)
 
 
 def _zeros(value: Any) -> Any:
@@ -180,12 +240,10 @@ def _walk(
     if any(node.op == "call_module" or mutated_arguments(node) for node in graph.graph.nodes):
         graph, inputs = private_copy(graph, inputs)
     on_cpu = case.signature is not None and case.signature.breaks_eager
-    interpreter = Interpreter(graph)
-    interpreter.args_iter = iter(inputs)
+    run = _Run(graph, inputs, on_cpu=on_cpu)
     with applied(case.modes), process_state_kept():
         for node in graph.graph.nodes:
-            before(node, interpreter.env)
-            interpreter.env[node] = _run_node(interpreter, node, on_cpu=on_cpu)
-            after(node, interpreter.env)
-            for unused in interpreter.user_to_last_uses.get(node, ()):
-                del interpreter.env[unused]
+            before(node, run.values)
+            run.step(node)
+            after(node, run.values)
+            run.let_go(node)

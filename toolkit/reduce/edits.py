@@ -19,8 +19,19 @@ from ctk.toolkit.formats.buildable import filled
 from ctk.toolkit.reduce.analysis import Facts, is_cuttable, is_number
 from ctk.toolkit.reduce.apply import changed, size_symbol, with_inputs
 from ctk.toolkit.reduce.eager_values import values_before
+from ctk.toolkit.reduce.reconnect import reconnected
 from ctk.toolkit.reduce.removal import as_inputs, first_readers, outputs_without, without_grad
 from ctk.toolkit.reduce.subgraphs import operands_of
+
+SHOWN = 4
+"""How many names a line says."""
+
+
+def listing(names: Iterable[str]) -> str:
+    """Return names for a line: the first few, and how many there are besides."""
+    every = list(names)
+    more = f" and {len(every) - SHOWN} more" if len(every) > SHOWN else ""
+    return ", ".join(every[:SHOWN]) + more
 
 
 class Edit(Protocol):
@@ -28,6 +39,10 @@ class Edit(Protocol):
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
         """Return the changed case, or None where the edit makes no sense."""
+        ...
+
+    def says(self) -> str:
+        """Return in a line what the edit does, in the user's words: `without mul_5`."""
         ...
 
 
@@ -46,6 +61,9 @@ class RemoveNodes:
         """Return the edit that removes all nodes of some units (`Facts.units`)."""
         return cls(tuple(name for unit in units for name in unit))
 
+    def says(self) -> str:
+        return f"inputs in place of {listing(self.names)}"
+
     def apply(self, case: Case, facts: Facts) -> Case | None:
         removed = frozenset(self.names)
         readers = first_readers(case.graph, removed)
@@ -62,10 +80,39 @@ class RemoveNodes:
 
 
 @dataclass(frozen=True, slots=True)
+class Reconnect:
+    """Remove nodes, and feed who read them from their ancestors (`reconnect.py`).
+
+    Attributes:
+        names: The nodes that go.
+        sources: What is to stand for some of them, if not the nearest ancestor: pairs.
+    """
+
+    names: tuple[str, ...]
+    sources: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(cls, units: Iterable[Iterable[str]]) -> "Reconnect":
+        """Return the edit that removes all nodes of some units (`Facts.units`)."""
+        return cls(tuple(name for unit in units for name in unit))
+
+    def says(self) -> str:
+        if self.sources:
+            return ", ".join(f"{source} in place of {node}" for node, source in self.sources)
+        return f"without {listing(self.names)}"
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        return reconnected(case, facts, frozenset(self.names), dict(self.sources))
+
+
+@dataclass(frozen=True, slots=True)
 class Bypass:
     """Replace nodes by one of their arguments: pairs (node, argument). Their effects go too."""
 
     pairs: tuple[tuple[str, str], ...]
+
+    def says(self) -> str:
+        return ", ".join(f"{argument} in place of {node}" for node, argument in self.pairs)
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
         return changed(case, Change({node: SameAs(argument) for node, argument in self.pairs}))
@@ -76,6 +123,9 @@ class DropOutputs:
     """Drop results by position; at least one must remain."""
 
     positions: tuple[int, ...]
+
+    def says(self) -> str:
+        return f"without result {listing(map(str, self.positions))}"
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
         kept = [
@@ -92,6 +142,9 @@ class DropUnused:
 
     names: tuple[str, ...]
 
+    def says(self) -> str:
+        return f"without {listing(self.names)}, which nothing reads"
+
     def apply(self, case: Case, facts: Facts) -> Case | None:
         return changed(case, Change(gone=frozenset(self.names)))
 
@@ -104,6 +157,9 @@ class DropEffects:
     """
 
     names: tuple[str, ...]
+
+    def says(self) -> str:
+        return f"without the effect of {listing(self.names)}"
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
         nodes = by_name(case.graph)
@@ -121,6 +177,9 @@ class FoldNumbers:
 
     names: tuple[str, ...]
 
+    def says(self) -> str:
+        return f"the number itself in place of {listing(self.names)}"
+
     def apply(self, case: Case, facts: Facts) -> Case | None:
         return changed(case, Change({name: facts.infos[name] for name in self.names}))
 
@@ -130,6 +189,9 @@ class FixSizes:
     """Make symbolic sizes static, by symbol: inputs that are such a size become constants."""
 
     symbols: tuple[str, ...]
+
+    def says(self) -> str:
+        return f"fixed sizes in place of {listing(self.symbols)}"
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
         static = {
@@ -149,6 +211,9 @@ class InlineCall:
     name: str
     target: str
 
+    def says(self) -> str:
+        return f"the nodes of {self.target} in place of {self.name}"
+
     def apply(self, case: Case, facts: Facts) -> Case | None:
         call = by_name(case.graph)[self.name]
         body = fetch(case.graph, self.target)
@@ -166,6 +231,9 @@ class SetValues:
     """Give inputs other values: pairs (input, name of a filling in `fillings.FILLINGS`)."""
 
     pairs: tuple[tuple[str, str], ...]
+
+    def says(self) -> str:
+        return ", ".join(f"{name}: {filling}" for name, filling in self.pairs)
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
         given = dict(zip(input_names(case.graph), case.inputs, strict=True))

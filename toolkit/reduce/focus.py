@@ -25,7 +25,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts, facts_of
 from ctk.toolkit.reduce.eager_values import values_before
 from ctk.toolkit.reduce.edits import Edit
-from ctk.toolkit.reduce.proposal import Monotone, Proposal, Step, Subset
+from ctk.toolkit.reduce.proposal import Guesses, Monotone, Proposal, Step, Subset
 from ctk.toolkit.reduce.subgraphs import Subgraph, operands_of, subgraphs
 
 
@@ -56,6 +56,9 @@ class Inside:
     focus: Focus
     edit: Edit
 
+    def says(self) -> str:
+        return f"in {'.'.join(self.focus.path)}: {self.edit.says()}"
+
     def apply(self, case: Case, facts: Facts) -> Case | None:
         inner = self.focus.inner(case)
         changed = self.edit.apply(inner, facts_of(inner)) if inner else None
@@ -82,10 +85,17 @@ def lifted(step: Step, case: Case) -> Iterator[Proposal]:
     """Yield what a step proposes for each sub-graph of a case, as proposals for the whole case."""
     for focus, inner in inner_cases(case):
         for proposal in step.propose(inner, facts_of(inner)):
-            if isinstance(proposal, Monotone):
-                yield Monotone(_inside(focus, proposal.make), proposal.count)
-            else:
-                yield Subset(_inside(focus, proposal.make), proposal.atoms)
+            yield _lifted(focus, proposal)
+
+
+def _lifted(focus: Focus, proposal: Proposal) -> Proposal:
+    match proposal:
+        case Guesses(edits):
+            return Guesses(tuple(Inside(focus, edit) for edit in edits))
+        case Monotone(make, count, strongest_first):
+            return Monotone(_inside(focus, make), count, strongest_first)
+        case Subset(make, atoms):
+            return Subset(_inside(focus, make), atoms)
 
 
 def _inside(focus: Focus, make: Callable[[Any], Edit]) -> Callable[[Any], Inside]:

@@ -8,19 +8,19 @@ from collections.abc import Collection, Sequence
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.edits import RemoveNodes
-from ctk.toolkit.reduce.proposal import Proposal, Step, listed
+from ctk.toolkit.reduce.proposal import Guesses, Proposal, Step
 
 
 def hint_step(names: Collection[str]) -> Step:
-    """Return a step that keeps the named nodes with their neighbours, then the named nodes only."""
+    """Return a step that keeps the named nodes only, or else their neighbours, too."""
 
     def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
         suspects = {name for unit in facts.units for name in unit if name in names}
         if not suspects:
             return []
         near = suspects | _neighbours(case, suspects)
-        edits = [edit for kept in (near, suspects) if (edit := _keep(facts, kept)) is not None]
-        return [listed(*edits)] if edits else []
+        edits = [edit for kept in (suspects, near) if (edit := _keep(facts, kept)) is not None]
+        return [Guesses(tuple(edits))] if edits else []
 
     return Step("hint", propose)
 

@@ -5,8 +5,10 @@ oracle is asked. An answer that an earlier, killed run got is recalled and costs
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain, islice
+from typing import Protocol, runtime_checkable
 
 from ctk.compiler.errors import ConfigError, DoesNotReproduce
 from ctk.compiler.torch_compat import operators
@@ -15,9 +17,30 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.cache import Cache, Digests, fingerprint
 from ctk.toolkit.reduce.analysis import Facts, facts_of
-from ctk.toolkit.reduce.size import call_nodes, is_smaller
+from ctk.toolkit.reduce.certificate import Certificate
+from ctk.toolkit.reduce.edits import Edit
+from ctk.toolkit.reduce.size import Measured, call_nodes
 
 Oracle = Callable[[Case], Judgement]
+
+
+@runtime_checkable
+class Anticipating(Protocol):
+    """An oracle that can be told what it will be asked, and answers several questions at once.
+
+    Attributes:
+        jobs: How many.
+    """
+
+    jobs: int
+
+    def __call__(self, case: Case) -> Judgement:
+        """Judge a case; waits for the answer where the question is under way."""
+        ...
+
+    def anticipate(self, cases: Sequence[Case]) -> None:
+        """Take note of what is most likely asked next, the likeliest first; forget the rest."""
+        ...
 
 
 class OutOfBudget(Exception):
@@ -109,6 +132,7 @@ class Problem:
             it).
         cache: Every answer so far.
         digests: Of the tensors of cases.
+        certificate: What came of each edit of the best case since it is the best.
         left_out: What each step that raised has said; such a step is not tried again.
         errors: What it raised.
         step: Name of the step at work.
@@ -123,14 +147,17 @@ class Problem:
     cache: Cache = field(default_factory=Cache)
     digests: Digests = field(default_factory=Digests)
     left_out: dict[str, str] = field(default_factory=dict[str, str])
+    certificate: Certificate = field(default_factory=Certificate)
     errors: list[Exception] = field(default_factory=list[Exception])
     step: str = "start"
     questions: int = 0
     remembered: int = 0
+    improvements: int = 0
     statistics: dict[str, StepStatistics] = field(default_factory=dict[str, StepStatistics])
     started: float = field(default_factory=time.monotonic)
     nodes_before: int = -1
     _facts: tuple[Case, Facts] | None = None
+    _measured: Measured | None = None
 
     def __post_init__(self) -> None:
         self.nodes_before = call_nodes(self.best)
@@ -164,8 +191,39 @@ class Problem:
                 "See what it does now with `ctk repro CASE`; one that comes and goes is `flaky`."
             )
 
-    def consider(self, candidate: Case | None) -> bool | None:
+    @property
+    def jobs(self) -> int:
+        """How many questions may be under way at once."""
+        return self.oracle.jobs if isinstance(self.oracle, Anticipating) else 1
+
+    @property
+    def accepted(self) -> float:
+        """How likely it is that the next edit of the step at work is accepted."""
+        counts = self._counts
+        return (counts.useful + 1) / (counts.questions + counts.remembered + 3)
+
+    def anticipate(self, candidate: Case, after: Iterable[Case]) -> None:
+        """Tell the oracle what is asked now and what most likely comes after it.
+
+        What is known already is left out; of the rest as many as may be under way.
+        """
+        assert isinstance(self.oracle, Anticipating)
+        wanted = (case for case in chain([candidate], after) if not self._is_known(case))
+        self.oracle.anticipate(list(islice(wanted, self.jobs)))
+
+    def _is_known(self, case: Case) -> bool:
+        return fingerprint(case, self.digests) in self.cache.judgements
+
+    def is_askable(self, candidate: Case | None) -> bool:
+        """Return whether a candidate exists, computes something and is smaller than the best."""
+        return candidate is not None and not _is_empty(candidate) and self._is_smaller(candidate)
+
+    def consider(self, candidate: Case | None, edit: Edit) -> bool | None:
         """Ask about a candidate and keep it if it fails in the same way.
+
+        Args:
+            candidate: What the edit makes of the best case; None where it makes no sense.
+            edit: Only named, in the certificate.
 
         Returns:
             Whether it reproduces; None if it does not exist or is not smaller than the best
@@ -173,20 +231,31 @@ class Problem:
         """
         if candidate is None or _is_empty(candidate):
             self._counts.not_applicable += 1
+            self.certificate.skip(self.step, edit, "leaves no program that makes sense")
             return None
-        if not is_smaller(candidate, self.best):
+        if not self._is_smaller(candidate):
             self._counts.not_smaller += 1
+            self.certificate.skip(self.step, edit, "is not smaller")
             return None
         judgement, is_new = self._judge(candidate)
         is_kept = judgement.verdict is Verdict.REPRODUCES
         if is_kept:
             self._keep(candidate)
+        else:
+            self.certificate.refuse(self.step, edit, judgement, candidate)
         if is_new:
             self._tell(candidate, judgement.verdict)
         return is_kept
 
+    def _is_smaller(self, candidate: Case) -> bool:
+        if self._measured is None or self._measured.case is not self.best:
+            self._measured = Measured(self.best)
+        return Measured(candidate) < self._measured
+
     def _keep(self, candidate: Case) -> None:
         self.best = candidate
+        self.certificate = Certificate()
+        self.improvements += 1
         self._counts.useful += 1
         if self.on_improvement:
             try:

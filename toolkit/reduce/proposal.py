@@ -18,10 +18,12 @@ class Monotone:
     Attributes:
         make: Makes the n-th edit, from 1; an edit exists only while it is asked about.
         count: How many there are.
+        strongest_first: The strongest is likely: ask for it before any other.
     """
 
     make: Callable[[int], Edit]
     count: int
+    strongest_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +32,24 @@ class Subset(Generic[Atom]):
 
     Attributes:
         make: Makes one edit of a tuple of atoms (an edit class).
-        atoms: In program order.
+        atoms: In program order; read by position, so that a `range` will do.
     """
 
     make: Callable[[tuple[Atom, ...]], Edit]
-    atoms: tuple[Atom, ...]
+    atoms: Sequence[Atom]
 
 
-Proposal = Monotone | Subset[Any]
+@dataclass(frozen=True, slots=True)
+class Guesses:
+    """A few edits that are worth a question each: tried one by one until one reproduces.
+
+    Other proposals reach what they reach, only more slowly: a result is minimal without them.
+    """
+
+    edits: tuple[Edit, ...]
+
+
+Proposal = Monotone | Subset[Any] | Guesses
 
 
 def listed(*edits: Edit) -> Monotone:
@@ -46,11 +58,14 @@ def listed(*edits: Edit) -> Monotone:
 
 
 def single_edits(proposal: Proposal) -> Iterator[Edit]:
-    """Yield each smallest edit of a proposal: every rung, or every atom alone."""
-    if isinstance(proposal, Monotone):
-        yield from (proposal.make(n) for n in range(1, proposal.count + 1))
-    else:
-        yield from (proposal.make((atom,)) for atom in proposal.atoms)
+    """Yield each smallest edit of a proposal: every rung, every guess, or every atom alone."""
+    match proposal:
+        case Guesses(edits):
+            yield from edits
+        case Monotone(make, count, _):
+            yield from (make(rung) for rung in range(1, count + 1))
+        case Subset(make, atoms):
+            yield from (make((atom,)) for atom in atoms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +74,13 @@ class Step:
 
     `propose` looks at one case and says what could be done to it; it asks nothing, and the same
     case gives the same proposals.
+
+    Attributes:
+        name: What it is called.
+        propose: What it proposes for a case.
+        repeats: Whether it is asked for proposals again as long as one of them reproduces.
     """
 
     name: str
     propose: Callable[[Case, Facts], Sequence[Proposal]]
+    repeats: bool = False

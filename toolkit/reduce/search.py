@@ -1,8 +1,12 @@
 """Searches over abstract candidates, in as few questions as possible.
 
-Pure: nothing here knows of graphs or of torch. A question is a callable that answers True (the
-candidate still fails), False (it does not) or None (there is no such candidate, so nothing was
-asked).
+Pure: nothing here knows of graphs or of torch. A search is a generator: it yields what it wants to
+know of and is sent True (the candidate still fails), False (it does not) or None (there is no such
+candidate, so nothing was asked). It depends on nothing but the answers, so that it can be played
+again with answers that somebody assumes: that is how questions are asked ahead (`lookahead.py`).
+
+    def find_5(count):             >>> answered(find_integer(9), lambda n: n <= 5)
+        yields 1 2 3 4 8 6 5           5
 
 Source: `find_integer` and the demand that progress be deterministic are from Hypothesis (MacIver
 and Donaldson, Test-Case Reduction via Test-Case Generation, ECOOP 2020); the halving of blocks is
@@ -11,83 +15,129 @@ ddmin, a block that was refused is split in two and never asked again with anoth
 that k needed elements of n cost about 2 k log2(n / k) questions.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar
 
 Answer = bool | None
+Choice = TypeVar("Choice")
 Atom = TypeVar("Atom")
+Result = TypeVar("Result")
+
+Search = Generator[Choice, Answer, Result]
 
 
-def find_integer(count: int, is_true: Callable[[int], Answer]) -> int:
-    """Return an `n <= count` with `is_true(n)`, not `is_true(n + 1)`, in about 2 log2(n) questions.
+def answered(search: Search[Choice, Result], is_true: Callable[[Choice], Answer]) -> Result:
+    """Run a search with whoever answers; return its result."""
+    try:
+        choice = next(search)
+        while True:
+            choice = search.send(is_true(choice))
+    except StopIteration as end:
+        return end.value
 
-    `is_true(0)` is assumed and small results are found first: when nothing is possible that costs
-    one question. None (no such candidate) lets the search go on to the next larger one.
+
+def first_true(choices: Sequence[Choice]) -> Search[Choice, None]:
+    """Ask one choice after the other until one is true."""
+    for choice in choices:
+        if (yield choice):
+            return
+
+
+def find_integer(count: int) -> Search[int, int]:
+    """Return an `n <= count` that is true, `n + 1` being not, in about 2 log2(n) questions.
+
+    0 is assumed and small results are found first: when nothing is possible that costs one
+    question. None (no such candidate) lets the search go on to the next larger one.
     """
-    best = 0
-
-    def holds(n: int) -> bool:
-        nonlocal best
-        answer = is_true(n) if n <= count else False
-        best = max(best, n) if answer else best
-        return answer is not False
-
-    low, high = 0, 1
-    while holds(high):
+    best = low = 0
+    high = 1
+    while high <= count and (answer := (yield high)) is not False:
+        best = high if answer else best
         low, high = high, high + 1 if high < 4 else high * 2
     while low + 1 < high:
         middle = (low + high) // 2
-        low, high = (middle, high) if holds(middle) else (low, middle)
+        answer = (yield middle) if middle <= count else False
+        best = max(best, middle) if answer else best
+        low, high = (middle, high) if answer is not False else (low, middle)
     return best
 
 
-def largest_true(count: int, is_true: Callable[[int], Answer]) -> int:
-    """Return the largest `n <= count` with `is_true(n)`, if monotone, in log2(count) questions.
+def largest_true(count: int) -> Search[int, int]:
+    """Return the largest `n <= count` that is true, if monotone, in log2(count) questions.
 
-    `is_true(0)` is assumed. When a candidate does not exist (None) the next smaller one stands in
-    for it. If `is_true` is not monotone, the result still is one for which it was True (or 0).
+    0 is assumed. When a candidate does not exist (None) the next smaller one stands in for it. If
+    the answers are not monotone, the result still is one that was true (or 0).
     """
     best, low, high = 0, 0, count + 1
     while low + 1 < high:
         middle = probe = (low + high) // 2
-        answer = is_true(probe)
+        answer = yield probe
         while answer is None and probe - 1 > low:
             probe -= 1
-            answer = is_true(probe)
+            answer = yield probe
         best = max(best, probe) if answer else best
         low, high = (low, probe) if answer is False else (middle, high)
     return best
 
 
-def largest_subset(
-    atoms: Sequence[Atom], is_true: Callable[[tuple[Atom, ...]], Answer]
-) -> tuple[Atom, ...]:
-    """Return atoms, in their order, for which `is_true` and that no untried block enlarges.
+def strongest_true(count: int) -> Search[int, int]:
+    """Return what `largest_true` does, but ask for `count` itself first: one question if it is."""
+    for strongest in range(count, 0, -1):
+        answer = yield strongest
+        if answer:
+            return strongest
+        if answer is False:
+            return (yield from largest_true(strongest - 1))
+    return 0
+
+
+def largest_subset(atoms: Sequence[Atom]) -> Search[tuple[Atom, ...], tuple[Atom, ...]]:
+    """Return atoms, in their order, that are true together and that no untried block enlarges.
 
     Blocks are tried whole, then halved down to single atoms; what was accepted stays accepted.
 
     Args:
-        atoms: What may be chosen; neighbours are likely to be needed or useless together.
-        is_true: The question about a choice. The empty choice is assumed to be True.
+        atoms: What may be chosen; neighbours are likely to be needed or useless together. Read by
+            position only: it may be as long as a `range`.
     """
     chosen: list[int] = []
 
-    def is_accepted(block: range) -> bool:
-        return bool(is_true(tuple(atoms[i] for i in sorted([*chosen, *block]))))
-
-    def take(block: range, is_refused: bool) -> bool:
+    def take(block: range, is_refused: bool) -> Search[tuple[Atom, ...], bool]:
         """Take what can be taken of a block that may be known to be refused whole; is it all?"""
-        if not is_refused and is_accepted(block):
+        if not is_refused and (yield _picked(atoms, [*chosen, *block])):
             chosen.extend(block)
             return True
         if len(block) == 1:
             return False
         middle = len(block) // 2
-        is_left_taken = take(block[:middle], False)
+        is_left_taken = yield from take(block[:middle], False)
         # With the left half taken, the right half whole is the question that was just refused.
-        is_right_taken = take(block[middle:], is_left_taken)
+        is_right_taken = yield from take(block[middle:], is_left_taken)
         return is_left_taken and is_right_taken
 
     if atoms:
-        take(range(len(atoms)), False)
-    return tuple(atoms[i] for i in sorted(chosen))
+        yield from take(range(len(atoms)), False)
+    return _picked(atoms, chosen)
+
+
+def each_alone(atoms: Sequence[Atom]) -> Search[tuple[Atom, ...], tuple[Atom, ...]]:
+    """Return atoms that are true together, every other one having been refused alone.
+
+    After one that was accepted the next two, four, ... are tried at once.
+    """
+    chosen: list[int] = []
+    place, width, refused = 0, 1, len(atoms) + 1
+    while place < len(atoms):
+        block = range(place, min(place + width, len(atoms), max(refused - 1, place)))
+        if block and (yield _picked(atoms, [*chosen, *block])):
+            chosen.extend(block)
+            place, width = block.stop, 2 * width
+        elif len(block) > 1:
+            width, refused = 1, block.stop
+        else:  # with all before it taken, the last atom of a refused block is that question again
+            place, width, refused = place + 1, 1, len(atoms) + 1
+    return _picked(atoms, chosen)
+
+
+def _picked(atoms: Sequence[Atom], places: Sequence[int]) -> tuple[Atom, ...]:
+    return tuple(atoms[place] for place in sorted(places))

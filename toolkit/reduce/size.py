@@ -8,6 +8,7 @@ this order: what no key sees can never be called smaller, and the reducer then n
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import cast
 
 import torch
@@ -87,13 +88,30 @@ KEYS: tuple[Callable[[Case], Size], ...] = (
 """What is compared, most important first."""
 
 
+@dataclass(slots=True)
+class Measured:
+    """A case with its sizes, each computed when a comparison first needs it."""
+
+    case: Case
+    sizes: list[Size] = field(default_factory=list[Size])
+
+    def size(self, rank: int) -> Size:
+        """Return the size by `KEYS[rank]`."""
+        while len(self.sizes) <= rank:
+            self.sizes.append(KEYS[len(self.sizes)](self.case))
+        return self.sizes[rank]
+
+    def __lt__(self, other: "Measured") -> bool:
+        for rank in range(len(KEYS)):
+            mine, theirs = self.size(rank), other.size(rank)
+            if mine != theirs:
+                return mine < theirs
+        return False
+
+
 def is_smaller(case: Case, other: Case) -> bool:
     """Return whether a case comes before another in the order of `KEYS`."""
-    for key in KEYS:
-        mine, theirs = key(case), key(other)
-        if mine != theirs:
-            return mine < theirs
-    return False
+    return Measured(case) < Measured(other)
 
 
 def call_nodes(case: Case) -> int:

@@ -72,6 +72,9 @@ class ToFloat32:
 
     names: tuple[str, ...]
 
+    def says(self):
+        return f"float32 for {self.names}"
+
     def apply(self, case: Case, facts: Facts) -> Case | None:
         given = dict(zip(input_names(case.graph), case.inputs, strict=True))
         tensors = {name: given[name] for name in self.names}

@@ -5,26 +5,30 @@ Order matters for cost, not for the result: what removes much for few questions 
 
 from ctk.toolkit.reduce.proposal import Step
 from ctk.toolkit.reduce.steps import (
-    bypass,
+    cut,
     drop_effects,
     drop_outputs,
     drop_prefix,
     drop_suffix,
     drop_unused,
     fold_numbers,
+    halve,
     inline_subgraph,
     reduce_subgraphs,
-    remove_middle,
+    remove,
+    shortcut,
     simplify_values,
 )
 
 STEPS: tuple[Step, ...] = (
     drop_unused.STEP,
+    halve.STEP,
     drop_suffix.STEP,
     drop_outputs.STEP,
     drop_prefix.STEP,
-    bypass.STEP,
-    remove_middle.STEP,
+    remove.STEP,
+    cut.STEP,
+    shortcut.STEP,
     drop_effects.STEP,
     inline_subgraph.STEP,
     reduce_subgraphs.STEP,

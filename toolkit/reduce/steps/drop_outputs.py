@@ -11,7 +11,7 @@ from ctk.compiler.fx.walk import output_leaves
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.edits import DropOutputs
-from ctk.toolkit.reduce.proposal import Proposal, Step, Subset, listed
+from ctk.toolkit.reduce.proposal import Guesses, Proposal, Step, Subset
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
@@ -24,7 +24,7 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     last = places.index(max(places))
     positions = tuple(range(len(leaves)))
     others = tuple(position for position in positions if position != last)
-    return [listed(DropOutputs(others)), Subset(DropOutputs, positions)]
+    return [Guesses((DropOutputs(others),)), Subset(DropOutputs, positions)]
 
 
 STEP = Step("drop_outputs", propose)

@@ -10,9 +10,15 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.focus import lifted
 from ctk.toolkit.reduce.proposal import Proposal, Step
-from ctk.toolkit.reduce.steps import bypass, drop_effects, drop_unused, inline_subgraph
+from ctk.toolkit.reduce.steps import drop_effects, drop_unused, inline_subgraph, remove, shortcut
 
-INSIDE = (drop_unused.STEP, bypass.STEP, drop_effects.STEP, inline_subgraph.STEP)
+INSIDE = (
+    drop_unused.STEP,
+    remove.STEP,
+    shortcut.STEP,
+    drop_effects.STEP,
+    inline_subgraph.STEP,
+)
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:

@@ -11,7 +11,7 @@ def test_all_but_the_last_computed_then_each():
         return first.cos(), x, first
 
     found = proposals(STEP, traced(run, X))
-    assert kinds(found) == ["monotone", "subset"]
+    assert kinds(found) == ["guesses", "subset"]
     assert edits(found[0]) == [DropOutputs((1, 2))]
     assert edits(found[1]) == [DropOutputs((0,)), DropOutputs((1,)), DropOutputs((2,))]
 

@@ -19,4 +19,4 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     return [Subset(RemoveNodes.of, inner)] if inner else []
 
 
-STEP = Step("remove_middle", propose)
+STEP = Step("cut", propose)

@@ -1,7 +1,7 @@
-"""remove_middle: any combination of the inner units."""
+"""cut: any combination of the inner units."""
 
 from ctk.toolkit.reduce.edits import RemoveNodes
-from ctk.toolkit.reduce.steps.remove_middle import STEP
+from ctk.toolkit.reduce.steps.cut import STEP
 from tests.helpers.reduce_steps import X, edits, kinds, proposals, traced
 
 

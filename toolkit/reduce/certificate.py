@@ -1,0 +1,71 @@
+"""Why a result is minimal: what came of each edit that would make it smaller.
+
+    remove    without mul_2          passes
+    remove    without relu           different: compile-error in joint/fold
+    cut       inputs in place of x   leaves no program that makes sense
+
+"Minimal" is said only with a whole one: every step has tried every smallest edit on the result
+itself, and none reproduces.
+"""
+
+from dataclasses import dataclass, field
+
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.formats.checked import Line
+from ctk.toolkit.formats.schema import document
+from ctk.toolkit.reduce.edits import Edit
+from ctk.toolkit.reduce.size import Measured
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What came of one edit of the result.
+
+    Attributes:
+        step: Whose idea it was.
+        edit: What it would change, in the user's words.
+        verdict: What the oracle said; None where nothing was asked.
+        why: What was seen, or why nothing was asked.
+    """
+
+    step: Line
+    edit: Line
+    verdict: Verdict | None
+    why: Line = ""
+
+
+@dataclass(slots=True)
+class Certificate:
+    """What came of the edits of one case.
+
+    Attributes:
+        refusals: One for each edit, in the order in which they were tried.
+        steps: Those that have tried each of their edits on this case.
+        neighbour: The largest case asked about that passes: the closest to the result.
+    """
+
+    refusals: dict[tuple[str, str], Refusal] = field(default_factory=dict[tuple[str, str], Refusal])
+    steps: set[str] = field(default_factory=set[str])
+    neighbour: Measured | None = None
+
+    def skip(self, step: str, edit: Edit, why: str) -> None:
+        """Note an edit about which nothing was asked."""
+        self._note(Refusal(step, edit.says(), None, why))
+
+    def refuse(self, step: str, edit: Edit, judgement: Judgement, candidate: Case) -> None:
+        """Note an edit that does not reproduce."""
+        seen = judgement.signature
+        self._note(Refusal(step, edit.says(), judgement.verdict, _line(seen or judgement.detail)))
+        if judgement.verdict is Verdict.PASSES:
+            passing = Measured(candidate)
+            if self.neighbour is None or self.neighbour < passing:
+                self.neighbour = passing
+
+    def _note(self, refusal: Refusal) -> None:
+        self.refusals[refusal.step, refusal.edit] = refusal
+
+
+def _line(text: object) -> str:
+    return str(text).partition("\n")[0]

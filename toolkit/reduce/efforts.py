@@ -1,0 +1,95 @@
+"""How hard a proposal is tried: which of its edits are asked about, one after another.
+
+1. `coarse`: `Monotone` by bisection, `Subset` only as a whole.
+2. `thorough`: `Monotone` galloping from the mildest on, `Subset` by halving.
+3. `single`: only the smallest edits: the mildest of a `Monotone`, each atom of a `Subset` alone.
+   What is refused there is the certificate of the result.
+"""
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+from ctk.toolkit.reduce.edits import Edit
+from ctk.toolkit.reduce.proposal import Guesses, Monotone, Proposal, Subset
+from ctk.toolkit.reduce.search import (
+    Answer,
+    Choice,
+    Search,
+    each_alone,
+    find_integer,
+    first_true,
+    largest_subset,
+    largest_true,
+    strongest_true,
+)
+
+Questions = Generator[Edit, Answer, None]
+"""Yields the edit that is to be asked about next, and is sent the answer."""
+
+Effort = Callable[[Proposal], Questions]
+
+
+def coarse(proposal: Proposal) -> Questions:
+    """Ask for the cheapest big steps."""
+    match proposal:
+        case Guesses(edits):
+            yield from first_true(edits)
+        case Monotone(make, count, strongest_first):
+            search = strongest_true(count) if strongest_first else largest_true(count)
+            yield from _edits(make, search)
+        case Subset(make, atoms) if atoms:
+            yield make(tuple(atoms))
+        case _:
+            pass
+
+
+def thorough(proposal: Proposal) -> Questions:
+    """Ask until no block of edits, and no single one of a block, is known to be possible."""
+    match proposal:
+        case Guesses(edits):
+            yield from first_true(edits)
+        case Monotone(make, count, strongest_first):
+            search = strongest_true(count) if strongest_first else find_integer(count)
+            yield from _edits(make, search)
+        case Subset(make, atoms):
+            yield from _edits(make, largest_subset(atoms))
+
+
+def single(proposal: Proposal) -> Questions:
+    """Ask for each of the smallest edits."""
+    match proposal:
+        case Guesses():
+            pass
+        case Monotone(make, count, _):
+            yield from _edits(make, _boundary(count))
+        case Subset(make, atoms):
+            yield from _edits(make, each_alone(atoms))
+
+
+def _boundary(count: int) -> Search[int, None]:
+    """Ask for the mildest rung that exists: if it is refused, so is what goes further."""
+    for rung in range(1, count + 1):
+        answer = yield rung
+        if answer:
+            yield from _behind(rung, find_integer(count - rung))
+        if answer is not None:
+            return
+
+
+def _behind(rung: int, search: Search[int, int]) -> Search[int, None]:
+    try:
+        more = next(search)
+        while True:
+            more = search.send((yield rung + more))
+    except StopIteration:
+        return
+
+
+def _edits(make: Callable[[Any], Edit], search: Search[Choice, Any]) -> Questions:
+    """Turn the choices of a search into edits."""
+    try:
+        choice = next(search)
+        while True:
+            choice = search.send((yield make(choice)))
+    except StopIteration:
+        return

@@ -1,0 +1,89 @@
+"""What form a value has in a changed graph, told by fake tensors: nothing is computed.
+
+Only nodes whose operands have another form than in the case are asked; whatever lies behind a node
+that gives what it gave before is as it was. A node that refuses its operands tells that a candidate
+is invalid before anybody is asked about it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import torch
+from torch.fx import Node
+from torch.fx.node import map_arg
+
+from ctk.compiler.torch_compat import fake
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.eager_values import TensorInfo, called, describe
+from ctk.toolkit.run.modes import applied
+
+
+class Refused(Exception):
+    """A node does not take operands of these forms."""
+
+
+@dataclass(slots=True)
+class Forms:
+    """The forms of a case's values while its graph changes, by node name.
+
+    Attributes:
+        case: The case as it was.
+        known: What each value was (`eager_values.describe`).
+        changed: Those that are another now.
+    """
+
+    case: Case
+    known: Mapping[str, object]
+    changed: dict[str, object] = field(default_factory=dict[str, object])
+    _mode: Any = None
+
+    def of(self, name: str) -> object:
+        """Return what a value is now."""
+        return self.changed.get(name, self.known[name])
+
+    def was(self, name: str) -> object:
+        """Return what a value was in the case."""
+        return self.known[name]
+
+    def run(self, node: Node, read: Callable[[Node], object]) -> None:
+        """Note what a node gives for operands of other forms.
+
+        Args:
+            node: A call.
+            read: Says what form the value has that it reads in place of a node's.
+
+        Raises:
+            Refused: It takes no such operands, or fake tensors do not tell what it gives.
+        """
+        try:
+            found = self._run(node, read)
+        except Exception as error:
+            raise Refused(f"{node.name}: {error}") from error
+        before = self.known[node.name]
+        found = _as_before(found, before)
+        if found != before:
+            self.changed[node.name] = found
+
+    def _run(self, node: Node, read: Callable[[Node], object]) -> object:
+        self._mode = self._mode or fake.new_fake_mode()
+        with applied(self.case.modes), fake.fake_compute(self._mode):
+            arguments = map_arg((node.args, node.kwargs), lambda each: _made(read(each)))
+            args, kwargs = cast("tuple[tuple[Any, ...], dict[str, Any]]", arguments)
+            return describe(called(self.case.graph, node, args, kwargs))
+
+
+def _made(info: object) -> Any:
+    """Return a fake value of a form; the fake mode is on."""
+    if isinstance(info, TensorInfo):
+        return torch.empty_strided(info.shape, info.stride, dtype=info.dtype, device=info.device)
+    return tuple(_made(item) for item in info) if isinstance(info, tuple) else info
+
+
+def _as_before(found: object, before: object) -> object:
+    """Return a form with what a fake run does not tell: whether gradients flow."""
+    if isinstance(found, tuple) and isinstance(before, tuple) and len(found) == len(before):
+        return tuple(_as_before(*pair) for pair in zip(found, before, strict=True))
+    if isinstance(found, TensorInfo) and isinstance(before, TensorInfo):
+        return replace(found, requires_grad=before.requires_grad, in_transform=before.in_transform)
+    return found

@@ -1,0 +1,223 @@
+"""Take nodes out of a graph and close the gaps: who read them reads what they were computed from.
+
+Shapes and dtypes need not fit. For `b(reshape(mul(a(x), w)))` without the nodes in between:
+
+1. `b` is fed straight from `a`, if it takes that value (`forms.py`): what follows may get another
+   form then, and is asked in turn;
+2. else `a` is cast, reshaped or spread (`adapters.py`), and `b` gives what it gave before;
+3. else `b` reads a new input with the value that it had in an eager run.
+
+Which ancestor: the nearest one that stays, a computed value before an input, the same form before
+another. A path from A to B, and any number of them at once, are one edit.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from torch.fx import Node
+
+from ctk.compiler.fx.effects import mutated_arguments
+from ctk.compiler.fx.rebuild import Change, SameAs, Substitute, leaves
+from ctk.compiler.fx.walk import CALLS, output_leaves
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.adapters import adapted
+from ctk.toolkit.reduce.analysis import Facts, is_cuttable, is_number
+from ctk.toolkit.reduce.apply import changed, without_types
+from ctk.toolkit.reduce.eager_values import TensorInfo, values_before
+from ctk.toolkit.reduce.forms import Forms, Refused
+from ctk.toolkit.reduce.removal import as_inputs, without_grad
+
+Edge = tuple[str, str]
+"""A reader and what it reads, by name."""
+
+
+@dataclass(slots=True)
+class _Gaps:
+    """What each reader of a removed value reads instead.
+
+    Attributes:
+        case: The case as it is.
+        facts: Its facts.
+        removed: The nodes to take out.
+        sources: The ancestor that stands for each removed value; missing where there is none.
+        forms: The forms of the values that stay.
+        edges: What readers read instead.
+        cuts: Removed values that become inputs, each with its first such reader.
+        written: What nodes that stay change in place, once that was asked.
+    """
+
+    case: Case
+    facts: Facts
+    removed: frozenset[str]
+    sources: Mapping[str, str]
+    forms: Forms
+    edges: dict[Edge, Substitute] = field(default_factory=dict[Edge, Substitute])
+    cuts: dict[str, str] = field(default_factory=dict[str, str])
+    written: frozenset[str] | None = None
+
+    def close(self) -> None:
+        """Go through the nodes that stay, in order.
+
+        Raises:
+            Refused: A reader can be fed in no way.
+        """
+        for node in self.case.graph.graph.nodes:
+            if node.op in CALLS and node.name not in self.removed:
+                self._feed(node)
+
+    def _feed(self, node: Node) -> None:
+        reads = {each.name: self._read(node, each) for each in node.all_input_nodes}
+        others = {name: source for name, source in reads.items() if source != name}
+        self.edges |= {(node.name, name): SameAs(source) for name, source in others.items()}
+        strange = [name for name, source in reads.items() if self._is_strange(name, source)]
+        if not strange:
+            return
+        try:
+            self.forms.run(node, lambda each: self._form(reads[each.name], each.name))
+        except Refused:
+            self._adapt(node, reads, strange)
+
+    def _read(self, node: Node, value: Node) -> str:
+        """Return what a node is to read for a value; the removed value itself where it is cut."""
+        if value.name not in self.removed:
+            return value.name
+        source = self.sources.get(value.name)
+        if source is None or (value.name in self._written() and self._is_leaf(source)):
+            self._cut(node, value.name)
+            return value.name
+        return source
+
+    def _written(self) -> frozenset[str]:
+        """Return what nodes that stay change in place."""
+        if self.written is None:
+            by_nodes = self.facts.mutators - self.removed
+            nodes = (n for n in self.case.graph.graph.nodes if n.name in by_nodes)
+            self.written = frozenset(each.name for n in nodes for each in mutated_arguments(n))
+        return self.written
+
+    def _is_leaf(self, source: str) -> bool:
+        info = self.facts.infos[source]
+        is_input = source in self.facts.inputs
+        return is_input and isinstance(info, TensorInfo) and info.requires_grad
+
+    def _is_strange(self, name: str, source: str) -> bool:
+        if source == name:
+            return name in self.forms.changed
+        have, want = self.forms.of(source), self.forms.was(name)
+        if not isinstance(have, TensorInfo) or not isinstance(want, TensorInfo):
+            return have != want
+        return not want.is_like(have) or have.stride != want.stride
+
+    def _form(self, source: str, name: str) -> object:
+        return self.forms.was(name) if source in self.removed else self.forms.of(source)
+
+    def _adapt(self, node: Node, reads: Mapping[str, str], strange: Iterable[str]) -> None:
+        written = {each.name for each in mutated_arguments(node)}
+        for name in strange:
+            source = reads[name]
+            have, want = self.forms.of(source), self.forms.was(name)
+            substitute = adapted(source, have, want) if name not in written else None
+            if substitute is not None:
+                self.edges[node.name, name] = substitute
+            elif name in self.removed:
+                del self.edges[node.name, name]
+                self._cut(node, name)
+            else:
+                raise Refused(f"{node.name}: {name} is another value now")
+
+    def _cut(self, node: Node, name: str) -> None:
+        if not is_cuttable(self.facts.infos[name]):
+            raise Refused(f"{name} can be no input")
+        self.cuts.setdefault(name, node.name)
+
+
+def reconnected(
+    case: Case, facts: Facts, removed: frozenset[str], sources: Mapping[str, str] | None = None
+) -> Case | None:
+    """Return a case without some nodes, whose readers are fed from their ancestors.
+
+    Args:
+        case: Only read.
+        facts: Its facts.
+        removed: Names of call nodes.
+        sources: What is to stand for some of them, if not the nearest ancestor.
+
+    Returns:
+        None where a reader can be fed in no way, or no result is left.
+    """
+    found = nearest(case, facts, removed, sources or {})
+    gaps = _Gaps(case, facts, removed, found, Forms(case, facts.infos))
+    try:
+        gaps.close()
+    except Refused:
+        return None
+    outputs = _outputs(case, facts, removed, gaps)
+    if not outputs:
+        return None
+    inputs: dict[str, object] = {}
+    substitutes = _cut_values(case, facts, gaps.cuts, inputs)
+    gone = removed - substitutes.keys()
+    change = Change(substitutes, gone=gone, outputs=outputs, edges=gaps.edges)
+    result = changed(case, change, without_grad(case.graph, removed, inputs))
+    return result and without_types(result, gaps.forms.changed)
+
+
+def nearest(
+    case: Case, facts: Facts, removed: frozenset[str], sources: Mapping[str, str]
+) -> dict[str, str]:
+    """Return what stands for each removed value: the best ancestor that stays, if there is one."""
+    found: dict[str, str] = {}
+    places: dict[str, int] = {}
+    for place, node in enumerate(case.graph.graph.nodes):
+        places[node.name] = place
+        if node.name not in removed:
+            continue
+        if node.name in sources:
+            found[node.name] = sources[node.name]
+            continue
+        info = facts.infos[node.name]
+        options = [found.get(each.name) or each.name for each in node.all_input_nodes]
+        fitting = [name for name in options if _is_source(name, facts, removed)]
+        if fitting:
+            found[node.name] = max(fitting, key=lambda name: _rank(name, info, facts, places))
+    return found
+
+
+def _is_source(name: str, facts: Facts, removed: frozenset[str]) -> bool:
+    return name not in removed and isinstance(facts.infos[name], TensorInfo)
+
+
+def _rank(
+    name: str, wanted: object, facts: Facts, places: Mapping[str, int]
+) -> tuple[bool, bool, int]:
+    info = facts.infos[name]
+    is_like = isinstance(wanted, TensorInfo) and wanted.is_like(info)
+    return name not in facts.inputs, is_like, places[name]
+
+
+def _outputs(case: Case, facts: Facts, removed: frozenset[str], gaps: _Gaps) -> tuple[str, ...]:
+    """Return the results: those that are left, what stands for others, and what lost all users."""
+    leaves = [leaf.name for leaf in output_leaves(case.graph) if isinstance(leaf, Node)]
+    kept = [name if name not in removed else gaps.sources.get(name) for name in leaves]
+    read = {leaf.name for each in gaps.edges.values() for leaf in _names(each)}
+    for node in case.graph.graph.nodes:
+        if node.op not in CALLS or node.name in removed or node.name in read:
+            continue
+        is_lost = bool(node.users) and all(user.name in removed for user in node.users)
+        if is_lost and isinstance(facts.infos[node.name], TensorInfo):
+            kept.append(node.name)
+    return tuple(dict.fromkeys(name for name in kept if name is not None))
+
+
+def _names(substitute: Substitute) -> Iterable[SameAs]:
+    return [leaf for leaf in leaves(substitute) if isinstance(leaf, SameAs)]
+
+
+def _cut_values(
+    case: Case, facts: Facts, cuts: Mapping[str, str], inputs: dict[str, object]
+) -> dict[str, Substitute]:
+    numbers = {name for name in cuts if is_number(facts.infos[name])}
+    wanted = {name: reader for name, reader in cuts.items() if name not in numbers}
+    values = values_before(case, wanted) if wanted else {}
+    values |= {name: facts.infos[name] for name in numbers}
+    return {name: as_inputs(values[name], name, inputs) for name in cuts}

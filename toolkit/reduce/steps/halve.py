@@ -1,0 +1,32 @@
+"""Keep one half of the program, again and again: the first, the second, or the middle one.
+
+What a failure needs lies most often close together: each question then halves the program and the
+cost of the next question. `drop_suffix` and `drop_prefix` find the exact ends afterwards.
+"""
+
+from collections.abc import Sequence
+
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.analysis import Facts
+from ctk.toolkit.reduce.edits import RemoveNodes
+from ctk.toolkit.reduce.proposal import Guesses, Proposal, Step
+
+LEAST = 8
+"""A program of fewer units is left to other steps."""
+
+
+def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+    """Propose to keep the first, the second, the middle half of the units."""
+    units = facts.units
+    count, quarter = len(units), len(units) // 4
+    if count < LEAST:
+        return []
+    edits = (
+        RemoveNodes.of(units[count // 2 :]),
+        RemoveNodes.of(units[: count // 2]),
+        RemoveNodes.of((*units[:quarter], *units[count - quarter :])),
+    )
+    return [Guesses(edits)]
+
+
+STEP = Step("halve", propose, repeats=True)

@@ -1,0 +1,25 @@
+"""Remove units and close the gaps: who read them is fed from their ancestors, in any form.
+
+Unlike a cut this keeps the program connected: a failure that needs one op to feed another stays.
+"""
+
+from collections.abc import Sequence
+
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.analysis import Facts
+from ctk.toolkit.reduce.edits import Reconnect
+from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
+
+
+def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+    """Propose to remove any inner units, then any of the ends.
+
+    `drop_suffix` and `drop_prefix` most likely left a first and a last unit that the failure needs,
+    and then all others may go at once.
+    """
+    units = facts.units
+    inner, ends = units[1:-1], (*units[:1], *units[1:][-1:])
+    return [Subset(Reconnect.of, each) for each in (inner, ends) if each]
+
+
+STEP = Step("remove", propose)
