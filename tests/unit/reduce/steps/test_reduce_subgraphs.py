@@ -4,7 +4,7 @@ import torch
 
 from ctk.compiler.fx.walk import placeholders
 from ctk.toolkit.reduce.analysis import facts_of
-from ctk.toolkit.reduce.edits import Bypass, Reconnect, DropOutputs, RemoveNodes
+from ctk.toolkit.reduce.edits import Bypass, DropOutputs, Reconnect, RemoveNodes
 from ctk.toolkit.reduce.focus import Focus, Inside, inner_cases
 from ctk.toolkit.reduce.steps.reduce_subgraphs import STEP
 from tests.helpers.reduce_graphs import captured
