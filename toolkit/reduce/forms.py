@@ -67,7 +67,7 @@ class Forms:
 
     def _run(self, node: Node, read: Callable[[Node], object]) -> object:
         self._mode = self._mode or fake.new_fake_mode()
-        with applied(self.case.modes), fake.fake_compute(self._mode):
+        with fake.without_log(), applied(self.case.modes), fake.fake_compute(self._mode):
             arguments = map_arg((node.args, node.kwargs), lambda each: _made(read(each)))
             args, kwargs = cast("tuple[tuple[Any, ...], dict[str, Any]]", arguments)
             return describe(called(self.case.graph, node, args, kwargs))
@@ -76,7 +76,8 @@ class Forms:
 def _made(info: object) -> Any:
     """Return a fake value of a form; the fake mode is on."""
     if isinstance(info, TensorInfo):
-        return torch.empty_strided(info.shape, info.stride, dtype=info.dtype, device=info.device)
+        device = torch.device(info.device)
+        return torch.empty_strided(info.shape, info.stride, dtype=info.dtype, device=device)
     return tuple(_made(item) for item in info) if isinstance(info, tuple) else info
 
 
