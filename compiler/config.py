@@ -8,7 +8,7 @@ no mutable module state besides the context variable.
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Container, Generator, Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, cast, get_args
@@ -24,6 +24,26 @@ class PassLike(Protocol):
 
 
 CustomPass: TypeAlias = PassLike | Callable[..., object] | str
+
+
+def leaves_out(disable: Iterable[str], names: Container[str], *, is_pass: bool = True) -> bool:
+    """Return whether `Config.disable` leaves out what has these names; its last word counts.
+
+    >>> leaves_out(["*", "-fold"], {"fold", "joint/fold"}), leaves_out(["*"], {"fold"})
+    (False, True)
+
+    Args:
+        disable: As in `Config`.
+        names: All that the user may call it.
+        is_pass: Whether `*` means it, too.
+    """
+    found = False
+    for entry in disable:
+        if entry == "*":
+            found = found or is_pass
+        elif entry.removeprefix("-") in names:
+            found = not entry.startswith("-")
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +65,9 @@ class Config:
             of them, and so on): a `Pass`, a function of a `Rewriter`,
             `GraphModule` or `Graph`, `"module:function"`, `"path/to/file.py:function"`, or the name
             of an entry point of the group `ctk.passes`.
-        disable: Passes that do not run: `name`, `stage/name` or `stage/name#2` (its second run).
+        disable: Passes that do not run: `name`, `stage/name` or `stage/name#2` (its second run);
+            `*` is every pass, `-name` runs nevertheless, and later ones win: `["*", "-joint/fold"]`
+            runs that one only. Decompositions, which are no passes, are left out by name alone.
         fuel: How many rewrites may happen in the compile; None for all.
         on_failure: What a failing compile does: `raise`, `fallback` to eager with a log line, or
             `warn` and fall back.

@@ -37,6 +37,7 @@ from ctk.toolkit.reduce.driver import Reduction, minimize
 from ctk.toolkit.reduce.hint import hint_step
 from ctk.toolkit.reduce.problem import Budget, Problem, Progress, budget_of
 from ctk.toolkit.reduce.steps import STEPS
+from ctk.toolkit.reduce.steps.leave_out_passes import only_these
 from ctk.toolkit.report.diagnosis import Diagnosis
 from ctk.toolkit.repro.run import REPRO, ReproRun, write_repro, write_verified_repro
 from ctk.toolkit.repro.script import limits_of
@@ -179,7 +180,7 @@ def _reduced(
                 on_improvement=best.improved,
                 digests=run.digests,
             )
-            return minimize(problem, (hint_step(hints), *STEPS))
+            return minimize(problem, (only_these(_guilty(search)), hint_step(hints), *STEPS))
 
     reduction = attempt(cause=False)
     minimal = None
@@ -197,6 +198,13 @@ def _reduced(
     except KeyboardInterrupt:
         return reduction, None, True
     return reduction, minimal, reduction.reason == "interrupted"
+
+
+def _guilty(search: Search) -> frozenset[str]:
+    """Return the guilty pass, if a pass is to blame."""
+    culprit = search.culprit
+    is_pass = culprit is not None and not culprit.is_kernel
+    return frozenset({_base(culprit.where)}) if culprit is not None and is_pass else frozenset()
 
 
 def _without_code(run: Operation, case: Case, search: Search) -> Veto | None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from torch.fx import GraphModule, Node
 
-from ctk.compiler.config import Config
+from ctk.compiler.config import Config, leaves_out
 from ctk.compiler.errors import VerifyError
 from ctk.compiler.fx.copy import snapshot_graph
 from ctk.compiler.fx.excerpt import excerpt
@@ -58,7 +58,8 @@ class Numbering:
 
     def allow_pass(self, pass_id: PassId) -> bool:
         names = {pass_id.name, f"{pass_id.stage}/{pass_id.name}", str(pass_id)}
-        if not names.isdisjoint(self.config.disable):
+        is_pass = pass_id.stage != "dispatch"
+        if leaves_out(self.config.disable, names, is_pass=is_pass):
             return False
         return self.observer is None or self.observer.allow_pass(pass_id)
 

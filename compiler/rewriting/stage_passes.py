@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from ctk.compiler.choices import Options, PassSlot
-from ctk.compiler.config import Config
+from ctk.compiler.config import Config, leaves_out
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.compiler.observe import Stage
 from ctk.compiler.partition.options import PartitionOptions
@@ -83,6 +83,19 @@ def select_passes(
     }
 
 
+def running_passes(tables: Mapping[Stage, Sequence[Pass]], config: Config) -> tuple[str, ...]:
+    """Return the passes that `Config.disable` leaves in, each once, as `stage/name`, in order.
+
+    Raises:
+        ConfigError: As `select_passes`.
+    """
+    selected = select_passes(tables, config)
+    every = [_names(stage, step) for stage, steps in selected.items() for step in steps]
+    every += [(name, f"lowered/{name}") for name in ON_PROGRAMS]
+    kept = (names[1] for names in every if not leaves_out(config.disable, names))
+    return tuple(dict.fromkeys(kept))
+
+
 def partition_options(config: Config) -> PartitionOptions:
     """Return the options of `joint/partition`, which is no pass: it makes two graphs of one.
 
@@ -122,6 +135,7 @@ def _require_known(config: Config, known: set[str], steps: Sequence[Step | Optio
 
 def _warn_of_unknown(config: Config, known: set[str]) -> None:
     """Say so when `disable` names a pass that does not exist: it would be ignored."""
-    for name in config.disable:
-        if name.partition("#")[0] not in known:
+    for entry in config.disable:
+        name = entry.removeprefix("-")
+        if name != "*" and name.partition("#")[0] not in known:
             log.warning("ctk: disable=%r names no pass%s", name, nearest(name, known))

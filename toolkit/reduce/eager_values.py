@@ -137,7 +137,7 @@ class _Run:
         if node.op == "placeholder":
             self.values[node] = next(self._inputs)
             return
-        args, kwargs = map_arg((node.args, node.kwargs), self.values.__getitem__)
+        args, kwargs = map_arg((node.args, node.kwargs), self._value)
         try:
             run = self._run_on_cpu if self.on_cpu else partial(called, self.graph)
             self.values[node] = run(node, args, kwargs)
@@ -149,6 +149,9 @@ class _Run:
             else:
                 return
             raise
+
+    def _value(self, node: Node) -> Any:
+        return self.values[node]
 
     def let_go(self, node: Node) -> None:
         """Forget what nobody reads behind a node."""

@@ -17,6 +17,8 @@ from torch.fx import Node
 from ctk.compiler.fx.walk import CALLS, fetch, graphs_by_path, output_leaves, placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.formats.buildable import filling_of
+from ctk.toolkit.reduce.settings_edits import unusual_modes
+from ctk.toolkit.targets import traits_of
 
 Size = tuple[int, ...]
 
@@ -44,6 +46,18 @@ def size_of(case: Case) -> Size:
         sum(value.numel() for value in case.inputs if isinstance(value, torch.Tensor)),
         len(nodes),
     )
+
+
+def backward_of(case: Case) -> Size:
+    """Return whether a backward pass runs."""
+    return (int(case.modes.backward),)
+
+
+def settings_of(case: Case) -> Size:
+    """Return how much stands around the graph: passes that run, options, ambient modes."""
+    passes = len(traits_of(case.target).passes(case.config))
+    options = [name for name in case.config if name != "disable"]
+    return (passes, len(options), len(unusual_modes(case.modes)))
 
 
 def dtypes_of(case: Case) -> Size:
@@ -79,7 +93,9 @@ def values_of(case: Case) -> Size:
 
 
 KEYS: tuple[Callable[[Case], Size], ...] = (
+    backward_of,
     size_of,
+    settings_of,
     dtypes_of,
     layouts_of,
     arguments_of,

@@ -74,6 +74,11 @@ def no_trials(_config: Mapping[str, object]) -> Sequence[Trial]:
     return ()
 
 
+def no_passes(_config: Mapping[str, object]) -> Sequence[str]:
+    """Return no passes."""
+    return ()
+
+
 def never(_config: Mapping[str, object]) -> bool:
     """Return False for every config."""
     return False
@@ -111,6 +116,8 @@ class Traits:
         freezes: Whether Dynamo gives a graph without gradients its parameters as attributes with
             these options, not as inputs, so that the target folds them.
         is_kept: Whether its compiles go into the persistent cache of ctk.
+        passes: Returns the passes that run with a config and that its option `disable` can leave
+            out, as `stage/name`.
         trials: Returns the options that may matter to a failure with a config, none of them at the
             value that it has already; likely ones first.
     """
@@ -131,6 +138,7 @@ class Traits:
     disable_variable: str = ""
     is_quick: bool = False
     freezes: Callable[[Mapping[str, object]], bool] = never
+    passes: Callable[[Mapping[str, object]], Sequence[str]] = no_passes
     trials: Callable[[Mapping[str, object]], Sequence[Trial]] = no_trials
 
 

@@ -73,6 +73,14 @@ def _trials(config: Mapping[str, object]) -> Sequence[Trial]:
     return (*others, freezing, Trial("verify", not options.verify))
 
 
+def _passes(config: Mapping[str, object]) -> Sequence[str]:
+    """Return every pass that runs with a config, the user's own too."""
+    from ctk.compiler.passes import PASSES
+    from ctk.compiler.rewriting.stage_passes import running_passes
+
+    return running_passes(PASSES, resolve(config))
+
+
 def _decided(config: Mapping[str, object]) -> Mapping[str, object]:
     """Return a config in which `pad_mm.decisions` says what this process has measured."""
     from ctk.compiler.passes.joint.pad_mm import PASS
@@ -116,6 +124,7 @@ TARGET = Target(
         disable_variable="CTK_DISABLE",
         is_kept=True,
         is_quick=True,
+        passes=_passes,
         trials=_trials,
     ),
 )

@@ -7,13 +7,17 @@ from ctk.toolkit.reduce.proposal import Step
 from ctk.toolkit.reduce.steps import (
     cut,
     drop_effects,
+    drop_modes,
+    drop_options,
     drop_outputs,
     drop_prefix,
     drop_suffix,
     drop_unused,
     fold_numbers,
+    forward_only,
     halve,
     inline_subgraph,
+    leave_out_passes,
     reduce_subgraphs,
     remove,
     shortcut,
@@ -21,6 +25,7 @@ from ctk.toolkit.reduce.steps import (
 )
 
 STEPS: tuple[Step, ...] = (
+    forward_only.STEP,
     drop_unused.STEP,
     halve.STEP,
     drop_suffix.STEP,
@@ -33,5 +38,8 @@ STEPS: tuple[Step, ...] = (
     inline_subgraph.STEP,
     reduce_subgraphs.STEP,
     fold_numbers.STEP,
+    leave_out_passes.STEP,
+    drop_options.STEP,
+    drop_modes.STEP,
     simplify_values.STEP,
 )

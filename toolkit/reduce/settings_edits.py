@@ -1,0 +1,88 @@
+"""Edits of what stands around a graph: options and passes of the target, ambient modes."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ctk.toolkit.case.case import Case, Modes
+from ctk.toolkit.reduce.analysis import Facts
+from ctk.toolkit.reduce.edits import listing
+from ctk.toolkit.targets import traits_of
+
+
+@dataclass(frozen=True, slots=True)
+class DropOptions:
+    """Leave options of the target at their defaults, by name."""
+
+    names: tuple[str, ...]
+
+    def says(self) -> str:
+        return f"without the option {listing(self.names)}"
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        config = {key: value for key, value in case.config.items() if key not in self.names}
+        if "disable" in config:
+            config["disable"] = _known(case.target, config)
+        return dataclasses.replace(case, config=config)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveOutPasses:
+    """Leave passes out, as `stage/name`; the shorter way to say it is chosen."""
+
+    names: tuple[str, ...]
+
+    def says(self) -> str:
+        return f"without the pass {listing(self.names)}"
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        running = traits_of(case.target).passes(case.config)
+        kept = [name for name in running if name not in self.names]
+        if len(kept) == len(running):
+            return None
+        before = _words(case.config.get("disable", ()))
+        left_out = [*before, *self.names]
+        others = ["*", *(f"-{name}" for name in kept)]
+        config = {**case.config, "disable": min(left_out, others, key=len)}
+        return dataclasses.replace(case, config=config)
+
+
+def _known(target: str, config: Mapping[str, object]) -> list[str]:
+    """Return what is left out without the passes that an option brought and took away again."""
+    without = {key: value for key, value in config.items() if key != "disable"}
+    passes = traits_of(target).passes(without)
+    names = {name for each in passes for name in (each, each.partition("/")[2])}
+    words = _words(config["disable"])
+    return [each for each in words if not each.startswith("-") or each[1:] in names]
+
+
+def _words(value: object) -> Sequence[str]:
+    return [str(each) for each in value] if isinstance(value, list | tuple) else [str(value)]
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultModes:
+    """Run in the modes that torch starts with, by the names of fields of `Modes`."""
+
+    names: tuple[str, ...]
+
+    def says(self) -> str:
+        return f"without the mode {listing(self.names)}"
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        default = Modes()
+        modes = dataclasses.replace(case.modes, **{n: getattr(default, n) for n in self.names})
+        return dataclasses.replace(case, modes=modes)
+
+
+AMBIENT = (
+    "backward", "inference", "autocast", "deterministic", "seed", "default_dtype",
+    "default_device", "settings", "grad",
+)  # fmt: skip
+"""The modes around a program; which strides count is none."""
+
+
+def unusual_modes(modes: Modes) -> tuple[str, ...]:
+    """Return the ambient modes that differ from those that torch starts with."""
+    default = Modes()
+    return tuple(name for name in AMBIENT if getattr(modes, name) != getattr(default, name))
