@@ -1,68 +1,134 @@
-"""How well the reducer finds known minima: questions, what is left, time and memory of its own.
+"""How small failures of known size become, in how many questions, beside torch's minifier.
 
-    python -m benchmarks.reduce --family NAME --size N --seeds 5
+    python -m benchmarks.reduce                                  the table and the plot
+    python -m benchmarks.reduce --family nan --size 50 --seeds 2  one line per problem
+    python -m benchmarks.reduce --write DIR                      the problems as folders
 
-One process per size, so that memory is honest. `tests/helpers/reduce_families` has the problems.
+`tests/helpers/reduce_families` has the problems: graphs of 50 to 20,000 nodes, random ones and
+those of real models, each with a pure predicate and its known minimum. Nothing is compiled: with
+Inductor a question costs 2-4 s, so that questions are what counts. Both reducers are asked in the
+same process, about the same graph and with the same predicate; torch's minifier is slow, so that it
+gets a time limit per problem. Each size has a process of its own (each problem, from 2,000
+nodes on), so that memory is honest.
 """
 
 import argparse
+import dataclasses
 import json
+import platform
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
 
 from benchmarks.reduce_measure import Row, measured
+from benchmarks.reduce_plot import saved_plot
+from benchmarks.reduce_table import HEAD, line, table
+from benchmarks.reduce_write import write
 from tests.helpers.reduce_families import FAMILIES
 
-HEAD = (
-    f"{'family':20} {'nodes':>6} {'seed':>4} {'questions':>9} {'goal':>5} {'left':>5} {'best':>4}"
-    f" {'elements':>8} {'best':>5} {'nonzero':>7} {'best':>4} {'ms own':>7} {'MB':>6} {'end':>10}"
-)
+RESULTS = Path(__file__).parent / "results"
+ALONE_FROM = 2_000
+"""Nodes from which each problem has a process of its own."""
 
 
-def line(row: Row) -> str:
-    """Return one problem's line of the table."""
-    return (
-        f"{row.family:20} {row.nodes:6} {row.seed:4} {row.questions:9} {row.goal:5}"
-        f" {row.left:5} {row.best_left:4} {row.elements:8} {said(row.best_elements):>5}"
-        f" {row.non_zeros:7} {said(row.best_non_zeros):>4} {row.milliseconds:7.1f}"
-        f" {row.megabytes:6.0f} {row.reason:>10}" + (f" {row.invalid} invalid" * bool(row.invalid))
-    )
+def measured_in_children(words: argparse.Namespace) -> Iterator[Row]:
+    """Measure each size in a process; what the file of rows has already is not measured again."""
+    known = known_rows(words.rows)
+    for name in words.family or FAMILIES:
+        for size in words.size or FAMILIES[name].sizes:
+            missing = [seed for seed in range(words.seeds) if (name, size, seed) not in known]
+            for row in in_children(name, size, missing, words.torch_seconds):
+                known[name, size, row.seed] = row
+                keep(row, words.rows)
+            yield from (known[name, size, seed] for seed in range(words.seeds))
 
 
-def said(number: int | None) -> str:
-    """Return a number, or a dash."""
-    return "-" if number is None else str(number)
+def in_children(name: str, size: int, seeds: list[int], torch_seconds: float) -> Iterator[Row]:
+    """Measure some problems of one size, large ones in a process each."""
+    groups = [[seed] for seed in seeds] if size >= ALONE_FROM else [seeds]
+    for group in filter(None, groups):
+        yield from in_a_child(name, size, group, torch_seconds)
 
 
-def in_a_process(family: str, size: int, seed: int) -> Row:
-    """Measure in a process of its own."""
-    words = ["--one", "--family", family, "--size", str(size), "--seed", str(seed)]
-    command = [sys.executable, "-m", "benchmarks.reduce", *words]
+def again(words: argparse.Namespace) -> Iterator[Row]:
+    """Measure ctk again, and yield rows with what is known of torch's minifier."""
+    groups: dict[tuple[str, int], dict[int, Row]] = {}
+    for (name, size, seed), row in known_rows(words.again).items():
+        groups.setdefault((name, size), {})[seed] = row
+    for (name, size), rows in groups.items():
+        for row in in_children(name, size, sorted(rows), 0):
+            yield dataclasses.replace(row, theirs=rows[row.seed].theirs)
+
+
+def in_a_child(name: str, size: int, seeds: list[int], torch_seconds: float) -> Iterator[Row]:
+    """Measure some problems in a process of their own."""
+    words = ["--one", "--family", name, "--size", str(size), "--torch-seconds", str(torch_seconds)]
+    command = [sys.executable, "-m", "benchmarks.reduce", *words, "--seed", *map(str, seeds)]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{done.stderr[-3000:]}")
-    return Row(**json.loads(done.stdout.splitlines()[-1]))
+    rows = [text for text in done.stdout.splitlines() if text.startswith("{")]
+    yield from (Row.from_json(json.loads(text)) for text in rows)
+
+
+def known_rows(path: Path | None) -> dict[tuple[str, int, int], Row]:
+    """Return what an earlier, ended run has measured, by family, size and seed."""
+    if path is None or not path.exists():
+        return {}
+    rows = [Row.from_json(json.loads(text)) for text in path.read_text().splitlines()]
+    return {(row.family, row.size, row.seed): row for row in rows}
+
+
+def keep(row: Row, path: Path | None) -> None:
+    """Append a row to the file of rows, if there is one."""
+    if path is not None:
+        with path.open("a") as file:
+            file.write(json.dumps(row.as_json()) + "\n")
+
+
+def parsed() -> argparse.Namespace:
+    """Return the words of the command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--family", choices=FAMILIES, action="append", help="default: all")
+    parser.add_argument("--size", type=int, action="append", help="default: those of the family")
+    parser.add_argument("--seeds", type=int, default=5, help="how many")
+    parser.add_argument("--torch-seconds", type=float, help="CPU time of torch's minifier")
+    parser.add_argument("--rows", type=Path, help="a file of rows; those in it are not repeated")
+    parser.add_argument("--again", type=Path, help="rows: measure only ctk, not torch's minifier")
+    parser.add_argument("--write", type=Path, metavar="DIR", help="write the problems as folders")
+    parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--seed", type=int, nargs="*", help=argparse.SUPPRESS)
+    return parser.parse_args()
 
 
 def main() -> None:
-    """Print one line per problem."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--family", choices=FAMILIES, action="append")
-    parser.add_argument("--size", type=int, action="append")
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--one", action="store_true", help="print one problem as JSON")
-    parser.add_argument("--in-process", action="store_true", help="no process for each problem")
-    words = parser.parse_args()
-    if words.one:
-        print(json.dumps(measured(words.family[0], words.size[0], words.seed).as_json()))
-        return
-    print(HEAD)
-    measure = measured if words.in_process else in_a_process
-    for name in words.family or FAMILIES:
-        for size in words.size or FAMILIES[name].sizes:
-            for seed in range(words.seeds):
-                print(line(measure(name, size, seed)), flush=True)
+    """Print one line per problem, or the table; save the table and the plot."""
+    words = parsed()
+    is_whole = not (words.family or words.size)
+    if words.torch_seconds is None:
+        words.torch_seconds = 10.0 if is_whole else 0.0
+    if words.write:
+        print(write(words.write, words.family or FAMILIES, words.size, range(words.seeds)))
+    elif words.one:
+        for seed in words.seed:
+            row = measured(words.family[0], words.size[0], seed, words.torch_seconds)
+            print(json.dumps(row.as_json()), flush=True)
+    elif not is_whole:
+        print(HEAD)
+        for row in measured_in_children(words):
+            print(line(row), flush=True)
+    else:
+        rows = list(again(words) if words.again else measured_in_children(words))
+        about = f"torch {torch.__version__}, {platform.machine()}, {words.seeds} seeds"
+        text = table(rows, about, words.torch_seconds)
+        print(text)
+        (RESULTS / "reduce.txt").write_text(text + "\n")
+        saved_plot(rows, RESULTS / "reduce.svg")
 
 
 if __name__ == "__main__":

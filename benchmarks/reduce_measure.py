@@ -1,13 +1,23 @@
-"""Reduce one problem and count: questions, what is left, time and memory beside the oracle."""
+"""Reduce one problem with ctk and with torch's minifier, and count.
 
+Questions, what is left, and for ctk time and memory of its own, beside the oracle's.
+"""
+
+import contextlib
 import dataclasses
+import io
+import math
 import resource
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+from torch.fx import GraphModule
 
 from ctk.compiler.fx.walk import attribute_targets, fetch
+from ctk.compiler.torch_compat import aot
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
@@ -19,6 +29,21 @@ from tests.helpers.reduce_families.predicates import run
 
 RUN_UP_TO = 2_000
 """Graphs of more nodes are not run by the oracle: what is measured there is the reducer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Theirs:
+    """What torch's minifier did with the same problem.
+
+    Attributes:
+        ended: `finished`, `time` (the limit; `left` is the best until then), or `raised`.
+        detail: What it raised.
+    """
+
+    questions: int
+    left: int
+    ended: str
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +78,22 @@ class Row:
     megabytes: float
     reason: str
     ops: tuple[str, ...]
+    theirs: Theirs | None = None
 
     def as_json(self) -> dict[str, object]:
         """Return the fields by name."""
         return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> "Row":
+        """Return the row that `as_json` has described."""
+        theirs = fields["theirs"]
+        plain = fields | {"ops": tuple(fields["ops"])}
+        return cls(**plain | {"theirs": Theirs(**theirs) if theirs else None})
+
+
+class OutOfTime(BaseException):
+    """A reducer's time is used up; it must not catch this as a failure of the graph."""
 
 
 class TimedOracle:
@@ -68,13 +105,17 @@ class TimedOracle:
         seconds: How long all answers took.
     """
 
-    def __init__(self, planted: Planted) -> None:
+    def __init__(self, planted: Planted, limit: float = math.inf) -> None:
+        """Make an oracle that raises `OutOfTime` after so many seconds of the CPU."""
+        self.until = time.process_time() + limit
         self.fails = planted.fails
         self.runs = len(planted.graph.graph.nodes) <= RUN_UP_TO
         self.questions = self.invalid = 0
         self.seconds = 0.0
 
     def __call__(self, case: Case) -> Judgement:
+        if time.process_time() > self.until:
+            raise OutOfTime
         started = time.perf_counter()
         judgement = self._judged(case)
         self.questions += 1
@@ -100,8 +141,8 @@ def case_of(planted: Planted) -> Case:
     return Case(planted.graph, planted.inputs, target="fake", modes=modes)
 
 
-def measured(family: str, size: int, seed: int) -> Row:
-    """Reduce one problem."""
+def measured(family: str, size: int, seed: int, torch_seconds: float = 0) -> Row:
+    """Reduce one problem, with torch's minifier too if that gets some time."""
     planted = FAMILIES[family].build(size, seed)
     case, oracle = case_of(planted), TimedOracle(planted)
     oracle(case)  # warm
@@ -128,7 +169,36 @@ def measured(family: str, size: int, seed: int) -> Row:
         megabytes=_megabytes() - before,
         reason=found.reason,
         ops=tuple(str(n.target) for n in found.graph.graph.nodes if n.op.startswith("call")),
+        theirs=with_torch(planted, torch_seconds) if torch_seconds else None,
     )
+
+
+def with_torch(planted: Planted, limit: float) -> Theirs:
+    """Reduce with torch's minifier; `limit` in seconds of the CPU."""
+    case, oracle = case_of(planted), TimedOracle(planted, limit)
+    left = call_nodes(case)
+
+    def fails(gm: GraphModule, inputs: Sequence[object]) -> bool:
+        nonlocal left
+        changed = dataclasses.replace(case, graph=gm, inputs=tuple(inputs))
+        is_failing = oracle(changed).verdict is Verdict.REPRODUCES
+        left = min(left, call_nodes(changed)) if is_failing else left
+        return is_failing
+
+    ended, detail = "finished", ""
+    with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+        try:
+            graph, _ = aot.torch_minifier()(case.graph, list(case.inputs), fails, _ignore)
+            left = call_nodes(dataclasses.replace(case, graph=graph))
+        except OutOfTime:
+            ended = "time"
+        except Exception as error:
+            ended, detail = "raised", f"{type(error).__name__}: {error}"[:200]
+    return Theirs(oracle.questions, left, ended, detail)
+
+
+def _ignore(gm: GraphModule, inputs: Sequence[object]) -> None:
+    """Do not write the files that torch's minifier writes at each improvement."""
 
 
 def tensors(case: Case) -> list[torch.Tensor]:

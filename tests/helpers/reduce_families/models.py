@@ -3,6 +3,7 @@
 `softplus` is planted early, `hardtanh` late, so that the value of the one reaches the other.
 """
 
+import operator
 from collections.abc import Callable
 
 import torch
@@ -112,7 +113,11 @@ def by_export(model: nn.Module, *inputs: Tensor) -> Found:
     result = plain.graph_copy(exported.graph, {})
     plain.output(tuple(result) if isinstance(result, (tuple, list)) else (result,))
     plain.eliminate_dead_code()
-    return GraphModule(exported, plain), inputs
+    root = nn.Module()
+    for node in plain.find_nodes(op="get_attr"):
+        value, node.target = operator.attrgetter(node.target)(exported), node.name
+        root.register_buffer(node.name, value.detach())
+    return GraphModule(root, plain), inputs
 
 
 def convnet(size: int, seed: int) -> Found:
