@@ -19,16 +19,7 @@ from tests.helpers.reduce_families import FAMILIES
 SEEDS = (0, 1)
 
 NOT_YET: dict[str, tuple[str, ...]] = {
-    "nodes": (
-        "feeding_transformer",
-        "flowing_transformer",
-        "feeding_dag",
-        "flowing_dag",
-        "cond",
-        "convnet",
-        "encoder",
-        "recurrent",
-    ),
+    "nodes": ("cond",),
     "elements": (
         "one",
         "one_large",
@@ -56,26 +47,11 @@ NOT_YET: dict[str, tuple[str, ...]] = {
         "recurrent",
     ),
     "values": (
-        "flowing_transformer",
         "large_element",
         "nan",
         "element_of_many",
     ),
-    "questions": (
-        "feeding_transformer",
-        "flowing_transformer",
-        "equal_ops_dag",
-    ),
-    "no smaller graph": (
-        "feeding_transformer",
-        "flowing_transformer",
-        "feeding_dag",
-        "flowing_dag",
-        "cond",
-        "convnet",
-        "encoder",
-        "recurrent",
-    ),
+    "no smaller graph": ("cond",),
     "no smaller dimension": (
         "one",
         "one_large",
@@ -83,6 +59,8 @@ NOT_YET: dict[str, tuple[str, ...]] = {
         "three_scattered",
         "feeding_transformer",
         "flowing_transformer",
+        "feeding_dag",
+        "flowing_dag",
         "equal_ops",
         "equal_ops_dag",
         "tall",
@@ -101,7 +79,6 @@ NOT_YET: dict[str, tuple[str, ...]] = {
         "recurrent",
     ),
     "no further zero": (
-        "flowing_transformer",
         "large_element",
         "nan",
         "element_of_many",
@@ -202,7 +179,7 @@ LARGE = (
     ("feeding_dag", 800),
     ("equal_ops_dag", 800),
 )
-LARGE_NOT_YET = ("feeding_transformer", "flowing_transformer", "feeding_dag", "equal_ops_dag")
+LARGE_NOT_YET = ("equal_ops_dag",)
 
 
 @pytest.mark.slow
