@@ -44,6 +44,8 @@ def mutated_arguments(node: Node) -> tuple[Node, ...]:
         return _written(node)
     if how == "first":
         return _first(node)
+    if not node.kwargs and True not in node.args:
+        return ()
     out = node.kwargs.get("out")
     found = _nodes(out) if out is not None else ()
     return (*found, *(_first(node) if _asks_in_place(node, node.target) else ()))
@@ -68,7 +70,7 @@ def is_marker(node: Node, value: object) -> bool:
     """
     if node.op != "call_function" or mutated_arguments(node):
         return False
-    return value is None or (node.is_impure(impure_random=False) and not _holds_data(value))
+    return value is None or (not _holds_data(value) and node.is_impure(impure_random=False))
 
 
 def _holds_data(value: object) -> bool:

@@ -24,6 +24,7 @@ from torch.fx.node import map_arg
 
 from ctk.compiler.fx.copy import copy_node, graph_module
 from ctk.compiler.fx.effects import mutated_arguments
+from ctk.compiler.fx.garbage import collection_put_off
 from ctk.compiler.fx.walk import (
     ATTRIBUTES,
     CALLS,
@@ -117,6 +118,11 @@ def rebuild(gm: GraphModule, change: Change) -> Rebuilt | None:
     needed = _needed(gm, change)
     if needed is None:
         return None
+    with collection_put_off():
+        return _rebuilt(gm, change, needed)
+
+
+def _rebuilt(gm: GraphModule, change: Change, needed: frozenset[str]) -> Rebuilt:
     copy = _Copy(gm, change, needed)
     copy.add_inputs()
     for node in gm.graph.nodes:

@@ -8,6 +8,7 @@ import torch
 from torch.fx import Node
 
 from ctk.compiler.fx.effects import is_marker, mutated_arguments
+from ctk.compiler.fx.garbage import collection_put_off
 from ctk.compiler.fx.walk import CALLS, output_leaves, placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.eager_values import TensorInfo, node_infos
@@ -38,7 +39,11 @@ class Facts:
 
 def facts_of(case: Case) -> Facts:
     """Run a case once in eager and return its facts."""
-    infos = node_infos(case)
+    with collection_put_off():
+        return _facts(case, node_infos(case))
+
+
+def _facts(case: Case, infos: Mapping[str, object]) -> Facts:
     nodes = list(case.graph.graph.nodes)
     calls = [node for node in nodes if node.op in CALLS]
     markers = frozenset(node.name for node in calls if is_marker(node, infos[node.name]))
