@@ -11,6 +11,7 @@ import json
 import re
 import sys
 import weakref
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import FunctionType
@@ -24,17 +25,21 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.formats.buildable import raw_bytes
 
+RECENT = 4
+
 
 @dataclass(slots=True)
 class Digests:
     """Digests of tensors' contents: those of a large model are read once, not for each question.
 
-    A tensor is known by its identity, as long as it lives and is not written to.
+    A tensor is known by its identity, as long as it lives and is not written to. The fingerprints
+    of the last few cases are kept, too: a question passes through several hands.
     """
 
     known: dict[int, tuple[weakref.ref[torch.Tensor], int, str]] = field(
         default_factory=dict[int, tuple[weakref.ref[torch.Tensor], int, str]]
     )
+    recent: deque[tuple[Case, str]] = field(default_factory=lambda: deque(maxlen=RECENT))
 
     def of(self, tensor: torch.Tensor) -> str:
         """Return the digest of the contents of a strided tensor."""
@@ -78,6 +83,14 @@ def fingerprint(case: Case, digests: Digests | None = None) -> str:
         digests: Remembers those of the tensors; a caller with many questions keeps one.
     """
     digests = digests or Digests()
+    known = next((found for each, found in tuple(digests.recent) if each is case), None)
+    if known is None:
+        known = _fingerprint(case, digests)
+        digests.recent.append((case, known))
+    return known
+
+
+def _fingerprint(case: Case, digests: Digests) -> str:
     parts = [
         case.target,
         json.dumps(dict(case.config), sort_keys=True, default=repr),
