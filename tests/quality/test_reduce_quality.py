@@ -217,6 +217,18 @@ def has_large_input(case: Case) -> bool:
     return has_ops("relu", "gelu")(case) and max(seen) > 1e3
 
 
+def depends_on_relu(case: Case) -> bool:
+    """Say that a case fails if a product depends on a `relu`."""
+    reached = set()
+    for node in case.graph.graph.nodes:
+        name = getattr(node.target, "__name__", "")
+        if name == "relu" or any(source in reached for source in node.all_input_nodes):
+            reached.add(node)
+            if name == "mm":
+                return True
+    return False
+
+
 NEEDED = {
     "drop_unused": (lambda: traced(lambda x, y: x.relu(), X, X), has_ops("relu"), ["relu"]),
     "drop_outputs": (lambda: traced(lambda x: (x.relu(), x), X), has_ops("relu"), ["relu"]),
@@ -228,6 +240,10 @@ NEEDED = {
     "shortcut": (
         lambda: traced(lambda x: F.gelu(torch.relu(x) + x.cos()), X),
         lambda case: is_connected(case) and "cos" in op_names(case), ["relu", "cos", "gelu"],
+    ),
+    "reform_inputs": (
+        lambda: traced(lambda x, w: torch.mm(torch.relu(x).sum(0).expand(6, 4), w), X, X),
+        depends_on_relu, ["relu", "mm"],
     ),
     "drop_effects": (lambda: captured(switched, X), has_ops("relu"), ["relu"]),
     "inline_subgraph": (

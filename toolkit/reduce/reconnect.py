@@ -14,16 +14,17 @@ another. A path from A to B, and any number of them at once, are one edit.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+import torch
 from torch.fx import Node
 
 from ctk.compiler.fx.effects import mutated_arguments
 from ctk.compiler.fx.rebuild import Change, SameAs, Substitute, leaves
-from ctk.compiler.fx.walk import CALLS, output_leaves
+from ctk.compiler.fx.walk import CALLS, input_names, output_leaves
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.adapters import adapted
 from ctk.toolkit.reduce.analysis import Facts, is_cuttable, is_number
-from ctk.toolkit.reduce.apply import changed, without_types
-from ctk.toolkit.reduce.eager_values import TensorInfo, values_before
+from ctk.toolkit.reduce.apply import changed, with_inputs, without_types
+from ctk.toolkit.reduce.eager_values import TensorInfo, describe, values_before
 from ctk.toolkit.reduce.forms import Forms, Refused
 from ctk.toolkit.reduce.removal import as_inputs, without_grad
 
@@ -132,7 +133,11 @@ class _Gaps:
 
 
 def reconnected(
-    case: Case, facts: Facts, removed: frozenset[str], sources: Mapping[str, str] | None = None
+    case: Case,
+    facts: Facts,
+    removed: frozenset[str],
+    sources: Mapping[str, str] | None = None,
+    new_values: Mapping[str, torch.Tensor] | None = None,
 ) -> Case | None:
     """Return a case without some nodes, whose readers are fed from their ancestors.
 
@@ -141,12 +146,15 @@ def reconnected(
         facts: Its facts.
         removed: Names of call nodes.
         sources: What is to stand for some of them, if not the nearest ancestor.
+        new_values: Other values for some inputs, of any form.
 
     Returns:
         None where a reader can be fed in no way, or no result is left.
     """
     found = nearest(case, facts, removed, sources or {})
-    gaps = _Gaps(case, facts, removed, found, Forms(case, facts.infos))
+    values = new_values or {}
+    forms = Forms(case, facts.infos, {name: describe(value) for name, value in values.items()})
+    gaps = _Gaps(case, facts, removed, found, forms)
     try:
         gaps.close()
     except Refused:
@@ -159,7 +167,11 @@ def reconnected(
     gone = removed - substitutes.keys()
     change = Change(substitutes, gone=gone, outputs=outputs, edges=gaps.edges)
     result = changed(case, change, without_grad(case.graph, removed, inputs))
-    return result and without_types(result, gaps.forms.changed)
+    if result is None:
+        return None
+    result = without_types(result, forms.changed)
+    names = input_names(result.graph)
+    return with_inputs(result, {name: new for name, new in values.items() if name in names})
 
 
 def nearest(

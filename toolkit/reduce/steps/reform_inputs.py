@@ -1,0 +1,110 @@
+"""Give inputs the form in which a value is wanted later: what brought it into that form goes.
+
+    relu = relu(x)              x: float32[16]      relu = relu(x)      x: float32[4, 8]
+    amax = amax(relu)                               mm = mm(relu, w)
+    expand = amax.expand(4, 8)
+    mm = mm(expand, w)
+
+The new input has the value that is wanted later, so that who reads it reads what it read before
+where the nodes between change nothing else.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.fx import Node
+
+from ctk.compiler.fx.walk import CALLS, by_name
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.analysis import Facts
+from ctk.toolkit.reduce.eager_values import TensorInfo, values_before
+from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
+from ctk.toolkit.reduce.reconnect import reconnected
+
+MOST_UNITS = 12
+"""In a larger program there is more to remove first."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReformInputs:
+    """Put an earlier value in the place of a later one, and give inputs the form of the later one.
+
+    Attributes:
+        node: The later value; it goes, with what only it reads.
+        source: The earlier value.
+        inputs: The inputs that get the later value's shape.
+    """
+
+    node: str
+    source: str
+    inputs: tuple[str, ...]
+
+    def says(self) -> str:
+        return f"{self.source} in the form of {self.node}, in its place"
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        reader = next(iter(by_name(case.graph)[self.node].users), None)
+        value = reader and values_before(case, {self.node: reader.name})[self.node]
+        if not isinstance(value, torch.Tensor):
+            return None
+        values: dict[str, torch.Tensor] = {}
+        for name in self.inputs:
+            info = facts.infos[name]
+            assert isinstance(info, TensorInfo)
+            values[name] = _like(value, info)
+        found = reconnected(case, facts, frozenset({self.node}), {self.node: self.source}, values)
+        is_shorter = found is not None and len(found.graph.graph.nodes) < len(
+            case.graph.graph.nodes
+        )
+        return found if is_shorter else None
+
+
+def _like(value: torch.Tensor, info: TensorInfo) -> torch.Tensor:
+    copy = value.detach().to(info.dtype, copy=True).contiguous()
+    return copy.requires_grad_(info.requires_grad)
+
+
+def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+    """Propose for each value each of its ancestors that has another shape."""
+    if len(facts.units) > MOST_UNITS:
+        return []
+    alone = {unit[0] for unit in facts.units if len(unit) == 1}
+    atoms = [
+        ReformInputs(node.name, source.name, inputs)
+        for node in case.graph.graph.nodes
+        if node.name in alone
+        for source in _sources(node)
+        if (inputs := _inputs(node, source, facts))
+    ]
+    return [Subset(lambda chosen: chosen[0], (atom,)) for atom in atoms]
+
+
+def _sources(node: Node) -> Iterator[Node]:
+    """Yield the calls that a value was computed from."""
+    seen: set[Node] = set()
+    todo = list(node.all_input_nodes)
+    while todo:
+        each = todo.pop()
+        if each not in seen and each.op in CALLS:
+            seen.add(each)
+            yield each
+            todo.extend(each.all_input_nodes)
+
+
+def _inputs(node: Node, source: Node, facts: Facts) -> tuple[str, ...]:
+    """Return the inputs of the shape of an earlier value that it was computed from."""
+    wanted, given = facts.infos[node.name], facts.infos[source.name]
+    if not isinstance(wanted, TensorInfo) or not isinstance(given, TensorInfo):
+        return ()
+    if wanted.shape == given.shape:
+        return ()
+    reached = {source, *_sources(source)}
+    read = {each for call in reached for each in call.all_input_nodes if each.op == "placeholder"}
+    infos = {each.name: facts.infos[each.name] for each in read}
+    return tuple(
+        sorted(n for n, i in infos.items() if isinstance(i, TensorInfo) and i.shape == given.shape)
+    )
+
+
+STEP = Step("reform_inputs", propose)
