@@ -242,7 +242,9 @@ NEEDED = {
         lambda case: is_connected(case) and "cos" in op_names(case), ["relu", "cos", "gelu"],
     ),
     "reform_inputs": (
-        lambda: traced(lambda x, w: torch.mm(torch.relu(x).sum(0).expand(6, 4), w), X, X),
+        lambda: traced(
+            lambda x, w: torch.mm(torch.relu(x).sum(0).repeat(6, 2), w), X, torch.ones(8, 5)
+        ),
         depends_on_relu, ["relu", "mm"],
     ),
     "drop_effects": (lambda: captured(switched, X), has_ops("relu"), ["relu"]),
