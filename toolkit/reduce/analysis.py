@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch.fx import Node
@@ -27,6 +27,7 @@ class Facts:
         inputs: Nodes that hold a value and compute none: placeholders and attributes.
         free: Number-valued nodes that only need inputs (`x.size(0)`, `s77 * 4`): copied along,
             never cut.
+        notes: What steps have found out about the case, by a name of theirs: kept as long as it.
     """
 
     infos: Mapping[str, object]
@@ -35,6 +36,7 @@ class Facts:
     mutators: frozenset[str]
     inputs: frozenset[str]
     free: frozenset[str]
+    notes: dict[str, object] = field(default_factory=dict[str, object], compare=False, repr=False)
 
 
 def facts_of(case: Case) -> Facts:

@@ -33,7 +33,7 @@ def size_of(case: Case) -> Size:
     """Return the size of a case without its values; sizes compare as tuples do.
 
     In order: call nodes (sub-graphs included), sub-graphs, results, inputs, symbolic sizes,
-    elements of all inputs, other nodes (constants).
+    elements of all inputs and constants, other nodes (constants).
     """
     graphs = graphs_by_path(case.graph).values()
     nodes = [node for graph in graphs for node in graph.graph.nodes]
@@ -43,7 +43,7 @@ def size_of(case: Case) -> Size:
         len(output_leaves(case.graph)),
         len(placeholders(case.graph)),
         sum(size is not None for sizes in case.dynamic.values() for size in sizes),
-        sum(value.numel() for value in case.inputs if isinstance(value, torch.Tensor)),
+        sum(tensor.numel() for tensor in _tensors(case)),
         len(nodes),
     )
 

@@ -22,6 +22,7 @@ from ctk.toolkit.reduce.steps import (
     reform_inputs,
     remove,
     shortcut,
+    shrink_dimensions,
     simplify_values,
 )
 
@@ -40,6 +41,7 @@ STEPS: tuple[Step, ...] = (
     inline_subgraph.STEP,
     reduce_subgraphs.STEP,
     fold_numbers.STEP,
+    shrink_dimensions.STEP,
     leave_out_passes.STEP,
     drop_options.STEP,
     drop_modes.STEP,

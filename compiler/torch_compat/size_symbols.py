@@ -1,0 +1,98 @@
+"""Symbols for sizes, and what operators ask about them: for finding which sizes belong together.
+
+Operators on fake tensors compare sizes as they run. With a symbol of its own for each size, the
+comparisons tell what must stay equal when sizes change:
+
+    linear(x[s0, s1], w[s2, s3])      asks  Eq(s1, s3)           yes
+    view(y[s0, s2], (s4, s5, s6))     asks  Eq(s0*s2, s4*s5*s6)  yes
+
+Unlike in a compile, nothing is concluded from an answer: a symbol is never replaced by another, so
+that each expression is in the terms in which the program wrote it, and 1 is a size like others.
+"""
+
+# What pyright says of private names is what this package is for.
+# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from ctk.compiler.torch_compat import fake
+
+
+@dataclass(slots=True)
+class SizeSymbols:
+    """Makes symbols and fake tensors that have them; keeps what was asked, each question once.
+
+    Attributes:
+        mode: The fake mode of the tensors; operators must run in it.
+        hints: The number that each symbol stands for, by symbol (sympy).
+        answers: What operators asked (sympy), and what was answered.
+    """
+
+    mode: Any
+    hints: dict[Any, int]
+    answers: dict[Any, Any]
+    _made: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def size(self, name: str, hint: int) -> Any:
+        """Return the SymInt called `name`, made at its first use; `hint` is its number now.
+
+        Seen in torch 2.11 and 2.13: `ShapeEnv.create_symbol`, `create_symintnode`.
+        """
+        if name not in self._made:
+            shapes = importlib.import_module("torch.fx.experimental.symbolic_shapes")
+            source = importlib.import_module("torch._dynamo.source").ConstantSource(name)
+            env, dynamic = self.mode.shape_env, shapes.DimDynamic.DYNAMIC
+            symbol = env.create_symbol(hint, source, dynamic_dim=dynamic)
+            self._made[name] = env.create_symintnode(symbol, hint=hint, source=source)
+            self.hints[symbol] = importlib.import_module("sympy").Integer(hint)
+        return self._made[name]
+
+    def symbol(self, name: str) -> Any:
+        """Return the sympy symbol of a name that has one."""
+        return self._made[name].node.expr
+
+    def tensor(self, like: torch.Tensor, sizes: Sequence[Any], strides: Sequence[Any]) -> Any:
+        """Return a fake tensor of a dtype and device like another's."""
+        with self.mode:
+            return torch.empty_strided(
+                list(sizes), list(strides), dtype=like.dtype, device=like.device
+            )
+
+
+def size_symbols() -> SizeSymbols:
+    """Return symbols over a ShapeEnv that answers by hints and notes what it was asked."""
+    shapes = importlib.import_module("torch.fx.experimental.symbolic_shapes")
+    hints: dict[Any, int] = {}
+    answers: dict[Any, Any] = {}
+
+    class Asked(shapes.ShapeEnv):
+        """A ShapeEnv that concludes nothing.
+
+        Seen in torch 2.11 and 2.13: `SymNode.evaluate` asks `evaluate_expr` for each `bool(...)`
+        and `int(...)` of a symbolic value, and `_suppress_guards_tls` says when not to note it.
+        """
+
+        def evaluate_expr(self, orig_expr: Any, *args: Any, **kwargs: Any) -> Any:
+            if orig_expr in answers:
+                return answers[orig_expr]
+            answer = orig_expr.xreplace(hints)
+            if answer.free_symbols:  # of a size that only the data tells
+                return super().evaluate_expr(orig_expr, *args, **kwargs)
+            if not shapes.ShapeEnv._suppress_guards_tls():
+                answers[orig_expr] = answer
+            return answer
+
+    fake_tensor = importlib.import_module("torch._subclasses.fake_tensor")
+    mode = fake_tensor.FakeTensorMode(shape_env=Asked(), allow_non_fake_inputs=True)
+    mode.cache_enabled = False  # with symbols of their own no two calls are alike
+    return SizeSymbols(mode, hints, answers)
+
+
+def expression_of(value: object) -> Any:
+    """Return the sympy expression of a SymInt; any other value as it is."""
+    return fake.size_expression(value) if isinstance(value, torch.SymInt) else value

@@ -1,0 +1,59 @@
+"""Windows of tensors: order of dimensions, gaps, expanded and overlapping strides, what is kept."""
+
+import pytest
+import torch
+
+from ctk.toolkit.reduce.dimensions.layouts import notable_index, strides_for, window
+
+ROWS = torch.arange(24.0).reshape(4, 6)
+
+
+def test_a_window_is_a_contiguous_leaf_of_its_own():
+    new = window(ROWS, (1, 2), (2, 3))
+    assert torch.equal(new, ROWS[1:3, 2:5])
+    assert new.is_contiguous()
+    assert new.untyped_storage().nbytes() == 6 * 4
+
+
+def test_the_order_of_dimensions_stays():
+    image = torch.randn(2, 3, 8, 8).to(memory_format=torch.channels_last)
+    new = window(image, (0, 0, 0, 0), (1, 2, 3, 4))
+    assert new.is_contiguous(memory_format=torch.channels_last)
+    assert window(ROWS.t(), (0, 0), (3, 2)).stride() == (1, 3)
+
+
+def test_gaps_keep_their_width():
+    assert strides_for(torch.empty(4, 8)[:, :6], (2, 3)) == (5, 1)
+
+
+def test_expanded_dimensions_stay_expanded():
+    expanded = torch.arange(4.0)[:, None].expand(4, 9)
+    new = window(expanded, (1, 0), (2, 5))
+    assert new.stride() == (1, 0)
+    assert torch.equal(new, expanded[1:3, :5])
+
+
+def test_overlapping_elements_stay_one():
+    frames = torch.arange(20.0).unfold(0, 8, 2)
+    new = window(frames, (1, 0), (3, 4))
+    assert new.stride() == (2, 1)
+    assert torch.equal(new, frames[1:4, :4])
+
+
+def test_a_parameter_is_one_and_gradients_are_wanted_as_before():
+    weight = window(torch.nn.Parameter(torch.randn(3, 3)), (0, 0), (1, 1))
+    assert type(weight) is torch.nn.Parameter
+    assert window(torch.randn(3, requires_grad=True), (0,), (2,)).requires_grad
+
+
+@pytest.mark.parametrize("odd", [float("nan"), float("inf"), 1e4])
+def test_one_odd_element_is_notable(odd):
+    values = torch.rand(5, 7)
+    values[3, 2] = odd
+    assert notable_index(values) == (3, 2)
+
+
+def test_usual_values_and_integers_are_not():
+    assert notable_index(torch.linspace(-1, 1, 100)) is None
+    assert notable_index(torch.tensor([0, 1000])) is None
+    assert notable_index(torch.zeros(0)) is None

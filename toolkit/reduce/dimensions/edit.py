@@ -1,0 +1,53 @@
+"""The edit that gives sizes of a case smaller numbers."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.analysis import Facts
+from ctk.toolkit.reduce.dimensions.places import Place
+from ctk.toolkit.reduce.dimensions.rebuild import with_sizes
+from ctk.toolkit.reduce.dimensions.sizing import sizing_of
+
+
+@dataclass(frozen=True, slots=True)
+class Resize:
+    """One wanted change of size. If `new` is not valid, the least that is."""
+
+    place: Place
+    old: int
+    new: int
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.old} -> {self.new}"
+
+
+@dataclass(frozen=True, slots=True)
+class ShrinkDimensions:
+    """Make sizes smaller; all sizes that depend on them follow, through the whole graph.
+
+    Attributes:
+        resizes: What is wanted.
+        alone: Change nothing else: what was equal need not stay so (a size of 1 broadcasts).
+        from_start: Keep the first elements; else those around what is notable.
+    """
+
+    resizes: tuple[Resize, ...]
+    alone: bool = False
+    from_start: bool = False
+
+    def says(self) -> str:
+        """Return what it does, for people."""
+        return ", ".join(map(str, self.resizes))
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        sizing = sizing_of(case, facts)
+        if sizing is None:
+            return None
+        wanted = {each.place: each.new for each in self.resizes}
+        sizes = wanted if self.alone else sizing.smallest(wanted)
+        checked = None if sizes is None else sizing.check(sizes)
+        if sizes is None or checked is None:
+            return None
+        starts = partial(sizing.start, notable=not self.from_start)
+        return with_sizes(case, facts, sizes, checked=checked, starts=starts)

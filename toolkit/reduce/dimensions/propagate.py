@@ -1,0 +1,204 @@
+"""Run a case on fake tensors, node by node, with the sizes that somebody gives.
+
+Sub-graphs of `cond`, loops and checkpoints are run on their operands like the rest, so that sizes
+flow through them; what else calls a sub-graph is called as it is. It knows nothing of symbols: who
+gives the sizes may give symbols (`trace.py`) or numbers (`check.py`).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, cast
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.node import map_arg
+
+from ctk.compiler.fx.walk import fetch, placeholders
+from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.graphs import tree_leaves
+from ctk.compiler.torch_compat.process_state import process_state_kept
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.dimensions.places import Path, Place
+from ctk.toolkit.reduce.subgraphs import Subgraph, operands_of, subgraphs
+from ctk.toolkit.run.modes import applied
+
+BODIES = frozenset({
+    "cond", "while_loop", "tag_activation_checkpoint", "wrap_activation_checkpoint", "wrap",
+    "invoke_subgraph", "wrap_with_set_grad_enabled", "wrap_with_autocast",
+})  # fmt: skip
+"""Higher-order operators whose sub-graphs get the operands as they are."""
+
+
+class Mismatch(Exception):
+    """Two values that must have one form have not."""
+
+
+class Sizes(Protocol):
+    """Says which sizes a run has."""
+
+    @property
+    def mode(self) -> Any:
+        """Return the fake mode."""
+        ...
+
+    def tensor(self, value: torch.Tensor, place: Callable[[int], Place]) -> Any:
+        """Return the fake tensor for an input or constant; `place` tells of each dimension."""
+        ...
+
+    def number(self, value: int, place: Place) -> Any:
+        """Return the number for an input."""
+        ...
+
+    def literals(self, value: Any, place: Callable[[Path], Place]) -> Any:
+        """Return the arguments of a node with its literals replaced."""
+        ...
+
+    def result(self, value: object, given: Any, *, refused: bool = False) -> object:
+        """Return the value of a node that was called with `given`, or refused that."""
+        ...
+
+    def is_refused(self, error: Exception) -> bool:
+        """Return whether a node that raised is to be tried again with its own literals."""
+        ...
+
+
+@dataclass(slots=True)
+class Propagation:
+    """One run.
+
+    Attributes:
+        sizes: Gives the sizes.
+        empty: Paths of graphs and names of nodes with a value that has no elements.
+        shapes: Of the tensors that nodes of the outermost graph have, by name.
+        needs_data: Whether some sizes are known only when the program runs.
+        seen: Symbolic sizes of all tensors that nodes have computed, by their text.
+    """
+
+    sizes: Sizes
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict[str, "tuple[int, ...]"])
+    needs_data: bool = False
+    seen: dict[str, Any] = field(default_factory=dict[str, Any])
+    empty: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+
+    def run(self, case: Case) -> None:
+        """Run a whole case.
+
+        Raises:
+            Exception: An operator refuses these sizes, or fake tensors.
+        """
+        names = [node.name for node in placeholders(case.graph)]
+        with applied(case.modes), process_state_kept(), fake.without_log():
+            inputs = [
+                self._input(name, value) for name, value in zip(names, case.inputs, strict=True)
+            ]
+            with fake.fake_compute(self.sizes.mode):
+                self._graph(case.graph, inputs, "")
+
+    def _input(self, name: str, value: object) -> object:
+        if isinstance(value, torch.Tensor):
+            return self.sizes.tensor(value, lambda dim: Place("input", "", name, (dim,)))
+        if type(value) is int:
+            return self.sizes.number(value, Place("number", "", name))
+        return value
+
+    def _graph(self, gm: GraphModule, inputs: Sequence[object], path: str) -> object:
+        env: dict[Node, Any] = {}
+        operands = iter(inputs)
+        called = {subgraph.call: subgraph for subgraph in subgraphs(gm)}
+        for node in gm.graph.nodes:
+            if node.op == "placeholder":
+                env[node] = next(operands)
+            elif node.op == "output":
+                return map_arg(node.args[0], env.__getitem__)
+            elif node.op == "get_attr":
+                env[node] = self._constant(fetch(gm, str(node.target)), path, str(node.target))
+            else:
+                call = called.get(node.name)
+                env[node] = (
+                    self._bodies(gm, node, env, path) if call else self._node(gm, node, env, path)
+                )
+                self._note(env[node], path, node.name)
+            value = env[node]
+            if not path and isinstance(value, torch.Tensor):
+                self.shapes[node.name] = tuple(value.shape)
+        raise AssertionError("a graph without an output node")
+
+    def _constant(self, value: object, path: str, target: str) -> object:
+        if isinstance(value, torch.Tensor):
+            with fake.dispatch_modes_off():
+                return self.sizes.tensor(value, lambda dim: Place("constant", path, target, (dim,)))
+        return value
+
+    def _node(self, gm: GraphModule, node: Node, env: Mapping[Node, Any], path: str) -> object:
+        own: Any = map_arg((node.args, node.kwargs), env.__getitem__)
+        wanted = self.sizes.literals(
+            {**dict(enumerate(node.args)), **node.kwargs},
+            lambda where: Place("literal", path, node.name, where),
+        )
+        args = tuple(wanted[index] for index in range(len(node.args)))
+        given: Any = map_arg((args, {key: wanted[key] for key in node.kwargs}), env.__getitem__)
+        try:
+            return self.sizes.result(_call(gm, node, given), given)
+        except Exception as error:
+            if not self.sizes.is_refused(error):
+                raise
+        return self.sizes.result(_call(gm, node, own), given, refused=True)
+
+    def _bodies(self, gm: GraphModule, node: Node, env: Mapping[Node, Any], path: str) -> object:
+        """Run the sub-graphs of a call; all must return values of one form."""
+        if getattr(node.target, "__name__", "") not in BODIES:
+            return self._node(gm, node, env, path)
+        bodies = [each for each in subgraphs(gm) if each.call == node.name]
+        results = [self._body(each, node, env, path) for each in bodies]
+        is_loop = getattr(node.target, "__name__", "") == "while_loop"
+        for result in results[:-1] if not is_loop else []:
+            _same_form(result, results[-1])
+        if is_loop:
+            carried = tree_leaves(map_arg(node.args[2], env.__getitem__))
+            _same_form(carried, results[-1])
+        return results[-1]
+
+    def _body(self, body: Subgraph, node: Node, env: Mapping[Node, Any], path: str) -> object:
+        operands = operands_of(node, len(placeholders(body.graph)))
+        if operands is None:
+            raise Mismatch(f"{node.name} has too few operands for {body.target}")
+        inner = f"{path}.{body.target}" if path else body.target
+        given: Any = list(operands)
+        return self._graph(body.graph, map_arg(given, env.__getitem__), inner)
+
+    def _note(self, value: object, path: str, name: str) -> None:
+        tensors = [each for each in tree_leaves(value) if isinstance(each, torch.Tensor)]
+        shapes = [size for each in tensors for size in each.shape]
+        self.needs_data = self.needs_data or fake.has_unbacked(value)
+        self.seen |= {str(size): size for size in shapes if fake.is_symbolic(size)}
+        if any(_number(size) == 0 for size in shapes):
+            self.empty.add((path, name))
+
+
+def _number(size: int) -> object:
+    return size if type(size) is int else fake.symbol_and_hint(size)[1]
+
+
+def _call(gm: GraphModule, node: Node, given: Any) -> object:
+    args, kwargs = given
+    if node.op == "call_method":
+        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
+    target = fetch(gm, node.target) if node.op == "call_module" else node.target
+    return cast("Callable[..., object]", target)(*args, **kwargs)
+
+
+def _same_form(one: object, other: object) -> None:
+    """Make sure that values agree in number and sizes: that asks which symbols are equal.
+
+    Raises:
+        Mismatch: They do not.
+    """
+    mine, others = tree_leaves(one), tree_leaves(other)
+    if len(mine) != len(others):
+        raise Mismatch(f"{len(mine)} values, {len(others)} values")
+    for a, b in zip(mine, others, strict=True):
+        if not isinstance(a, torch.Tensor) or not isinstance(b, torch.Tensor):
+            continue
+        pairs = zip(a.shape, b.shape, strict=False)
+        if a.dim() != b.dim() or not all(bool(x == y) for x, y in pairs):
+            raise Mismatch(f"{tuple(a.shape)} and {tuple(b.shape)}")

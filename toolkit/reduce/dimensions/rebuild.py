@@ -1,0 +1,252 @@
+"""Make the case with other sizes: windows of inputs and constants, other literals.
+
+An integer input that would point outside of what it indexes is taken modulo the new size; whether
+it would is found out by running the case, on the CPU. What the graph has on record of shapes goes:
+it is true no more.
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+
+from ctk.compiler.fx.clone import clone_inputs
+from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.fx.walk import fetch, graphs_by_path, placeholders
+from ctk.compiler.torch_compat.graphs import storage_of
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.graphs.value_types import META_KEY, symbol_of, tensor_value_json
+from ctk.toolkit.reduce.analysis import Facts
+from ctk.toolkit.reduce.apply import RECORDED
+from ctk.toolkit.reduce.dimensions.check import Checked
+from ctk.toolkit.reduce.dimensions.layouts import window
+from ctk.toolkit.reduce.dimensions.places import Place, map_literals
+from ctk.toolkit.reduce.dimensions.solve import Assignment
+from ctk.toolkit.reduce.eager_values import TensorInfo
+from ctk.toolkit.run.execute import run_eager
+
+Starts = Callable[[Place, int], int]
+"""Says where the window begins in a dimension, given its new size."""
+
+
+def with_sizes(
+    case: Case, facts: Facts, sizes: Assignment, *, checked: Checked, starts: Starts
+) -> Case | None:
+    """Return the case with these sizes; None where only running it shows that it is not valid.
+
+    Args:
+        case: Not changed.
+        facts: Of the case.
+        sizes: What changes; everything else stays.
+        checked: What a run with these sizes on fake tensors has shown.
+        starts: Where windows begin.
+    """
+    graph = _with_literals(case.graph, sizes)
+    _cut_constants(case.graph, graph, sizes, starts)
+    names = [node.name for node in placeholders(case.graph)]
+    inputs = _cut_inputs(dict(zip(names, case.inputs, strict=True)), sizes, starts)
+    _record(case.graph, graph, tuple(inputs.values()))
+    result = dataclasses.replace(case, graph=graph, inputs=tuple(inputs.values()))
+    indices = _Indices(case, facts, sizes, checked)
+    fitted = {name: indices.fitted(name, value) for name, value in inputs.items()}
+    if all(fitted[name] is value for name, value in inputs.items()):
+        return result if not checked.needs_data or _can_run(result) is not False else None
+    if _can_run(result):
+        return result
+    return dataclasses.replace(result, inputs=tuple(fitted.values()))
+
+
+def _can_run(case: Case) -> bool | None:
+    """Return whether a case runs in eager; None where that cannot be tried without harm."""
+    tensors = [value for value in case.inputs if isinstance(value, torch.Tensor)]
+    breaks = case.signature is not None and case.signature.breaks_eager
+    if breaks or any(each.device.type != "cpu" for each in tensors):
+        return None
+    return run_eager(case).run is not None
+
+
+def _with_literals(gm: GraphModule, sizes: Assignment) -> GraphModule:
+    """Return a copy of a graph with other literals and nothing on record about values."""
+    copy = copy_graph_module(gm)
+    for path, graph in graphs_by_path(copy).items():
+        for node in graph.graph.nodes:
+            node.meta = {key: item for key, item in node.meta.items() if key not in RECORDED}
+            _set_literals(node, path, sizes)
+        graph.recompile()
+    return copy
+
+
+def _set_literals(node: Node, path: str, sizes: Assignment) -> None:
+    def new(number: int, where: Any) -> int:
+        return sizes.get(Place("literal", path, node.name, where), number)
+
+    if node.op in ("placeholder", "output", "get_attr"):
+        return
+    node.args = tuple(map_literals(each, new, (i,)) for i, each in enumerate(node.args))
+    node.kwargs = {key: map_literals(each, new, (key,)) for key, each in node.kwargs.items()}
+
+
+def _cut_constants(old: GraphModule, new: GraphModule, sizes: Assignment, starts: Starts) -> None:
+    """Put windows in the place of constants; what is one tensor stays one."""
+    made: dict[tuple[int, Any], torch.Tensor] = {}
+    graphs = graphs_by_path(new)
+    for path, graph in graphs_by_path(old).items():
+        for node in graph.graph.find_nodes(op="get_attr"):
+            target, value = str(node.target), fetch(graph, node.target)
+            if not isinstance(value, torch.Tensor):
+                continue
+            plan = _Plan.of(value, lambda d, t=target, p=path: Place("constant", p, t, (d,)), sizes)
+            if plan is None:
+                continue
+            key = (id(value), plan.sizes)
+            made[key] = made.get(key, plan.cut(value, starts))
+            _set_attribute(graphs[path], target, made[key])
+
+
+def _set_attribute(gm: GraphModule, target: str, value: torch.Tensor) -> None:
+    holder, _, name = target.rpartition(".")
+    owner = gm.get_submodule(holder)
+    is_buffer = name in owner._buffers  # pyright: ignore[reportPrivateUsage]  # nn.Module has no public list of its own names
+    persistent = name not in owner._non_persistent_buffers_set  # pyright: ignore[reportPrivateUsage]
+    delattr(owner, name)
+    if is_buffer:
+        owner.register_buffer(name, value, persistent=persistent)
+    else:
+        setattr(owner, name, value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What to keep of a tensor."""
+
+    places: tuple[Place, ...]
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls, tensor: torch.Tensor, place: Callable[[int], Place], sizes: Assignment
+    ) -> "_Plan | None":
+        """Return the plan for a tensor; None if it stays as it is."""
+        places = tuple(place(dim) for dim in range(tensor.dim()))
+        new = tuple(sizes.get(p, size) for p, size in zip(places, tensor.shape, strict=True))
+        return None if new == tuple(tensor.shape) else cls(places, new)
+
+    def starts(self, starts: Starts) -> tuple[int, ...]:
+        return tuple(starts(p, size) for p, size in zip(self.places, self.sizes, strict=True))
+
+    def cut(self, tensor: torch.Tensor, starts: Starts) -> torch.Tensor:
+        return window(tensor, self.starts(starts), self.sizes)
+
+
+def _cut_inputs(
+    inputs: Mapping[str, object], sizes: Assignment, starts: Starts
+) -> dict[str, object]:
+    """Return the inputs with their windows; inputs that share memory still do."""
+    owners: dict[int, list[str]] = {}
+    for name, value in inputs.items():
+        if isinstance(value, torch.Tensor) and value.layout == torch.strided:
+            owners.setdefault(storage_of(value), []).append(name)
+    result: dict[str, object] = dict(inputs)
+    for names in owners.values():
+        tensors = {name: value for name in names if isinstance(value := inputs[name], torch.Tensor)}
+        plans = {
+            name: plan
+            for name, value in tensors.items()
+            if (plan := _Plan.of(value, lambda d, n=name: Place("input", "", n, (d,)), sizes))
+        }
+        if len(names) == 1:
+            result |= {name: plan.cut(tensors[name], starts) for name, plan in plans.items()}
+        elif plans:
+            result |= _cut_shared(tensors, plans, starts)
+    numbers = {p.name: size for p, size in sizes.items() if p.kind == "number"}
+    return result | numbers
+
+
+def _cut_shared(
+    tensors: Mapping[str, torch.Tensor], plans: Mapping[str, _Plan], starts: Starts
+) -> dict[str, torch.Tensor]:
+    """Return windows of tensors on one memory, as views of one copy of it."""
+    clones = clone_inputs(list(tensors.values()))
+    result: dict[str, torch.Tensor] = {}
+    for (name, old), clone in zip(tensors.items(), clones, strict=True):
+        assert isinstance(clone, torch.Tensor)
+        plan = plans.get(name)
+        part = clone.detach() if plan else clone
+        for dim, start in enumerate(plan.starts(starts) if plan else ()):
+            part = part.narrow(dim, start, plan.sizes[dim] if plan else 0)
+        result[name] = part.requires_grad_(old.requires_grad)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Indices:
+    """Keeps integer inputs within what they index, as far as that can be told from sizes.
+
+    A size that was above the largest value, and is not any more, of anything that is read together
+    with the input, or with integers made of it, is taken for what it indexes.
+    """
+
+    case: Case
+    facts: Facts
+    sizes: Assignment
+    checked: Checked
+
+    def fitted(self, name: str, value: object) -> object:
+        """Return an input with values below the new size of what it indexes."""
+        if not _is_index(value) or not isinstance(value, torch.Tensor):
+            return value
+        largest = int(value.max())
+        bounds = [new for old, new in self._pairs(name) if new <= largest < old]
+        return value.remainder(min(bounds)) if bounds else value
+
+    def _pairs(self, name: str) -> Iterator[tuple[int, int]]:
+        """Yield old and new sizes of what is read together with an input."""
+        reached = {name}
+        for node in self.case.graph.graph.nodes:
+            sources = [each.name for each in node.all_input_nodes]
+            if reached.isdisjoint(sources):
+                continue
+            for source in sources:
+                if source not in reached:
+                    yield from zip(
+                        self._shape(source), self.checked.shapes.get(source, ()), strict=False
+                    )
+            yield from self._literals(node)
+            info = self.facts.infos.get(node.name)
+            if isinstance(info, TensorInfo) and not info.dtype.is_floating_point:
+                reached.add(node.name)
+
+    def _shape(self, name: str) -> Sequence[int]:
+        info = self.facts.infos.get(name)
+        return info.shape if isinstance(info, TensorInfo) else ()
+
+    def _literals(self, node: Node) -> Iterator[tuple[int, int]]:
+        found: list[tuple[int, int]] = []
+
+        def note(number: int, where: Any) -> int:
+            new = self.sizes.get(Place("literal", "", node.name, where), number)
+            found.append((number, new))
+            return number
+
+        map_literals({**dict(enumerate(node.args)), **node.kwargs}, note)
+        yield from found
+
+
+def _is_index(value: object) -> bool:
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided or value.is_meta:
+        return False
+    kinds = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+    return value.dtype in kinds and value.numel() > 0
+
+
+def _record(old: GraphModule, new: GraphModule, inputs: Sequence[object]) -> None:
+    """Put on record what inputs are now."""
+    for before, node, value in zip(placeholders(old), placeholders(new), inputs, strict=True):
+        symbol = symbol_of(before)
+        if isinstance(value, torch.Tensor):
+            node.meta[META_KEY] = tensor_value_json(value)
+        elif symbol is not None:
+            node.meta[META_KEY] = {"symbol": symbol, "hint": value}

@@ -1,0 +1,196 @@
+"""Solve what operators asked of sizes: which sizes may be chosen, and what the others are then.
+
+    x[s0, s1] @ w[s2, s3]      Eq(s1, s2)              s2 = s1
+    .view(s4, s5, s6)          Eq(s0*s3, s4*s5*s6)     nobody stands alone: kept as a condition
+                               Eq(s4, s0)              s4 = s0, and then s3 = s5*s6
+
+`s0`, `s1`, `s5` and `s6` may be chosen: products follow their factors, sums their terms. Equalities
+are taken as they are, except those with a rounded quotient: these, and what stands behind an
+inequality, often only tell how an operator chose its kernel. They are conditions to come back to
+when a choice without them is not valid.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+
+from ctk.toolkit.reduce.dimensions.places import Place
+from ctk.toolkit.reduce.dimensions.trace import Trace
+
+
+@dataclass(frozen=True, slots=True)
+class Relations:
+    """What holds between the sizes of a case.
+
+    Attributes:
+        trace: What they were found in.
+        formulas: What each symbol that may not be chosen is, in terms of those that may.
+        roots: The symbols that may be chosen, in the order of the program.
+        equalities: Conditions on roots that no formula expresses; always demanded.
+        roundings: Conditions with a rounded quotient.
+        inequalities: What else was true.
+    """
+
+    trace: Trace
+    formulas: Mapping[Any, Any]
+    roots: tuple[Any, ...]
+    equalities: tuple[Any, ...]
+    roundings: tuple[Any, ...]
+    inequalities: tuple[Any, ...]
+
+    def formula(self, symbol: Any) -> Any:
+        """Return what a symbol is in terms of roots."""
+        return self.formulas.get(symbol, symbol)
+
+    def places(self, root: Any) -> Iterator[Place]:
+        """Yield the places whose size depends on a root, in the order of the program."""
+        for place, symbol in self.trace.symbols.items():
+            if root in self.formula(symbol).free_symbols:
+                yield place
+
+
+def solve_relations(trace: Trace) -> Relations:
+    """Return the relations of what was asked."""
+    known = set(trace.hints)
+    asked = [
+        (question, answer)
+        for question, answer in trace.asked.items()
+        if question.free_symbols <= known
+    ]
+    equal = [each for question, answer in asked for each in _equalities(question, answer)]
+    numbers = [(q, a) for q, a in asked if not _is_condition(q)]
+    exact = [each for each in equal if not _is_rounded(each)]
+    rounded = [each for each in equal if _is_rounded(each)]
+    solution = _Solution(_ranks(trace))
+    rest = solution.add_all(exact)
+    rest_rounded = solution.add_all([each for each in rounded if not _has_remainder(each)])
+    remainders = [each for each in rounded if _has_remainder(each)]
+    counted = [sympy.Eq(q, a) for q, a in numbers if not q.is_Symbol]
+    others = [_as_true(q, a) for q, a in asked if _is_order(q)]
+    return Relations(
+        trace=trace,
+        formulas=solution.formulas,
+        roots=tuple(s for s in trace.hints if s not in solution.formulas),
+        equalities=solution.conditions(rest),
+        roundings=solution.conditions([*rest_rounded, *remainders, *counted]),
+        inequalities=solution.conditions(others),
+    )
+
+
+def _is_condition(question: Any) -> bool:
+    return isinstance(question, sympy.logic.boolalg.Boolean) and not question.is_Symbol
+
+
+def _is_order(question: Any) -> bool:
+    return isinstance(
+        question, (sympy.StrictLessThan, sympy.LessThan, sympy.StrictGreaterThan, sympy.GreaterThan)
+    )
+
+
+def _as_true(question: Any, answer: Any) -> Any:
+    return question if bool(answer) else sympy.Not(question)
+
+
+def _equalities(question: Any, answer: Any) -> Iterator[Any]:
+    """Yield the equalities that an answer tells."""
+    if isinstance(question, sympy.Ne) and not bool(answer):
+        yield sympy.Eq(question.lhs, question.rhs)
+    elif isinstance(question, sympy.Eq) and bool(answer):
+        yield question
+    elif isinstance(question, sympy.And) and bool(answer):
+        for part in question.args:
+            yield from _equalities(part, sympy.true)
+
+
+def _is_rounded(expression: Any) -> bool:
+    """Return whether an expression has more in it than sums and products."""
+    exact = (sympy.Add, sympy.Mul, sympy.Pow, sympy.Symbol, sympy.Integer, sympy.Eq)
+    return any(not isinstance(part, exact) for part in sympy.preorder_traversal(expression))
+
+
+def _has_remainder(expression: Any) -> bool:
+    return any(
+        "Mod" in type(part).__name__ or type(part).__name__ in ("Max", "Min")
+        for part in sympy.preorder_traversal(expression)
+    )
+
+
+def _ranks(trace: Trace) -> dict[Any, int]:
+    """Return how much each symbol should stay a root: those of inputs most, then by order."""
+    return {symbol: rank for rank, symbol in enumerate(trace.hints)}
+
+
+class _Solution:
+    """Formulas under construction; lives only inside `solve_relations`."""
+
+    def __init__(self, ranks: Mapping[Any, int]) -> None:
+        self.ranks = ranks
+        self.formulas: dict[Any, Any] = {}
+
+    def add_all(self, equalities: Sequence[Any]) -> list[Any]:
+        """Take equalities in, again and again while one helps another; return those left."""
+        left = list(equalities)
+        while True:
+            rest = [each for each in left if not self._add(each)]
+            if len(rest) == len(left):
+                return rest
+            left = rest
+
+    def conditions(self, expressions: Iterable[Any]) -> tuple[Any, ...]:
+        """Return what is left to demand of roots, each once."""
+        found = dict.fromkeys(self._reduced(each) for each in expressions)
+        return tuple(each for each in found if each not in (sympy.true, sympy.false))
+
+    def _reduced(self, expression: Any) -> Any:
+        used = expression.free_symbols & self.formulas.keys()
+        return expression.xreplace({s: self.formulas[s] for s in used}) if used else expression
+
+    def _add(self, equality: Any) -> bool:
+        """Make a formula of an equality; whether nothing of it is left."""
+        equality = self._reduced(equality)
+        if equality in (sympy.true, sympy.false):
+            return True
+        for one, other in _alone(*_sides(equality.lhs - equality.rhs), self.ranks):
+            self._define(one, other)
+            return True
+        return equality.lhs == equality.rhs
+
+    def _define(self, symbol: Any, formula: Any) -> None:
+        for key, known in self.formulas.items():
+            if symbol in known.free_symbols:
+                self.formulas[key] = known.xreplace({symbol: formula})
+        self.formulas[symbol] = formula
+
+
+def _alone(left: Any, right: Any, ranks: Mapping[Any, int]) -> list[tuple[Any, Any]]:
+    """Return the sides that are one symbol, with what it equals; the last made symbol first."""
+    pairs = [(left, right), (right, left)]
+    fitting = [
+        (one, other)
+        for one, other in pairs
+        if one.is_Symbol and one in ranks and one not in other.free_symbols
+    ]
+    return sorted(fitting, key=lambda pair: -ranks[pair[0]])
+
+
+def _sides(difference: Any) -> tuple[Any, Any]:
+    """Return two sides without negative terms and common factors, the difference of which is 0.
+
+    s0*s1*s2 - s0*s3*s4  ->  s1*s2, s3*s4
+    s3 - s5 + s2         ->  s2 + s3, s5
+    """
+    terms = list(sympy.Add.make_args(sympy.expand(difference)))
+    factors = [term.as_powers_dict() for term in terms]
+    common: dict[Any, Any] = {}
+    for base in factors[0] if factors else ():
+        if base.is_Symbol and all(base in each for each in factors):
+            common[base] = min(each[base] for each in factors)
+    divisor = sympy.Mul(*(base**power for base, power in common.items()))
+    numbers = [term.as_coeff_Mul()[0] for term in terms]
+    divisor *= sympy.gcd(numbers) if numbers else 1
+    terms = [term / divisor for term in terms]
+    positive = [term for term in terms if term.as_coeff_Mul()[0] > 0]
+    negative = [-term for term in terms if term.as_coeff_Mul()[0] < 0]
+    return sympy.Add(*positive), sympy.Add(*negative)

@@ -1,0 +1,102 @@
+"""Give the result of an operator without symbolic form the symbols that its sizes came from.
+
+    interpolate(x[s0, s1, s2, s3], size=(s4, s5))  ->  [2, 3, 16, 16], every symbol asked for
+    relinked                                           [s0, s1, s4, s5]
+
+In this order a number is taken for the size of an operand in the same dimension, a literal, a
+multiple of the size of an operand in the same dimension, any size of an operand. It is a guess:
+wrong where two of these are equal by chance.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from ctk.compiler.fx.types import dense_strides
+from ctk.compiler.torch_compat.fake import is_symbolic, symbol_and_hint
+from ctk.compiler.torch_compat.graphs import tree_leaves, tree_map
+from ctk.compiler.torch_compat.size_symbols import SizeSymbols, expression_of
+
+
+def relinked(
+    value: object, given: Any, symbols: SizeSymbols, asked: set[Any], linked: set[Any]
+) -> object:
+    """Return a node's value with symbols for numbers that stand for them.
+
+    Args:
+        value: Tensors in it are looked at; others are left alone.
+        given: What the node was called with.
+        symbols: Of this run.
+        asked: Those that had to be numbers.
+        linked: Gets the symbols that were put in.
+    """
+    leaves = tree_leaves(given)
+    operands = [each for each in leaves if isinstance(each, torch.Tensor)]
+    literals = [each for each in leaves if isinstance(each, torch.SymInt)]
+    if not asked or not operands:
+        return value
+
+    def of_tensor(tensor: object) -> object:
+        if not isinstance(tensor, torch.Tensor) or any(tensor is each for each in operands):
+            return tensor
+        if tensor.layout != torch.strided or not any(_is_number(s) for s in tensor.shape):
+            return tensor
+        left = [each for each in literals if expression_of(each) in asked]
+        sizes = [
+            _linked(dim, size, operands, left, asked) if _is_number(size) else size
+            for dim, size in enumerate(tensor.shape)
+        ]
+        used = [size for size, old in zip(sizes, tensor.shape, strict=True) if size is not old]
+        if not used:
+            return tensor
+        linked.update(*(expression_of(size).free_symbols for size in used))
+        return symbols.tensor(tensor, sizes, _strides(tensor, sizes))
+
+    return tree_map(of_tensor, value)
+
+
+def _is_number(size: object) -> bool:
+    return type(size) is int and size > 1
+
+
+def _linked(
+    dim: int, size: int, operands: list[torch.Tensor], literals: list[Any], asked: set[Any]
+) -> Any:
+    same = [s for s in _sizes(operands, dim) if expression_of(s) in asked]
+    for each in same:
+        if _hint(each) == size:
+            return each
+    for each in literals:
+        if _hint(each) == size:
+            literals.remove(each)
+            return each
+    for each in same:
+        if size % _hint(each) == 0:
+            return each * (size // _hint(each))
+    others = [s for s in _sizes(operands) if expression_of(s) in asked and _hint(s) == size]
+    return others[0] if others else size
+
+
+def _sizes(operands: list[torch.Tensor], dim: int | None = None) -> Iterator[Any]:
+    """Yield the symbolic sizes of operands: in one dimension, or all."""
+    for operand in operands:
+        dims = range(operand.dim()) if dim is None else (dim,)
+        yield from (
+            operand.shape[d] for d in dims if d < operand.dim() and is_symbolic(operand.shape[d])
+        )
+
+
+def _hint(size: Any) -> int:
+    return int(symbol_and_hint(size)[1] or 0)
+
+
+def _strides(tensor: torch.Tensor, sizes: list[Any]) -> list[Any]:
+    """Return strides without gaps in the order that the tensor's dimensions have in memory."""
+    order = list(range(tensor.dim()))
+    if all(type(stride) is int for stride in tensor.stride()):
+        order.sort(key=lambda dim: (-tensor.stride(dim), dim))
+    strides: list[Any] = [0] * tensor.dim()
+    for dim, stride in zip(order, dense_strides([sizes[d] for d in order]), strict=True):
+        strides[dim] = stride
+    return strides

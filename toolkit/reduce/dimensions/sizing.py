@@ -1,0 +1,132 @@
+"""What is known of the sizes of one case, found out when it is first asked for and then kept."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+
+from ctk.compiler.fx.walk import fetch, graphs_by_path, placeholders
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.analysis import Facts
+from ctk.toolkit.reduce.dimensions.check import Checked, check
+from ctk.toolkit.reduce.dimensions.layouts import notable_index
+from ctk.toolkit.reduce.dimensions.places import Place
+from ctk.toolkit.reduce.dimensions.relations import Relations, solve_relations
+from ctk.toolkit.reduce.dimensions.solve import Assignment, assignments
+from ctk.toolkit.reduce.dimensions.trace import trace_sizes
+
+Wanted = Mapping[Place, int]
+
+
+@dataclass(slots=True)
+class Sizing:
+    """The sizes of one case.
+
+    Attributes:
+        case: Whose they are.
+        relations: How they belong together.
+        checked: What was tried; None for what was not valid.
+    """
+
+    case: Case
+    relations: Relations
+    checked: dict[frozenset[tuple[Place, int]], Checked | None] = field(
+        default_factory=dict[frozenset[tuple[Place, int]], "Checked | None"]
+    )
+    _anchors: Mapping[Any, int] | None = None
+
+    def smallest(self, wanted: Wanted) -> Assignment | None:
+        """Return valid sizes with those wanted, or the least above them; None if there are none."""
+        for goal in self._goals(wanted):
+            for sizes in assignments(self.relations, goal):
+                if self.check(sizes) is not None:
+                    return self.changed(sizes)
+        return None
+
+    def changed(self, sizes: Assignment) -> Assignment:
+        """Return those sizes that are not what the case has."""
+        hints, symbols = self.relations.trace.hints, self.relations.trace.symbols
+        return {place: size for place, size in sizes.items() if size != hints[symbols[place]]}
+
+    def check(self, sizes: Assignment) -> Checked | None:
+        """Return what a run with other sizes shows; None if the case cannot run with them."""
+        sizes = self.changed(sizes)
+        key = frozenset(sizes.items())
+        if key not in self.checked:
+            empty = self.relations.trace.empty
+            self.checked[key] = check(self.case, sizes, empty=empty)
+        return self.checked[key]
+
+    def start(self, place: Place, size: int, *, notable: bool = True) -> int:
+        """Return where the window of a dimension begins: late enough to hold what is notable."""
+        return max(0, self._anchor(place) - size + 1) if notable else 0
+
+    def has_notable(self, place: Place) -> bool:
+        """Return whether something notable lies elsewhere than at the start of a dimension."""
+        return self._anchor(place) > 0
+
+    def _anchor(self, place: Place) -> int:
+        symbol = self.relations.trace.symbols.get(place)
+        if symbol is None:
+            return 0
+        if self._anchors is None:
+            self._anchors = self._found_anchors()
+        return self._anchors.get(self.relations.formula(symbol), 0)
+
+    def _goals(self, wanted: Wanted) -> Iterator[dict[Any, int]]:
+        """Yield numbers for the wanted symbols: as wanted, then larger ones."""
+        symbols, hints = self.relations.trace.symbols, self.relations.trace.hints
+        roots = {symbols[place]: size for place, size in wanted.items() if place in symbols}
+        if len(roots) < len(wanted) or not roots.keys() <= set(self.relations.roots):
+            return
+        more = 0
+        while any(size + more < hints[root] for root, size in roots.items()):
+            yield {root: min(size + more, hints[root]) for root, size in roots.items()}
+            more += 1 if more < 8 else more
+
+    def _found_anchors(self) -> dict[Any, int]:
+        """Return where something notable stands, for each size of which a tensor has some."""
+        found: dict[Any, int] = {}
+        symbols = self.relations.trace.symbols
+        for value, place in self._tensors():
+            index = notable_index(value) or ()
+            for dim, position in enumerate(index):
+                symbol = symbols.get(place(dim))
+                if symbol is not None:
+                    found.setdefault(self.relations.formula(symbol), position)
+        return found
+
+    def _tensors(self) -> Iterator[tuple[torch.Tensor, Any]]:
+        for node, value in zip(placeholders(self.case.graph), self.case.inputs, strict=True):
+            if isinstance(value, torch.Tensor):
+                yield value, partial(_dimension, "input", "", node.name)
+        for path, graph in graphs_by_path(self.case.graph).items():
+            for node in graph.graph.find_nodes(op="get_attr"):
+                value = fetch(graph, node.target)
+                if isinstance(value, torch.Tensor):
+                    yield value, partial(_dimension, "constant", path, str(node.target))
+
+
+def _dimension(kind: Any, path: str, name: str, dim: int) -> Place:
+    return Place(kind, path, name, (dim,))
+
+
+def sizing_of(case: Case, facts: Facts) -> Sizing | None:
+    """Return what is known of the sizes of a case; None if fake tensors cannot run it."""
+    found = facts.notes.get("sizing")
+    if not isinstance(found, Sizing) or found.case is not case:
+        if "sizing" in facts.notes and found is None:
+            return None
+        found = facts.notes["sizing"] = _sizing(case)
+    return found
+
+
+def _sizing(case: Case) -> Sizing | None:
+    try:
+        trace = trace_sizes(case)
+    except Exception:  # data decides, or an operator has no fake implementation
+        return None
+    sizing = Sizing(case, solve_relations(trace))
+    return sizing if sizing.check({}) is not None else None

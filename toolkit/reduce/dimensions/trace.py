@@ -1,0 +1,172 @@
+"""What operators ask of the sizes of a case, each size being a symbol of its own.
+
+Every dimension above 1 of an input or constant, every number input and every literal above 1 gets
+a symbol. A node that refuses symbols among its arguments is run with its own literals. Sizes that
+Dynamo calls by one name (`Case.dynamic`) are one symbol.
+
+An operator without symbolic form wants numbers, and then its result has none but numbers either.
+Where one is equal to a size of an operand, or a multiple of it, or to a literal, it is taken for
+that (`relinked.py`); whether a choice is valid is found out with numbers anyway.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import sympy
+import torch
+
+from ctk.compiler.fx.types import dense_strides
+from ctk.compiler.fx.walk import placeholders
+from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.graphs import tree_leaves
+from ctk.compiler.torch_compat.size_symbols import SizeSymbols, expression_of, size_symbols
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.apply import size_symbol
+from ctk.toolkit.reduce.dimensions.expressions import size_expression_of
+from ctk.toolkit.reduce.dimensions.places import Path, Place, map_literals
+from ctk.toolkit.reduce.dimensions.propagate import Propagation
+from ctk.toolkit.reduce.dimensions.relinked import relinked
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """What one run with symbols has shown.
+
+    Attributes:
+        symbols: The symbol (sympy) at each place, in the order of the program.
+        hints: The number that each symbol stands for now.
+        asked: What operators asked (sympy) and the answer.
+        empty: Paths of graphs and names of nodes whose values have no elements already now.
+        dynamic: Symbols that stand for sizes which Dynamo keeps symbolic.
+        computed: Symbols in the sizes of what nodes compute.
+        fixed: Symbols that an operator wanted as numbers, and that say nothing of its result.
+    """
+
+    symbols: Mapping[Place, Any]
+    hints: Mapping[Any, int]
+    asked: Mapping[Any, Any]
+    empty: frozenset[tuple[str, str]]
+    dynamic: frozenset[Any]
+    computed: frozenset[Any]
+    fixed: frozenset[Any]
+
+
+def trace_sizes(case: Case) -> Trace:
+    """Run a case once with symbols for its sizes.
+
+    Raises:
+        Exception: Fake tensors cannot run it, with its own sizes either.
+    """
+    sizes = _Symbolic(size_symbols(), _names(case))
+    run = Propagation(sizes)
+    run.run(case)
+    asked = dict(sizes.symbols.answers) | dict.fromkeys(_declared(case, sizes), sympy.true)
+    return Trace(
+        symbols={place: sizes.symbols.symbol(name) for place, name in sizes.named.items()},
+        hints={symbol: int(hint) for symbol, hint in sizes.symbols.hints.items()},
+        asked=asked,
+        empty=frozenset(run.empty),
+        dynamic=frozenset(sizes.symbols.symbol(f"dynamic_{name}") for name in sizes.plain()),
+        computed=frozenset().union(*(expression_of(s).free_symbols for s in run.seen.values())),
+        fixed=frozenset(sizes.fixed - sizes.linked),
+    )
+
+
+def _names(case: Case) -> dict[Place, str]:
+    """Return what Dynamo calls the sizes of inputs, by place; only those that are plain symbols."""
+    found: dict[Place, str] = {}
+    for name, sizes in case.dynamic.items():
+        for dim, size in enumerate(sizes):
+            if size and size.isidentifier():
+                found[Place("input", "", name, (dim,))] = f"dynamic_{size}"
+    known = set(found.values())
+    for node in placeholders(case.graph):
+        if f"dynamic_{size_symbol(node)}" in known:
+            found[Place("number", "", node.name)] = f"dynamic_{size_symbol(node)}"
+    return found
+
+
+def _declared(case: Case, sizes: "_Symbolic") -> Iterator[Any]:
+    """Yield what Dynamo says of sizes that are no plain symbols (`2*s77`), as equalities.
+
+    A size whose expression is not understood stays what it is.
+    """
+    named = {name: sizes.symbols.symbol(f"dynamic_{name}") for name in set(sizes.plain())}
+    for name, expressions in case.dynamic.items():
+        for dim, text in enumerate(expressions):
+            symbol_name = sizes.named.get(Place("input", "", name, (dim,)))
+            if text and not text.isidentifier() and symbol_name is not None:
+                symbol = sizes.symbols.symbol(symbol_name)
+                known = size_expression_of(text, named)
+                hint = sizes.symbols.hints[symbol]
+                yield sympy.Eq(symbol, hint if known is None else known)
+
+
+@dataclass(slots=True)
+class _Symbolic:
+    """Gives symbols; `Sizes`."""
+
+    symbols: SizeSymbols
+    dynamic: Mapping[Place, str]
+    named: dict[Place, str] = field(default_factory=dict[Place, str])
+    linked: set[Any] = field(default_factory=set[Any])
+    refused: set[Any] = field(default_factory=set[Any])
+
+    @property
+    def mode(self) -> Any:
+        return self.symbols.mode
+
+    def tensor(self, value: torch.Tensor, place: Callable[[int], Place]) -> Any:
+        if not _is_plain(value):
+            return fake.to_fake(value, self.mode)
+        sizes = [self._size(size, place(dim)) for dim, size in enumerate(value.shape)]
+        return self.symbols.tensor(value, sizes, _strides(value, sizes))
+
+    def number(self, value: int, place: Place) -> Any:
+        return self._size(value, place)
+
+    def literals(self, value: Any, place: Callable[[Path], Place]) -> Any:
+        return map_literals(value, lambda number, path: self._size(number, place(path)))
+
+    def result(self, value: object, given: Any, *, refused: bool = False) -> object:
+        if refused:
+            literals = [each for each in tree_leaves(given) if isinstance(each, torch.SymInt)]
+            self.refused.update(expression_of(each) for each in literals)
+        return relinked(value, given, self.symbols, self.fixed, self.linked)
+
+    @property
+    def fixed(self) -> set[Any]:
+        """Symbols that had to be numbers."""
+        return {each for each in self.symbols.answers if each.is_Symbol} | self.refused
+
+    def plain(self) -> Iterator[str]:
+        """Yield the names by which Dynamo calls sizes."""
+        made = set(self.named.values())
+        yield from (n.removeprefix("dynamic_") for n in self.dynamic.values() if n in made)
+
+    def is_refused(self, error: Exception) -> bool:
+        return True
+
+    def _size(self, size: int, place: Place) -> Any:
+        if size < 2:
+            return size
+        name = self.named.setdefault(place, self.dynamic.get(place, f"size_{len(self.named)}"))
+        return self.symbols.size(name, size)
+
+
+def _is_plain(value: torch.Tensor) -> bool:
+    """Return whether a tensor is memory with strides and nothing else."""
+    if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout != torch.strided:
+        return False
+    return not (value.is_nested or value.is_quantized or value.is_conj() or value.is_neg())
+
+
+def _strides(value: torch.Tensor, sizes: list[Any]) -> list[Any]:
+    """Return strides without gaps in the order of a tensor's own; expanded dimensions stay so."""
+    order = sorted(range(value.dim()), key=lambda dim: (-value.stride(dim), dim))
+    dense = dense_strides([1 if value.stride(dim) == 0 else sizes[dim] for dim in order])
+    strides: list[Any] = [0] * value.dim()
+    for dim, stride in zip(order, dense, strict=True):
+        strides[dim] = 0 if value.stride(dim) == 0 and value.shape[dim] > 1 else stride
+    return strides

@@ -1,0 +1,156 @@
+"""Shrink dimensions through the whole graph: sizes that belong together go together.
+
+Sizes that may be chosen (`relations.py`) are tried at 1 (or the least that is valid), all at once,
+then in halves, then one by one, and those that are needed are bisected. Last, single dimensions of
+inputs are tried at 1 alone: they may broadcast.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch.fx import Node
+
+from ctk.compiler.fx.walk import CALLS, fetch, graphs_by_path, placeholders
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.analysis import Facts
+from ctk.toolkit.reduce.dimensions.edit import Resize, ShrinkDimensions
+from ctk.toolkit.reduce.dimensions.places import Place, map_literals
+from ctk.toolkit.reduce.dimensions.relations import Relations
+from ctk.toolkit.reduce.dimensions.sizing import Sizing, sizing_of
+from ctk.toolkit.reduce.proposal import Guesses, Monotone, Proposal, Step
+from ctk.toolkit.reduce.size import call_nodes
+
+MOST_NODES = 100
+"""Larger graphs are left to the steps that take nodes away; running one with symbols takes
+seconds."""
+
+STAYS = ("conv", "pool", "pad", "fold", "stft")
+"""In the names of operators whose own numbers (strides, padding) are no sizes of anything."""
+
+
+def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+    """Propose all sizes at once, then halves of them, then each; see the module."""
+    sizing = sizing_of(case, facts) if call_nodes(case) <= MOST_NODES else None
+    if sizing is None:
+        return []
+    chosen = _chosen(case, sizing)
+    sizes = [Resize(place, old, 1) for place, old in chosen.items() if old > 1]
+    bound = [each for each in sizes if _is_of_tensor(sizing.relations, each.place)]
+    half = len(bound) // 2
+    groups = [bound, bound[:half], bound[half:]] if len(bound) > 3 else [bound]
+    together = Guesses(tuple(ShrinkDimensions(tuple(g)) for g in groups if len(g) > 1))
+    return [
+        together,
+        *(_one(place, old) for place, old in chosen.items()),
+        *_alone(case, sizing.relations),
+        *(
+            _one(p, old if sizing.has_notable(p) else 1, from_start=True)
+            for p, old in chosen.items()
+        ),
+    ]
+
+
+def _one(place: Place, size: int, *, from_start: bool = False) -> Monotone:
+    """Return the proposal to make one size smaller: rung 1 by one, the last to 1."""
+    return Monotone(
+        lambda rung: ShrinkDimensions((Resize(place, size, size - rung),), from_start=from_start),
+        size - 1,
+        strongest_first=True,
+    )
+
+
+def _alone(case: Case, relations: Relations) -> Iterator[Monotone]:
+    """Yield proposals to make one dimension of an input 1 that others have in common with it."""
+    for place, size in _dimensions(case):
+        symbol = relations.trace.symbols.get(place)
+        is_shared = symbol is not None and _is_shared(place, relations)
+        is_shared = is_shared and symbol not in relations.trace.dynamic
+        edit = ShrinkDimensions((Resize(place, size, 1),), alone=True)
+        yield Monotone(lambda _, edit=edit: edit, 1 if is_shared and size > 1 else 0)
+
+
+def _is_shared(place: Place, relations: Relations) -> bool:
+    formula = relations.formula(relations.trace.symbols[place])
+    return any(
+        other != place and relations.formula(symbol).free_symbols & formula.free_symbols
+        for other, symbol in relations.trace.symbols.items()
+    )
+
+
+def _chosen(case: Case, sizing: Sizing) -> dict[Place, int]:
+    """Return the places whose sizes may be chosen, and how large these are (1: nothing to do).
+
+    Every place stays in the list when it shrinks, so that the next one keeps its turn.
+    """
+    relations = sizing.relations
+    sizes = _literal_sizes(relations)
+    taken: set[object] = set()
+    found: dict[Place, int] = {}
+    for place, size in (*_dimensions(case), *_literals(case)):
+        symbol = relations.trace.symbols.get(place)
+        is_free = symbol in relations.roots and symbol not in taken
+        if is_free and place.kind == "literal":
+            is_free = symbol in sizes
+        found[place] = size if is_free else 1
+        taken.add(symbol)
+    return found
+
+
+def _literal_sizes(relations: Relations) -> set[object]:
+    """Return the symbols of literals on which the size of a tensor depends."""
+    trace = relations.trace
+    sizes = {s for p, s in trace.symbols.items() if p.kind != "literal"} | trace.computed
+    formulas = [relations.formula(symbol) for symbol in sizes]
+    return set().union(*(each.free_symbols for each in formulas)) - trace.fixed
+
+
+def _is_of_tensor(relations: Relations, place: Place) -> bool:
+    """Return whether the size of an input or constant depends on what stands at a place."""
+    symbol = relations.trace.symbols[place]
+    return any(each.kind != "literal" for each in relations.places(symbol))
+
+
+def _dimensions(case: Case) -> Iterator[tuple[Place, int]]:
+    """Yield the dimensions of inputs, the outermost graph's number inputs and its constants."""
+    for node, value in zip(placeholders(case.graph), case.inputs, strict=True):
+        if isinstance(value, torch.Tensor):
+            yield from ((Place("input", "", node.name, (d,)), s) for d, s in enumerate(value.shape))
+        elif type(value) is int:
+            yield Place("number", "", node.name), value
+    for path, graph in graphs_by_path(case.graph).items():
+        for node in graph.graph.find_nodes(op="get_attr"):
+            value = fetch(graph, node.target)
+            if isinstance(value, torch.Tensor):
+                for dim, size in enumerate(value.shape):
+                    yield Place("constant", path, str(node.target), (dim,)), size
+
+
+def _literals(case: Case) -> Iterator[tuple[Place, int]]:
+    """Yield the numbers in arguments that may be sizes."""
+    for path, graph in graphs_by_path(case.graph).items():
+        for node in graph.graph.nodes:
+            if node.op in CALLS:
+                yield from _literals_of(node, path)
+
+
+def _literals_of(node: Node, path: str) -> Iterator[tuple[Place, int]]:
+    found: list[tuple[Place, int]] = []
+
+    def note(number: int, where: tuple[int | str, ...]) -> int:
+        found.append((Place("literal", path, node.name, where), number))
+        return number
+
+    map_literals({**dict(enumerate(node.args)), **node.kwargs}, note, least=1)
+    name = getattr(node.target, "__name__", str(node.target))
+    if any(word in name for word in STAYS):
+        found = [(place, size) for place, size in found if _is_groups(place, name)]
+    yield from found
+
+
+def _is_groups(place: Place, name: str) -> bool:
+    """Return whether a literal is the number of groups of a convolution."""
+    position = 8 if "convolution" in name else 6
+    return "conv" in name and place.where in ((position,), ("groups",))
+
+
+STEP = Step("shrink_dimensions", propose)
