@@ -20,6 +20,7 @@ from ctk.toolkit.reduce.search import (
     first_true,
     largest_subset,
     largest_true,
+    refused_or_strongest,
     strongest_true,
 )
 
@@ -49,7 +50,7 @@ def thorough(proposal: Proposal) -> Questions:
         case Guesses(edits):
             yield from first_true(edits)
         case Monotone(make, count, strongest_first):
-            search = strongest_true(count) if strongest_first else find_integer(count)
+            search = refused_or_strongest(count) if strongest_first else find_integer(count)
             yield from _edits(make, search)
         case Subset(make, atoms):
             yield from _edits(make, largest_subset(atoms))

@@ -91,6 +91,35 @@ def strongest_true(count: int) -> Search[int, int]:
     return 0
 
 
+def refused_or_strongest(count: int) -> Search[int, int]:
+    """Return what `strongest_true` does, in two questions where nothing is possible.
+
+    The mildest is asked for second: right where an earlier search has been at the boundary already.
+    """
+    for strongest in range(count, 0, -1):
+        answer = yield strongest
+        if answer:
+            return strongest
+        if answer is False:
+            for mildest in range(1, strongest):
+                answer = yield mildest
+                if answer is not None:
+                    return (yield from _between(mildest, strongest)) if answer else 0
+            return 0
+    return 0
+
+
+def _between(low: int, high: int) -> Search[int, int]:
+    """Return the largest true choice from `low` (true) on below `high` (not)."""
+    search = largest_true(high - low - 1)
+    try:
+        more = next(search)
+        while True:
+            more = search.send((yield low + more))
+    except StopIteration as end:
+        return low + end.value
+
+
 def largest_subset(atoms: Sequence[Atom]) -> Search[tuple[Atom, ...], tuple[Atom, ...]]:
     """Return atoms, in their order, that are true together and that no untried block enlarges.
 
