@@ -52,7 +52,7 @@ def heads(least_heads: int, least_size: int) -> Callable[[Case], bool]:
     return holds
 
 
-def cut(x, y):
+def joined_and_parted(x, y):
     a, b = torch.split(torch.cat([x, y], -1), [10, 14], -1)
     c, d = b.chunk(2, -1)
     return a.sum() + c.relu() @ d.transpose(0, 1)
@@ -111,7 +111,9 @@ FAMILIES = {
         lambda: captured(F.embedding, torch.randint(0, 100, (4, 9)), R(100, 16)),
         lambda case: max(s[0] for s in shapes(case)) >= 5, [(1, 1), (5, 1)], 16,
     ),
-    "cat and split": (lambda: captured(cut, R(6, 8), R(6, 16)), ANY, [(1, 1), (1, 2)], 8),
+    "cat and split": (
+        lambda: captured(joined_and_parted, R(6, 8), R(6, 16)), ANY, [(1, 1), (1, 2)], 8,
+    ),
     "layer norm": (
         lambda: captured(lambda x, w: F.layer_norm(x, (32,), w), R(4, 32), R(32)),
         size(1, 0, 9), [(1, 9), (9,)], 12,

@@ -136,14 +136,14 @@ def test_a_failure_of_the_backward_graph_keeps_something_to_differentiate():
 
 def test_values_become_what_a_script_can_build():
     result = minimize(Problem(chain(30, {10: torch.relu}), FakeOracle(has_ops("relu"))))
-    assert torch.equal(result.best.inputs[0], torch.zeros(4, 4))
+    assert torch.equal(result.best.inputs[0], torch.zeros(1, 1))
 
     def needs_negative(case: Case) -> bool:
         return "relu" in op_names(case) and bool((case.inputs[0] < 0).any())
 
     result = minimize(Problem(chain(30, {10: torch.relu}), FakeOracle(needs_negative)))
-    generator = torch.Generator().manual_seed(0)
-    assert torch.equal(result.best.inputs[0], torch.randn(4, 4, generator=generator))
+    (value,) = result.best.inputs[0].flatten().tolist()
+    assert value < 0
 
 
 @pytest.mark.parametrize("name", ["chain, one op", "encoder, first layer"])
@@ -232,7 +232,6 @@ def depends_on_relu(case: Case) -> bool:
 NEEDED = {
     "drop_unused": (lambda: traced(lambda x, y: x.relu(), X, X), has_ops("relu"), ["relu"]),
     "drop_outputs": (lambda: traced(lambda x: (x.relu(), x), X), has_ops("relu"), ["relu"]),
-    "drop_prefix": (lambda: traced(lambda x: x.sum(0).relu(), X), has_ops("relu"), ["relu"]),
     "cut": (
         lambda: traced(lambda x: F.gelu((torch.relu(x) + 9).exp()), X), has_large_input,
         ["relu", "gelu"],
@@ -255,6 +254,7 @@ NEEDED = {
         lambda: captured(conditional, torch.tensor(True), X), inside_cond, ["cond"],
     ),
     "fold_numbers": (lambda: traced(lambda x, n: x * n, X, 3), has_ops("mul"), ["mul"]),
+    "shrink_dimensions": (lambda: traced(lambda x: x.relu(), X), has_ops("relu"), ["relu"]),
     "simplify_values": (lambda: traced(lambda x: x.relu(), X), has_ops("relu"), ["relu"]),
 }  # fmt: skip
 
@@ -262,6 +262,7 @@ NEEDED = {
 CHEAPER = {
     "halve": (lambda: chain(300, {40: torch.relu}), has_ops("relu")),
     "drop_suffix": (lambda: chain(300, SPREAD), has_ops("relu", "gelu")),
+    "drop_prefix": (lambda: traced(lambda x: x.sum(0).relu(), X), has_ops("relu")),
     "remove": (lambda: chain(300, SPREAD), has_ops("relu", "gelu")),
 }
 

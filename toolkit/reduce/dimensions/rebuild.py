@@ -109,8 +109,8 @@ def _cut_constants(old: GraphModule, new: GraphModule, sizes: Assignment, starts
 def _set_attribute(gm: GraphModule, target: str, value: torch.Tensor) -> None:
     holder, _, name = target.rpartition(".")
     owner = gm.get_submodule(holder)
-    is_buffer = name in owner._buffers  # pyright: ignore[reportPrivateUsage]  # nn.Module has no public list of its own names
-    persistent = name not in owner._non_persistent_buffers_set  # pyright: ignore[reportPrivateUsage]
+    is_buffer = name in dict(owner.named_buffers(recurse=False))
+    persistent = name in owner.state_dict(keep_vars=True)
     delattr(owner, name)
     if is_buffer:
         owner.register_buffer(name, value, persistent=persistent)
