@@ -91,12 +91,15 @@ class Reduction:
         return self.best.inputs
 
 
-def minimize(problem: Problem, steps: Sequence[Step] = STEPS) -> Reduction:
+def minimize(
+    problem: Problem, steps: Sequence[Step] = STEPS, *, blocks: Effort = thorough
+) -> Reduction:
     """Return the smallest case that still fails in the same way.
 
     Args:
         problem: The failing case, its oracle and what may be used. Holds the best case at any time.
         steps: The ideas to try, in order.
+        blocks: How blocks of edits are searched (`benchmarks/reduce_search.py` compares ways).
 
     Raises:
         DoesNotReproduce: The given case does not fail, as the oracle sees it.
@@ -105,7 +108,7 @@ def minimize(problem: Problem, steps: Sequence[Step] = STEPS) -> Reduction:
     problems: list[str] = []
     try:
         problem.check_start()
-        _search(problem, steps)
+        _search(problem, steps, blocks)
         reason = "incomplete" if problem.left_out else "minimal"
     except OutOfBudget as out:
         reason = "questions" if str(out) == "questions" else "seconds"
@@ -142,10 +145,10 @@ def minimize(problem: Problem, steps: Sequence[Step] = STEPS) -> Reduction:
     )
 
 
-def _search(problem: Problem, steps: Sequence[Step]) -> None:
+def _search(problem: Problem, steps: Sequence[Step], blocks: Effort) -> None:
     _sweep(problem, steps, coarse)
     while True:
-        _sweep(problem, steps, thorough)
+        _sweep(problem, steps, blocks)
         if not _polish(problem, steps):
             return
 

@@ -6,7 +6,7 @@
    What is refused there is the certificate of the result.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from ctk.toolkit.reduce.edits import Edit
@@ -44,7 +44,9 @@ def coarse(proposal: Proposal) -> Questions:
             pass
 
 
-def thorough(proposal: Proposal) -> Questions:
+def thorough(
+    proposal: Proposal, subset: Callable[[Sequence[Any]], Search[Any, Any]] = largest_subset
+) -> Questions:
     """Ask until no block of edits, and no single one of a block, is known to be possible."""
     match proposal:
         case Guesses(edits):
@@ -53,7 +55,7 @@ def thorough(proposal: Proposal) -> Questions:
             search = refused_or_strongest(count) if strongest_first else find_integer(count)
             yield from _edits(make, search)
         case Subset(make, atoms):
-            yield from _edits(make, largest_subset(atoms))
+            yield from _edits(make, subset(atoms))
 
 
 def single(proposal: Proposal) -> Questions:

@@ -5,16 +5,16 @@ oracle is asked. An answer that an earlier, killed run got is recalled and costs
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Protocol, runtime_checkable
 
 from ctk.compiler.errors import ConfigError, DoesNotReproduce
 from ctk.compiler.torch_compat import operators
 from ctk.repro_templates.verdict import said
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.oracle.ahead import Anticipating
 from ctk.toolkit.oracle.cache import Cache, Digests, fingerprint
 from ctk.toolkit.reduce.analysis import Facts, facts_of
 from ctk.toolkit.reduce.certificate import Certificate
@@ -22,25 +22,6 @@ from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.size import Measured, call_nodes
 
 Oracle = Callable[[Case], Judgement]
-
-
-@runtime_checkable
-class Anticipating(Protocol):
-    """An oracle that can be told what it will be asked, and answers several questions at once.
-
-    Attributes:
-        jobs: How many.
-    """
-
-    jobs: int
-
-    def __call__(self, case: Case) -> Judgement:
-        """Judge a case; waits for the answer where the question is under way."""
-        ...
-
-    def anticipate(self, cases: Sequence[Case]) -> None:
-        """Take note of what is most likely asked next, the likeliest first; forget the rest."""
-        ...
 
 
 class OutOfBudget(Exception):
