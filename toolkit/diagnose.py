@@ -1,7 +1,8 @@
 """diagnose: bisect, minimize and emit a repro; one folder at the end.
 
 OUT/case/       the failing case as captured
-OUT/minimal/    the smallest case so far, at the end with its repro.py; the rest: `operation/`
+OUT/minimal/    the smallest case so far, at the end with repro.py and certificate.json
+OUT/neighbour/  the closest case that passes; the rest: `operation/`
 """
 
 from collections.abc import Mapping

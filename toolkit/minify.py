@@ -3,7 +3,8 @@
 The failure is bisected first: its culprit tells the reducer where to look, and holds it to that
 failure. `diagnose` reduces through here as well, so both ask the same questions.
 
-OUT/case/    the smallest case so far, at the end with its repro.py; the rest: `operation/`
+OUT/case/         the smallest case so far, at the end with repro.py and certificate.json
+OUT/neighbour/    the closest case that passes; the rest: `operation/`
 
 What it does not do: failures that are no wrong compile; for those there is `minimize`.
 """
@@ -180,7 +181,9 @@ def _reduced(
                 on_improvement=best.improved,
                 digests=run.digests,
             )
-            return minimize(problem, (only_these(_guilty(search)), hint_step(hints), *STEPS))
+            found = minimize(problem, (only_these(_guilty(search)), hint_step(hints), *STEPS))
+        best.certify(found)
+        return found
 
     reduction = attempt(cause=False)
     minimal = None

@@ -14,11 +14,12 @@ from ctk.toolkit.case.manifest import MANIFEST, Manifest
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.formats.schema import json_schema
 from ctk.toolkit.report.as_json import Record, write_json
+from ctk.toolkit.report.certificate import CertificateRecord
 from ctk.toolkit.report.diagnosis import Diagnosis
 from tests.helpers.case_folders import linear_case
 from tests.helpers.project import ROOT
 
-SCHEMAS = {"manifest": Manifest, "diagnosis": Record}
+SCHEMAS = {"manifest": Manifest, "diagnosis": Record, "certificate": CertificateRecord}
 
 
 @pytest.mark.parametrize("name", SCHEMAS)

@@ -25,6 +25,8 @@ from ctk.toolkit.cli.progress import progress
 from ctk.toolkit.cli.shell import Command
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from rich.table import Table
 
     from ctk.toolkit.case.case import Case
@@ -67,6 +69,8 @@ def minify(
 
 def answer_of(found: "Diagnosis") -> Answer:
     """Return the answer: how small it became, where it is, and how to go on if it can."""
+    from ctk.toolkit.report.words import ending
+
     reduction = found.reduction
     if found.is_shown_by_no_graph and found.folder is not None:
         return answer_of_diagnosis(found)
@@ -75,7 +79,7 @@ def answer_of(found: "Diagnosis") -> Answer:
         headline = f"{line_of(found.judgement)} [{found.name}]"
         told = () if found.kept is None else (f"cache: {found.kept.line}",)
         return Answer(code_of(found), headline, data | {"kept": kept_data(found)}, told)
-    state = "minimal" if reduction.finished else f"stopped by {reduction.reason}"
+    state = ending(reduction.reason, reduction.unfinished)
     headline = (
         f"{'interrupted' if found.is_interrupted else 'failure'}: {reduction.nodes_before} -> "
         f"{reduction.nodes_after} call nodes ({state}): {kind_of(reduction.best)}"
@@ -83,6 +87,7 @@ def answer_of(found: "Diagnosis") -> Answer:
     )
     run = found.repro_run
     lines = [f"case: {found.minimal}"] if found.minimal else []
+    lines += why_lines(found.minimal)
     if found.repro:
         lines.append(f"repro: python {quote(str(found.repro))}  # {run.says if run else 'not run'}")
     lines += [f"cache: {found.kept.line}"] if found.kept else []
@@ -102,6 +107,18 @@ def answer_of(found: "Diagnosis") -> Answer:
     return Answer(code_of(found), headline, data, (*lines, statistics_table(reduction)))
 
 
+def why_lines(minimal: "Path | None") -> list[str]:
+    """Return the commands that tell why a case is not smaller, if it has a certificate."""
+    from ctk.toolkit.report.certificate import CERTIFICATE, NEIGHBOUR
+
+    if minimal is None or not (minimal / CERTIFICATE).is_file():
+        return []
+    neighbour = minimal.parent / NEIGHBOUR
+    pair = f"{quote(str(minimal))} {quote(str(neighbour))}"
+    compared = [f"passes: {neighbour}  # ctk diff {pair}"] if neighbour.is_dir() else []
+    return [f"why: ctk show {quote(str(minimal))} --why", *compared]
+
+
 def kept_data(found: "Diagnosis") -> dict[str, object] | None:
     """Return what the persistent cache had of the compile."""
     return None if found.kept is None else dataclasses.asdict(found.kept)
@@ -118,11 +135,13 @@ def reduction_data(reduction: "Reduction") -> dict[str, object]:
     return {
         "finished": reduction.finished,
         "stopped_by": reduction.reason,
+        "unfinished": list(reduction.unfinished),
         "questions": reduction.questions,
         "cached": reduction.cached,
         "remembered": reduction.remembered,
         "seconds": round(reduction.seconds, 2),
         "call_nodes": {"before": reduction.nodes_before, "after": reduction.nodes_after},
+        "certificate": [dataclasses.asdict(refusal) for refusal in reduction.certificate],
         "steps": {
             name: dataclasses.asdict(counts) for name, counts in reduction.statistics.items()
         },

@@ -1,4 +1,4 @@
-"""`ctk show`: a case, a diagnosis, a package; a pass, kernels, times, why a rule did not fire."""
+"""`ctk show`: a case, a diagnosis, a package; a pass, kernels, times, whys of a case and a rule."""
 
 import json
 from collections.abc import Mapping
@@ -17,6 +17,7 @@ from ctk.toolkit.cli.answer import Answer, ExitCode, table
 from ctk.toolkit.cli.completion import complete_case
 from ctk.toolkit.cli.shell import Command
 from ctk.toolkit.cli.show_package import show_package
+from ctk.toolkit.cli.show_why import show_why
 
 if TYPE_CHECKING:
     from ctk.compiler.observe import KernelRecord
@@ -35,6 +36,14 @@ WhyNotOption = Annotated[
         help="Compile the case with ctk and say why a rule of a pass, or "
         "a decomposition (decompose.aten.gelu.default), did not fire.",
         show_default=False,
+    ),
+]
+WhyOption = Annotated[
+    bool,
+    typer.Option(
+        "--why",
+        help="For a case that minify or diagnose made: say what came of each edit that would make "
+        "it smaller, node by node, and which closest case passes.",
     ),
 ]
 PassOption = Annotated[
@@ -85,16 +94,21 @@ def show(
             show_default=False,
         ),
     ] = None,
+    why: WhyOption = False,
     why_not: WhyNotOption = None,
     trust: TrustOption = False,
 ) -> Answer:
     """Show a case, a pass of it, a diagnosis, or a package."""
     compiles = {"--times": times, "--kernels": kernels, "--why-not": why_not is not None}
-    refuse_alone(compiles, pass_number, target, trust)
+    refuse_alone(compiles, pass_number, why, target, trust)
     if not any(compiles.values()) and case.is_file():
         if pass_number is not None:
             raise ConfigError(f"{case} is a file: --pass is for case folders")
+        if why:
+            raise ConfigError(f"{case} is a file: --why is for case folders")
         return show_package(case)
+    if why:
+        return show_why(case)
     if kernels:
         return show_kernels(case, target, trust=trust)
     if times:
@@ -111,18 +125,23 @@ def show(
 
 
 def refuse_alone(
-    compiles: Mapping[str, bool], pass_number: int | None, target: str | None, trust: bool
+    compiles: Mapping[str, bool],
+    pass_number: int | None,
+    why: bool,
+    target: str | None,
+    trust: bool,
 ) -> None:
     """Raise for two questions at once, and for options that would do nothing.
 
     Args:
         compiles: Whether each question that compiles the case is asked.
         pass_number: The pass that is asked for, if any.
+        why: Whether it is asked why the case is not smaller.
         target: What to compile with, for `--times` and `--kernels`.
         trust: Whether code of the case may run, where it is compiled.
     """
     asked = [name for name, is_asked in compiles.items() if is_asked]
-    asked += ["--pass"] * (pass_number is not None)
+    asked += ["--pass"] * (pass_number is not None) + ["--why"] * why
     if len(asked) > 1:
         raise ConfigError(f"{asked[0]} and {asked[1]} are two questions: ask one of them")
     if target is not None and not {"--times", "--kernels"} & set(asked):

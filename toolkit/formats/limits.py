@@ -16,6 +16,9 @@ GRAPH_NBYTES = 64 << 20
 DOCUMENT_NBYTES = 4 << 20
 """Other documents (`manifest.json`, `diagnosis.json`): real ones have a few kB."""
 
+CERTIFICATE_NBYTES = 16 << 20
+"""`certificate.json`: some hundred bytes for each of at most 10,000 edits."""
+
 EVENTS_NBYTES = 64 << 20
 """`events.jsonl`: a line has about 200 bytes, a compile makes some thousands."""
 

@@ -1,9 +1,12 @@
-"""The smallest case so far, on disk before the search goes on.
+"""The smallest case so far, on disk before the search goes on; at the end with its certificate.
+
+    FOLDER/certificate.json    what came of each edit that would make it smaller
+    FOLDER/../neighbour/       the closest case that passes
 
 What it does not do: it does not know how small is small; it keeps what it is told.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ctk.toolkit.case.case import Case
@@ -12,7 +15,9 @@ from ctk.toolkit.case.store import save_case
 from ctk.toolkit.formats.schema import document
 from ctk.toolkit.operation.at_work import Operation
 from ctk.toolkit.oracle.cache import fingerprint
+from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.reduce.size import call_nodes
+from ctk.toolkit.report.certificate import CERTIFICATE, NEIGHBOUR, write_certificate
 
 
 @document
@@ -52,6 +57,7 @@ class BestCase:
             return True
 
         def save() -> None:
+            (self.folder / CERTIFICATE).unlink(missing_ok=True)  # it is of the case that goes
             save_case(case, self.folder, inputs=run.keep, overwrite=True)
             run.journal.note(key, Best(known, call_nodes(case)))
 
@@ -59,6 +65,22 @@ class BestCase:
         if is_saved:
             run.write(state="reducing", best=case, minimal=self.folder)
         return is_saved
+
+    def certify(self, reduction: Reduction) -> None:
+        """Write what came of each edit of the smallest case, and the closest case that passes.
+
+        That one keeps the failure that was looked for: asked about another one, it may fail.
+        """
+        if not self.improved(reduction.best):
+            return
+        self._run.saving(CERTIFICATE, lambda: write_certificate(reduction, self.folder))
+        passing = reduction.neighbour
+        if passing is None:
+            return
+        passing = replace(passing, name=f"{passing.name}_{NEIGHBOUR}")
+        folder = self.folder.parent / NEIGHBOUR
+        keep = self._run.keep
+        self._run.saving(NEIGHBOUR, lambda: save_case(passing, folder, inputs=keep, overwrite=True))
 
     def _is_lost(self, key: str) -> bool:
         """Return whether the last case that was written is not whole."""

@@ -14,6 +14,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.formats.checked import Line
 from ctk.toolkit.formats.schema import document
+from ctk.toolkit.reduce.about import names_of
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.size import Measured
 
@@ -28,12 +29,14 @@ class Refusal:
         edit: What it would change, in the user's words.
         verdict: What the oracle said; None where nothing was asked.
         why: What was seen, or why nothing was asked.
+        about: Names of the nodes and inputs that it would change.
     """
 
     step: Line
     edit: Line
     verdict: Verdict | None
     why: Line = ""
+    about: tuple[Line, ...] = ()
 
 
 @dataclass(slots=True)
@@ -44,24 +47,27 @@ class Certificate:
         refusals: One for each edit, in the order in which they were tried.
         steps: Those that have tried each of their edits on this case.
         neighbour: The largest case asked about that passes: the closest to the result.
+        neighbour_edit: What makes it.
     """
 
     refusals: dict[tuple[str, str], Refusal] = field(default_factory=dict[tuple[str, str], Refusal])
     steps: set[str] = field(default_factory=set[str])
     neighbour: Measured | None = None
+    neighbour_edit: Refusal | None = None
 
     def skip(self, step: str, edit: Edit, why: str) -> None:
         """Note an edit about which nothing was asked."""
-        self._note(Refusal(step, edit.says(), None, why))
+        self._note(Refusal(step, edit.says(), None, why, names_of(edit)))
 
     def refuse(self, step: str, edit: Edit, judgement: Judgement, candidate: Case) -> None:
         """Note an edit that does not reproduce."""
-        seen = judgement.signature
-        self._note(Refusal(step, edit.says(), judgement.verdict, _line(seen or judgement.detail)))
+        seen = _line(judgement.signature or judgement.detail)
+        refusal = Refusal(step, edit.says(), judgement.verdict, seen, names_of(edit))
+        self._note(refusal)
         if judgement.verdict is Verdict.PASSES:
             passing = Measured(candidate)
             if self.neighbour is None or self.neighbour < passing:
-                self.neighbour = passing
+                self.neighbour, self.neighbour_edit = passing, refusal
 
     def _note(self, refusal: Refusal) -> None:
         self.refusals[refusal.step, refusal.edit] = refusal

@@ -47,7 +47,8 @@ class Reduction:
     Attributes:
         best: The smallest case found; it was judged to reproduce (the given case if nothing smaller
             did).
-        finished: Whether no single edit of any step can make it smaller.
+        finished: Whether no single edit of any step can make it smaller: the search has ended, and
+            every step has tried each of its edits on `best`.
         reason: Why the search ended: `minimal`, `interrupted` (Ctrl-C), the budget that was used
             up, `incomplete` (some steps raised), or `error`.
         questions: How often the oracle was asked.
@@ -59,6 +60,7 @@ class Reduction:
         remembered: How many answers an earlier run had got.
         certificate: What came of each edit that would make `best` smaller, as far as tried.
         neighbour: The closest case to `best` that passes; None if none did.
+        neighbour_edit: What makes it of `best`.
         unfinished: Steps that have not tried each of their edits on `best`.
         problems: What went wrong, one sentence each.
         errors: The exceptions behind them.
@@ -76,6 +78,7 @@ class Reduction:
     remembered: int = 0
     certificate: tuple[Refusal, ...] = ()
     neighbour: Case | None = None
+    neighbour_edit: Refusal | None = None
     unfinished: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     errors: tuple[Exception, ...] = ()
@@ -126,9 +129,10 @@ def minimize(
             "it simplifies something, toolkit/reduce/size.py needs a key that sees it",
             name,
         )
+    unfinished = tuple(s.name for s in steps if s.name not in problem.certificate.steps)
     return Reduction(
         best=problem.best,
-        finished=reason == "minimal",
+        finished=reason == "minimal" and not unfinished,
         reason=reason,
         questions=problem.questions,
         cached=problem.cache.hits,
@@ -139,7 +143,8 @@ def minimize(
         remembered=problem.remembered,
         certificate=tuple(problem.certificate.refusals.values()),
         neighbour=problem.certificate.neighbour and problem.certificate.neighbour.case,
-        unfinished=tuple(s.name for s in steps if s.name not in problem.certificate.steps),
+        neighbour_edit=problem.certificate.neighbour_edit,
+        unfinished=unfinished,
         problems=(*problem.left_out.values(), *problems),
         errors=tuple(problem.errors),
     )

@@ -101,12 +101,14 @@ class MinimalRecord:
         finished: Whether no single edit can make it smaller.
         stopped_by: Why the search ended; null while it goes on.
         culprit: Who is guilty of it, for comparison.
+        unfinished: Steps that have not tried each of their edits on it.
     """
 
     nodes: tuple[Line, ...]
     finished: bool
     stopped_by: Reason | None
     culprit: Line | None
+    unfinished: tuple[Line, ...] = ()
 
 
 @document
@@ -275,6 +277,7 @@ def _minimal(diagnosis: Diagnosis) -> MinimalRecord | None:
         finished=reduction.finished if reduction else False,
         stopped_by=reduction.reason if reduction else None,
         culprit=again.culprit.where if again and again.culprit else None,
+        unfinished=reduction.unfinished if reduction else (),
     )
 
 

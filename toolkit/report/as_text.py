@@ -20,7 +20,7 @@ from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.report.as_json import CulpritRecord, OptionRecord, Record
 from ctk.toolkit.report.next_steps import next_steps
-from ctk.toolkit.report.words import MEANINGS, PLACES, VERDICTS, label_of, left_out
+from ctk.toolkit.report.words import MEANINGS, PLACES, VERDICTS, ending, label_of, left_out
 
 
 def summary(record: Record, folder: Path) -> list[str]:
@@ -151,8 +151,9 @@ def _minimal_lines(record: Record, folder: Path) -> list[str]:
         sizes = f"{program.statements_before} -> {program.statements_after}"
         lines.append(f"minimal    {sizes} statements of the program{unfinished}")
     if minimal is not None:
-        stopped = minimal.stopped_by or "not yet done"
-        unfinished = "" if minimal.finished else f" (stopped: {stopped})"
+        reason = minimal.stopped_by
+        stopped = ending(reason, minimal.unfinished) if reason else "not yet done"
+        unfinished = "" if minimal.finished else f" ({stopped})"
         lines.append(
             f"minimal    {record.call_nodes.before} -> {record.call_nodes.after} call nodes"
             f"{unfinished}: {', '.join(minimal.nodes)}"

@@ -1,9 +1,10 @@
 """The words for people: what each verdict, kind of failure and place means, in a sentence."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from ctk.toolkit.case.failure import FailureKind, Place
 from ctk.toolkit.case.judgement import Verdict
+from ctk.toolkit.reduce.driver import Reason
 
 VERDICTS: Mapping[Verdict, str] = {
     Verdict.PASSES: "no failure: compiled and eager agree",
@@ -49,6 +50,29 @@ PLACES: Mapping[Place, str] = {
     "lowered": "code generation: lowerings, fusions, kernels",
 }
 """What each place is."""
+
+ENDINGS: Mapping[Reason, str] = {
+    "minimal": "minimal",
+    "incomplete": "not all steps could be tried",
+    "interrupted": "interrupted",
+    "questions": "stopped by questions",
+    "seconds": "stopped by seconds",
+    "error": "stopped by an error",
+}
+"""Why a reduction ended."""
+
+_NAMED = 4
+"""How many unfinished steps a line names."""
+
+
+def ending(reason: Reason, unfinished: Sequence[str]) -> str:
+    """Return how a reduction ended: `minimal` only where every step has tried everything."""
+    if not unfinished:
+        return ENDINGS[reason]
+    more = f" and {len(unfinished) - _NAMED} more" if len(unfinished) > _NAMED else ""
+    said = "stopped" if reason == "minimal" else ENDINGS[reason]
+    return f"{said}; not finished: {', '.join(unfinished[:_NAMED])}{more}"
+
 
 _LABELS = (
     ("dispatch/decompose.", "decomposed", "when that operator alone is kept whole"),
