@@ -50,7 +50,7 @@ def test_each_needed_node_says_what_came_of_its_removal(folder: Path) -> None:
     record = read_certificate(folder)
     assert record.is_minimal and not record.left_out
     given, *others = parts_of(record)
-    assert given.line.endswith(": float32[3] = input")
+    assert ": float32[" in given.line and given.line.endswith("] = input")
     needed = [part for part in others if part.name in ("sin", "relu")]
     assert [part.name for part in needed] == ["sin", "relu"]
     for part in needed:
