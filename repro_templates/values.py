@@ -1,7 +1,7 @@
 """Build the values of a repro's inputs: its `inputs()` calls these, and the toolkit tries them."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -12,6 +12,19 @@ def randn(size: Sequence[int], *, seed: int, dtype: torch.dtype = torch.float32)
     generator = torch.Generator("cpu").manual_seed(seed)
     values = torch.randn(tuple(size), generator=generator, dtype=torch.float32, device="cpu")
     return values.to(dtype)
+
+
+def placed(
+    values: torch.Tensor, numbers: Mapping[tuple[int, ...] | range, complex]
+) -> torch.Tensor:
+    """Put numbers into a tensor: at one element's index, or at a range of all elements in order."""
+    for place, number in numbers.items():
+        one = torch.tensor(number, dtype=values.dtype, device=values.device)
+        if isinstance(place, range):
+            values.view(-1)[place.start : place.stop] = one
+        else:
+            values[place] = one
+    return values
 
 
 def strided(values: torch.Tensor, stride: Sequence[int]) -> torch.Tensor:

@@ -1,4 +1,7 @@
-"""Input values that a script can build without a data file, simplest first."""
+"""Input values that a script can build without a data file, simplest first.
+
+What a tensor holds already is told by `content`.
+"""
 
 from typing import cast
 
@@ -25,7 +28,7 @@ def filled(value: object, filling: str) -> object:
         return value
     result = cast("torch.Tensor", clone_value(value))
     with torch.no_grad():
-        core = _core(result)
+        core = core_of(result)
         core.copy_(_content(tuple(core.shape), core.dtype, filling))
     if isinstance(value, torch.nn.Parameter):
         return torch.nn.Parameter(result, requires_grad=value.requires_grad)
@@ -35,7 +38,8 @@ def filled(value: object, filling: str) -> object:
 def is_possible(value: torch.Tensor, filling: str) -> bool:
     """Return whether a filling suits a tensor's dtype and, for integers, the range of its values.
 
-    Integers may be indices, so that they must stay between the least and the largest value seen.
+    Integers may be indices, so that they must stay between the least and the largest value seen;
+    0 is valid where any index is.
     """
     kind = filling.partition(":")[0]
     if not value.numel() or value.is_complex() or value.is_sparse or value.is_quantized:
@@ -46,23 +50,7 @@ def is_possible(value: torch.Tensor, filling: str) -> bool:
         return kind in ("zeros", "ones")
     least, largest = int(value.min()), int(value.max())
     wanted = {"zeros": (0, 0), "ones": (1, 1), "arange": (0, value.numel() - 1)}.get(kind)
-    return wanted is not None and least <= wanted[0] and wanted[1] <= largest
-
-
-def filling_of(value: object) -> int:
-    """Return which of `FILLINGS` a tensor holds: its index, or their number if none.
-
-    What is no tensor, and a tensor without elements or data, is as simple as can be: 0.
-    """
-    if not isinstance(value, torch.Tensor) or not value.numel() or value.is_meta:
-        return 0
-    core = _core(value.detach()).cpu().contiguous()
-    for index, filling in enumerate(FILLINGS):
-        if is_possible(core, filling) and same_bits(
-            core, _content(tuple(core.shape), core.dtype, filling)
-        ):
-            return index
-    return len(FILLINGS)
+    return wanted is not None and min(0, least) <= wanted[0] and wanted[1] <= max(0, largest)
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
@@ -84,7 +72,7 @@ def raw_bytes(tensor: torch.Tensor) -> torch.Tensor:
     return flat.view(torch.uint8)
 
 
-def _core(tensor: torch.Tensor) -> torch.Tensor:
+def core_of(tensor: torch.Tensor) -> torch.Tensor:
     """Return a view without the repetitions of expanded dimensions."""
     for dim, (size, stride) in enumerate(zip(tensor.shape, tensor.stride(), strict=True)):
         if stride == 0 and size > 1:

@@ -78,6 +78,9 @@ DefaultDevice = Annotated[str, _matching(r"([a-z]{2,20}(:\d{1,3})?)?", "device (
 Settings = Annotated[Mapping[str, bool | str], AfterValidator(_settings)]
 """Settings of torch by name, each with a value that it may have."""
 
+NumberText = Annotated[str, _matching(r"True|False|[-+0-9a-z.()]{1,64}", "number")]
+"""A number as Python writes it."""
+
 Sha256 = Annotated[str, _matching(r"[0-9a-f]{64}", "SHA-256")]
 """A hash in hexadecimal."""
 

@@ -1,4 +1,7 @@
-"""Recipes: synthetic values that resemble a tensor without holding its numbers.
+"""Recipes: what makes the values of a tensor that are not stored.
+
+`Written` is exact: it says the numbers themselves, of a tensor that has few different ones. The
+others are synthetic, they resemble a tensor without holding its numbers.
 
 Floats: bell-shaped with the recorded mean and deviation, clamped to the recorded range, with as
 many NaN and Inf as were there. Integers: uniform within the recorded bounds (so that indices stay
@@ -20,6 +23,16 @@ from pydantic import Field
 from torch import Tensor
 
 from ctk.compiler.errors import CaseError
+from ctk.toolkit.formats.checked import NumberText
+from ctk.toolkit.formats.content import (
+    Content,
+    Number,
+    Run,
+    built,
+    number_from,
+    short_content,
+    text_of,
+)
 from ctk.toolkit.formats.plain_text import quoted
 from ctk.toolkit.formats.schema import document
 
@@ -67,7 +80,40 @@ class Bernoulli:
     kind: Literal["bernoulli"] = "bernoulli"
 
 
-Recipe = Annotated[Normal | Uniform | Bernoulli, Field(discriminator="kind")]
+@document
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Elements that hold one number, as Python writes it: `101.0`, `nan`, `True`, `(1+2j)`."""
+
+    start: int
+    stop: int
+    value: NumberText
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The numbers themselves: zeros (or `arange`) but for a few pieces."""
+
+    base: Literal["zeros", "arange"] = "zeros"
+    pieces: tuple[Piece, ...] = ()
+    kind: Literal["written"] = "written"
+
+
+Recipe = Annotated[Normal | Uniform | Bernoulli | Written, Field(discriminator="kind")]
+
+
+def written_recipe(values: Tensor) -> Written | None:
+    """Return the recipe that gives the same bits again, if it is much shorter than the values.
+
+    Args:
+        values: Any plain strided tensor; only read.
+    """
+    content = short_content(values)
+    if content is None or len(content.runs) > max(1, values.numel() // 4):
+        return None
+    pieces = tuple(Piece(run.start, run.stop, text_of(run.value)) for run in content.runs)
+    return Written("arange" if content.kind == "arange" else "zeros", pieces)
 
 
 def default_recipe(dtype: torch.dtype, seed: int) -> Recipe:
@@ -140,6 +186,8 @@ def synthesize(recipe: Recipe, numel: int, dtype: torch.dtype, where: str) -> Te
     Raises:
         CaseError: Its numbers do not fit.
     """
+    if isinstance(recipe, Written):
+        return _write(recipe, numel, dtype, where)
     generator = torch.Generator("cpu").manual_seed(recipe.seed & 0xFFFFFFFF)
     match recipe:
         case Normal():
@@ -149,6 +197,23 @@ def synthesize(recipe: Recipe, numel: int, dtype: torch.dtype, where: str) -> Te
         case Bernoulli():
             drawn = torch.rand(numel, dtype=torch.float64, generator=generator, device="cpu")
             return (drawn < recipe.share).to(dtype)
+
+
+def _write(recipe: Written, numel: int, dtype: torch.dtype, where: str) -> Tensor:
+    runs: list[Run] = []
+    for piece in recipe.pieces:
+        if not 0 <= piece.start < piece.stop <= numel:
+            span = quoted((piece.start, piece.stop))
+            raise CaseError(f"{where}: elements {span} are not among {numel}")
+        runs.append(Run(piece.start, piece.stop, _number(piece, dtype, where)))
+    return built(Content(recipe.base, tuple(runs)), (numel,), dtype)
+
+
+def _number(piece: Piece, dtype: torch.dtype, where: str) -> Number:
+    try:
+        return number_from(piece.value, dtype)
+    except ValueError as error:
+        raise CaseError(f"{where}: {quoted(piece.value)} is no number of {dtype}") from error
 
 
 def _draw_normal(

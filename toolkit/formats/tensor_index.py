@@ -18,7 +18,8 @@ class Storage:
         first: Elements before the first value.
         shape: How the values lie in memory.
         stride: Likewise.
-        values: Whether they are stored, or made by the recipe.
+        values: Whether they are stored, or made by the recipe: `written` ones exactly, `synthetic`
+            ones so that they resemble what was there.
         recipe: How to make them.
         inference: Whether it is memory of an inference tensor.
     """
@@ -27,7 +28,7 @@ class Storage:
     first: int
     shape: tuple[int, ...]
     stride: tuple[int, ...]
-    values: Literal["stored", "synthetic"] = "stored"
+    values: Literal["stored", "written", "synthetic"] = "stored"
     recipe: Recipe | None = None
     inference: bool = False
 

@@ -8,8 +8,9 @@ Layouts of a storage:
 2. `raw`: several tensors look at it, or one that overlaps itself. The memory that they span is
    kept as it is, so that they alias after loading as before.
 
-Values are `stored`, or `synthetic` (a recipe). What it does not do: sparse, quantized, nested and
-subclassed tensors (a `CaseError`); autograd history (every tensor comes back as a leaf).
+Values are `stored`, `written` (few different numbers: an exact recipe) or `synthetic` (a recipe of
+values that resemble them). What it does not do: sparse, quantized, nested and subclassed tensors (a
+`CaseError`); autograd history (every tensor comes back as a leaf).
 """
 
 import math
@@ -37,14 +38,16 @@ from ctk.toolkit.formats.scalars import device_from_name, dtype_from_name, dtype
 from ctk.toolkit.formats.synthetic import (
     Recipe,
     Uniform,
+    Written,
     default_recipe,
     measure_recipe,
     synthesize,
+    written_recipe,
 )
 from ctk.toolkit.formats.tensor_index import Entry, Storage, TensorIndex
 
 Keep = Callable[[str, Tensor, int], bool]
-"""Whether to store the values of a tensor: its name, the tensor, and how many elements that is."""
+"""Whether to keep the values of a tensor: its name, the tensor, and how many numbers that is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +143,13 @@ def _pack_group(group: Mapping[str, Tensor], made: _Making, *, keep: Keep, measu
         return
     storage, values = _dense(tensor) if dense else _raw(list(group.values()))
     storage = replace(storage, inference=tensor.is_inference())
-    if all(keep(each, value, values.numel()) for each, value in group.items()):
-        made.arrays[key] = to_array(values)
+    written = written_recipe(values)
+    count = values.numel() if written is None else len(written.pieces)
+    if all(keep(each, value, count) for each, value in group.items()):
+        if written is None:
+            made.arrays[key] = to_array(values)
+        else:
+            storage = replace(storage, values="written", recipe=written)
     else:
         recipe = _recipe(group, values, seed, measure=measure)
         storage = replace(storage, values="synthetic", recipe=recipe)
@@ -323,7 +331,8 @@ def _fill(storage: Storage, array: Tensor | None, where: str) -> Tensor:
     shape, stride, first = storage.shape, storage.stride, storage.first
     _check_geometry(shape, stride, first, where)
     numel = math.prod(shape)
-    if storage.values == "synthetic" and storage.recipe is not None:
+    is_written = isinstance(storage.recipe, Written)
+    if storage.recipe is not None and storage.values == ("written" if is_written else "synthetic"):
         values = synthesize(storage.recipe, numel, dtype, f"{where}: recipe")
     elif storage.values == "stored" and array is not None:
         values = from_array(array, dtype, numel, where)

@@ -11,6 +11,7 @@ from ctk.compiler.fx.effects import is_marker, mutated_arguments
 from ctk.compiler.fx.garbage import collection_put_off
 from ctk.compiler.fx.walk import CALLS, output_leaves, placeholders
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.formats.content import Contents
 from ctk.toolkit.reduce.eager_values import TensorInfo, node_infos
 
 
@@ -28,6 +29,7 @@ class Facts:
         free: Number-valued nodes that only need inputs (`x.size(0)`, `s77 * 4`): copied along,
             never cut.
         notes: What steps have found out about the case, by a name of theirs: kept as long as it.
+        contents: What tensors hold, remembered for all cases of a reduction.
     """
 
     infos: Mapping[str, object]
@@ -37,15 +39,16 @@ class Facts:
     inputs: frozenset[str]
     free: frozenset[str]
     notes: dict[str, object] = field(default_factory=dict[str, object], compare=False, repr=False)
+    contents: Contents = field(default_factory=Contents, compare=False)
 
 
-def facts_of(case: Case) -> Facts:
+def facts_of(case: Case, contents: Contents | None = None) -> Facts:
     """Run a case once in eager and return its facts."""
     with collection_put_off():
-        return _facts(case, node_infos(case))
+        return _facts(case, node_infos(case), contents or Contents())
 
 
-def _facts(case: Case, infos: Mapping[str, object]) -> Facts:
+def _facts(case: Case, infos: Mapping[str, object], contents: Contents) -> Facts:
     nodes = list(case.graph.graph.nodes)
     calls = [node for node in nodes if node.op in CALLS]
     markers = frozenset(node.name for node in calls if is_marker(node, infos[node.name]))
@@ -57,6 +60,7 @@ def _facts(case: Case, infos: Mapping[str, object]) -> Facts:
         mutators=frozenset(node.name for node in calls if mutated_arguments(node)),
         inputs=frozenset(node.name for node in nodes if node.op in ("placeholder", "get_attr")),
         free=free,
+        contents=contents,
     )
 
 

@@ -10,7 +10,6 @@ itself, and none reproduces.
 
 from dataclasses import dataclass, field
 
-from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.formats.checked import Line
 from ctk.toolkit.formats.schema import document
@@ -59,15 +58,14 @@ class Certificate:
         """Note an edit about which nothing was asked."""
         self._note(Refusal(step, edit.says(), None, why, names_of(edit)))
 
-    def refuse(self, step: str, edit: Edit, judgement: Judgement, candidate: Case) -> None:
+    def refuse(self, step: str, edit: Edit, judgement: Judgement, candidate: Measured) -> None:
         """Note an edit that does not reproduce."""
         seen = _line(judgement.signature or judgement.detail)
         refusal = Refusal(step, edit.says(), judgement.verdict, seen, names_of(edit))
         self._note(refusal)
-        if judgement.verdict is Verdict.PASSES:
-            passing = Measured(candidate)
-            if self.neighbour is None or self.neighbour < passing:
-                self.neighbour, self.neighbour_edit = passing, refusal
+        is_closer = self.neighbour is None or self.neighbour < candidate
+        if judgement.verdict is Verdict.PASSES and is_closer:
+            self.neighbour, self.neighbour_edit = candidate, refusal
 
     def _note(self, refusal: Refusal) -> None:
         self.refusals[refusal.step, refusal.edit] = refusal

@@ -13,11 +13,10 @@ from torch.fx import GraphModule, Node
 
 from ctk.compiler.fx.effects import mutated_arguments
 from ctk.compiler.fx.rebuild import Change, Inline, SameAs, Substitute
-from ctk.compiler.fx.walk import by_name, fetch, input_names, output_leaves, placeholders
+from ctk.compiler.fx.walk import by_name, fetch, output_leaves, placeholders
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.formats.buildable import filled
 from ctk.toolkit.reduce.analysis import Facts, is_cuttable, is_number
-from ctk.toolkit.reduce.apply import changed, size_symbol, with_inputs
+from ctk.toolkit.reduce.apply import changed, size_symbol
 from ctk.toolkit.reduce.eager_values import values_before
 from ctk.toolkit.reduce.reconnect import reconnected
 from ctk.toolkit.reduce.removal import as_inputs, first_readers, outputs_without, without_grad
@@ -224,19 +223,3 @@ class InlineCall:
             return None
         references = tuple(SameAs(o.name) if isinstance(o, Node) else o for o in operands)
         return changed(case, Change(inlines={self.name: Inline(body, references)}))
-
-
-@dataclass(frozen=True, slots=True)
-class SetValues:
-    """Give inputs other values: pairs (input, name of a filling in `fillings.FILLINGS`)."""
-
-    pairs: tuple[tuple[str, str], ...]
-
-    def says(self) -> str:
-        return ", ".join(f"{name}: {filling}" for name, filling in self.pairs)
-
-    def apply(self, case: Case, facts: Facts) -> Case | None:
-        given = dict(zip(input_names(case.graph), case.inputs, strict=True))
-        case = with_inputs(case, {name: filled(given[name], f) for name, f in self.pairs})
-        synthetic = tuple(dict.fromkeys([*case.synthetic, *(name for name, _ in self.pairs)]))
-        return dataclasses.replace(case, synthetic=synthetic)

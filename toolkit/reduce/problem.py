@@ -14,6 +14,7 @@ from ctk.compiler.torch_compat import operators
 from ctk.repro_templates.verdict import said
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.formats.content import Contents
 from ctk.toolkit.oracle.ahead import Anticipating
 from ctk.toolkit.oracle.cache import Cache, Digests, fingerprint
 from ctk.toolkit.reduce.analysis import Facts, facts_of
@@ -113,6 +114,7 @@ class Problem:
             it).
         cache: Every answer so far.
         digests: Of the tensors of cases.
+        contents: What these tensors hold.
         certificate: What came of each edit of the best case since it is the best.
         left_out: What each step that raised has said; such a step is not tried again.
         errors: What it raised.
@@ -127,6 +129,7 @@ class Problem:
     on_improvement: Callable[[Case], object] | None = None
     cache: Cache = field(default_factory=Cache)
     digests: Digests = field(default_factory=Digests)
+    contents: Contents = field(default_factory=Contents)
     left_out: dict[str, str] = field(default_factory=dict[str, str])
     certificate: Certificate = field(default_factory=Certificate)
     errors: list[Exception] = field(default_factory=list[Exception])
@@ -151,7 +154,7 @@ class Problem:
     def facts(self) -> Facts:
         """The facts of the best case, computed once for each."""
         if self._facts is None or self._facts[0] is not self.best:
-            self._facts = (self.best, facts_of(self.best))
+            self._facts = (self.best, facts_of(self.best, self.contents))
         return self._facts[1]
 
     def check_start(self) -> None:
@@ -223,15 +226,16 @@ class Problem:
         if is_kept:
             self._keep(candidate)
         else:
-            self.certificate.refuse(self.step, edit, judgement, candidate)
+            measured = Measured(candidate, self.contents)
+            self.certificate.refuse(self.step, edit, judgement, measured)
         if is_new:
             self._tell(candidate, judgement.verdict)
         return is_kept
 
     def _is_smaller(self, candidate: Case) -> bool:
         if self._measured is None or self._measured.case is not self.best:
-            self._measured = Measured(self.best)
-        return Measured(candidate) < self._measured
+            self._measured = Measured(self.best, self.contents)
+        return Measured(candidate, self.contents) < self._measured
 
     def _keep(self, candidate: Case) -> None:
         self.best = candidate

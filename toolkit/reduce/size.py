@@ -16,8 +16,9 @@ from torch.fx import Node
 
 from ctk.compiler.fx.walk import CALLS, fetch, graphs_by_path, output_leaves, placeholders
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.formats.buildable import filling_of
+from ctk.toolkit.formats.content import Contents
 from ctk.toolkit.reduce.settings_edits import unusual_modes
+from ctk.toolkit.reduce.value_edits import tensors_of
 from ctk.toolkit.targets import traits_of
 
 Size = tuple[int, ...]
@@ -86,10 +87,14 @@ def arguments_of(case: Case) -> Size:
     return (sum(each), *each)
 
 
-def values_of(case: Case) -> Size:
-    """Return how far values are from what a script can build: the sum, then input by input."""
-    each = [filling_of(value) for value in case.inputs]
-    return (sum(each), *each)
+def values_of(case: Case, contents: Contents) -> Size:
+    """Return how much there is to say about values: the sums, then tensor by tensor.
+
+    Whether a script can build them, how many are not zero, how rough they are: `Content.rank`.
+    """
+    ranks = [contents.of(tensor).rank for tensor in tensors_of(case).values()]
+    sums = [sum(each) for each in zip(*ranks, strict=True)]
+    return (*sums, *(number for rank in ranks for number in rank))
 
 
 KEYS: tuple[Callable[[Case], Size], ...] = (
@@ -99,26 +104,34 @@ KEYS: tuple[Callable[[Case], Size], ...] = (
     dtypes_of,
     layouts_of,
     arguments_of,
-    values_of,
 )
-"""What is compared, most important first."""
+"""What is compared, most important first; values come last (`values_of`)."""
 
 
 @dataclass(slots=True)
 class Measured:
-    """A case with its sizes, each computed when a comparison first needs it."""
+    """A case with its sizes, each computed when a comparison first needs it.
+
+    Attributes:
+        case: Only read.
+        contents: Remembers what tensors hold; a caller with many cases keeps one.
+        sizes: Those computed so far.
+    """
 
     case: Case
+    contents: Contents = field(default_factory=Contents)
     sizes: list[Size] = field(default_factory=list[Size])
 
     def size(self, rank: int) -> Size:
-        """Return the size by `KEYS[rank]`."""
-        while len(self.sizes) <= rank:
-            self.sizes.append(KEYS[len(self.sizes)](self.case))
+        """Return the size by `KEYS[rank]`, or behind them by the values."""
+        while (place := len(self.sizes)) <= rank:
+            is_key = place < len(KEYS)
+            size = KEYS[place](self.case) if is_key else values_of(self.case, self.contents)
+            self.sizes.append(size)
         return self.sizes[rank]
 
     def __lt__(self, other: "Measured") -> bool:
-        for rank in range(len(KEYS)):
+        for rank in range(len(KEYS) + 1):
             mine, theirs = self.size(rank), other.size(rank)
             if mine != theirs:
                 return mine < theirs

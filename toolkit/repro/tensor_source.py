@@ -1,8 +1,9 @@
 """Write a tensor or scalar as Python source that builds the same bits again.
 
 In order of preference: a fill (`torch.zeros`), a literal (up to 64 elements), a recipe that is
-recognised by running it (`torch.arange`, seeded `randn`), else `stored(...)`, which reads the
-data file beside the script. Every choice is checked by building the value and comparing bits, so
+recognised by running it (`torch.arange`, seeded `randn`), one of these or zeros with a few other
+numbers (`placed(torch.zeros((19, 19)), {(3, 4): 101.0})`), else `stored(...)`, which reads the data
+file beside the script. Every choice is checked by building the value and comparing bits, so
 a source that this module returns is exact.
 
 What it does not do: tensor subclasses, sparse and quantized layouts (a `CaseError` says so).
@@ -21,6 +22,7 @@ from ctk.compiler.fx.clone import extent, overlaps
 from ctk.compiler.torch_compat import fake
 from ctk.repro_templates.values import randn
 from ctk.toolkit.formats.buildable import RECIPE_SEEDS, same_bits
+from ctk.toolkit.formats.content import Content, Run, built, content_of, index_of, text_of
 
 LITERAL_ELEMENTS = 64
 """The largest tensor that is written out as numbers."""
@@ -42,8 +44,8 @@ class Sources:
 
     Attributes:
         data: Contents of the data file: contiguous tensors by name.
-        helpers: Names of the helper functions that the script must define (`randn`, `stored`,
-            `strided`, `inference`), and `shared` if inputs share memory.
+        helpers: Names of the helper functions that the script must define (`randn`, `placed`,
+            `stored`, `strided`, `inference`), and `shared` if inputs share memory.
         default_dtype: What `torch.tensor([0.5])` gives in the script.
         seeds: Seeds to try for `randn`.
     """
@@ -161,7 +163,7 @@ def _values(tensor: torch.Tensor, name: str, sources: Sources) -> str:
     tensor = tensor.contiguous()
     if not tensor.numel():
         return f"torch.empty({tuple(tensor.shape)}, dtype={tensor.dtype})"
-    candidates = [_fill, _literal, _arange, _randn]
+    candidates = [_fill, _literal, _arange, _randn, _placed]
     for candidate in candidates:
         if source := candidate(tensor, sources):
             return source
@@ -178,7 +180,7 @@ def _fill(tensor: torch.Tensor, sources: Sources) -> str | None:
         return None
     text = _number_texts(first.reshape(1))[0]
     size = tuple(tensor.shape)
-    if text in ("0.0", "0", "False"):
+    if text in ("0.0", "0", "False", "complex(0.0, 0.0)"):
         return f"torch.zeros({size}, dtype={tensor.dtype})"
     if text in ("1.0", "1", "True"):
         return f"torch.ones({size}, dtype={tensor.dtype})"
@@ -187,6 +189,9 @@ def _fill(tensor: torch.Tensor, sources: Sources) -> str | None:
 
 def _literal(tensor: torch.Tensor, sources: Sources) -> str | None:
     if tensor.numel() > LITERAL_ELEMENTS:
+        return None
+    numbers = torch.tensor(tensor.tolist(), dtype=tensor.dtype, device="cpu")
+    if not same_bits(tensor, numbers):  # a NaN of unusual bits
         return None
     texts = _number_texts(tensor.reshape(-1))
     shape = tuple(tensor.shape)
@@ -219,6 +224,31 @@ def _randn(tensor: torch.Tensor, sources: Sources) -> str | None:
     return None
 
 
+def _placed(tensor: torch.Tensor, sources: Sources) -> str | None:
+    content = content_of(tensor)
+    if not content.is_recipe or not same_bits(tensor, built(content, tensor.shape, tensor.dtype)):
+        return None
+    base = built(Content(content.kind), tensor.shape, tensor.dtype)
+    source = next(text for each in (_fill, _arange, _randn) if (text := each(base, sources)))
+    sources.helpers.add("placed")
+    pieces = [
+        f"{_place(run, tensor.shape)}: {_number_texts(tensor.reshape(-1)[run.start].reshape(1))[0]}"
+        for run in content.runs
+    ]
+    line = f"placed({source}, {{{', '.join(pieces)}}})"
+    if len(line) <= _WIDTH:
+        return line
+    inner = "".join(f"        {piece},\n" for piece in pieces)
+    return f"placed(\n    {source},\n    {{\n{inner}    }},\n)"
+
+
+def _place(run: Run, shape: Sequence[int]) -> str:
+    """Return the index of one element, or the range of several in row-major order."""
+    if run.stop - run.start > 1:
+        return f"range({run.start}, {run.stop})"
+    return str(index_of(run.start, shape))
+
+
 def _number_texts(flat: torch.Tensor) -> list[str]:
     """Return each element as the shortest decimal that gives the same value in its dtype."""
     if flat.dtype.is_complex:
@@ -227,7 +257,7 @@ def _number_texts(flat: torch.Tensor) -> list[str]:
     if not flat.dtype.is_floating_point:
         return [repr(value) for value in flat.tolist()]
     values = flat.to(torch.float64).tolist()
-    texts: list[str | None] = [None if math.isfinite(v) else repr(v) for v in values]
+    texts: list[str | None] = [None if math.isfinite(v) else text_of(v) for v in values]
     for digits in range(1, 18):
         rounded = [float(f"{v:.{digits}g}") for v in values]
         same = (

@@ -19,10 +19,10 @@ from ctk.toolkit.reduce.edits import (
     FoldNumbers,
     InlineCall,
     RemoveNodes,
-    SetValues,
 )
 from ctk.toolkit.reduce.focus import Focus, Inside
 from ctk.toolkit.reduce.size import call_nodes, is_smaller, size_of
+from ctk.toolkit.reduce.value_edits import SetValues
 from ctk.toolkit.run.execute import run_eager
 from tests.helpers.reduce_graphs import captured, chain, op_names
 

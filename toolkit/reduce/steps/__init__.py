@@ -13,16 +13,19 @@ from ctk.toolkit.reduce.steps import (
     drop_prefix,
     drop_suffix,
     drop_unused,
+    fewest_nonzeros,
     fold_numbers,
     forward_only,
     halve,
     inline_subgraph,
     leave_out_passes,
+    move_elements,
     reduce_subgraphs,
     reform_inputs,
     remove,
     shortcut,
     shrink_dimensions,
+    simplify_numbers,
     simplify_values,
 )
 
@@ -46,4 +49,7 @@ STEPS: tuple[Step, ...] = (
     drop_options.STEP,
     drop_modes.STEP,
     simplify_values.STEP,
+    fewest_nonzeros.STEP,
+    move_elements.STEP,
+    simplify_numbers.STEP,
 )

@@ -1,46 +1,52 @@
-"""Give inputs values that a script can build, so that the repro needs no data file.
+"""Give tensors values that a script can build: zeros, ones, seeded ones.
 
-Zeros or ones everywhere, where the failure does not depend on values; else seeded normal values (a
-different seed for each input) or `arange`, input by input. Inputs that share memory keep their
-values.
+Inputs and constants alike. All together first, because most failures do not depend on values; then
+each that is not that simple yet. Tensors that share memory keep their values.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
-from ctk.compiler.fx.walk import placeholders
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.formats.buildable import RECIPE_SEEDS, filling_of, is_possible
+from ctk.toolkit.formats.buildable import RECIPE_SEEDS, is_possible
+from ctk.toolkit.formats.content import Content, Run
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.edits import SetValues
 from ctk.toolkit.reduce.proposal import Proposal, Step, Subset, listed
+from ctk.toolkit.reduce.value_edits import SetValues, changeable, core_shape
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
-    """Propose zeros for all inputs, ones for all, then what else suits each."""
-    tensors = _changeable(case)
-    proposals: list[Proposal] = []
-    for filling in ("zeros", "ones"):
-        pairs = [(name, filling) for name, value in tensors.items() if is_possible(value, filling)]
-        if pairs:
-            proposals.append(listed(SetValues(tuple(pairs))))
-    seeded = [(name, _suiting(i, value)) for i, (name, value) in enumerate(tensors.items())]
-    atoms = tuple((name, filling) for name, filling in seeded if filling)
-    return [*proposals, Subset(SetValues, atoms)] if atoms else proposals
+    """Propose zeros for all, ones for all; zeros for any, ones for any; seeded values for any.
+
+    Ones only where there is more to say, seeded values (normal ones, a different seed for each, or
+    `arange`) only where a script could not build what there is.
+    """
+    tensors = changeable(case)
+    known = {name: facts.contents.of(tensor) for name, tensor in tensors.items()}
+    zeros = _pairs(tensors, [name for name in tensors if known[name].nonzeros], "zeros")
+    rough = [name for name, tensor in tensors.items() if known[name].rank > _rank_of_ones(tensor)]
+    ones = _pairs(tensors, rough, "ones")
+    seeded = [
+        (name, filling)
+        for index, (name, tensor) in enumerate(tensors.items())
+        if not known[name].is_recipe and (filling := _suiting(index, tensor))
+    ]
+    whole: list[Proposal] = [listed(SetValues(pairs)) for pairs in (zeros, ones) if pairs]
+    single: list[Proposal] = [Subset(SetValues, pairs) for pairs in (zeros, ones) if pairs[1:]]
+    return [*whole, *single, *([Subset(SetValues, tuple(seeded))] if seeded else [])]
 
 
-def _changeable(case: Case) -> dict[str, torch.Tensor]:
-    """Return the inputs that are tensors of their own and not zeros already, by name."""
-    pairs = zip(placeholders(case.graph), case.inputs, strict=True)
-    tensors = {n.name: value for n, value in pairs if isinstance(value, torch.Tensor)}
-    owners = Counter(value.untyped_storage().data_ptr() for value in tensors.values())
-    return {
-        name: value
-        for name, value in tensors.items()
-        if owners[value.untyped_storage().data_ptr()] == 1 and filling_of(value)
-    }
+def _pairs(
+    tensors: Mapping[str, torch.Tensor], names: Sequence[str], filling: str
+) -> tuple[tuple[str, str], ...]:
+    return tuple((name, filling) for name in names if is_possible(tensors[name], filling))
+
+
+def _rank_of_ones(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Return the rank of ones: a few non-zeros are less to say, other fillings are more."""
+    count = torch.Size(core_shape(tensor)).numel()
+    return Content("zeros", (Run(0, count, 1.0),), count).rank
 
 
 def _suiting(index: int, value: torch.Tensor) -> str | None:

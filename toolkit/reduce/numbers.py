@@ -1,0 +1,93 @@
+"""Simpler numbers in the place of a number, as ladders from mild to strong.
+
+    110.3   ->  111, 110, ... 2, 1       whole numbers; the search ends at the least that is enough
+    3e5     ->  100000.0, ... 10.0, 1.0  (then whole numbers, where it becomes one up to 1024)
+    0.037   ->  0.01, 0.1, 1.0           then fewer digits: 0.04
+    nan     ->  inf, 1.0
+
+Which number is simpler than which says `content.rank_of`. Nothing here asks whether a number suits
+a program; whole numbers stay on their side of zero, because they may be indices.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+
+from ctk.toolkit.formats.content import Number, digits_of, rank_of
+
+LARGEST_WHOLE = 1024
+"""Above it, powers of ten are tried before whole numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """Numbers from mild to strong: `number(1)` to `number(count)`."""
+
+    number: Callable[[int], Number]
+    count: int
+
+
+def ladders(value: Number, dtype: torch.dtype) -> tuple[Ladder, ...]:
+    """Return the ladders of simpler numbers, the one that brings most first.
+
+    Args:
+        value: A number that is not 0.
+        dtype: What the numbers must fit into.
+    """
+    if isinstance(value, bool) or dtype == torch.bool:
+        return ()
+    if isinstance(value, complex):
+        return tuple(_listed([complex(value.real), 1 + 0j], value))
+    if isinstance(value, int):
+        return tuple(_whole(value, abs(value) - 1))
+    if not math.isfinite(value):
+        return tuple(_listed(_finite(value, dtype), value))
+    return tuple(_of_float(value, dtype))
+
+
+def _finite(value: float, dtype: torch.dtype) -> list[Number]:
+    sign = -1.0 if value < 0 else 1.0
+    largest = 10.0 ** math.floor(math.log10(torch.finfo(dtype).max))
+    return [math.inf, 1.0] if math.isnan(value) else [sign * largest, sign, 1.0]
+
+
+def _of_float(value: float, dtype: torch.dtype) -> Iterator[Ladder]:
+    size, sign = abs(value), math.copysign(1.0, value)
+    if size > LARGEST_WHOLE:
+        yield from _listed([sign * ten for ten in _tens_above(size, dtype)], value)
+    if size < 1:
+        yield from _listed([*(sign * ten for ten in _tens_below(size)), sign, 1.0], value)
+    elif size <= LARGEST_WHOLE:
+        yield from _whole(value, math.ceil(size) - (size == int(size)))
+    digits, exponent = digits_of(value)
+    rounded = [float(f"{value:.{count - 1}e}") for count in range(len(digits) - 1, 0, -1)]
+    yield from _listed([number for number in rounded if exponent > -40], value)
+    yield from _listed([size], value)
+
+
+def _tens_above(size: float, dtype: torch.dtype) -> list[float]:
+    """Return the powers of ten from the first one that is not less, down to 1."""
+    top = min(math.ceil(math.log10(size)), math.floor(math.log10(torch.finfo(dtype).max)))
+    return [10.0**exponent for exponent in range(top, -1, -1)]
+
+
+def _tens_below(size: float) -> list[float]:
+    """Return the powers of ten from the first one that is not more, up to 0.1."""
+    bottom = max(-300, math.floor(math.log10(size)))
+    return [float(f"1e{exponent}") for exponent in range(bottom, 0)]
+
+
+def _whole(value: float, top: int) -> Iterator[Ladder]:
+    """Yield the whole numbers of the same sign from `top` down to 1."""
+    sign = -1 if value < 0 else 1
+    if top > 0:
+        yield Ladder(lambda n: type(value)(sign * (top + 1 - n)), top)
+
+
+def _listed(numbers: list[Number], value: Number) -> Iterator[Ladder]:
+    """Yield those that are simpler than a value."""
+    simpler = [number for number in dict.fromkeys(numbers) if rank_of(number) < rank_of(value)]
+    if simpler:
+        yield Ladder(lambda n: simpler[n - 1], len(simpler))
