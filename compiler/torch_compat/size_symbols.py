@@ -13,8 +13,9 @@ that each expression is in the terms in which the program wrote it, and 1 is a s
 # What pyright says of private names is what this package is for.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
+import contextlib
 import importlib
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,6 +52,17 @@ class SizeSymbols:
             self._made[name] = env.create_symintnode(symbol, hint=hint, source=source)
             self.hints[symbol] = importlib.import_module("sympy").Integer(hint)
         return self._made[name]
+
+    @contextlib.contextmanager
+    def running(self) -> Generator[None]:
+        """Run operators on tensors that have these symbols, composite ones in Python.
+
+        Seen in torch 2.11 and 2.13: `enable_python_dispatcher`. Without it `matmul` of 2.11 refuses
+        symbols.
+        """
+        dispatch = importlib.import_module("torch._dispatch.python")
+        with fake.fake_compute(self.mode), dispatch.enable_python_dispatcher():
+            yield
 
     def symbol(self, name: str) -> Any:
         """Return the sympy symbol of a name that has one."""

@@ -1,6 +1,7 @@
 """Find out whether a case is valid with other sizes: run it with those on fake tensors."""
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +51,9 @@ class _Numbers:
 
     mode: Any
     sizes: Assignment
+
+    def running(self) -> AbstractContextManager[None]:
+        return fake.fake_compute(self.mode)
 
     def tensor(self, value: torch.Tensor, place: Callable[[int], Place]) -> Any:
         sizes = [self.sizes.get(place(dim), size) for dim, size in enumerate(value.shape)]

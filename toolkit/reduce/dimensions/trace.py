@@ -10,6 +10,7 @@ that (`relinked.py`); whether a choice is valid is found out with numbers anyway
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -113,13 +114,12 @@ class _Symbolic:
     linked: set[Any] = field(default_factory=set[Any])
     refused: set[Any] = field(default_factory=set[Any])
 
-    @property
-    def mode(self) -> Any:
-        return self.symbols.mode
+    def running(self) -> AbstractContextManager[None]:
+        return self.symbols.running()
 
     def tensor(self, value: torch.Tensor, place: Callable[[int], Place]) -> Any:
         if not _is_plain(value):
-            return fake.to_fake(value, self.mode)
+            return fake.to_fake(value, self.symbols.mode)
         sizes = [self._size(size, place(dim)) for dim, size in enumerate(value.shape)]
         return self.symbols.tensor(value, sizes, _strides(value, sizes))
 
