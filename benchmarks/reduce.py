@@ -19,6 +19,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import torch
@@ -30,6 +31,9 @@ from benchmarks.reduce_write import write
 from tests.helpers.reduce_families import FAMILIES
 
 RESULTS = Path(__file__).parent / "results"
+Problem = tuple[str, int, int]
+"""Family, size and seed."""
+
 ALONE_FROM = 2_000
 """Nodes from which each problem has a process of its own."""
 
@@ -37,33 +41,44 @@ ALONE_FROM = 2_000
 def measured_in_children(words: argparse.Namespace) -> Iterator[Row]:
     """Measure each size in a process; what the file of rows has already is not measured again."""
     known = known_rows(words.rows)
-    for name in words.family or FAMILIES:
-        for size in words.size or FAMILIES[name].sizes:
-            missing = [seed for seed in range(words.seeds) if (name, size, seed) not in known]
-            for row in in_children(name, size, missing, words.torch_seconds):
-                known[name, size, row.seed] = row
-                keep(row, words.rows)
-            yield from (known[name, size, seed] for seed in range(words.seeds))
+    sizes = [
+        (name, size)
+        for name in words.family or FAMILIES
+        for size in words.size or FAMILIES[name].sizes
+    ]
+    wanted = [(*size, seed) for size in sizes for seed in range(words.seeds)]
+    missing = [problem for problem in wanted if problem not in known]
+    for row in in_children(missing, words.torch_seconds, words.jobs):
+        known[row.family, row.size, row.seed] = row
+        keep(row, words.rows)
+    yield from (known[problem] for problem in wanted)
 
 
-def in_children(name: str, size: int, seeds: list[int], torch_seconds: float) -> Iterator[Row]:
-    """Measure some problems of one size, large ones in a process each."""
-    groups = [[seed] for seed in seeds] if size >= ALONE_FROM else [seeds]
-    for group in filter(None, groups):
-        yield from in_a_child(name, size, group, torch_seconds)
+def in_children(problems: list[Problem], torch_seconds: float, jobs: int = 1) -> Iterator[Row]:
+    """Measure problems: one process for each size, and for each large problem."""
+    groups: dict[tuple[str, int, int], list[int]] = {}
+    for name, size, seed in problems:
+        groups.setdefault((name, size, seed if size >= ALONE_FROM else 0), []).append(seed)
+    with ThreadPoolExecutor(jobs) as pool:
+        children = [
+            pool.submit(in_a_child, name, size, seeds, torch_seconds)
+            for (name, size, _), seeds in groups.items()
+        ]
+        for child in as_completed(children):
+            yield from child.result()
 
 
 def again(words: argparse.Namespace) -> Iterator[Row]:
     """Measure ctk again, and yield rows with what is known of torch's minifier."""
-    groups: dict[tuple[str, int], dict[int, Row]] = {}
-    for (name, size, seed), row in known_rows(words.again).items():
-        groups.setdefault((name, size), {})[seed] = row
-    for (name, size), rows in groups.items():
-        for row in in_children(name, size, sorted(rows), 0):
-            yield dataclasses.replace(row, theirs=rows[row.seed].theirs)
+    known = known_rows(words.again)
+    measured_now = {
+        (row.family, row.size, row.seed): row for row in in_children(list(known), 0, words.jobs)
+    }
+    for problem, row in known.items():
+        yield dataclasses.replace(measured_now[problem], theirs=row.theirs)
 
 
-def in_a_child(name: str, size: int, seeds: list[int], torch_seconds: float) -> Iterator[Row]:
+def in_a_child(name: str, size: int, seeds: list[int], torch_seconds: float) -> list[Row]:
     """Measure some problems in a process of their own."""
     words = ["--one", "--family", name, "--size", str(size), "--torch-seconds", str(torch_seconds)]
     command = [sys.executable, "-m", "benchmarks.reduce", *words, "--seed", *map(str, seeds)]
@@ -71,10 +86,10 @@ def in_a_child(name: str, size: int, seeds: list[int], torch_seconds: float) -> 
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}\n{done.stderr[-3000:]}")
     rows = [text for text in done.stdout.splitlines() if text.startswith("{")]
-    yield from (Row.from_json(json.loads(text)) for text in rows)
+    return [Row.from_json(json.loads(text)) for text in rows]
 
 
-def known_rows(path: Path | None) -> dict[tuple[str, int, int], Row]:
+def known_rows(path: Path | None) -> dict[Problem, Row]:
     """Return what an earlier, ended run has measured, by family, size and seed."""
     if path is None or not path.exists():
         return {}
@@ -97,6 +112,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--family", choices=FAMILIES, action="append", help="default: all")
     parser.add_argument("--size", type=int, action="append", help="default: those of the family")
     parser.add_argument("--seeds", type=int, default=5, help="how many")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time")
     parser.add_argument("--torch-seconds", type=float, help="CPU time of torch's minifier")
     parser.add_argument("--rows", type=Path, help="a file of rows; those in it are not repeated")
     parser.add_argument("--again", type=Path, help="rows: measure only ctk, not torch's minifier")

@@ -47,12 +47,13 @@ def smaller_graphs(gm: GraphModule, inputs: Inputs) -> Iterator[Changed]:
 
 
 def runs(changed: Changed) -> bool:
-    """Return whether a changed graph runs in eager."""
+    """Return whether a changed graph runs in eager, and gives tensors or numbers."""
     try:
-        run(changed.graph, changed.inputs)
+        results = run(changed.graph, changed.inputs)
     except Exception:
         return False
-    return True
+    assert isinstance(results, (tuple, list))
+    return not any(isinstance(result, (tuple, list)) for result in results)
 
 
 def eager_values(gm: GraphModule, inputs: Inputs) -> dict[str, object]:
