@@ -17,7 +17,7 @@ PARALLEL := --numprocesses $(WORKERS) --dist worksteal
 BENCHMARKS := compile_overhead minify_vs_torch reduce_scaling false_alarms blame middle_end
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-inductor test test-slow test-gpu lint format bench clean distclean
+.PHONY: help setup demo demo-inductor test test-slow test-ray test-gpu lint format bench clean distclean
 
 help: ## Show this list
 	@echo "usage: make TARGET [PYTHON=python3.12]"
@@ -57,10 +57,14 @@ demo-inductor: $(STAMP) ## The same for Inductor's own test bug, in its three mo
 	  echo "$$mode: $$($(BIN)/ctk show $(INDUCTOR_OUT)/$$mode | head -n 1)"; done
 
 test: $(STAMP) ## Run the tests in WORKERS processes, without those marked slow or gpu
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL) -m "not slow and not gpu"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(PARALLEL) -m "not slow and not gpu and not ray"
 
 test-slow: $(STAMP) ## Run the tests marked slow
-	$(BIN)/python -m pytest $(PARALLEL) -m "slow and not gpu"
+	$(BIN)/python -m pytest $(PARALLEL) -m "slow and not gpu and not ray"
+
+test-ray: $(STAMP) ## Run the tests marked ray, on a cluster of this machine (installs the extra [ray])
+	@$(PIP) --editable ".[dev,ray]"
+	$(BIN)/python -m pytest -m ray
 
 test-gpu: $(STAMP) ## Run the tests marked gpu (needs a CUDA device)
 	$(BIN)/python -m pytest -m gpu

@@ -26,7 +26,8 @@ from typing import Literal, Protocol, runtime_checkable
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.oracle.cache import Digests, fingerprint
-from ctk.toolkit.oracle.executors.base import Executor
+from ctk.toolkit.oracle.executors.base import Executor, Unavailable
+from ctk.toolkit.oracle.executors.pool import ASKED_AT_MOST, READY_SECONDS, lost, nobody_ready
 from ctk.toolkit.oracle.protocol import Unwanted
 from ctk.toolkit.processes.closing import Closing
 
@@ -100,6 +101,7 @@ class _Question:
         started: Since when (`time.monotonic`).
         answer: What came of it.
         error: What was raised instead.
+        losses: How many askers have ended over it.
     """
 
     case: Case
@@ -108,6 +110,7 @@ class _Question:
     started: float = 0.0
     answer: Judgement | None = None
     error: BaseException | None = None
+    losses: int = 0
 
     def result(self) -> Judgement:
         if self.error is not None:
@@ -193,11 +196,14 @@ class Ahead(Closing):
 
     def _awaited(self, key: str) -> Judgement:
         with self._changed:
-            question = self._questions[key]
+            question, since = self._questions[key], time.monotonic()
             try:
                 while question.state != "done":
                     self._make_room()
                     self._changed.wait(_LOOK_SECONDS)
+                    since = time.monotonic() if self._running() else since
+                    if time.monotonic() - since > READY_SECONDS:
+                        raise nobody_ready()
             except BaseException:  # Ctrl-C
                 self._order = []
                 for running in self._running():
@@ -248,6 +254,9 @@ class Ahead(Closing):
             self._take(question, answer, error)
 
     def _next(self, asker: Asker) -> _Question | None:
+        while not asker.executor.is_ready(_LOOK_SECONDS):
+            if self._is_closed:
+                return None
         with self._changed:
             while not self._is_closed:
                 for key in self._order:
@@ -265,7 +274,10 @@ class Ahead(Closing):
     ) -> None:
         with self._changed:
             question.asker = None
-            if isinstance(error, Unwanted):  # wanted again meanwhile, it waits again
+            if isinstance(error, Unavailable):
+                question.losses += 1
+                error = lost(error) if question.losses == ASKED_AT_MOST else error
+            if isinstance(error, Unwanted | Unavailable):  # if it is wanted still, it waits again
                 question.state = "waiting"
                 self._forget()
             else:

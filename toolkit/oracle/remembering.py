@@ -43,6 +43,10 @@ class Remembering(Executor):
         shared = (self._journal, self._digests, self._limits)
         return tuple(Remembering(member, *shared) for member in self._executor.members)
 
+    def is_ready(self, seconds: float) -> bool:
+        """Wait up to so long until the other executor can answer."""
+        return self._executor.is_ready(seconds)
+
     def want(self) -> None:
         """From now on answers are wanted."""
         self._executor.want()

@@ -7,10 +7,14 @@ from collections.abc import Iterable
 
 from ctk.compiler.errors import ConfigError
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.oracle.executors import child, in_process
+from ctk.toolkit.oracle.executors import child, elsewhere, in_process
 from ctk.toolkit.oracle.executors.base import ONE_JOB, Executor, ExecutorKind, Jobs, Needs
 
-EXECUTORS: tuple[ExecutorKind, ...] = (child.EXECUTOR, in_process.EXECUTOR)
+EXECUTORS: tuple[ExecutorKind, ...] = (
+    elsewhere.EXECUTOR,
+    child.EXECUTOR,
+    in_process.EXECUTOR,
+)
 """In the order in which they are asked; the first that serves the needs runs the questions."""
 
 HANG_SECONDS = 60.0

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypedDict, cast, get_args
 
 from ctk.compiler.choices import ExecutorName
-from ctk.compiler.errors import ConfigError
+from ctk.compiler.errors import ConfigError, CtkError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement
@@ -23,6 +23,10 @@ class JobKeywords(TypedDict, total=False):
     jobs: int
     executor: ExecutorName
     resources: Mapping[str, float] | None
+
+
+class Unavailable(CtkError):
+    """Who was asked has ended without an answer; another one may have it."""
 
 
 class Executor(Closing, Protocol):
@@ -53,6 +57,7 @@ class Executor(Closing, Protocol):
 
         Raises:
             CtkError: The target, its options or the case are wrong, or nobody can answer.
+            Unavailable: Who was asked has ended; another member of a pool can be asked.
         """
         ...
 
@@ -63,6 +68,10 @@ class Executor(Closing, Protocol):
             CtkError: The target or its options are wrong, or nobody can answer.
         """
         return ask(question)
+
+    def is_ready(self, seconds: float) -> bool:
+        """Wait up to so long until it can answer; who starts with a question always can."""
+        return True
 
     def want(self) -> None:
         """From now on answers are wanted (again)."""

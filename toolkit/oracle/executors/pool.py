@@ -4,16 +4,39 @@ What it does not do: decide what is asked at the same time (`ctk.toolkit.oracle.
 """
 
 import os
+import time
 from collections.abc import Sequence
 
+from ctk.compiler.errors import CtkError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.question import ProgramQuestion
-from ctk.toolkit.oracle.executors.base import Executor
+from ctk.toolkit.oracle.executors.base import Executor, Unavailable
 from ctk.toolkit.processes.closing import Closing
+
+ASKED_AT_MOST = 3
+"""How many may be lost with one question: more is no accident."""
+
+READY_SECONDS = 120.0
+"""Longest that a question waits until somebody can answer it."""
+
+_LOOK_SECONDS = 0.5
+
+
+def lost(last: Unavailable) -> CtkError:
+    """Return what is raised for a question that nobody survives."""
+    return CtkError(f"a question was lost {ASKED_AT_MOST} times, and is given up; {last}")
+
+
+def nobody_ready() -> CtkError:
+    """Return what is raised where nobody can be asked."""
+    return CtkError(
+        f"no machine of the cluster has had room for a question for {READY_SECONDS:g} seconds\n"
+        "next: see what it is busy with (ray status), or ask for less: --jobs, --resources"
+    )
 
 
 def cores() -> int:
@@ -48,8 +71,27 @@ class Pool(Executor):
         *,
         is_candidate: bool = False,
     ) -> Judgement:
-        """Judge a case, with the first member."""
-        return self._members[0].ask(case, expected, veto, is_candidate=is_candidate)
+        """Judge a case, with the first member that is ready.
+
+        Raises:
+            CtkError: Each that was asked has ended, or nobody becomes ready.
+        """
+        losses: list[Unavailable] = []
+        while len(losses) < ASKED_AT_MOST:
+            member = self._ready()
+            try:
+                return member.ask(case, expected, veto, is_candidate=is_candidate)
+            except Unavailable as error:
+                losses.append(error)
+        raise lost(losses[-1]) from losses[-1]
+
+    def _ready(self) -> Executor:
+        deadline = time.monotonic() + READY_SECONDS
+        while time.monotonic() < deadline:
+            for member in self._members:
+                if member.is_ready(_LOOK_SECONDS):
+                    return member
+        raise nobody_ready()
 
     def ask_program(self, question: ProgramQuestion) -> EndToEnd:
         """Compare both sides of a program, with the first member."""

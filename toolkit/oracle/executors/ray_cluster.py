@@ -1,0 +1,193 @@
+"""The thin layer over Ray: rooms for questions on the machines of a cluster, and what is lost.
+
+Everything that ctk asks of Ray is here, and nothing else: elsewhere.py works with any `Machines`.
+
+Which cluster: that of `RAY_ADDRESS`, else one that runs on this machine, else a new one of this
+machine alone, which ends with the command (Ray's own rule). Cases travel as bytes.
+"""
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from ctk.compiler.errors import ConfigError, CtkError
+from ctk.toolkit.oracle.executors.far_side import FarSide, surroundings
+from ctk.toolkit.processes.closing import Closing
+
+_LOOK_SECONDS = 0.1
+_CLOSE_SECONDS = 3.0
+
+_NAMED = {"CPU": "num_cpus", "GPU": "num_gpus", "memory": "memory"}
+"""What Ray calls the resources that have an option of their own."""
+
+_VARIABLES = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # a cluster that is started here tells nobody of it
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+
+
+class Lost(Exception):
+    """The machine, or what ran there, has ended without an answer."""
+
+
+class Machine(Protocol):
+    """A room for one question at a time, on whatever machine has it."""
+
+    def is_ready(self, seconds: float) -> bool:
+        """Wait up to so long until there is room; raises `Lost`."""
+        ...
+
+    def call(self, name: str, *arguments: object, is_unwanted: Callable[[], bool]) -> str:
+        """Call a method of the `FarSide` and return what it does; raises `Lost`.
+
+        Once the answer is unwanted, the far side is told, and says so.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give the room back."""
+        ...
+
+
+class Machines(Closing, Protocol):
+    """The machines of a cluster."""
+
+    def rooms(self, resources: Mapping[str, float]) -> int:
+        """Return how many questions of this size the cluster can run at once when it is idle."""
+        ...
+
+    def start(
+        self,
+        resources: Mapping[str, float],
+        *,
+        timeout_seconds: float | None,
+        memory_nbytes: int | None,
+    ) -> Machine:
+        """Ask for a room; it is there when it is ready."""
+        ...
+
+    def describe(self) -> str:
+        """Return what the cluster has, for messages."""
+        ...
+
+
+def connect() -> Machines:
+    """Connect to the cluster.
+
+    Raises:
+        ConfigError: Ray is not installed, or no cluster answers.
+    """
+    for name, value in _VARIABLES.items():
+        os.environ.setdefault(name, value)
+    try:
+        import ray
+    except ImportError as error:
+        raise ConfigError(
+            f"--executor ray needs Ray, which cannot be imported ({error})\n"
+            "next: pip install 'ctk[ray]'"
+        ) from error
+    return _RayMachines(ray)
+
+
+class _RayMachines(Machines):
+    def __init__(self, ray: Any) -> None:
+        self._ray = ray
+        self._is_ours = not ray.is_initialized()
+        if self._is_ours:
+            try:
+                ray.init(log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
+            except Exception as error:
+                raise ConfigError(
+                    f"no Ray cluster answers: {type(error).__name__}: {error}\n"
+                    "next: let RAY_ADDRESS name one that runs (ray status), or unset it to use "
+                    "this machine alone"
+                ) from error
+
+    def rooms(self, resources: Mapping[str, float]) -> int:
+        return sum(_rooms(node, resources) for node in self._nodes())
+
+    def describe(self) -> str:
+        found = [
+            ", ".join(f"{name}={amount:g}" for name, amount in sorted(node.items()))
+            for node in self._nodes()
+        ]
+        return "; ".join(found) or "no machine"
+
+    def _nodes(self) -> list[dict[str, float]]:
+        """Return what each living machine has, without what Ray counts for itself."""
+        alive = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
+        return [
+            {name: amount for name, amount in node.items() if not name.startswith(_ITS_OWN)}
+            for node in alive
+        ]
+
+    def start(
+        self,
+        resources: Mapping[str, float],
+        *,
+        timeout_seconds: float | None,
+        memory_nbytes: int | None,
+    ) -> Machine:
+        named = {_NAMED[name]: amount for name, amount in resources.items() if name in _NAMED}
+        others = {name: amount for name, amount in resources.items() if name not in _NAMED}
+        far = self._ray.remote(FarSide).options(
+            **{"num_cpus": 0, **named},
+            resources=others,
+            max_restarts=0,
+            max_concurrency=2,  # one that answers, one that is told that nobody wants to know
+            runtime_env={"env_vars": surroundings()},
+        )
+        return _RayMachine(self._ray, far.remote(timeout_seconds, memory_nbytes))
+
+    def close(self) -> None:
+        if self._is_ours:
+            self._ray.shutdown()
+
+
+_ITS_OWN = ("node:", "object_store_memory", "accelerator_type:")
+
+
+def _rooms(node: Mapping[str, float], resources: Mapping[str, float]) -> int:
+    wanted = {name: amount for name, amount in resources.items() if amount > 0}
+    if not wanted:
+        return int(node.get("CPU", 0))
+    return min(int(node.get(name, 0) / amount + 1e-9) for name, amount in wanted.items())
+
+
+class _RayMachine(Machine):
+    def __init__(self, ray: Any, actor: Any) -> None:
+        self._ray, self._actor = ray, actor
+        self._started: Any = actor.versions.remote()
+
+    def is_ready(self, seconds: float) -> bool:
+        done, _ = self._ray.wait([self._started], timeout=seconds)
+        return bool(done)
+
+    def call(self, name: str, *arguments: object, is_unwanted: Callable[[], bool]) -> str:
+        answer = getattr(self._actor, name).remote(*arguments)
+        is_told = False
+        with self._losses():
+            while not self._ray.wait([answer], timeout=_LOOK_SECONDS)[0]:
+                if is_unwanted() and not is_told:
+                    self._actor.unwant.remote(*arguments[:1])
+                    is_told = True
+            return str(self._ray.get(answer))
+
+    @contextlib.contextmanager
+    def _losses(self) -> Any:
+        errors = self._ray.exceptions
+        try:
+            yield
+        except errors.RayTaskError as error:  # what our own code has raised there
+            raise CtkError(f"the oracle failed on another machine: {error}") from error
+        except errors.RayError as error:
+            raise Lost(f"{type(error).__name__}: {str(error).splitlines()[0]}") from error
+
+    def close(self) -> None:
+        """End the far side in its own way, and give up the room."""
+        with contextlib.suppress(Exception):
+            self._ray.wait([self._actor.close.remote()], timeout=_CLOSE_SECONDS)
+        with contextlib.suppress(Exception):
+            self._ray.kill(self._actor)
