@@ -37,7 +37,10 @@ _LOOK_SECONDS = 0.25
 """How often who waits looks whether a question hangs that nobody wants any more."""
 
 _HANGS_AFTER = 2.0
-"""Of the usual time: an unwanted question that takes longer leaves its place to a wanted one."""
+"""Of the usual time: a question that takes longer seems to hang."""
+
+ANEW_SECONDS = 0.5
+"""What it costs to end a question: the next child has everything to do for the first time."""
 
 _JOIN_SECONDS = 2.0
 _REMEMBERED = 32
@@ -223,25 +226,23 @@ class Ahead(Closing):
         return [each for each in self._questions.values() if each.state == "running"]
 
     def _make_room(self) -> None:
-        """Let unwanted questions end where wanted ones wait for an asker.
-
-        At once where the first is waited for, else when they seem to hang: what has begun is
-        mostly done soon, and may be asked for again.
-        """
+        """Let unwanted questions end where wanted ones wait for an asker, if that is worth it."""
         waiting = [key for key in self._order if self._questions[key].state == "waiting"]
         running = self._running()
         free = self.jobs - len(running)
         wanted = {id(self._questions[key]) for key in self._order}
         for question in [each for each in running if id(each) not in wanted]:
-            if free < len(waiting) and (self._order[0] in waiting[:1] or self._hangs(question)):
+            if free < len(waiting) and self._takes_long(question):
                 _unwant(question)
                 free += 1
 
-    def _hangs(self, question: _Question) -> bool:
-        if not self._seconds:
-            return False
-        usual = statistics.median(self._seconds)
-        return time.monotonic() - question.started > _HANGS_AFTER * usual
+    def _takes_long(self, question: _Question) -> bool:
+        """Return whether a question is not soon done anyway, by what others have taken: what has
+        begun may be asked for again, and who was ended has to start anew.
+        """
+        usual = statistics.median(self._seconds) if self._seconds else 0.0
+        took = time.monotonic() - question.started
+        return took > _HANGS_AFTER * usual + ANEW_SECONDS or usual - took > ANEW_SECONDS
 
     def _work(self, asker: Asker) -> None:
         """Be an asker's thread."""

@@ -11,6 +11,7 @@ import pytest
 from ctk.compiler.errors import CtkError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.oracle import ahead as module
 from ctk.toolkit.oracle.ahead import Ahead, Anticipating, Asker, asked_ahead
 from ctk.toolkit.oracle.cache import Digests, fingerprint
 from ctk.toolkit.oracle.executors.base import Executor
@@ -127,6 +128,12 @@ def test_what_nobody_anticipated_is_asked_all_the_same(case: Callable[[int], Cas
         ]
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_cheap_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let every unwanted question seem to hang: these tests take no time."""
+    monkeypatch.setattr(module, "ANEW_SECONDS", -1.0)
+
+
 def test_who_waits_comes_first_and_takes_the_place_of_what_is_not_wanted(
     case: Callable[[int], Case],
 ):
@@ -147,6 +154,19 @@ def test_an_unwanted_question_is_let_finish_where_there_is_room(case: Callable[[
         it.gates[0].set()
         assert it.ahead(case(0)).verdict is Verdict.PASSES
         assert it.log == ["ask 0", "ask 1"]
+
+
+def test_an_unwanted_question_that_is_soon_done_keeps_its_place(
+    case: Callable[[int], Case], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "ANEW_SECONDS", WAIT_SECONDS)
+    with asking(2, closed=[0, 2]) as it:
+        it.ahead.anticipate([case(0), case(2)])
+        wait_until(lambda: len(it.log) == 2)
+        it.ahead.anticipate([case(1), case(0)])
+        threading.Timer(0.1, it.gates[2].set).start()
+        assert it.ahead(case(1)).verdict is Verdict.REPRODUCES
+        assert it.log[2:] == ["ask 1"]
 
 
 def test_what_was_ended_can_be_wanted_again(case: Callable[[int], Case]):
