@@ -22,6 +22,10 @@ Check = Literal["off", "output", "pass"]
 InputsMode = Literal["recipe", "full", "none"]
 ExecutorName = Literal["local", "ray"]
 """Where several questions run at once: on this machine, or on those of a Ray cluster."""
+SameRule = Literal["strict", "type", "any"]
+"""What makes two failures the same: their words, too; kind and exception type alone; any failure.
+Without any of these: kind, exception type and raising place.
+"""
 
 
 @dataclass(frozen=True, slots=True)

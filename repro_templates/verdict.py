@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -30,6 +30,8 @@ OUTCOMES = ("missing-error", "other-error")
 """Failures of a program that raises in eager: its exception is what it gives."""
 DEADLY = ("signal", "exit", "timeout", "memory")
 """Failures that a child process shows."""
+MEASURED = ("slow", "peak-memory")
+"""Failures that only measuring shows."""
 CHILD = "--child"
 POLL_SECONDS = 0.1
 CAME_TO_ITS_END = 86
@@ -58,6 +60,8 @@ class Program:
         crash: Runs the compiled program elsewhere first, and returns its failure if it crashes.
         survives: Returns whether the compiled program raises nothing elsewhere: eager breaks the
             GPU for this process.
+        measure: Measures time or memory of both sides, and returns the failure; then results are
+            not compared.
     """
 
     module: Callable[[], torch.nn.Module]
@@ -72,6 +76,7 @@ class Program:
     draws: Callable[..., AbstractContextManager[None]] | None = None
     crash: Callable[[], Failure | None] | None = None
     survives: Callable[[], bool] | None = None
+    measure: Callable[["Program"], Failure | None] | None = None
 
 
 def main(program: Program) -> int:
@@ -94,10 +99,11 @@ def main(program: Program) -> int:
         print(f"CANNOT TELL: something else fails: {said(error)}")
         return 125
     if failure is None:
-        print("NO FAILURE: the compiled program agrees with eager")
+        agrees = "the compiled program agrees with eager"
+        print(f"NO FAILURE: {'the compiled call keeps its limit' if program.measure else agrees}")
         return 0
     kind, name, detail = failure
-    at = "" if kind in (*ERRORS, *OUTCOMES, *DEADLY) else "at "
+    at = "" if kind in (*ERRORS, *OUTCOMES, *DEADLY, *MEASURED) else "at "
     seen = f"{kind} {at}{name}: {detail}"
     if is_expected(program.expected, kind, name):
         print(f"FAILURE: {seen}")
@@ -109,6 +115,8 @@ def main(program: Program) -> int:
 
 def find_failure(program: Program) -> Failure | None:
     """Run the program in eager and compiled; return its failure."""
+    if program.measure:
+        return program.measure(program)
     eager, wanted = run_or_error(program)
     if program.crash and (crash := program.crash()):
         return crash
@@ -184,14 +192,27 @@ def run(
     inputs = [widened(value) if wide else value for value in values.values()]
     modes = {**program.modes, "seed": program.modes["seed"] + more}
 
+    program_call = flat_call(program, call, [*values])
+
     def flat(*given: object) -> object:
-        pairs = zip(values, given, strict=True)
         with program.casts() if wide else contextlib.nullcontext():
-            return call(*(value for name, value in pairs if name not in program.sizes))
+            return program_call(*given)
 
     modes = in_float64(modes) if wide else modes
     with under(modes, program.states):
         return called(flat, inputs, modes, program.states, around, held=held_by(call))
+
+
+def flat_call(
+    program: Program, call: Callable[..., object], names: Sequence[str]
+) -> Callable[..., object]:
+    """Return a function of all inputs of a program; it reads some of them off the others."""
+
+    def flat(*given: object) -> object:
+        pairs = zip(names, given, strict=True)
+        return call(*(value for name, value in pairs if name not in program.sizes))
+
+    return flat
 
 
 def held_by(call: Callable[..., object]) -> dict[str, torch.Tensor]:

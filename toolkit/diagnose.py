@@ -10,17 +10,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
-from ctk.compiler.choices import ExecutorName, InputsMode
+from ctk.compiler.choices import ExecutorName, InputsMode, SameRule
 from ctk.toolkit.bisect import Search
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.formats.schema import document
 from ctk.toolkit.importers import Inputs, Subject
-from ctk.toolkit.minify import OnProgress, reduced
+from ctk.toolkit.minify import reduced
 from ctk.toolkit.operation.at_work import Operation
 from ctk.toolkit.operation.opening import operation
+from ctk.toolkit.operation.reducing import OnProgress
 from ctk.toolkit.operation.whole_program import explained
 from ctk.toolkit.oracle.cache import fingerprint
+from ctk.toolkit.oracle.choice import choice_of
 from ctk.toolkit.oracle.executors.base import jobs_of
 from ctk.toolkit.oracle.progress import Say, silent
 from ctk.toolkit.oracle.several import AskOptions
@@ -41,6 +43,7 @@ def diagnose(
     jobs: int = 1,
     executor: ExecutorName = "local",
     resources: Mapping[str, float] | None = None,
+    same_failure: SameRule | None = None,
     say: Say = silent,
     on_progress: OnProgress | None = None,
     **options: Unpack[AskOptions],
@@ -64,6 +67,7 @@ def diagnose(
             the same result as one after the other; 0: one per core.
         executor: Where: on this machine (`local`), or on those of a Ray cluster (`ray`).
         resources: What one question takes of the cluster: `{"CPU": 1, "GPU": 0.5}`.
+        same_failure: What makes two failures the same, as for `minify`.
         say: Told what happens.
         on_progress: Called after each question of the reduction.
         options: `target`, `config`, `backward`, `dynamic`, `graph`, `allow_imports`, `isolate`,
@@ -75,6 +79,7 @@ def diagnose(
     """
     budget = budget_of(max_questions, max_seconds)
     at_once = jobs_of(jobs, executor, resources)
+    choice = choice_of(same_failure=same_failure)
     with operation(
         "diagnose",
         subject,
@@ -85,6 +90,7 @@ def diagnose(
         keep=keep,
         say=say,
         jobs=at_once,
+        choice=choice,
     ) as run:
         found = run.bisected(captured=run.folder / "case")
         if found.is_shown_by_no_graph:
@@ -93,7 +99,8 @@ def diagnose(
             return run.finish()
         search = with_wrong_node(run, found.case, found.search)
         run.write(search=search)
-        return reduced(run, run.folder / "minimal", budget, on_progress, with_options=True)
+        folder = run.folder / "minimal"
+        return reduced(run, folder, budget, on_progress, rule=choice.same, with_options=True)
 
 
 @document

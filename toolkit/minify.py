@@ -5,46 +5,44 @@ failure. `diagnose` reduces through here as well, so both ask the same questions
 
 OUT/case/         the smallest case so far, at the end with repro.py and certificate.json
 OUT/neighbour/    the closest case that passes; the rest: `operation/`
+OUT/others/       other failures that were met on the way
 
-What it does not do: failures that are no wrong compile; for those there is `minimize`.
+Where the user asks another question (a command, a function, time, memory), nothing is bisected:
+`operation/own_question.py`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
-from ctk.compiler.choices import ExecutorName, InputsMode
-from ctk.compiler.errors import DoesNotReproduce, StorageError
+from ctk.compiler.choices import ExecutorName, InputsMode, SameRule
+from ctk.compiler.errors import DoesNotReproduce
 from ctk.toolkit.bisect import Search
 from ctk.toolkit.bisect.questions import NO_KERNELS
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Verdict
-from ctk.toolkit.case.store import load_case
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.importers import Inputs, Subject
+from ctk.toolkit.operation.asking import Asking, asking_same, steadied
 from ctk.toolkit.operation.at_work import Operation
 from ctk.toolkit.operation.best_case import BestCase
 from ctk.toolkit.operation.opening import discard, operation
 from ctk.toolkit.operation.options import ask_options
+from ctk.toolkit.operation.others import Others
+from ctk.toolkit.operation.own_question import is_measured, reduced_for_user, seen_again
+from ctk.toolkit.operation.reducing import OnProgress, Work
+from ctk.toolkit.operation.smallest_repro import guilty_pass, repro_of
 from ctk.toolkit.operation.whole_program import explained
-from ctk.toolkit.oracle.ahead import asked_ahead
-from ctk.toolkit.oracle.cache import fingerprint
-from ctk.toolkit.oracle.executors.base import Executor, jobs_of
+from ctk.toolkit.oracle.choice import Function, choice_of
+from ctk.toolkit.oracle.executors.base import jobs_of
 from ctk.toolkit.oracle.progress import Say, silent
 from ctk.toolkit.oracle.same_failure import SameFailure
 from ctk.toolkit.oracle.several import AskOptions
-from ctk.toolkit.reduce.driver import Reduction, minimize
-from ctk.toolkit.reduce.hint import hint_step
-from ctk.toolkit.reduce.problem import Budget, Problem, Progress, budget_of
-from ctk.toolkit.reduce.steps import STEPS
-from ctk.toolkit.reduce.steps.leave_out_passes import only_these
+from ctk.toolkit.reduce.driver import Reduction
+from ctk.toolkit.reduce.problem import Budget, budget_of
 from ctk.toolkit.report.diagnosis import Diagnosis
-from ctk.toolkit.repro.run import REPRO, ReproRun, write_repro, write_verified_repro
-from ctk.toolkit.repro.script import limits_of
 from ctk.toolkit.targets import traits_of
-
-OnProgress = Callable[[Progress], None]
 
 
 def minify(
@@ -59,6 +57,12 @@ def minify(
     jobs: int = 1,
     executor: ExecutorName = "local",
     resources: Mapping[str, float] | None = None,
+    oracle: Function | str | None = None,
+    command: str | Sequence[str] | None = None,
+    match: str | None = None,
+    slower_than: float | str | None = None,
+    memory_above: float | str | None = None,
+    same_failure: SameRule | None = None,
     say: Say = silent,
     on_progress: OnProgress | None = None,
     **options: Unpack[AskOptions],
@@ -82,6 +86,15 @@ def minify(
             the same result as one after the other; 0: one per core.
         executor: Where: on this machine (`local`), or on those of a Ray cluster (`ray`).
         resources: What one question takes of the cluster: `{"CPU": 1, "GPU": 0.5}`.
+        oracle: Decides instead of ctk: takes a case of its own, returns True or a `Verdict`; or its
+            name, `FILE.py:NAME`.
+        command: A program that decides: exit code 0 is no failure, 125 cannot tell, another one the
+            failure. `{case}` and `{repro}` in it are a folder and a script of the candidate.
+        match: The command's output decides: a match is the failure.
+        slower_than: The failure is that the compiled call takes so many times as long as eager's.
+        memory_above: The same for the memory that it takes at its peak.
+        same_failure: What makes two failures the same: `strict` (its words, too), `type` (kind and
+            exception type alone), `any`; None: kind, exception type and raising place.
         say: Told what happens.
         on_progress: Called after each question of the reduction.
         options: `target`, `config`, `backward`, `dynamic`, `graph`, `allow_imports`, `isolate`,
@@ -90,9 +103,21 @@ def minify(
     Returns:
         The result; without a reduction when nothing fails. Ctrl-C, and an error of ours, end the
         reduction early and keep the best so far.
+
+    Raises:
+        ConfigError: There is no such program or function, or a limit or choice is none.
+        DoesNotReproduce: It fails at random, and too rarely to be reduced.
     """
     budget = budget_of(max_questions, max_seconds)
     at_once = jobs_of(jobs, executor, resources)
+    choice = choice_of(
+        oracle=oracle,
+        command=command,
+        match=match,
+        slower_than=slower_than,
+        memory_above=memory_above,
+        same_failure=same_failure,
+    )
     with operation(
         "minify",
         subject,
@@ -103,14 +128,17 @@ def minify(
         keep=keep,
         say=say,
         jobs=at_once,
+        choice=choice,
     ) as run:
+        if choice.is_own or choice.measured or is_measured(run):
+            return reduced_for_user(run, choice, budget, on_progress)
         found = run.bisected()
-        if not found.judgement.fails:
-            discard(run)
-            return replace(found, folder=None, state="finished")
         if found.is_shown_by_no_graph:
             return explained(run, run.folder / "case", budget)
-        return reduced(run, run.folder / "case", budget, on_progress)
+        if not found.judgement.fails and not seen_again(run):
+            discard(run)
+            return replace(found, folder=None, state="finished")
+        return reduced(run, run.folder / "case", budget, on_progress, rule=choice.same)
 
 
 def reduced(
@@ -119,6 +147,7 @@ def reduced(
     budget: Budget,
     on_progress: OnProgress | None,
     *,
+    rule: SameRule | None = None,
     with_options: bool = False,
 ) -> Diagnosis:
     """Reduce the failing case that was bisected, and write the result; finishes the operation.
@@ -128,16 +157,25 @@ def reduced(
         folder: For the smallest case.
         budget: What may be used.
         on_progress: Called after each question.
+        rule: What makes two failures the same, if not their signatures.
         with_options: Ask which options of the target matter, too.
     """
 
-    best = BestCase(run, folder)
-    reduction, minimal, is_interrupted = _reduced(run, best, budget, on_progress)
+    best, others = BestCase(run, folder), Others(run)
+    work = Work(run, best, others, budget, on_progress)
+    reduction, minimal, is_interrupted = _reduced(work, rule)
+    seen_others = others.finish()
     run.complained(*reduction.problems)
     run.keep_tracebacks(reduction.errors)
     if not best.improved(reduction.best):
-        return run.finish(is_done=False, reduction=reduction, is_interrupted=is_interrupted)
-    script, seen, is_interrupted = _repro(run, reduction, folder, minimal, is_interrupted)
+        return run.finish(
+            is_done=False, reduction=reduction, is_interrupted=is_interrupted, others=seen_others
+        )
+    assert run.found is not None
+    culprit = guilty_pass(minimal, run.found.search)
+    script, seen, is_interrupted = repro_of(
+        run, reduction.best, folder, culprit, is_interrupted=is_interrupted
+    )
     if with_options and not is_interrupted and reduction.reason not in ("questions", "seconds"):
         is_interrupted = not ask_options(run, reduction.best)
     return run.finish(
@@ -148,52 +186,40 @@ def reduced(
         repro=script,
         repro_run=seen,
         is_interrupted=is_interrupted,
+        others=seen_others,
     )
 
 
-def _reduced(
-    run: Operation, best: BestCase, budget: Budget, on_progress: OnProgress | None
-) -> tuple[Reduction, Search | None, bool]:
+def _reduced(work: Work, rule: SameRule | None) -> tuple[Reduction, Search | None, bool]:
     """Reduce the case; the culprit's nodes are tried first.
 
     Returns:
         The reduction, the bisection of the smallest case (None when there is none), and whether
         Ctrl-C has ended it.
     """
+    run, best = work.run, work.best
     assert run.found is not None and run.found.case is not None
     case, search = run.found.case, run.found.search
     base = _without_code(run, case, search)
-
-    def attempt(cause: bool) -> Reduction:
-        hints = search.culprit.captured if search.culprit and not cause else ()
-        veto = Veto(passes=frozenset({search.culprit.where})) if search.culprit and cause else None
-
-        def oracle_with(executor: Executor) -> SameFailure:
-            return SameFailure(case, executor, veto, base if not cause else None)
-
-        with asked_ahead(run.executor, oracle_with, run.digests) as oracle:
-            problem = Problem(
-                case,
-                oracle,
-                recall=oracle.recall,
-                budget=budget,
-                on_progress=on_progress,
-                on_improvement=best.improved,
-                digests=run.digests,
-            )
-            found = minimize(problem, (only_these(_guilty(search)), hint_step(hints), *STEPS))
-        best.certify(found)
-        return found
-
-    reduction = attempt(cause=False)
+    asking = _asking(run, SameFailure(case, run.executor, None, base, rule))
+    if asking.repeated is not None:
+        run.write(search=Search(search.judgement, reason=_BY_CHANCE, compiles=search.compiles))
+        reduction = work.attempt(case, asking)
+        return reduction, None, reduction.reason == "interrupted"
+    hints = search.culprit.captured if search.culprit else ()
+    reduction = work.attempt(case, asking, hints, _guilty(search))
     minimal = None
     try:
         if reduction.reason != "interrupted":
             minimal = _bisected_again(run, reduction)
-        if minimal is not None and _slipped(search, minimal):
+        is_held = rule not in ("type", "any")
+        if minimal is not None and is_held and _slipped(search, minimal):
             run.say("the smallest case fails for another reason: reduce again, holding the culprit")
             best.start_again()
-            reduction = attempt(cause=True)
+            assert search.culprit is not None
+            cause = Veto(passes=frozenset({search.culprit.where}))
+            same = SameFailure(case, run.executor, cause, None, rule)
+            reduction = work.attempt(case, asking_same(run, same))
             if reduction.reason != "interrupted":
                 minimal = _bisected_again(run, reduction)
     except DoesNotReproduce as error:
@@ -208,6 +234,17 @@ def _guilty(search: Search) -> frozenset[str]:
     culprit = search.culprit
     is_pass = culprit is not None and not culprit.is_kernel
     return frozenset({_base(culprit.where)}) if culprit is not None and is_pass else frozenset()
+
+
+_BY_CHANCE = "it fails in some runs only: a pass that is left out proves nothing"
+
+
+def _asking(run: Operation, same: SameFailure) -> Asking:
+    """Return the question, asked as often as it must be; the bisection's answer is one already."""
+    assert run.found is not None
+    asking, first = asking_same(run, same), run.found.search.judgement
+    answers = [first, asking.oracle(same.case)]
+    return steadied(run, asking, same.case, answers)
 
 
 def _without_code(run: Operation, case: Case, search: Search) -> Veto | None:
@@ -244,56 +281,3 @@ def _slipped(search: Search, minimal: Search) -> bool:
 
 def _base(where: str) -> str:
     return where.partition("#")[0]
-
-
-def _repro(
-    run: Operation, reduction: Reduction, folder: Path, minimal: Search | None, is_interrupted: bool
-) -> tuple[Path | None, ReproRun | None, bool]:
-    """Write the script of the smallest case and run it; after Ctrl-C it is not run.
-
-    Returns:
-        The script, what it showed, and whether Ctrl-C has come by now.
-    """
-    assert run.found is not None
-    key = fingerprint(reduction.best, run.digests)
-    script = folder / REPRO
-    known = run.journal.recall(ReproRun, key)
-    if known is not None and script.is_file():
-        return script, known, is_interrupted
-    culprit = _guilty_pass(minimal, run.found.search)
-    subject = run.subject
-    limits = limits_of(reduction.best.signature, subject.timeout_seconds, subject.memory_nbytes)
-    try:
-        shown = reduction.best if run.keep == "full" else _as_saved(reduction.best, folder)
-        if not is_interrupted:
-            run.say("run the repro in a clean process")
-            try:
-                script, seen = write_verified_repro(shown, folder, culprit, limits)
-            except KeyboardInterrupt:
-                is_interrupted = True
-            else:
-                run.journal.note(key, replace(seen, output=seen.output[-2000:]))
-                return script, seen, False
-        run.complained("interrupted: the repro was written, but not run")
-        return write_repro(shown, folder, culprit, limits), None, True
-    except (StorageError, OSError) as error:
-        run.not_saved(REPRO, error)
-        return None, None, is_interrupted
-    except Exception as error:
-        run.stumbled("writing the repro", error)
-        return None, None, is_interrupted
-
-
-def _as_saved(case: Case, folder: Path) -> Case:
-    """Return the case with the values that its folder holds: a repro must not tell more."""
-    saved = load_case(folder, trust=True)
-    return replace(case, inputs=saved.inputs, synthetic=saved.synthetic)
-
-
-def _guilty_pass(*searches: Search | None) -> str | None:
-    """Return the guilty pass as `CTK_DISABLE` takes it; None for a kernel."""
-    for search in searches:
-        culprit = search.culprit if search else None
-        if search and culprit is not None and not culprit.is_kernel and search.confirmed:
-            return culprit.where
-    return None

@@ -3,11 +3,14 @@
 For whoever has a graph and a question of their own: a pass that crashes, a verifier that complains,
 a number that is off. What it does not do: compile or compare anything itself (`minify` does).
 
-The predicate is asked three times about the given graph: one that changes its mind is refused, for
-nothing that it says later could be believed.
+The predicate is asked three times about the given graph. One that changes its mind is asked more
+often, and then several times about each candidate (oracle/repeated.py); one that hardly ever says
+yes is refused.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import cast
 
 from torch.fx import GraphModule
@@ -15,10 +18,12 @@ from torch.fx import GraphModule
 from ctk.compiler.errors import CtkError, DoesNotReproduce, PredicateError, ProgramError
 from ctk.compiler.observe import first_line
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.graphs.listing import graph_lines
 from ctk.toolkit.importers.base import Request
 from ctk.toolkit.importers.in_memory import case_of_graph
+from ctk.toolkit.oracle.function import NoAnswer, judgement_of, shortened
+from ctk.toolkit.oracle.repeated import FailureRate, Repeated, check_workable, rate_of
 from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.reduce.driver import minimize as minimize_problem
@@ -29,13 +34,7 @@ from ctk.toolkit.run.private_copy import private_copy
 Predicate = Callable[[GraphModule, tuple[object, ...]], object]
 """Returns a bool or a `Verdict`."""
 
-ASKED_AT_START = 3
-
-_FLAKY = (
-    "the predicate is flaky: of the same graph it says {}\n"
-    "Seed what is random in it, or let it try several times and answer for all of them."
-)
-SHOWN_LINES = 20
+_NEXT = "Seed what is random in it, or let it try several times and answer for all of them."
 
 
 def minimize(
@@ -69,11 +68,12 @@ def minimize(
 
     Returns:
         `graph`, `inputs`, `finished`, `reason`, and what each step cost; Ctrl-C, and `on_progress`
-        if it raises, end the search early and keep the smallest so far.
+        if it raises, end the search early and keep the smallest so far. For a predicate that
+        answers by chance also `flakiness`: how often, and how likely an answer was wrong.
 
     Raises:
         ConfigError: A limit is no count, or no time.
-        DoesNotReproduce: `fails` says no of the given graph, or once yes and once no.
+        DoesNotReproduce: `fails` says no of the given graph, or yes too rarely.
         PredicateError: `fails` raised, or its answer is none; it names the candidate and holds the
             smallest graph so far.
         ProgramError: `gm` is no `GraphModule`, takes other inputs, or does not run in eager.
@@ -87,17 +87,19 @@ def minimize(
         )
     start = case_of_graph(gm, inputs, Request(target="predicate"))
     oracle = _Oracle(fails)
-    _check_steady(oracle, start)
+    rate, repeated = _rate(oracle, start), None
+    ask: Callable[[Case], Judgement] = oracle.judge
+    if not rate.is_steady:
+        repeated = Repeated(oracle.judge, rate)
+        ask = repeated.counted
     _check_runs(start)
-    problem = Problem(start, oracle.judge, budget=budget, on_progress=on_progress)
+    problem = Problem(start, ask, budget=budget, on_progress=on_progress)
     try:
         found = minimize_problem(problem)
     except _Raised as raised:
         raise raised.told(problem.best) from raised.error
-    except DoesNotReproduce as error:
-        raise DoesNotReproduce(_FLAKY.format("reproduces, then something else")) from error
     _raise_again(found)
-    return found
+    return replace(found, flakiness=repeated.flakiness) if repeated is not None else found
 
 
 def _raise_again(found: Reduction) -> None:
@@ -118,40 +120,27 @@ class _Oracle:
         self._asked += 1
         gm, inputs = private_copy(candidate.graph, candidate.inputs, lazy=False)
         try:
-            return Judgement(_verdict(self._fails(gm, inputs)))
+            return judgement_of(self._fails(gm, inputs))
         except Exception as error:
             raise _Raised(error, candidate, self._asked) from error
 
 
-class _NoAnswer(Exception):
-    """The predicate returned something that says neither yes nor no."""
-
-
-def _verdict(answer: object) -> Verdict:
-    if isinstance(answer, Verdict):
-        return answer
-    if answer is None:
-        raise _NoAnswer("the predicate returned None; it must return True, False or a Verdict")
-    return Verdict.REPRODUCES if answer else Verdict.PASSES
-
-
-def _check_steady(oracle: _Oracle, start: Case) -> None:
-    """Ask about the given graph several times.
+def _rate(oracle: _Oracle, start: Case) -> FailureRate:
+    """Ask about the given graph several times, more often where the answers differ.
 
     Raises:
-        DoesNotReproduce: The answers differ, or are no.
+        DoesNotReproduce: The answers are no, or nearly all of them.
     """
     try:
-        answers = [oracle.judge(start).verdict for _ in range(ASKED_AT_START - 1)]
+        rate = rate_of((), partial(oracle.judge, start))
     except _Raised as raised:
         raise raised.told(start) from raised.error
-    if len(set(answers)) > 1:
-        said = ", ".join(answer.value for answer in answers)
-        raise DoesNotReproduce(_FLAKY.format(said))
-    if answers[0] is not Verdict.REPRODUCES:
+    if not rate.failed:
         raise DoesNotReproduce(
-            f"the predicate says {answers[0].value} of the given graph: there is nothing to reduce"
+            "the predicate does not say yes of the given graph: there is nothing to reduce"
         )
+    check_workable(rate, "the predicate", _NEXT)
+    return rate
 
 
 def _check_runs(start: Case) -> None:
@@ -178,11 +167,10 @@ class _Raised(Exception):
 
     def told(self, best: Case) -> CtkError:
         """Return what the user gets: the candidate, and the smallest graph so far."""
-        lines = graph_lines(self._candidate.graph)
-        shown = [*lines[:SHOWN_LINES], *(["..."] if len(lines) > SHOWN_LINES else [])]
+        shown = shortened(graph_lines(self._candidate.graph))
         what = f"the predicate raised {type(self.error).__name__}: {first_line(self.error)}"
         return PredicateError(
-            f"{self.error if isinstance(self.error, _NoAnswer) else what}\n"
+            f"{self.error if isinstance(self.error, NoAnswer) else what}\n"
             f"on candidate {self._number}:\n"
             + "".join(f"  {line}\n" for line in shown)
             + f"The smallest graph so far ({call_nodes(best)} call nodes) is in `graph` and "

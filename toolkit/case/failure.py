@@ -10,13 +10,16 @@ FailureKind = Literal[
     "compile-error", "runtime-error", "missing-error", "other-error",
     "signal", "exit", "timeout", "memory",
     "accuracy", "nan", "dtype", "shape", "stride", "structure", "alias", "requires-grad", "state",
+    "slow", "peak-memory", "oracle",
 ]  # fmt: skip
 """`missing-error`: eager raises, the compiled program does not; `other-error`: both raise, and not
 the same. `alias`: other results share memory than in eager; `requires-grad`: a result requires a
 gradient on one side only; `state`: Python state (a list, an attribute) differs after the call.
 `exit` ends the process without an exception (`os._exit`); `memory` is more of it than the limit
 of a child, where eager needs less; `nan` is a NaN or Inf pattern that differs; `structure` is
-another number or nesting of results.
+another number or nesting of results. `slow` and `peak-memory`: the compiled call takes `limit`
+times eager's time, or memory at its peak; seen only by whoever measures it. `oracle`: what a
+command or function of the user calls a failure.
 """
 
 
@@ -47,6 +50,7 @@ class Signature:
         output: Name of the first result that differs (`out0`, `in1`, `grad_in2`): information only,
             because a reduction renumbers results.
         message: First line of the exception, or the measured errors: information only.
+        limit: For what is measured: from how many times eager's on it is a failure.
     """
 
     kind: FailureKind
@@ -55,6 +59,12 @@ class Signature:
     signal: int | None = None
     output: Line | None = None
     message: Line = ""
+    limit: float | None = None
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it is seen only by measuring time or memory beside eager's."""
+        return self.kind in ("slow", "peak-memory")
 
     @property
     def is_deadly(self) -> bool:
@@ -87,8 +97,8 @@ class Signature:
         A place in the pipeline (seen when the compile was observed) and a frame (seen when it was
         not) say nothing about each other.
         """
-        mine = (self.kind, self.exception, self.signal)
-        if mine != (other.kind, other.exception, other.signal):
+        mine = (self.kind, self.exception, self.signal, self.limit)
+        if mine != (other.kind, other.exception, other.signal, other.limit):
             return False
         if _is_stage_place(self.where) != _is_stage_place(other.where):
             return True

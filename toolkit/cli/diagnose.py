@@ -11,6 +11,7 @@ from ctk.toolkit.cli.options import (
     KeptInputs,
     OutOption,
     ResumeOption,
+    SameFailureOption,
     SubjectOptions,
 )
 from ctk.toolkit.cli.progress import progress
@@ -28,6 +29,7 @@ def diagnose(
     budget: BudgetOptions,
     isolation: IsolationOptions,
     jobs: JobOptions,
+    same: SameFailureOption,
 ) -> Answer:
     """Find the culprit, and the smallest repro.
 
@@ -46,6 +48,7 @@ def diagnose(
             max_seconds=budget.max_seconds,
             say=report,
             on_progress=report.reduction,
+            same_failure=same.same_failure,
             **subject.keywords(),
             **isolation.keywords(),
             **jobs.keywords(),

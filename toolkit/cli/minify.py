@@ -17,8 +17,10 @@ from ctk.toolkit.cli.options import (
     IsolationOptions,
     JobOptions,
     KeptInputs,
+    OracleOptions,
     OutOption,
     ResumeOption,
+    SameFailureOption,
     SubjectOptions,
 )
 from ctk.toolkit.cli.progress import progress
@@ -42,11 +44,14 @@ def minify(
     budget: BudgetOptions,
     isolation: IsolationOptions,
     jobs: JobOptions,
+    asked: OracleOptions,
+    same: SameFailureOption,
 ) -> Answer:
     """Make a failing case as small as possible.
 
     Writes the smallest graph that fails in the same way, with its repro.py. Ctrl-C keeps the best
-    so far and says how to go on.
+    so far and says how to go on. A program, a function, time or memory may decide instead of
+    eager's results.
     """
     from ctk.toolkit.minify import minify as minify_program
 
@@ -60,6 +65,8 @@ def minify(
             max_seconds=budget.max_seconds,
             say=report,
             on_progress=report.reduction,
+            same_failure=same.same_failure,
+            **asked.keywords(),
             **subject.keywords(),
             **isolation.keywords(),
             **jobs.keywords(),
@@ -76,13 +83,13 @@ def answer_of(found: "Diagnosis") -> Answer:
         return answer_of_diagnosis(found)
     if reduction is None or found.folder is None:
         data = {"graph": found.name} | judgement_data(found.judgement)
-        headline = f"{line_of(found.judgement)} [{found.name}]"
+        headline = f"{_first_line(found)} [{found.name}]"
         told = () if found.kept is None else (f"cache: {found.kept.line}",)
         return Answer(code_of(found), headline, data | {"kept": kept_data(found)}, told)
     state = ending(reduction.reason, reduction.unfinished)
     headline = (
         f"{'interrupted' if found.is_interrupted else 'failure'}: {reduction.nodes_before} -> "
-        f"{reduction.nodes_after} call nodes ({state}): {kind_of(reduction.best)}"
+        f"{reduction.nodes_after} call nodes ({state}): {failure_of(found, reduction)}"
         f"{stumbles(found)}"
     )
     run = found.repro_run
@@ -92,12 +99,17 @@ def answer_of(found: "Diagnosis") -> Answer:
         lines.append(f"repro: python {quote(str(found.repro))}  # {run.says if run else 'not run'}")
     lines += [f"cache: {found.kept.line}"] if found.kept else []
     lines += [f"problem: {problem}" for problem in found.problems]
+    lines += flaky_and_others(found)
     lines += lines_to_go_on(found)
     data = reduction_data(reduction) | {
         "case": str(found.minimal) if found.minimal else None,
         "folder": str(found.folder),
         "problems": list(found.problems),
         "kept": kept_data(found),
+        "decided_by": found.decided_by or None,
+        "others": [
+            {"failure": str(each.signature), "case": str(each.folder)} for each in found.others
+        ],
         "repro": {
             "path": str(found.repro) if found.repro else None,
             "clean_run": run.says if run else None,
@@ -117,6 +129,39 @@ def why_lines(minimal: "Path | None") -> list[str]:
     pair = f"{quote(str(minimal))} {quote(str(neighbour))}"
     compared = [f"passes: {neighbour}  # ctk diff {pair}"] if neighbour.is_dir() else []
     return [f"why: ctk show {quote(str(minimal))} --why", *compared]
+
+
+def _first_line(found: "Diagnosis") -> str:
+    """Return what was seen where nothing fails; a command's own words are in it."""
+    judgement = found.judgement
+    if not found.decided_by or judgement.fails:
+        return line_of(judgement)
+    answer = "no failure" if judgement.verdict.value == "passes" else "cannot tell"
+    said = judgement.detail.partition("\n")[0]
+    return f"{answer}: {found.decided_by} says {judgement.verdict.value}{said and f': {said}'}"
+
+
+def failure_of(found: "Diagnosis", reduction: "Reduction") -> str:
+    """Return the failure: as ctk names it, or who decides."""
+    signature = found.search.judgement.signature
+    if found.decided_by:
+        seen = f" ({signature.message})" if signature is not None and signature.message else ""
+        return f"{found.decided_by} decides{seen}"
+    return kind_of(reduction.best)
+
+
+def flaky_and_others(found: "Diagnosis") -> list[str]:
+    """Return what else there is to know: that it fails at random, and which others were met."""
+    from ctk.toolkit.case.trust import trust_option
+
+    reduction = found.reduction
+    flakiness = reduction.flakiness if reduction is not None else None
+    lines = [f"flaky: {flakiness}"] if flakiness is not None else []
+    return lines + [
+        f"also seen: {each.signature}; ctk repro {quote(str(each.folder))}"
+        f"{trust_option(each.folder)}"
+        for each in found.others
+    ]
 
 
 def kept_data(found: "Diagnosis") -> dict[str, object] | None:
@@ -140,6 +185,7 @@ def reduction_data(reduction: "Reduction") -> dict[str, object]:
         "cached": reduction.cached,
         "remembered": reduction.remembered,
         "seconds": round(reduction.seconds, 2),
+        "flakiness": dataclasses.asdict(reduction.flakiness) if reduction.flakiness else None,
         "call_nodes": {"before": reduction.nodes_before, "after": reduction.nodes_after},
         "certificate": [dataclasses.asdict(refusal) for refusal in reduction.certificate],
         "steps": {

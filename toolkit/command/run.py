@@ -13,16 +13,14 @@ import tempfile
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from ctk.compiler.errors import ProgramError
 from ctk.toolkit.command.plan import Asked, read_asked, write_plan
 from ctk.toolkit.formats.schema import document
+from ctk.toolkit.processes.exit_codes import Outcome, ended_with, outcome_of
 from ctk.toolkit.processes.link import tell_alive
 from ctk.toolkit.processes.scratch import remove_folder, scratch_root
 from ctk.toolkit.watch import child_start
-
-Outcome = Literal["good", "bad", "cannot tell"]
 
 HOOK = "ctk.toolkit.command.steer:steer_here"
 
@@ -64,9 +62,7 @@ def run_command(
     tell_alive()
     if code is None:
         return CommandRun("bad", f"did not end within {seconds:g} s", asked)
-    outcome: Outcome = "good" if code == 0 else "cannot tell" if code == 125 else "bad"
-    ended = f"exit code {code}" if code >= 0 else f"signal {_signal_name(-code)}"
-    return CommandRun(outcome, ended, asked)
+    return CommandRun(outcome_of(code), ended_with(code), asked)
 
 
 @contextlib.contextmanager
@@ -105,10 +101,3 @@ def _exit_code(
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return str(number)

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from ctk.compiler.choices import InputsMode
@@ -22,6 +23,7 @@ from ctk.toolkit.graphs.callables import called_modules
 from ctk.toolkit.importers import Inputs, Subject, name_of
 from ctk.toolkit.operation.at_work import Done, Operation
 from ctk.toolkit.oracle.cache import Digests, fingerprint
+from ctk.toolkit.oracle.choice import NOTHING_CHOSEN, Choice
 from ctk.toolkit.oracle.executors.base import ONE_JOB, Jobs
 from ctk.toolkit.oracle.go_on import resume_command
 from ctk.toolkit.oracle.journal import (
@@ -65,6 +67,7 @@ def operation(
     keep: InputsMode,
     say: Say,
     jobs: Jobs = ONE_JOB,
+    choice: Choice = NOTHING_CHOSEN,
 ) -> Generator[Operation]:
     """Load the cases, start who answers, and open the folder; closed at the end.
 
@@ -78,13 +81,16 @@ def operation(
         keep: What written cases keep of their inputs.
         say: Told what happens.
         jobs: How many questions may be asked at the same time, and where.
+        choice: Which question is asked.
 
     Raises:
         CaseError: There is no such folder to go on in, it is in use, or is about something else.
     """
     with opened(subject, inputs, options, jobs) as it:
         digests = Digests()
-        header = _header(name, subject, {**options, **jobs.told}, keep, it.cases, digests)
+        told = {**options, **jobs.told, **choice.told}
+        header = _header(name, subject, told, keep, it.cases, digests)
+        header = replace(header, sources={**header.sources, **dict(_files(choice))})
         default = f"{PREFIXES[name]}_{name_of(subject)}"
         journal, folder = (
             resumed_journal(out, default, header) if resume else new_journal(out, default, header)
@@ -229,6 +235,12 @@ def _sources(cases: list[Case]) -> Iterator[tuple[str, str]]:
             file = getattr(sys.modules.get(module), "__file__", None)
             if file is not None:
                 yield module, digest_of(Path(file))
+
+
+def _files(choice: Choice) -> Iterator[tuple[str, str]]:
+    """Yield each file of the user that decides, with a digest."""
+    for path in choice.files:
+        yield str(path), digest_of(path)
 
 
 def digest_of(path: Path) -> str:

@@ -8,11 +8,18 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import cast
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.trust import trust_option
 from ctk.toolkit.importers.base import CALLS
-from ctk.toolkit.oracle.journal import JOURNAL, Header, OperationName, read_header
+from ctk.toolkit.oracle.journal import (
+    JOURNAL,
+    OTHER_QUESTION,
+    Header,
+    OperationName,
+    read_header,
+)
 
 
 def resume_command(header: Header, folder: Path, more: Mapping[str, object] | None = None) -> str:
@@ -27,7 +34,11 @@ def resume_command(header: Header, folder: Path, more: Mapping[str, object] | No
     >>> resume_command(header, Path("small"))
     'ctk minify net.py --target inductor --out small --resume'
     """
-    if header.subject is None and "command" not in header.options:
+    oracle = header.options.get("oracle")
+    is_nameless = isinstance(oracle, Mapping) and not all(
+        cast("Mapping[str, object]", oracle).values()
+    )
+    if is_nameless or (header.subject is None and "command" not in header.options):
         name = header.operation.replace("bisect-pass", "bisect")
         return f"ctk.{name}(…, out={str(folder)!r}, resume=True)  # in Python, with the same object"
     subject = [] if header.subject is None else [header.subject]
@@ -53,6 +64,9 @@ def resume_hint(folder: Path) -> str | None:
         return None
     if "command" in header.options:
         return f"ctk bisect-pass --command … --out {shlex.quote(str(folder))} --resume  # as it was"
+    if "oracle" in header.options:  # a folder may be a stranger's: no command of it is repeated
+        where = shlex.join([header.subject or "…", "--out", str(folder), "--resume"])
+        return f"ctk {header.operation} {where} …  # with the oracle, as it was"
     command = resume_command(header, folder)
     needs_trust = bool(header.subject and trust_option(Path(header.subject).expanduser()))
     return f"{command}  # and --trust, if you trust who made the case" if needs_trust else command
@@ -88,7 +102,8 @@ def command_about(subject: str, operation: OperationName, options: Mapping[str, 
         operation: What is asked.
         options: The keywords of operations; those that no command has are left out.
     """
-    return shlex.join(["ctk", operation, subject, *_options(options)])
+    told = {key: value for key, value in options.items() if key not in OTHER_QUESTION}
+    return shlex.join(["ctk", operation, subject, *_options(told)])
 
 
 def _options(options: Mapping[str, object]) -> Iterator[str]:
@@ -96,6 +111,10 @@ def _options(options: Mapping[str, object]) -> Iterator[str]:
         match name, value:
             case "command", str():
                 yield from ("--command", value)
+            case "oracle", dict():
+                yield from _oracle_options(value)
+            case "same_failure", str():
+                yield from ("--same-failure", value)
             case "target", str():
                 yield from ("--target", value)
             case "config", dict():
@@ -125,5 +144,17 @@ def _options(options: Mapping[str, object]) -> Iterator[str]:
             case "resources", dict() if value:
                 pairs = ",".join(f"{key}={item:g}" for key, item in value.items())
                 yield from ("--resources", pairs)
+            case _:
+                pass
+
+
+def _oracle_options(chosen: Mapping[str, object]) -> Iterator[str]:
+    names = {"command": "--command", "match": "--match", "function": "--oracle"}
+    for name, value in chosen.items():
+        match value:
+            case str() if name in names:
+                yield from (names[name], value)
+            case int() | float():
+                yield from (f"--{name.replace('_', '-')}", f"{value:g}x")
             case _:
                 pass

@@ -225,7 +225,8 @@ def difference(then: Header, now: Header) -> str:
     is_same = then.cases == now.cases
     for name in sorted({*then.options, *now.options}):
         before, after = then.options.get(name), now.options.get(name)
-        if not is_same and before != after and name not in ANSWERS_STAY:
+        is_asked = name in OTHER_QUESTION or (not is_same and name not in ANSWERS_STAY)
+        if is_asked and before != after:
             return f"{name} was {_shown(before)}, and is {_shown(after)} now"
     before, after = {**then.sources, **then.variables}, {**now.sources, **now.variables}
     changed = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
@@ -248,6 +249,9 @@ ANSWERS_STAY = (
     "resources",
 )
 """Options that say who answers, not what."""
+
+OTHER_QUESTION = ("oracle", "same_failure")
+"""Options with which another question is asked about the same cases."""
 
 
 def _shown(value: object) -> str:

@@ -8,6 +8,8 @@ Order of the questions, cheapest first:
 2. Compiling or calling raises: a `compile-error` or `runtime-error`, whatever random ops there are.
 3. Both give results: repro_templates/judging.py, the rule that a repro carries too.
 
+What only measuring shows (time, memory) is measured instead: measured.py.
+
 INVALID is what cannot be asked: a case that does not fit together. An eager run that breaks CUDA
 for this process raises `LostAccelerator`: who asks runs the compiled program in another one.
 
@@ -31,6 +33,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.raise_site import raised_in, root_error
+from ctk.toolkit.oracle.measured import judge_measured
 from ctk.toolkit.processes.accelerator import has_lost_cuda
 from ctk.toolkit.processes.link import tell_alive
 from ctk.toolkit.run.execute import run_compiled, run_eager, run_reference
@@ -64,6 +67,10 @@ def judge(
         LostAccelerator: A kernel of the eager run has broken CUDA for this process.
     """
     tell_alive()
+    if expected is not None and expected.is_measured:
+        found = judge_measured(case, expected, observer)
+        is_answer = isinstance(found, Judgement)
+        return found if is_answer else _answer(error_signature(found), expected)
     eager = run_eager(case) if eager_raised is None else _lost(eager_raised)
     tell_alive()
     if isinstance(eager.error, CtkError):

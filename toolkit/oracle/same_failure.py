@@ -5,11 +5,14 @@ Every reduction of a compile asks through here, so that `minify` and `diagnose` 
 
 from dataclasses import dataclass, replace
 
+from ctk.compiler.choices import SameRule
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.remembering import Remembering
+from ctk.toolkit.oracle.words import blanked
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +23,9 @@ class SameFailure:
        from the same pass, which takes an observed compile to know.
     2. With a `cause`, the candidate must also pass once that is left out: a reduction may otherwise
        slip from the failure that was proved to another one with the same signature.
+    3. With a `rule`, a failure must be alike in more (`strict`) or in less (`type`, `any`) than in
+       its signature. For less, who answers is asked for any failure, and what it saw is compared
+       here: so its answers can be remembered for either rule.
 
     Attributes:
         case: Has the signature to look for.
@@ -27,17 +33,20 @@ class SameFailure:
         cause: What must be to blame.
         base: What is left out of every question, with which the case fails as well; with no kernels
             to generate a question costs little.
+        rule: What makes two failures the same, if not their signatures.
     """
 
     case: Case
     executor: Executor
     cause: Veto | None = None
     base: Veto | None = None
+    rule: SameRule | None = None
 
     def __call__(self, candidate: Case) -> Judgement:
         """Judge a candidate."""
-        expected = self.case.signature
+        expected = self._expected
         judgement = self.executor.ask(candidate, expected, self._watched, is_candidate=True)
+        judgement = self._ruled(judgement)
         if self.cause is None or judgement.verdict is not Verdict.REPRODUCES:
             return judgement
         without = self.executor.ask(candidate, expected, self.cause)
@@ -47,14 +56,37 @@ class SameFailure:
         """Return what the executor remembers of a candidate; None where it would have to ask."""
         if not isinstance(self.executor, Remembering):
             return None
-        expected = self.case.signature
+        expected = self._expected
         judgement = self.executor.recall(candidate, expected, self._watched, is_candidate=True)
+        judgement = judgement and self._ruled(judgement)
         if judgement is None or self.cause is None:
             return judgement
         if judgement.verdict is not Verdict.REPRODUCES:
             return judgement
         without = self.executor.recall(candidate, expected, self.cause)
         return without and _blamed(judgement, without)
+
+    @property
+    def _expected(self) -> Signature | None:
+        """What who answers looks for; None for any failure, which is judged here then.
+
+        A candidate that does not end is waited for only where that is looked for.
+        """
+        wanted = self.case.signature
+        if wanted is None or wanted.is_cut_off:
+            return wanted
+        is_error_type = self.rule == "type" and wanted.exception is not None
+        return None if self.rule == "any" or is_error_type else wanted
+
+    def _ruled(self, judgement: Judgement) -> Judgement:
+        """Return the answer as the rule reads it."""
+        wanted, seen = self.case.signature, judgement.signature
+        if self.rule is None or wanted is None or seen is None or not judgement.fails:
+            return judgement
+        if judgement.verdict is Verdict.DIFFERENT and seen.ends_process:
+            return judgement  # nobody has asked whether eager dies of it as well
+        is_same = is_alike(wanted, seen, self.rule)
+        return replace(judgement, verdict=Verdict.REPRODUCES if is_same else Verdict.DIFFERENT)
 
     @property
     def _watched(self) -> Veto | None:
@@ -68,3 +100,20 @@ def _blamed(judgement: Judgement, without: Judgement) -> Judgement:
     if without.verdict is Verdict.PASSES:
         return judgement
     return replace(judgement, verdict=Verdict.DIFFERENT)
+
+
+def is_alike(wanted: Signature, seen: Signature, rule: SameRule) -> bool:
+    """Return whether two failures are the same under a rule.
+
+    Cases: 1. `any`; 2. `type`: kind, exception type and signal; 3. `strict`: the raising place and
+    the words of the exception too, numbers and addresses apart. What was measured has no words.
+    """
+    if rule == "any":
+        return True
+    if rule == "type":
+        mine = (wanted.kind, wanted.exception, wanted.signal)
+        return mine == (seen.kind, seen.exception, seen.signal)
+    has_words = wanted.exception is not None
+    return wanted.matches(seen) and (
+        not has_words or blanked(wanted.message) == blanked(seen.message)
+    )

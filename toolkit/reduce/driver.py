@@ -21,6 +21,7 @@ from typing import Literal
 from torch.fx import GraphModule
 
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.oracle.repeated import Flakiness
 from ctk.toolkit.reduce.certificate import Certificate, Refusal
 from ctk.toolkit.reduce.coming import Coming
 from ctk.toolkit.reduce.edits import Edit
@@ -64,6 +65,8 @@ class Reduction:
         unfinished: Steps that have not tried each of their edits on `best`.
         problems: What went wrong, one sentence each.
         errors: The exceptions behind them.
+        flakiness: How often the given case fails, and how likely an answer is wrong; None for an
+            oracle that always says the same.
     """
 
     best: Case
@@ -82,6 +85,7 @@ class Reduction:
     unfinished: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     errors: tuple[Exception, ...] = ()
+    flakiness: Flakiness | None = None
 
     @property
     def graph(self) -> GraphModule:

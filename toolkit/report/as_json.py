@@ -17,9 +17,10 @@ from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.formats.checked import Line
 from ctk.toolkit.formats.files import write_text
 from ctk.toolkit.formats.schema import document, read_document, write_document
+from ctk.toolkit.oracle.repeated import Flakiness
 from ctk.toolkit.reduce.driver import Reason
 from ctk.toolkit.reduce.size import call_nodes
-from ctk.toolkit.report.diagnosis import Diagnosis, ProgramSize, State
+from ctk.toolkit.report.diagnosis import Diagnosis, OtherFailure, ProgramSize, State
 from ctk.toolkit.report.kept import KeptEntry
 from ctk.toolkit.repro.run import Says
 
@@ -123,6 +124,15 @@ class ReproRecord:
 
 @document
 @dataclass(frozen=True, slots=True)
+class OtherRecord:
+    """Another failure that was met; its case, relative to the folder."""
+
+    signature: Signature
+    case: Line
+
+
+@document
+@dataclass(frozen=True, slots=True)
 class Record:
     """What `diagnosis.json` holds.
 
@@ -155,6 +165,10 @@ class Record:
             case, and where a graph shows the failure.
         program: How small the program became, where no graph shows the failure.
         kept: What the user's persistent cache had of the compile; null for nothing.
+        decided_by: The command or function of the user that decides; empty where ctk compares.
+        flakiness: How often the case fails, and how likely the reduction has made an error; null
+            for a failure that always shows.
+        others: Other failures that the reduction met, each kept as a case.
         schema: Version of this document.
     """
 
@@ -185,6 +199,9 @@ class Record:
     end_to_end: EndToEnd | None = None
     program: ProgramSize | None = None
     kept: KeptEntry | None = None
+    decided_by: Line = ""
+    flakiness: Flakiness | None = None
+    others: tuple[OtherRecord, ...] = ()
     schema: Literal[2] = SCHEMA
 
 
@@ -227,6 +244,9 @@ def record_of(diagnosis: Diagnosis) -> Record:
         end_to_end=diagnosis.end_to_end,
         program=diagnosis.program,
         kept=diagnosis.kept,
+        decided_by=diagnosis.decided_by,
+        flakiness=reduction.flakiness if reduction else None,
+        others=tuple(_other(each, diagnosis.folder) for each in diagnosis.others),
     )
 
 
@@ -279,6 +299,10 @@ def _minimal(diagnosis: Diagnosis) -> MinimalRecord | None:
         culprit=again.culprit.where if again and again.culprit else None,
         unfinished=reduction.unfinished if reduction else (),
     )
+
+
+def _other(found: OtherFailure, folder: Path | None) -> OtherRecord:
+    return OtherRecord(found.signature, _relative(found.folder, folder) or "")
 
 
 def _call_names(case: Case) -> tuple[str, ...]:

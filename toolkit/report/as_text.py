@@ -14,6 +14,7 @@ What is wrong, where, how we know, what was excluded, and the command for the ne
 
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 
 from ctk.toolkit.bisect.culprit import in_one_line, option_words
 from ctk.toolkit.case.judgement import Verdict
@@ -35,6 +36,12 @@ def summary(record: Record, folder: Path) -> list[str]:
     lines += _minimal_lines(record, folder)
     if record.state != "finished":
         lines.append(f"state      {record.state}: it goes on, or was ended before it was done")
+    if record.flakiness is not None:
+        lines.append(f"flaky      {record.flakiness}")
+    lines += [
+        f"also seen  {each.signature}; ctk repro {quote(str(folder / each.case))}"
+        for each in record.others
+    ]
     lines += [f"problem    {problem}" for problem in record.problems]
     lines.append(f"cost       {_cost(record)}")
     return lines + [f"next       {step}" for step in next_steps(record, folder)]

@@ -6,6 +6,7 @@ from typing import Literal
 
 from ctk.toolkit.bisect.culprit import Search
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.formats.schema import document
@@ -37,6 +38,19 @@ class ProgramSize:
 
 
 @dataclass(frozen=True, slots=True)
+class OtherFailure:
+    """Another failure than the one that was looked for, which the reduction met on its way.
+
+    Attributes:
+        signature: What it showed.
+        folder: The smallest candidate that showed it, as a case.
+    """
+
+    signature: Signature
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True)
 class Diagnosis:
     """What `diagnose` and `bisect-pass` found.
 
@@ -62,6 +76,8 @@ class Diagnosis:
         program: How small the program became; None where a graph shows the failure, or nobody
             asked.
         kept: What the persistent cache had of the compile; None for nothing.
+        decided_by: Which command or function of the user decides; empty where ctk compares.
+        others: Other failures that were met on the way.
     """
 
     case: Case | None
@@ -82,6 +98,8 @@ class Diagnosis:
     end_to_end: EndToEnd | None = None
     program: ProgramSize | None = None
     kept: KeptEntry | None = None
+    decided_by: str = ""
+    others: tuple[OtherFailure, ...] = ()
 
     @property
     def judgement(self) -> Judgement:

@@ -34,6 +34,9 @@ MEANINGS: Mapping[FailureKind, str] = {
     "alias": "results share memory with others than in eager",
     "requires-grad": "a result requires a gradient on one side only",
     "state": "Python state differs from eager's after the call",
+    "slow": "the compiled call takes so many times as long as eager's",
+    "peak-memory": "the compiled call takes so many times as much memory as eager's, at its peak",
+    "oracle": "a command or function of yours calls it a failure",
 }
 """What each kind of failure says."""
 

@@ -66,7 +66,12 @@ class ReproRun:
 
 
 def write_repro(
-    case: Case, folder: Path, culprit_pass: str | None = None, limits: Limits | None = None
+    case: Case,
+    folder: Path,
+    culprit_pass: str | None = None,
+    limits: Limits | None = None,
+    *,
+    failure: str | None = None,
 ) -> Path:
     """Write `repro.py` and what it needs (a data file, `sources/`) into an existing folder.
 
@@ -75,6 +80,7 @@ def write_repro(
         folder: Exists. Files are written under temporary names and renamed, the script last.
         culprit_pass: The guilty pass, for the header (`joint/fold`).
         limits: Of a program that hangs, or takes more and more memory.
+        failure: What the header calls the failure; None: the signature of the case.
 
     Returns:
         The path of the script.
@@ -82,7 +88,7 @@ def write_repro(
     Raises:
         CaseError: The graph, an input or a source cannot be written.
     """
-    return _write(case, folder, culprit_pass, "not run", limits)
+    return _write(case, folder, culprit_pass, "not run", limits, failure)
 
 
 def write_verified_repro(
@@ -187,11 +193,21 @@ def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _write(
-    case: Case, folder: Path, culprit_pass: str | None, clean_run: str, limits: Limits | None
+    case: Case,
+    folder: Path,
+    culprit_pass: str | None,
+    clean_run: str,
+    limits: Limits | None,
+    failure: str | None = None,
 ) -> Path:
     plan = plan_sources(case, modules=True)
     script = render_script(
-        case, plan, culprit_pass=culprit_pass, clean_run=clean_run, limits=limits
+        case,
+        plan,
+        culprit_pass=culprit_pass,
+        clean_run=clean_run,
+        limits=limits,
+        failure=failure,
     )
     copy_sources(plan, folder)
     _write_data(script, folder)

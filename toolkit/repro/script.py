@@ -39,7 +39,10 @@ TIMEOUT_SECONDS = 120.0
 START_SECONDS = 30.0
 """What a script may take besides the compile: it starts Python, torch and the target."""
 
-_HOLDING = ("values", "loading", "verdict", "running", "settings", "random_draws", "float64")
+_HOLDING = (
+    "values", "loading", "verdict", "running", "settings", "random_draws", "float64",
+    "measured_verdict",
+)  # fmt: skip
 CARRIED = (
     *(f"ctk.repro_templates.{name}" for name in _HOLDING),
     "ctk.compiler.torch_compat.handing",
@@ -133,6 +136,7 @@ def render_script(
     clean_run: str = _NOT_RUN,
     versions: Versions | None = None,
     limits: Limits | None = None,
+    failure: str | None = None,
 ) -> Script:
     """Return the script of a case.
 
@@ -143,6 +147,7 @@ def render_script(
         clean_run: What a run in a clean process showed, for the header.
         versions: Those of this process when None.
         limits: Of a program that hangs, or takes more and more memory.
+        failure: What the header calls the failure; None: the signature of the case.
 
     Raises:
         CaseError: The graph or an input cannot be written.
@@ -161,7 +166,14 @@ def render_script(
             module.classes,
             _module(case, plan, module),
             f"{_INPUTS}\n{body}",
-            _compiled(plan, traits, module, is_dynamic=marks.free, freezes=freezes),
+            _compiled(
+                plan,
+                traits,
+                module,
+                is_dynamic=marks.free,
+                freezes=freezes,
+                is_timed=case.signature is not None and case.signature.kind == "slow",
+            ),
         )
     )
     limits = limits or limits_of(case.signature, None, None)
@@ -171,7 +183,7 @@ def render_script(
     carried = carry(f"{own}\n{ending}", CARRIED, [(backend.__module__, backend.__name__)])
     imports = (*module.imports, *([FREEZING_IMPORT] if freezes else []))
     beginning = _beginning(carried.imports, imports, own, versions)
-    docstring = _docstring(case, plan, traits, culprit_pass, clean_run, versions)
+    docstring = _docstring(case, plan, traits, culprit_pass, clean_run, versions, failure)
     parts = (f"{docstring}\n\n{beginning}\n\n{own}", _LINE, carried.source, ending)
     return Script("\n\n\n".join(parts) + "\n", sources.data)
 
@@ -224,15 +236,22 @@ def _module(case: Case, plan: SourcePlan, module: ModuleText) -> str:
 
 
 def _compiled(
-    plan: SourcePlan, traits: Traits, module: ModuleText, *, is_dynamic: bool, freezes: bool
+    plan: SourcePlan,
+    traits: Traits,
+    module: ModuleText,
+    *,
+    is_dynamic: bool,
+    freezes: bool,
+    is_timed: bool,
 ) -> str:
-    """Return the function that compiles the program."""
+    """Return the function that compiles the program, or another one if time is measured."""
     options = "CONFIG"
     if _functions(plan, traits):
         value = "loaded_function(name, HERE)" if traits.takes_functions else "str(HERE / name)"
         options = f"replaced(CONFIG, {{name: {value} for name in FUNCTIONS}})"
     options = f"DEFAULTS | {options}" if traits.defaults else f"{options} or None"
-    lines = ["def compiled():", '    """Return the module compiled by the target."""']
+    lines = [f"def compiled({'program=None' * is_timed}):"]
+    lines += ['    """Return the module compiled by the target."""']
     if plan.copies:
         lines.append(f'    sys.path.append(str(HERE / "{FOLDER}"))')
     lines.append("    torch.compiler.reset()")
@@ -240,11 +259,15 @@ def _compiled(
         lines.extend(FREEZING)
     lines.append(f"    options = {options}")
     lines.append(f"    backend = {traits.repro_backend.__name__}(TARGET, HERE)")
+    program = "program or module()" if is_timed else "module()"
+    if is_timed and module.handed is not None:
+        lines.append("    if program is not None:")
+        lines.append("        return torch.compile(program, backend=backend, options=options)")
     if module.handed is not None:
         lines.append("    # Dynamo writes operators of this graph that it does not read.")
         lines.append(f"    return Handed(module(), backend, options, {module.handed!r})")
         return "\n".join(lines)
-    arguments = "module(), backend=backend, fullgraph=True, options=options"
+    arguments = f"{program}, backend=backend, fullgraph=True, options=options"
     if is_dynamic:
         lines.append("    # Some int is symbolic; inputs() marks the sizes that are not.")
         arguments += ", dynamic=True"
@@ -269,8 +292,20 @@ def _used(case: Case, module: ModuleText, limits: Limits, *, shares_memory: bool
         "draws=same_draws,": is_random,
         f"crash=lambda: crash_of_child({limits.seconds:g}, {limits.nbytes}),": ends_process,
         f"survives=lambda: survives_in_child({limits.seconds:g}, {limits.nbytes}),": breaks_eager,
+        **dict.fromkeys(_measure(case.signature), True),
     }
     return [text for text, is_used in arguments.items() if is_used]
+
+
+def _measure(signature: Signature | None) -> list[str]:
+    """Return what brings in the code that measures, for a failure that only that shows."""
+    if signature is None or signature.limit is None:
+        return []
+    calls = {
+        "slow": f"slow_failure(program, {signature.limit!r}, compiled)",
+        "peak-memory": f"peak_failure(program, {signature.limit!r})",
+    }
+    return [f"measure=lambda program: {calls[signature.kind]},"] if signature.is_measured else []
 
 
 def _draws(eager: Outcome) -> bool:
@@ -343,13 +378,15 @@ def _docstring(
     culprit_pass: str | None,
     clean_run: str,
     versions: Versions,
+    failure: str | None,
 ) -> str:
     signature = case.signature
     headline = f"{signature.kind} of {case.name}" if signature else f"{case.name}, not judged yet"
+    headline = case.name if failure else headline
     needs = f"torch and {traits.needs}" if traits.needs else "torch only"
     run = f"python repro.py  (needs {needs})"
     fields = {
-        "Failure": str(signature) if signature else "not judged",
+        "Failure": failure or (str(signature) if signature else "not judged"),
         "Target": plan.target,
         "Culprit": culprit_pass,
         "Proof": _proof(traits, culprit_pass),

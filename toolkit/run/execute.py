@@ -9,7 +9,7 @@ What it does not do: it compares nothing (repro_templates/compare.py), judges no
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 
@@ -153,6 +153,7 @@ def run_compiled(
     observer: Observer | None = None,
     target: Target | None = None,
     is_called: bool = True,
+    then: Callable[[Callable[..., object], Sequence[object]], object] | None = None,
 ) -> Outcome:
     """Compile a case with its target and call the result once.
 
@@ -165,6 +166,8 @@ def run_compiled(
             call: they can be run again.
         target: The target itself; None: the one that `case.target` names.
         is_called: False: it is compiled only, and the outcome has no run.
+        then: Called after the first call, under the same modes, with the compiled function and its
+            inputs; what it raises is the compiled program's doing.
 
     Raises:
         TargetError: The target is unknown or cannot be imported.
@@ -199,7 +202,10 @@ def run_compiled(
             return Outcome(None)
         try:
             with process_state_kept():
-                return Outcome(called(call, owned, state, STATES, held=held))
+                outcome = Outcome(called(call, owned, state, STATES, held=held))
+                if then is not None:
+                    then(call, owned)
+                return outcome
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) or is_observers(error):
                 raise

@@ -118,7 +118,7 @@ def test_minify_and_diagnose_ask_the_same_questions(
     broken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "ctk.toolkit.minify.write_verified_repro",
+        "ctk.toolkit.operation.smallest_repro.write_verified_repro",
         lambda case, folder, *_: (folder / "repro.py", ReproRun(1, "", "reproduced")),
     )
     asked: list[tuple[int, object]] = []

@@ -1,7 +1,7 @@
 """ctk.minimize: any graph, any predicate."""
 
-import itertools
 import operator
+import random
 from typing import Any
 
 import pytest
@@ -116,10 +116,44 @@ def test_an_exception_names_the_candidate_and_keeps_the_smallest_so_far() -> Non
     caught.value.graph(*caught.value.inputs)
 
 
-def test_a_predicate_that_changes_its_mind_is_refused_at_the_start() -> None:
-    coin = itertools.cycle([True, False])
-    with pytest.raises(DoesNotReproduce, match="flaky"):
-        ctk.minimize(graph(), X, lambda gm, inputs: next(coin))
+def test_a_predicate_that_hardly_ever_says_yes_is_refused_at_the_start() -> None:
+    asked: list[object] = []
+
+    def fails(gm: GraphModule, inputs: tuple[object, ...]) -> bool:
+        asked.append(gm)
+        return len(asked) == 2
+
+    with pytest.raises(DoesNotReproduce, match=r"the predicate is flaky: it fails in 1 of 20 runs"):
+        ctk.minimize(graph(), X, fails)
+    assert len(asked) == 20
+
+
+def test_a_predicate_that_answers_by_chance_is_asked_several_times() -> None:
+    """It says yes of every second graph that has both: each is asked until it does."""
+    coin = random.Random(7)
+
+    def fails(gm: GraphModule, inputs: tuple[object, ...]) -> bool:
+        both = has(torch.sin)(gm, inputs) and has(torch.relu)(gm, inputs)
+        return both and coin.random() < 0.5
+
+    found = ctk.minimize(graph(), X, fails)
+    assert (found.finished, names(found.graph)) == (True, ["x", "sin", "relu", "output"])
+    assert found.flakiness is not None
+    assert found.flakiness.given.asked == 20
+    assert 0 < found.flakiness.error_probability <= 0.01
+    assert found.flakiness.most_runs >= 8
+
+
+def test_a_steady_predicate_is_asked_little_at_the_start() -> None:
+    asked: list[int] = []
+
+    def fails(gm: GraphModule, inputs: tuple[object, ...]) -> bool:
+        asked.append(len(gm.graph.nodes))
+        return has(torch.sin)(gm, inputs)
+
+    found = ctk.minimize(graph(), X, fails)
+    assert found.flakiness is None
+    assert asked.count(asked[0]) == 4
 
 
 def test_a_predicate_that_says_no_is_refused() -> None:
@@ -194,9 +228,3 @@ def test_a_limit_that_is_no_count_is_refused_before_anything_is_asked(limit: Any
         with pytest.raises(ConfigError, match=r"max_questions is .*; it must be a count, from 1"):
             operation(*arguments, max_questions=limit)
     assert not asked
-
-
-def test_a_predicate_that_changes_its_mind_at_the_third_question_is_flaky_too() -> None:
-    answers = iter([True, True, False])
-    with pytest.raises(DoesNotReproduce, match="the predicate is flaky: of the same graph"):
-        ctk.minimize(graph(), X, lambda gm, inputs: next(answers))

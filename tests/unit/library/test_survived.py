@@ -30,7 +30,7 @@ def subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     ) -> tuple[Path, ReproRun]:
         return write_repro(case, folder, culprit, limits), ReproRun(1, "", "reproduced")
 
-    monkeypatch.setattr("ctk.toolkit.minify.write_verified_repro", write_only)
+    monkeypatch.setattr("ctk.toolkit.operation.smallest_repro.write_verified_repro", write_only)
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "program.py", PROGRAM)
     write(tmp_path, "backend.py", BACKEND)
@@ -132,7 +132,7 @@ def test_a_repro_that_is_not_on_disk_is_said_with_125(
     def refuse(*_: object) -> object:
         raise StorageError("repro.py cannot be written: File too large")
 
-    monkeypatch.setattr("ctk.toolkit.minify.write_verified_repro", refuse)
+    monkeypatch.setattr("ctk.toolkit.operation.smallest_repro.write_verified_repro", refuse)
     said = command("minify", "program.py", "--target", "backend.py:compile", "--out", "out")
     assert said.code == 125, said.out
     assert "repro.py is not on disk: repro.py cannot be written: File too large" in said.out

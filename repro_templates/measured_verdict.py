@@ -1,0 +1,91 @@
+"""In a repro: the failure that only measuring shows, of time or of memory.
+
+What it does not do: measure (measuring.py), or compare results.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+
+from ctk.repro_templates.loading import CannotTell
+from ctk.repro_templates.measuring import (
+    Call,
+    Empty,
+    Measured,
+    extra_memory,
+    repeatable,
+    slowdown,
+    uses_gpu,
+)
+from ctk.repro_templates.running import under
+from ctk.repro_templates.verdict import Failure, Program, describe, flat_call, said
+
+
+def slow_failure(
+    program: Program, factor: float, empty: Callable[..., Callable[..., object]]
+) -> Failure | None:
+    """Return the failure of a program whose compiled call is slow; None if it is not.
+
+    Args:
+        program: As the script has it.
+        factor: From which on it is.
+        empty: Compiles `Empty()` as the program is compiled.
+    """
+
+    def compare(eager: Call, compiled: Call, inputs: Sequence[object]) -> Measured:
+        def almost_empty() -> Call | None:
+            try:
+                return repeatable_of(program, empty(Empty()), inputs)
+            except Exception as error:
+                print(f"the costs of a call itself are not known: {said(error)}")
+                return None
+
+        on_gpu = uses_gpu(inputs)
+        return slowdown(eager, compiled, factor, almost_empty, on_gpu=on_gpu)
+
+    return measured_failure(program, "slow", compare)
+
+
+def peak_failure(program: Program, factor: float) -> Failure | None:
+    """Return the failure of a program whose compiled call takes much memory; None if not."""
+
+    def compare(eager: Call, compiled: Call, inputs: Sequence[object]) -> Measured:
+        return extra_memory(eager, compiled, factor, on_gpu=uses_gpu(inputs))
+
+    return measured_failure(program, "peak-memory", compare)
+
+
+def measured_failure(
+    program: Program, kind: str, compare: Callable[[Call, Call, Sequence[object]], Measured]
+) -> Failure | None:
+    """Measure both sides of a program; return its failure."""
+    with under(program.modes, program.states):
+        eager = repeatable_of(program, frugal(program.module()), [*program.inputs().values()])
+        eager()
+        inputs = [*program.inputs().values()]
+        try:
+            compiled = repeatable_of(program, program.compiled(), inputs)
+            compiled()
+            found = compare(eager, compiled, inputs)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # also sys.exit: it is the compiler's, not ours
+            return describe(error, program.expected)
+    if found.answer == "flaky":
+        raise CannotTell(f"too close to tell: {found.detail}")
+    return (kind, "the compiled call", found.detail) if found.answer == "fails" else None
+
+
+def repeatable_of(program: Program, call: Callable[..., object], inputs: Sequence[object]) -> Call:
+    """Return a function that calls a program of the script, over and over."""
+    flat = flat_call(program, call, [*program.inputs()])
+    return repeatable(flat, inputs, program.modes, program.states)
+
+
+def frugal(module: torch.nn.Module) -> Callable[..., object]:
+    """Return a module that frees each value once it is read, as captured graphs do."""
+    try:
+        return torch.fx.symbolic_trace(module)
+    except Exception as error:
+        print(f"eager may hold values for longer than it must: {said(error)}")
+        return module

@@ -1,0 +1,243 @@
+"""Measure the time or the memory of a compiled call beside eager's, and decide.
+
+Time: rounds, in each of which both are called, one after the other, often enough to be measured. In
+how many rounds was the compiled call slower by the factor? Were it a coin, the number that is seen,
+or a more extreme one, would come once in 400 looks: then it is decided, else there are more rounds,
+and after the last the answer is `flaky`. So neither a slow moment of the machine nor a single
+outlier decides:
+
+    factor 1.5, ten rounds     2.1 2.0 2.2 1.9 2.1 2.0 3.8 2.1 2.0 2.2    fails: ten of ten above
+                               1.4 1.6 1.5 1.4 1.6 ...                    80 rounds, then flaky
+
+A compiled call has costs of its own (guards, wrappers), beside which any small graph is slow. So
+what an almost empty program of the same inputs costs, and half as much for safety, is taken off. On
+a GPU only its own time counts, launched without gaps.
+
+Memory: the most that is held at once beyond what was held before the call, twice.
+
+What it does not do: compile, or compare results.
+"""
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import comb
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from ctk.compiler.torch_compat.allocations import cpu_peak_nbytes, gpu_peak_nbytes, keep_gpu_busy
+from ctk.repro_templates.running import State, entered, leaves, tangent
+
+Call = Callable[[], object]
+
+LOOKS = (10, 20, 40, 80)
+"""After how many rounds it is looked whether they decide."""
+
+CHANCE = 0.0025
+"""How often equal calls may look as different as these, at each look."""
+
+BATCH_SECONDS = 0.001
+"""How long the calls of one measurement take together, at least."""
+
+MOST_CALLS = 1000
+OWN_COSTS = 1.5
+"""How often the costs of a call itself are taken off: they vary, too."""
+
+LONG_SECONDS = 0.02
+"""Beside a call that takes so long its own costs are nothing."""
+
+FLOOR_NBYTES = 1024
+"""By less than this no call takes too much memory: a scalar more is no failure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What measuring showed."""
+
+    answer: Literal["fails", "passes", "flaky"]
+    detail: str
+
+
+def repeatable(
+    call: Callable[..., object],
+    inputs: Sequence[object],
+    modes: Mapping[str, Any],
+    states: Sequence[State],
+) -> Call:
+    """Return a function of no arguments that does what one call of a program does.
+
+    With `backward` that includes the gradients, for the same tangents each time.
+    """
+    if not modes["backward"]:
+        return lambda: call(*inputs)
+    wanted = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
+    first = leaves(call(*inputs))
+    tangents = {
+        i: tangent(i, leaf)
+        for i, leaf in enumerate(first)
+        if isinstance(leaf, Tensor) and leaf.requires_grad
+    }
+
+    def once() -> object:
+        outputs = leaves(call(*inputs))
+        reached = [outputs[i] for i in tangents]
+        if not wanted or not reached:
+            return outputs
+        with entered(states, {**modes, "autocast": ()}):
+            return torch.autograd.grad(reached, wanted, [*tangents.values()], allow_unused=True)  # type: ignore[arg-type]  # tensors, as the tangents are
+
+    return once
+
+
+# --- time ---------------------------------------------------------------------------------------
+
+
+def slowdown(
+    eager: Call, compiled: Call, factor: float, empty: Callable[[], Call | None], *, on_gpu: bool
+) -> Measured:
+    """Say whether a compiled call takes so many times as long as eager's.
+
+    Args:
+        eager: Calls the program.
+        compiled: Calls the compiled program.
+        factor: From which on it is too slow.
+        empty: Returns what calls an almost empty compiled program; None if there is none.
+        on_gpu: Whether the GPU does the work.
+    """
+    clock = gpu_seconds if on_gpu else wall_seconds
+    rounds: list[tuple[float, float]] = []
+    answer: Literal["fails", "passes"] | None = None
+    calls = [calls_for(each) for each in (eager, compiled)]
+    for look in LOOKS:
+        while len(rounds) < look:
+            rounds.append(one_round((eager, compiled), calls, clock, turned=len(rounds) % 2 == 1))
+        if (answer := decided(rounds, factor)) is not None:
+            break
+    if answer == "fails" and not on_gpu and median_of(rounds, 1) < LONG_SECONDS:
+        own = own_costs(empty)
+        answer = decided([(a, b - OWN_COSTS * own) for a, b in rounds], factor)
+        if answer == "passes":
+            return Measured("passes", f"{words_of(rounds)}; its own costs are {microseconds(own)}")
+    return Measured(answer or "flaky", words_of(rounds))
+
+
+def decided(
+    rounds: Sequence[tuple[float, float]], factor: float
+) -> Literal["fails", "passes"] | None:
+    """Return the answer that pairs of seconds give; None if they give none."""
+    count = len(rounds)
+    above = sum(compiled >= factor * eager for eager, compiled in rounds)
+    if tail(count, above) <= CHANCE:
+        return "fails"
+    return "passes" if tail(count, count - above) <= CHANCE else None
+
+
+def tail(count: int, least: int) -> float:
+    """Return how often a coin shows heads at least so often."""
+    return sum(comb(count, heads) for heads in range(least, count + 1)) / 2**count
+
+
+def calls_for(call: Call) -> int:
+    """Return how many calls make a measurement; they also warm up."""
+    call()
+    seconds = min(wall_seconds(call, 1), wall_seconds(call, 1))
+    return max(1, min(MOST_CALLS, int(BATCH_SECONDS / max(seconds, 1e-9)) + 1))
+
+
+def one_round(
+    pair: Sequence[Call], calls: Sequence[int], clock: Callable[[Call, int], float], *, turned: bool
+) -> tuple[float, float]:
+    """Return the seconds of a call of each; who is first takes turns."""
+    order = (1, 0) if turned else (0, 1)
+    found = {i: clock(pair[i], calls[i]) / calls[i] for i in order}
+    return found[0], found[1]
+
+
+def wall_seconds(call: Call, calls: int) -> float:
+    """Return how long some calls take, with what they have launched on a GPU."""
+    is_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        started = time.perf_counter()
+        for _ in range(calls):
+            call()
+        if torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+        return time.perf_counter() - started
+    finally:
+        if is_collecting:
+            gc.enable()
+
+
+def gpu_seconds(call: Call, calls: int) -> float:
+    """Return how long the GPU works on some calls."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    keep_gpu_busy(min(0.1, 1.5 * wall_seconds(call, calls)))
+    begin.record()
+    for _ in range(calls):
+        call()
+    end.record()
+    torch.cuda.synchronize()
+    return begin.elapsed_time(end) / 1000
+
+
+def own_costs(empty: Callable[[], Call | None]) -> float:
+    """Return the seconds of a call of an almost empty compiled program; 0 where there is none."""
+    call = empty()
+    if call is None:
+        return 0.0
+    calls = calls_for(call)
+    return statistics.median(wall_seconds(call, calls) / calls for _ in range(LOOKS[0]))
+
+
+def median_of(rounds: Sequence[tuple[float, float]], side: int) -> float:
+    """Return the median of the seconds of one side."""
+    return statistics.median(pair[side] for pair in rounds)
+
+
+def words_of(rounds: Sequence[tuple[float, float]]) -> str:
+    """Return what some rounds show, in words."""
+    ratio = statistics.median(compiled / max(eager, 1e-9) for eager, compiled in rounds)
+    both = [microseconds(median_of(rounds, side)) for side in (1, 0)]
+    return f"{ratio:.2f} times eager: {both[0]} against {both[1]} ({len(rounds)} rounds)"
+
+
+def microseconds(seconds: float) -> str:
+    """Return a time for people."""
+    return f"{seconds * 1e6:.1f} us"
+
+
+class Empty(torch.nn.Module):
+    """An almost empty program of any inputs: one number of the first tensor, and one."""
+
+    def forward(self, *inputs: object) -> tuple[Tensor]:
+        """Return the number."""
+        tensors = [x for x in inputs if isinstance(x, Tensor)]
+        learned = [x for x in tensors if x.requires_grad]
+        first = (learned or tensors or [torch.zeros(1)])[0]
+        return (first[(slice(0, 1),) * first.dim()] + 1,)
+
+
+# --- memory -------------------------------------------------------------------------------------
+
+
+def extra_memory(eager: Call, compiled: Call, factor: float, *, on_gpu: bool) -> Measured:
+    """Say whether a compiled call takes so many times as much memory as eager's, at its peak."""
+    peak = gpu_peak_nbytes if on_gpu else cpu_peak_nbytes
+    for call in (eager, compiled):
+        call()
+    pairs = [(peak(eager), peak(compiled)) for _ in range(2)]
+    above = {b >= factor * a and b - a >= FLOOR_NBYTES for a, b in pairs}
+    before, after = pairs[-1]
+    times = f"{after / before:.2f} times eager" if before else "eager takes none"
+    detail = f"{times}: {after} bytes against {before}, at the peak of a call"
+    return Measured("flaky" if len(above) > 1 else "fails" if above == {True} else "passes", detail)
+
+
+def uses_gpu(values: Sequence[object]) -> bool:
+    """Return whether one of some values is on a GPU."""
+    return any(isinstance(value, Tensor) and value.is_cuda for value in values)

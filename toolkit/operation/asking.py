@@ -1,0 +1,161 @@
+"""What a reduction asks about a candidate, how often, and where the answers are kept.
+
+1. Nothing chosen, or something to measure: an executor compiles and runs (`SameFailure`).
+2. A command or function of the user: it is asked (`CommandOracle`, `FunctionOracle`).
+
+Either is asked about the given case more than once first. One that changes its mind is asked
+several times about each candidate from then on (`Repeated`). No answer is asked for again.
+
+Several questions are asked at once (`ahead.py`) where that cannot change an answer: not for one
+that counts its errors, not for a function of the user, and not while time is measured.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Judgement
+from ctk.toolkit.operation.at_work import Operation
+from ctk.toolkit.oracle.ahead import Ahead, Anticipating, Asker, SavedOracle, asked_ahead
+from ctk.toolkit.oracle.cache import fingerprint
+from ctk.toolkit.oracle.choice import Choice
+from ctk.toolkit.oracle.command import LONGEST_SECONDS, CommandOracle
+from ctk.toolkit.oracle.executors.base import Executor
+from ctk.toolkit.oracle.executors.in_process import InProcess
+from ctk.toolkit.oracle.executors.patience import Patience
+from ctk.toolkit.oracle.function import FunctionOracle
+from ctk.toolkit.oracle.noted import Noted
+from ctk.toolkit.oracle.repeated import FailureRate, Repeated, check_workable, rate_of
+from ctk.toolkit.oracle.same_failure import SameFailure
+from ctk.toolkit.reduce.problem import Oracle
+
+Note = Callable[[Case, Judgement | None], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """What is asked.
+
+    Attributes:
+        oracle: Answers, and remembers.
+        fresh: Answers, and remembers nothing.
+        identity: What names the question in the journal.
+        own: The command or function of the user; None where ctk compares.
+        with_executor: Makes the oracle that asks another executor; None if no executor is asked.
+        repeated: How often it is asked; None for an oracle that always says the same.
+    """
+
+    oracle: SavedOracle
+    fresh: Oracle
+    identity: str
+    own: CommandOracle | FunctionOracle | None = None
+    with_executor: Callable[[Executor], SavedOracle] | None = None
+    repeated: Repeated | None = None
+
+
+def asking_own(run: Operation, choice: Choice) -> Asking:
+    """Return the question to a command or function of the user."""
+    seconds = run.subject.timeout_seconds
+    if choice.function is not None:
+        own: CommandOracle | FunctionOracle = FunctionOracle(choice.function, choice.words)
+        noted = Noted(own, run.journal, run.digests, own.identity)
+        return Asking(noted, own, own.identity, own)
+    limit = LONGEST_SECONDS if seconds is None else seconds
+    own = CommandOracle(choice.command, choice.match, choice.same, Patience(limit))
+    noted = Noted(own, run.journal, run.digests, own.identity, limit, told=own.remember)
+    return Asking(noted, own, own.identity, own)
+
+
+def asking_same(run: Operation, same: SameFailure) -> Asking:
+    """Return the question whether a candidate fails as a case did."""
+    fresh = replace(same, executor=run.subject.executor)
+    rule = f"{same.rule} {same.cause} {same.base} {same.case.signature}"
+    is_timed = same.case.signature is not None and same.case.signature.kind == "slow"
+    return Asking(
+        same,
+        fresh,
+        f"same failure {rule}",
+        with_executor=None if is_timed else lambda executor: replace(same, executor=executor),
+    )
+
+
+def steadied(run: Operation, asking: Asking, given: Case, answers: list[Judgement]) -> Asking:
+    """Return the question as often as it must be asked, for what it says of the given case.
+
+    Args:
+        run: Remembers how often the case fails.
+        asking: The question.
+        given: A case that fails, at least once.
+        answers: What was answered about it already.
+
+    Raises:
+        DoesNotReproduce: It fails too rarely to be reduced.
+    """
+    key = f"{asking.identity}/{fingerprint(given, run.digests)}"
+    rate = run.journal.recall(FailureRate, key)
+    if rate is None:
+        rate = rate_of(answers, partial(asking.fresh, given))
+        run.journal.note(key, rate)
+    if rate.is_steady:
+        return asking
+    check_workable(rate, given.name)
+    run.say(f"{given.name} fails in {rate} only: each question takes several")
+    repeated = Repeated(asking.fresh, rate)
+    identity = f"{rate.failed}/{rate.asked} {asking.identity}"
+    noted = Noted(repeated, run.journal, run.digests, identity, told=repeated.note)
+    return replace(asking, oracle=noted, repeated=repeated)
+
+
+@contextmanager
+def asked(run: Operation, asking: Asking) -> Generator[SavedOracle]:
+    """Return the oracle for a search; it may ask several questions at once until the block ends."""
+    if asking.repeated is None and asking.with_executor is not None:
+        with asked_ahead(run.executor, asking.with_executor, run.digests) as oracle:
+            yield oracle
+        return
+    jobs = len(run.executor.members)
+    is_command = isinstance(asking.own, CommandOracle)
+    if asking.repeated is not None or not is_command or jobs == 1:
+        yield asking.oracle
+        return
+    askers = [Asker(asking.oracle, Unstoppable()) for _ in range(jobs)]
+    with Ahead(askers, asking.oracle.recall, run.digests) as ahead:
+        yield ahead
+
+
+class Unstoppable(InProcess):
+    """Stands for a command that runs: one that is not wanted any more is let finish."""
+
+
+def watched(oracle: SavedOracle, note: Note) -> SavedOracle:
+    """Return an oracle whose answers are shown to somebody, remembered ones too."""
+    if isinstance(oracle, Anticipating):
+        return _WatchedAhead(oracle, note, oracle.jobs, oracle.anticipate)
+    return _Watched(oracle, note)
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    oracle: SavedOracle
+    note: Note
+
+    def __call__(self, case: Case) -> Judgement:
+        judgement = self.oracle(case)
+        self.note(case, judgement)
+        return judgement
+
+    def recall(self, case: Case) -> Judgement | None:
+        """Return the remembered answer, if there is one."""
+        judgement = self.oracle.recall(case)
+        self.note(case, judgement)
+        return judgement
+
+
+@dataclass(frozen=True, slots=True)
+class _WatchedAhead(_Watched):
+    """The same of an oracle that can be told what it will be asked."""
+
+    jobs: int
+    anticipate: Callable[[Sequence[Case]], None]

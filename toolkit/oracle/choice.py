@@ -1,0 +1,223 @@
+"""Which question a reduction asks, as the user chose it; every mistake is said before any compile.
+
+    nothing chosen                 does it fail as the case did?          same_failure.py
+    --command CMD [--match REGEX]  what does this program say?            command.py
+    --oracle FILE.py:NAME          what does this function say?           function.py
+    --slower-than 1.5x             is it so much slower than eager?       measured.py
+    --memory-above 1.5x            does it take so much more memory?      the same
+
+What it does not do: ask anything.
+"""
+
+import math
+import re
+import shlex
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict, cast, get_args
+
+from ctk.compiler.choices import SameRule
+from ctk.compiler.errors import ConfigError, nearest
+from ctk.compiler.references import Reference, load
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.usercode.references import reference_to
+
+Function = Callable[[Case], object]
+"""Returns a bool, a `Verdict` or a `Judgement`."""
+
+CASE, REPRO = "{case}", "{repro}"
+
+
+class OracleKeywords(TypedDict, total=False):
+    """The keywords that choose a question; see `choice_of`."""
+
+    oracle: Function | str | None
+    command: str | Sequence[str] | None
+    match: str | None
+    slower_than: float | str | None
+    memory_above: float | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What is asked about each candidate; without any of these, whether it fails as the case did.
+
+    Attributes:
+        command: Words of a program, with `{case}` or `{repro}` in them.
+        match: What its output must match to be a failure; None: its exit code decides.
+        function: A function of the user.
+        reference: Its name, under which another process finds it; empty if there is none.
+        measured: The failure to measure: `slow` or `peak-memory`.
+        same: What makes two failures the same.
+    """
+
+    command: tuple[str, ...] = ()
+    match: re.Pattern[str] | None = None
+    function: Function | None = None
+    reference: str = ""
+    measured: Signature | None = None
+    same: SameRule | None = None
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the user decides, and not what ctk sees of eager and the compiled program."""
+        return bool(self.command) or self.function is not None
+
+    @property
+    def words(self) -> str:
+        """Who decides, for people."""
+        if self.command:
+            pattern = f" (matching {self.match.pattern})" if self.match else ""
+            return f"`{_as_typed(self.command)}`{pattern}"
+        return self.reference or getattr(self.function, "__qualname__", "a function")
+
+    @property
+    def told(self) -> dict[str, object]:
+        """Return the choice as a journal tells it, and `go_on` repeats it."""
+        found: dict[str, object] = {}
+        if self.command:
+            found["command"] = _as_typed(self.command)
+            found |= {"match": self.match.pattern} if self.match else {}
+        elif self.function is not None:
+            found["function"] = self.reference or None
+        elif self.measured is not None:
+            found[_OPTIONS[self.measured.kind]] = self.measured.limit
+        told: dict[str, object] = {"oracle": found} if found else {}
+        return told | ({"same_failure": self.same} if self.same else {})
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Return the files of the user on which the answers depend."""
+        reference = Reference.parse(self.reference) if self.reference else None
+        own = [reference.path()] if reference is not None and reference.is_file else []
+        return (*own, *(Path(word) for word in self.command if Path(word).is_file()))
+
+
+def _as_typed(words: Sequence[str]) -> str:
+    """Return words as somebody would type them: the marks need no quotes."""
+    text = shlex.join(words)
+    return text.replace(f"'{CASE}'", CASE).replace(f"'{REPRO}'", REPRO)
+
+
+NOTHING_CHOSEN = Choice()
+
+_OPTIONS = {"slow": "slower_than", "peak-memory": "memory_above"}
+
+
+def choice_of(
+    *,
+    oracle: Function | str | None = None,
+    command: str | Sequence[str] | None = None,
+    match: str | None = None,
+    slower_than: float | str | None = None,
+    memory_above: float | str | None = None,
+    same_failure: str | None = None,
+) -> Choice:
+    """Return the choice that a caller's words make.
+
+    Raises:
+        ConfigError: Two of them contradict each other, or one is not what it should be: no such
+            program or function, no regular expression, no factor, no rule.
+    """
+    given = {
+        "--oracle": oracle,
+        "--command": command,
+        "--slower-than": slower_than,
+        "--memory-above": memory_above,
+    }
+    chosen = [name for name, value in given.items() if value is not None]
+    if len(chosen) > 1:
+        raise ConfigError(f"{' and '.join(chosen)} are different questions; ask one of them")
+    if match is not None and command is None:
+        raise ConfigError("--match is about the output of a program; name it with --command CMD")
+    if same_failure is not None and chosen and chosen != ["--command"]:
+        raise ConfigError(
+            f"--same-failure compares failures that ctk sees; {chosen[0]} decides by itself"
+        )
+    same = _rule(same_failure)
+    if command is not None:
+        return Choice(command=_words(command), match=_pattern(match), same=same)
+    if oracle is not None:
+        return _function(oracle)
+    if slower_than is not None:
+        limit = _factor("--slower-than", slower_than)
+        return Choice(measured=Signature("slow", limit=limit))
+    if memory_above is not None:
+        limit = _factor("--memory-above", memory_above)
+        return Choice(measured=Signature("peak-memory", limit=limit))
+    return Choice(same=same)
+
+
+def _rule(text: str | None) -> SameRule | None:
+    allowed = get_args(SameRule)
+    if text is not None and text not in allowed:
+        raise ConfigError(
+            f"--same-failure {text!r} is not allowed{nearest(str(text), allowed)}; "
+            f"one of {', '.join(allowed)}, or leave it out: kind, exception type, raising place"
+        )
+    return cast("SameRule | None", text)
+
+
+def _words(command: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the words of a command whose program exists and that asks about a candidate."""
+    try:
+        words = shlex.split(command) if isinstance(command, str) else list(command)
+    except ValueError as error:
+        raise ConfigError(f"--command {command!r}: {error}") from error
+    if not words:
+        raise ConfigError(f"--command {command!r} is no command; {_EXAMPLE}")
+    if not any(mark in word for word in words for mark in (CASE, REPRO)):
+        raise ConfigError(
+            f"--command {shlex.join(words)!r} names no candidate, so that it would say the same of "
+            f"each: put {CASE} (a case folder) or {REPRO} (a script) in it; {_EXAMPLE}"
+        )
+    program = words[0]
+    if program not in (CASE, REPRO) and shutil.which(program) is None:
+        why = "cannot be run (chmod +x)" if Path(program).is_file() else "is no program here"
+        raise ConfigError(f"--command: {program!r} {why}; {_EXAMPLE}")
+    return tuple(words)
+
+
+_EXAMPLE = "e.g. --command 'python check.py {case}'"
+
+
+def _pattern(match: str | None) -> re.Pattern[str] | None:
+    try:
+        return re.compile(match, re.MULTILINE) if match is not None else None
+    except re.error as error:
+        raise ConfigError(f"--match {match!r} is no regular expression: {error}") from error
+
+
+def _function(oracle: Function | str) -> Choice:
+    given: object = oracle
+    if isinstance(given, str):
+        found = load(given, what="oracle")
+        if not callable(found):
+            raise ConfigError(
+                f"oracle {given!r} is a {type(found).__name__}, which cannot be called; name a "
+                "function that takes a case and returns True, False or a Verdict"
+            )
+        return Choice(function=found, reference=given)
+    if not callable(given):
+        raise ConfigError(
+            f"oracle is a {type(given).__name__}; pass a function that takes a case and returns "
+            "True, False or a Verdict, or its name: 'FILE.py:NAME'"
+        )
+    return Choice(function=cast("Function", oracle), reference=reference_to(given) or "")
+
+
+def _factor(option: str, value: float | str) -> float:
+    """Return the number of `1.5x` or `1.5`."""
+    text = str(value).strip()
+    try:
+        number = float(text.removesuffix("x"))
+    except ValueError:
+        number = math.nan
+    if isinstance(value, bool) or not (math.isfinite(number) and number > 0):
+        raise ConfigError(
+            f"{option} {text!r} is no factor; name how many times eager's, e.g. {option} 1.5x"
+        )
+    return number

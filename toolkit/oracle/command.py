@@ -1,0 +1,195 @@
+"""A program of the user as the oracle: it gets the candidate as files, and its end is the answer.
+
+    python check.py {case}      `{case}` is the folder of the candidate, `{repro}` a script of it
+
+1. With a pattern: what it prints matches, and the failure is there; or not.
+2. Without: its exit code, as `ctk bisect-pass --command` reads it (processes/exit_codes.py).
+3. A run that does not end is a `timeout`; it is the failure only if the given case does the same.
+
+No shell looks at the words. A mark within text of several words (`sh -c "grep x {repro}"`) is
+replaced as a shell quotes it, any other one as it is.
+
+What it does not do: compile anything, or know whether the program is a good judge.
+"""
+
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from re import Pattern
+
+from ctk.compiler.choices import SameRule
+from ctk.compiler.errors import CaseError
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.case.store import save_case
+from ctk.toolkit.formats.files import temporary_folder
+from ctk.toolkit.formats.plain_text import one_line
+from ctk.toolkit.oracle.choice import CASE, REPRO
+from ctk.toolkit.oracle.executors.patience import Patience
+from ctk.toolkit.processes.bounded import OUTPUT_NBYTES, Ended, run_bounded
+from ctk.toolkit.processes.exit_codes import ended_with, outcome_of
+from ctk.toolkit.processes.scratch import scratch_root
+from ctk.toolkit.repro.run import write_repro
+
+LONGEST_SECONDS = 600.0
+"""How long a run may take, unless `--timeout` says otherwise; candidates have less (patience)."""
+
+HANGS = "no end"
+
+_TAIL_LINES = 8
+
+
+@dataclass(slots=True)
+class CommandOracle:
+    """Asks a program about cases.
+
+    Attributes:
+        words: The program and its arguments, with `{case}` or `{repro}` in them.
+        match: What its output must match to be a failure.
+        same: `strict`: it must end as with the given case; `any`: a run without end counts, too.
+        patience: How long a run may take.
+        given: How it ended with the given case, once that was seen.
+    """
+
+    words: tuple[str, ...]
+    match: Pattern[str] | None = None
+    same: SameRule | None = None
+    patience: Patience = field(default_factory=lambda: Patience(LONGEST_SECONDS))
+    given: str | None = None
+
+    @property
+    def identity(self) -> str:
+        """What names the question in a journal."""
+        pattern = self.match.pattern if self.match else None
+        text = json.dumps([self.words, pattern, self.same])
+        return f"command {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
+
+    def __call__(self, case: Case) -> Judgement:
+        """Judge a case; the first one that fails is the given one.
+
+        Raises:
+            ProgramError: The program cannot be started.
+            StorageError: The candidate cannot be written.
+        """
+        is_candidate = self.given is not None
+        with temporary_folder("ctk-command-", scratch_root()) as folder:
+            try:
+                case_folder, script = self._written(case, folder)
+            except CaseError as error:
+                return Judgement(Verdict.INVALID, detail=f"it cannot be written: {error}")
+            return self.about(case_folder, script, is_candidate=is_candidate)
+
+    def about(self, folder: Path, script: Path, *, is_candidate: bool = True) -> Judgement:
+        """Judge a case that is on disk.
+
+        Args:
+            folder: The case.
+            script: Its repro.
+            is_candidate: Whether "no" is a safe answer, which need not be waited for long.
+        """
+        words = filled(self.words, {CASE: str(folder), REPRO: str(script)})
+        seconds = self.patience.seconds(is_candidate=is_candidate)
+        ended = run_bounded(words, seconds=seconds)
+        longer = self.patience.doubted(seconds) if is_candidate and seconds is not None else None
+        if ended.exceeded == "time" and longer is not None:
+            ended, seconds = run_bounded(words, seconds=longer), longer
+            is_right = ended.exceeded == "time"
+            (self.patience.was_right if is_right else self.patience.was_short)()
+        if ended.exceeded != "time":
+            self.patience.note(ended.seconds)
+        return self._judged(ended, seconds)
+
+    def remember(self, judgement: Judgement) -> None:
+        """Take a failure of the given case as what candidates are held to."""
+        if self.given is None and judgement.signature is not None:
+            self.given = judgement.signature.message
+
+    def _written(self, case: Case, folder: Path) -> tuple[Path, Path]:
+        """Write what the words name; both may be in one folder."""
+        place = folder / "case"
+        if any(CASE in word for word in self.words):
+            save_case(case, place, inputs="full", portable=False)
+        else:
+            place.mkdir()
+        if any(REPRO in word for word in self.words):
+            return place, write_repro(case, place)
+        return place, place / "repro.py"
+
+    def _judged(self, ended: Ended, seconds: float | None) -> Judgement:
+        """Return what a run says.
+
+        Cases: 1. its output matches; 2. it was ended by a limit; 3. there is a pattern, and it did
+        not match; 4. its exit code.
+        """
+        if self.match is not None and (found := self.match.search(ended.output)):
+            return self._failing(f"its output matches: {one_line(found[0])[:200]}", ended)
+        if ended.exceeded is not None:
+            return self._ended_by_us(ended, seconds)
+        code = ended.code
+        assert code is not None, "a run that was not ended by a limit has an exit code"
+        outcome = outcome_of(code)
+        if outcome == "cannot tell":
+            return Judgement(Verdict.INVALID, detail=_told(ended_with(code), ended))
+        if self.match is not None:
+            return Judgement(Verdict.PASSES, detail=_told("its output does not match", ended))
+        if outcome == "good":
+            return Judgement(Verdict.PASSES, detail=_told(ended_with(code), ended))
+        return self._failing(ended_with(code), ended)
+
+    def _ended_by_us(self, ended: Ended, seconds: float | None) -> Judgement:
+        if ended.exceeded == "output":
+            said = f"it printed more than {OUTPUT_NBYTES >> 20} MiB and was ended"
+            return Judgement(Verdict.INVALID, detail=_told(said, ended))
+        judgement = self._failing(HANGS, ended)
+        if judgement.verdict is Verdict.REPRODUCES:
+            return judgement
+        detail = f"not done after {seconds:g} s" if seconds is not None else HANGS
+        return Judgement(Verdict.TIMEOUT, judgement.signature, _told(detail, ended))
+
+    def _failing(self, message: str, ended: Ended) -> Judgement:
+        is_same = self.given is None or _is_same(self.given, message, self.same)
+        verdict = Verdict.REPRODUCES if is_same else Verdict.DIFFERENT
+        return Judgement(verdict, Signature("oracle", message=message), _told(message, ended))
+
+
+def _is_same(given: str, message: str, rule: SameRule | None) -> bool:
+    """Return whether two ends are the same: `strict` in all words, `type` of one sort.
+
+    >>> [_is_same("exit code 1", "exit code 2", rule) for rule in ("any", None, "type", "strict")]
+    [True, True, True, False]
+    >>> [_is_same("exit code 1", "signal SIGSEGV", rule) for rule in ("any", None, "type")]
+    [True, True, False]
+    """
+    if rule == "any":
+        return True
+    if rule is None:
+        return (given == HANGS) == (message == HANGS)
+    return given == message if rule == "strict" else given.split()[0] == message.split()[0]
+
+
+def filled(words: tuple[str, ...], places: Mapping[str, str]) -> list[str]:
+    """Return words with their marks replaced; within text of several words, quoted for a shell.
+
+    >>> filled(("sh", "-c", "grep x {repro}", "{repro}"), {"{repro}": "a b.py"})
+    ['sh', '-c', "grep x 'a b.py'", 'a b.py']
+    """
+    done: list[str] = []
+    for word in words:
+        is_text = len(word.split()) > 1
+        for mark, place in places.items():
+            word = word.replace(mark, shlex.quote(place) if is_text else place)
+        done.append(word)
+    return done
+
+
+def _told(what: str, ended: Ended) -> str:
+    """Return how a run ended, and the last lines that it printed."""
+    lines: list[str] = []
+    with suppress(IndexError):
+        lines = [one_line(line)[:200] for line in ended.output.rstrip().splitlines()[-_TAIL_LINES:]]
+    return "\n  ".join([f"{what} after {ended.seconds:.1f} s", *lines])

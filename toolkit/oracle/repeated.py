@@ -1,0 +1,209 @@
+"""An oracle that answers by chance, asked several times: how often follows from what it shows.
+
+The given case is asked first. It fails in `failed` of `asked` runs, so with p = failed / asked a
+case that fails as often passes n times in a row with a chance of (1 - p) ** n. A candidate is
+believed to pass after as many runs as keep that chance below its share of the error probability
+that is promised for the whole reduction; one run that fails is believed at once:
+
+    p = 0.5, error 1 %, first candidate: share 0.5 %, 8 runs; the tenth: 14; the hundredth: 20
+
+The shares 1/(k (k + 1)) add up to 1, so that the promise holds however many candidates there are.
+What an error costs: a candidate that fails was taken for one that passes, and the result is larger
+than it could be. It never fails for another reason.
+
+What it does not do: see a failure rate that falls while the case becomes smaller.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ctk.compiler.errors import DoesNotReproduce
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.formats.schema import document
+
+ERROR = 0.01
+"""Probability, for a whole reduction, that some candidate is wrongly believed to pass."""
+
+ASKED_FIRST = 3
+"""How often the given case is asked, unless two equal answers tell everything."""
+
+ASKED_PASSING = 5
+"""How often it is asked before it is believed that it does not fail, where no compile is needed."""
+
+ASKED_FLAKY = 20
+"""How often it is asked once two answers differ."""
+
+LEAST_RATE = 0.1
+"""A case that fails less often cannot be reduced: each question would take over fifty runs."""
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class FailureRate:
+    """How often the given case fails.
+
+    Attributes:
+        asked: How often it was asked.
+        failed: How often it failed as it should.
+    """
+
+    asked: int
+    failed: int
+
+    @property
+    def rate(self) -> float:
+        return self.failed / self.asked
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether all answers were the same."""
+        return self.failed in (0, self.asked)
+
+    @property
+    def is_workable(self) -> bool:
+        """Whether it fails often enough to be asked about."""
+        return self.rate >= LEAST_RATE
+
+    def __str__(self) -> str:
+        return f"{self.failed} of {self.asked} runs"
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class Flakiness:
+    """What a reduction with a flaky oracle knows of its own errors.
+
+    Attributes:
+        given: How often the given case fails.
+        error_probability: At most so likely some candidate was wrongly believed to pass.
+        most_runs: The most runs that one question took.
+    """
+
+    given: FailureRate
+    error_probability: float
+    most_runs: int
+
+    def __str__(self) -> str:
+        return (
+            f"it fails in {self.given}, so each candidate was run up to {self.most_runs} times; "
+            f"with a probability of {self.error_probability:.2g} at most one that fails as often "
+            "was taken for passing"
+        )
+
+
+def rate_of(answers: Sequence[Judgement], again: Callable[[], Judgement]) -> FailureRate:
+    """Return how often the given case fails; a steady oracle is asked little.
+
+    Cases: 1. two answers, equal to the last measured digit: steady; 2. `ASKED_FIRST` answers with
+    the same verdict: steady; 3. verdicts differ: it is asked `ASKED_FLAKY` times.
+
+    Args:
+        answers: What it has answered already.
+        again: Asks once more, and remembers nothing.
+    """
+    found = list(answers)
+    while not _is_enough(found):
+        found.append(again())
+    return FailureRate(len(found), sum(map(_fails, found)))
+
+
+def _is_enough(answers: Sequence[Judgement]) -> bool:
+    if len({_fails(answer) for answer in answers}) > 1:
+        return len(answers) >= ASKED_FLAKY
+    if len(answers) >= 2 and answers[-1].signature == answers[0].signature:
+        return _tells_all(answers[0]) or len(answers) >= ASKED_FIRST
+    return len(answers) >= ASKED_FIRST
+
+
+def _tells_all(judgement: Judgement) -> bool:
+    """Return whether chance would show in the words of an answer: what ctk has seen itself."""
+    signature = judgement.signature
+    return signature is not None and not signature.is_measured and signature.kind != "oracle"
+
+
+def _fails(judgement: Judgement) -> bool:
+    return judgement.verdict is Verdict.REPRODUCES
+
+
+_NEXT = "next: seed what is random in it, or make the failure more likely first"
+
+
+def check_workable(rate: FailureRate, name: str, next_step: str = _NEXT) -> None:
+    """Refuse what fails too rarely.
+
+    Raises:
+        DoesNotReproduce: It does.
+    """
+    if not rate.is_workable:
+        raise DoesNotReproduce(
+            f"{name} is flaky: it fails in {rate} only, too rarely to be reduced\n"
+            + (
+                next_step
+                or "next: seed what is random in it, or make the failure more likely first"
+            )
+        )
+
+
+def runs_needed(rate: float, number: int, error: float = ERROR) -> int:
+    """Return after how many passing runs a candidate is believed to pass.
+
+    Args:
+        rate: How often the given case fails.
+        number: Which candidate it is, from 1.
+        error: For all candidates together.
+    """
+    share = error / (number * (number + 1))
+    return 1 if rate >= 1 else max(1, math.ceil(math.log(share) / math.log(1 - rate)))
+
+
+@dataclass(slots=True)
+class Repeated:
+    """Asks an oracle until it fails, or has passed often enough.
+
+    Attributes:
+        once: Answers by chance, and remembers nothing.
+        rate: How often the given case fails.
+        asked: How many questions were answered, in this run and in earlier ones.
+        error: The chance that one that passed would have failed, all of them together.
+        most_runs: The most runs that a question may have taken.
+    """
+
+    once: Callable[[Case], Judgement]
+    rate: FailureRate
+    asked: int = 0
+    error: float = 0.0
+    most_runs: int = 0
+
+    def __call__(self, case: Case) -> Judgement:
+        """Judge a case; what cannot be asked, or does not end, is asked once."""
+        answer, last = None, Judgement(Verdict.PASSES)
+        for _ in range(self._runs):
+            last = self.once(case)
+            if last.verdict in (Verdict.REPRODUCES, Verdict.INVALID, Verdict.TIMEOUT):
+                return last
+            answer = last if last.verdict is Verdict.DIFFERENT else answer
+        return answer or last
+
+    def counted(self, case: Case) -> Judgement:
+        """Judge a case, and count the answer: for a search that remembers nothing."""
+        judgement = self(case)
+        self.note(judgement)
+        return judgement
+
+    def note(self, judgement: Judgement) -> None:
+        """Count an answer, asked now or remembered: each has its share of the error."""
+        runs = self._runs
+        self.asked, self.most_runs = self.asked + 1, runs
+        if judgement.verdict in (Verdict.PASSES, Verdict.DIFFERENT, Verdict.FLAKY):
+            self.error += (1 - self.rate.rate) ** runs
+
+    @property
+    def _runs(self) -> int:
+        return runs_needed(self.rate.rate, self.asked + 1)
+
+    @property
+    def flakiness(self) -> Flakiness:
+        """What is known of the errors so far."""
+        return Flakiness(self.rate, round(self.error, 6), self.most_runs)
