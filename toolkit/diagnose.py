@@ -5,12 +5,11 @@ OUT/minimal/    the smallest case so far, at the end with repro.py and certifica
 OUT/neighbour/  the closest case that passes; the rest: `operation/`
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Unpack
 
-from ctk.compiler.choices import ExecutorName, InputsMode, SameRule
+from ctk.compiler.choices import InputsMode
 from ctk.toolkit.bisect import Search
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Verdict
@@ -18,14 +17,12 @@ from ctk.toolkit.formats.schema import document
 from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.minify import reduced
 from ctk.toolkit.operation.at_work import Operation
+from ctk.toolkit.operation.keywords import ReduceOptions, sorted_keywords
 from ctk.toolkit.operation.opening import operation
 from ctk.toolkit.operation.reducing import OnProgress
 from ctk.toolkit.operation.whole_program import explained
 from ctk.toolkit.oracle.cache import fingerprint
-from ctk.toolkit.oracle.choice import choice_of
-from ctk.toolkit.oracle.executors.base import jobs_of
 from ctk.toolkit.oracle.progress import Say, silent
-from ctk.toolkit.oracle.several import AskOptions
 from ctk.toolkit.reduce.probe import first_wrong_node
 from ctk.toolkit.reduce.problem import budget_of
 from ctk.toolkit.report.diagnosis import Diagnosis
@@ -40,13 +37,9 @@ def diagnose(
     keep: InputsMode = "full",
     max_questions: int | None = None,
     max_seconds: float | None = None,
-    jobs: int = 1,
-    executor: ExecutorName = "local",
-    resources: Mapping[str, float] | None = None,
-    same_failure: SameRule | None = None,
     say: Say = silent,
     on_progress: OnProgress | None = None,
-    **options: Unpack[AskOptions],
+    **options: Unpack[ReduceOptions],
 ) -> Diagnosis:
     """Find the culprit of the first failing graph and the smallest repro, and write a folder.
 
@@ -63,34 +56,28 @@ def diagnose(
         keep: What written cases keep of their inputs: values, a recipe for similar ones, nothing.
         max_questions: Stop reducing after so many questions.
         max_seconds: Stop reducing after so long.
-        jobs: How many candidates are asked about at the same time, each in a child process, with
-            the same result as one after the other; 0: one per core.
-        executor: Where: on this machine (`local`), or on those of a Ray cluster (`ray`).
-        resources: What one question takes of the cluster: `{"CPU": 1, "GPU": 0.5}`.
-        same_failure: What makes two failures the same, as for `minify`.
         say: Told what happens.
         on_progress: Called after each question of the reduction.
         options: `target`, `config`, `backward`, `dynamic`, `graph`, `allow_imports`, `isolate`,
-            `timeout_seconds`.
+            `timeout_seconds`, `jobs`, `same_failure` (see `ReduceOptions`).
 
     Returns:
         The diagnosis; of the graph that tells most when none fails. Ctrl-C, and an error of ours,
         end the reduction early and keep the best so far.
     """
     budget = budget_of(max_questions, max_seconds)
-    at_once = jobs_of(jobs, executor, resources)
-    choice = choice_of(same_failure=same_failure)
+    given = sorted_keywords(options)
     with operation(
         "diagnose",
         subject,
         inputs,
-        options,
+        given.options,
         out=out,
         resume=resume,
         keep=keep,
         say=say,
-        jobs=at_once,
-        choice=choice,
+        jobs=given.jobs,
+        choice=given.choice,
     ) as run:
         found = run.bisected(captured=run.folder / "case")
         if found.is_shown_by_no_graph:
@@ -99,8 +86,8 @@ def diagnose(
             return run.finish()
         search = with_wrong_node(run, found.case, found.search)
         run.write(search=search)
-        folder = run.folder / "minimal"
-        return reduced(run, folder, budget, on_progress, rule=choice.same, with_options=True)
+        rule, folder = given.choice.same, run.folder / "minimal"
+        return reduced(run, folder, budget, on_progress, rule=rule, with_options=True)
 
 
 @document

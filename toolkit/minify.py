@@ -11,12 +11,11 @@ Where the user asks another question (a command, a function, time, memory), noth
 `operation/own_question.py`.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
-from ctk.compiler.choices import ExecutorName, InputsMode, SameRule
+from ctk.compiler.choices import InputsMode, SameRule
 from ctk.compiler.errors import DoesNotReproduce
 from ctk.toolkit.bisect import Search
 from ctk.toolkit.bisect.questions import NO_KERNELS
@@ -27,6 +26,7 @@ from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.operation.asking import Asking, asking_same, steadied
 from ctk.toolkit.operation.at_work import Operation
 from ctk.toolkit.operation.best_case import BestCase
+from ctk.toolkit.operation.keywords import MinifyOptions, sorted_keywords
 from ctk.toolkit.operation.opening import discard, operation
 from ctk.toolkit.operation.options import ask_options
 from ctk.toolkit.operation.others import Others
@@ -34,11 +34,9 @@ from ctk.toolkit.operation.own_question import is_measured, reduced_for_user, se
 from ctk.toolkit.operation.reducing import OnProgress, Work
 from ctk.toolkit.operation.smallest_repro import guilty_pass, repro_of
 from ctk.toolkit.operation.whole_program import explained
-from ctk.toolkit.oracle.choice import Function, choice_of
-from ctk.toolkit.oracle.executors.base import jobs_of
+from ctk.toolkit.oracle.choice import Choice
 from ctk.toolkit.oracle.progress import Say, silent
 from ctk.toolkit.oracle.same_failure import SameFailure
-from ctk.toolkit.oracle.several import AskOptions
 from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.reduce.problem import Budget, budget_of
 from ctk.toolkit.report.diagnosis import Diagnosis
@@ -54,18 +52,9 @@ def minify(
     keep: InputsMode = "full",
     max_questions: int | None = None,
     max_seconds: float | None = None,
-    jobs: int = 1,
-    executor: ExecutorName = "local",
-    resources: Mapping[str, float] | None = None,
-    oracle: Function | str | None = None,
-    command: str | Sequence[str] | None = None,
-    match: str | None = None,
-    slower_than: float | str | None = None,
-    memory_above: float | str | None = None,
-    same_failure: SameRule | None = None,
     say: Say = silent,
     on_progress: OnProgress | None = None,
-    **options: Unpack[AskOptions],
+    **options: Unpack[MinifyOptions],
 ) -> Diagnosis:
     """Make the first failing graph of a program as small as possible, and write it with its repro.
 
@@ -82,23 +71,11 @@ def minify(
         keep: What the written case keeps of its inputs: values, a recipe for similar ones, nothing.
         max_questions: Stop reducing after so many questions.
         max_seconds: Stop reducing after so long.
-        jobs: How many candidates are asked about at the same time, each in a child process, with
-            the same result as one after the other; 0: one per core.
-        executor: Where: on this machine (`local`), or on those of a Ray cluster (`ray`).
-        resources: What one question takes of the cluster: `{"CPU": 1, "GPU": 0.5}`.
-        oracle: Decides instead of ctk: takes a case of its own, returns True or a `Verdict`; or its
-            name, `FILE.py:NAME`.
-        command: A program that decides: exit code 0 is no failure, 125 cannot tell, another one the
-            failure. `{case}` and `{repro}` in it are a folder and a script of the candidate.
-        match: The command's output decides: a match is the failure.
-        slower_than: The failure is that the compiled call takes so many times as long as eager's.
-        memory_above: The same for the memory that it takes at its peak.
-        same_failure: What makes two failures the same: `strict` (its words, too), `type` (kind and
-            exception type alone), `any`; None: kind, exception type and raising place.
         say: Told what happens.
         on_progress: Called after each question of the reduction.
         options: `target`, `config`, `backward`, `dynamic`, `graph`, `allow_imports`, `isolate`,
-            `timeout_seconds`.
+            `timeout_seconds`, `jobs`, `same_failure` (see `ReduceOptions`); to ask another question
+            `oracle`, `command`, `match`, `slower_than`, `memory_above` (see `MinifyOptions`).
 
     Returns:
         The result; without a reduction when nothing fails. Ctrl-C, and an error of ours, end the
@@ -109,36 +86,35 @@ def minify(
         DoesNotReproduce: It fails at random, and too rarely to be reduced.
     """
     budget = budget_of(max_questions, max_seconds)
-    at_once = jobs_of(jobs, executor, resources)
-    choice = choice_of(
-        oracle=oracle,
-        command=command,
-        match=match,
-        slower_than=slower_than,
-        memory_above=memory_above,
-        same_failure=same_failure,
-    )
+    given = sorted_keywords(options)
     with operation(
         "minify",
         subject,
         inputs,
-        options,
+        given.options,
         out=out,
         resume=resume,
         keep=keep,
         say=say,
-        jobs=at_once,
-        choice=choice,
+        jobs=given.jobs,
+        choice=given.choice,
     ) as run:
-        if choice.is_own or choice.measured or is_measured(run):
-            return reduced_for_user(run, choice, budget, on_progress)
-        found = run.bisected()
-        if found.is_shown_by_no_graph:
-            return explained(run, run.folder / "case", budget)
-        if not found.judgement.fails and not seen_again(run):
-            discard(run)
-            return replace(found, folder=None, state="finished")
-        return reduced(run, run.folder / "case", budget, on_progress, rule=choice.same)
+        return _minified(run, given.choice, budget, on_progress)
+
+
+def _minified(
+    run: Operation, choice: Choice, budget: Budget, on_progress: OnProgress | None
+) -> Diagnosis:
+    """Ask the question that was chosen, and reduce what fails."""
+    if choice.is_own or choice.measured or is_measured(run):
+        return reduced_for_user(run, choice, budget, on_progress)
+    found = run.bisected()
+    if found.is_shown_by_no_graph:
+        return explained(run, run.folder / "case", budget)
+    if not found.judgement.fails and not seen_again(run):
+        discard(run)
+        return replace(found, folder=None, state="finished")
+    return reduced(run, run.folder / "case", budget, on_progress, rule=choice.same)
 
 
 def reduced(

@@ -67,16 +67,15 @@ def minimize(
         on_progress: Called after each call of `fails`.
 
     Returns:
-        `graph`, `inputs`, `finished`, `reason`, and what each step cost; Ctrl-C, and `on_progress`
-        if it raises, end the search early and keep the smallest so far. For a predicate that
-        answers by chance also `flakiness`: how often, and how likely an answer was wrong.
+        `graph`, `inputs`, `finished`, `reason`, what each step cost; for a predicate that answers
+        by chance `flakiness`. Ctrl-C, and `on_progress` if it raises, keep the smallest so far.
 
     Raises:
         ConfigError: A limit is no count, or no time.
         DoesNotReproduce: `fails` says no of the given graph, or yes too rarely.
         PredicateError: `fails` raised, or its answer is none; it names the candidate and holds the
             smallest graph so far.
-        ProgramError: `gm` is no `GraphModule`, takes other inputs, or does not run in eager.
+        ProgramError: `gm` is no `GraphModule`, takes other inputs, or fails in eager.
     """
     budget = budget_of(max_questions, max_seconds)
     given: object = cast("object", gm)  # many scripts are never type-checked
@@ -87,12 +86,10 @@ def minimize(
         )
     start = case_of_graph(gm, inputs, Request(target="predicate"))
     oracle = _Oracle(fails)
-    rate, repeated = _rate(oracle, start), None
-    ask: Callable[[Case], Judgement] = oracle.judge
-    if not rate.is_steady:
-        repeated = Repeated(oracle.judge, rate)
-        ask = repeated.counted
+    rate = _rate(oracle, start)
+    repeated = None if rate.is_steady else Repeated(oracle.judge, rate)
     _check_runs(start)
+    ask = repeated.counted if repeated else oracle.judge
     problem = Problem(start, ask, budget=budget, on_progress=on_progress)
     try:
         found = minimize_problem(problem)

@@ -11,9 +11,9 @@ from ctk.toolkit.cli.options import (
     KeptInputs,
     OutOption,
     ResumeOption,
-    SameFailureOption,
     SubjectOptions,
 )
+from ctk.toolkit.cli.oracle_options import SameFailureOption
 from ctk.toolkit.cli.progress import progress
 from ctk.toolkit.cli.shell import Command
 

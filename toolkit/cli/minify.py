@@ -17,12 +17,11 @@ from ctk.toolkit.cli.options import (
     IsolationOptions,
     JobOptions,
     KeptInputs,
-    OracleOptions,
     OutOption,
     ResumeOption,
-    SameFailureOption,
     SubjectOptions,
 )
+from ctk.toolkit.cli.oracle_options import OracleOptions, SameFailureOption
 from ctk.toolkit.cli.progress import progress
 from ctk.toolkit.cli.shell import Command
 

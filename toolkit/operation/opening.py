@@ -92,9 +92,8 @@ def operation(
         header = _header(name, subject, told, keep, it.cases, digests)
         header = replace(header, sources={**header.sources, **dict(_files(choice))})
         default = f"{PREFIXES[name]}_{name_of(subject)}"
-        journal, folder = (
-            resumed_journal(out, default, header) if resume else new_journal(out, default, header)
-        )
+        open_journal = resumed_journal if resume else new_journal
+        journal, folder = open_journal(out, default, header)
         with journal:
             go_on = resume_command(header, folder, _untold(options))
             tell_resumable(folder, go_on)

@@ -18,15 +18,9 @@ from ctk.toolkit.formats.files import make_folder, write_text
 from ctk.toolkit.reduce_program.protocol import Plan
 from ctk.toolkit.reduce_program.renaming import bindings_of, clashing, renamed
 from ctk.toolkit.repro.carry import carry
+from ctk.toolkit.repro.header import Versions, current_versions, shorten_paths
 from ctk.toolkit.repro.run import REPRO, ReproRun, run_repro
-from ctk.toolkit.repro.script import (
-    FREEZING,
-    FREEZING_IMPORT,
-    Limits,
-    Versions,
-    current_versions,
-    shorten_paths,
-)
+from ctk.toolkit.repro.script import FREEZING, FREEZING_IMPORT, Limits
 from ctk.toolkit.targets import traits_of
 
 PROGRAM = "program.py"

@@ -23,7 +23,8 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.sources import copy_sources, plan_sources
 from ctk.toolkit.formats.files import replace_file, storing, write_text
 from ctk.toolkit.formats.schema import document
-from ctk.toolkit.repro.script import DATA_FILE, Limits, Script, render_script, shorten_paths
+from ctk.toolkit.repro.header import shorten_paths
+from ctk.toolkit.repro.script import DATA_FILE, Limits, Script, render_script
 
 Says = Literal["reproduced", "not reproduced", "cannot tell"]
 

@@ -7,12 +7,10 @@ as source (carry.py).
 
 import dataclasses
 import json
-import platform
 import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import cast
 
 import torch
@@ -22,10 +20,10 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.sources import FOLDER, SourcePlan
 from ctk.toolkit.formats.buildable import RECIPE_SEEDS
-from ctk.toolkit.formats.plain_text import one_line
 from ctk.toolkit.graphs.callables import called_modules, is_file
 from ctk.toolkit.processes.memory import default_limit_nbytes
 from ctk.toolkit.repro.carry import carry
+from ctk.toolkit.repro.header import Versions, current_versions, docstring_of
 from ctk.toolkit.repro.inputs import inputs_body, named_inputs, plan_marks
 from ctk.toolkit.repro.module import ModuleText, module_text
 from ctk.toolkit.repro.tensor_source import Sources, scalar_source
@@ -51,7 +49,6 @@ CARRIED = (
 """Where the names are defined that a script itself uses."""
 
 _NOT_RUN = "not run"
-_PATH = re.compile(r"(?<![\w~.:/])/(?:[\w.+@-]+/)+([\w.+@-]+/[\w.+@-]+)")
 _IS_TORCH = re.compile(r"(from|import) torch\b")
 _NAMES_DTYPES = re.compile(
     r"\btorch\.(b?float|complex|u?int|half|double|bool|q|(set|get)_default)|Tensor[\"']"
@@ -75,15 +72,6 @@ _CACHES = (
 )
 _INPUTS = '''def inputs():
     """Build the inputs of the program, by the names of its placeholders."""'''
-
-
-@dataclass(frozen=True, slots=True)
-class Versions:
-    """What a script was written with."""
-
-    torch: str
-    python: str
-    platform: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +105,6 @@ class Script:
 
     text: str
     data: Mapping[str, torch.Tensor]
-
-
-def current_versions() -> Versions:
-    """Return the versions of this process."""
-    return Versions(
-        torch=torch.__version__,
-        python=platform.python_version(),
-        platform=f"{platform.system()} {platform.machine()}",
-    )
 
 
 def render_script(
@@ -183,7 +162,7 @@ def render_script(
     carried = carry(f"{own}\n{ending}", CARRIED, [(backend.__module__, backend.__name__)])
     imports = (*module.imports, *([FREEZING_IMPORT] if freezes else []))
     beginning = _beginning(carried.imports, imports, own, versions)
-    docstring = _docstring(case, plan, traits, culprit_pass, clean_run, versions, failure)
+    docstring = docstring_of(case, plan, traits, culprit_pass, clean_run, versions, failure)
     parts = (f"{docstring}\n\n{beginning}\n\n{own}", _LINE, carried.source, ending)
     return Script("\n\n\n".join(parts) + "\n", sources.data)
 
@@ -363,64 +342,3 @@ def literal(value: object, room: int = 80) -> str:
         return line
     inner = textwrap.indent("".join(f"{item},\n" for item in items), "    ")
     return f"{opening}\n{inner}{closing}"
-
-
-def shorten_paths(text: str) -> str:
-    """Return a text with paths of this machine cut to their last two parts."""
-    text = text.replace(str(Path.home()), "~")
-    return _PATH.sub(r".../\1", text)
-
-
-def _docstring(
-    case: Case,
-    plan: SourcePlan,
-    traits: Traits,
-    culprit_pass: str | None,
-    clean_run: str,
-    versions: Versions,
-    failure: str | None,
-) -> str:
-    signature = case.signature
-    headline = f"{signature.kind} of {case.name}" if signature else f"{case.name}, not judged yet"
-    headline = case.name if failure else headline
-    needs = f"torch and {traits.needs}" if traits.needs else "torch only"
-    run = f"python repro.py  (needs {needs})"
-    fields = {
-        "Failure": failure or (str(signature) if signature else "not judged"),
-        "Target": plan.target,
-        "Culprit": culprit_pass,
-        "Proof": _proof(traits, culprit_pass),
-        "Versions": f"torch {versions.torch}, Python {versions.python}, {versions.platform}",
-        "Run": run,
-        "Exit codes": "0 no failure, 1 failure, 125 cannot tell",
-        "Clean run": clean_run,
-        "Inputs": _inputs_note(case),
-    }
-    lines = [_field(key, shorten_paths(one_line(text))) for key, text in fields.items() if text]
-    title = one_line(f"Standalone repro: {headline} with {plan.target}.")
-    text = f"{title}\n\n" + "\n".join(lines) + "\n"
-    escaped = text.replace("\\", "\\\\").replace('"""', "'''")
-    return f'"""{escaped}"""'
-
-
-def _field(key: str, text: str) -> str:
-    """Return a line of the header, folded under its own text."""
-    return textwrap.fill(
-        f"{key + ':':<12}{text}",
-        96,
-        subsequent_indent=" " * 12,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
-def _proof(traits: Traits, culprit_pass: str | None) -> str | None:
-    if culprit_pass is None or not traits.disable_variable:
-        return None
-    return f"{traits.disable_variable}={culprit_pass} python repro.py  (leaves that pass out)"
-
-
-def _inputs_note(case: Case) -> str | None:
-    if not case.synthetic:
-        return None
-    return f"synthetic: {', '.join(case.synthetic)} (not the program's own values)"

@@ -22,7 +22,7 @@ from ctk.compiler.observe import Observer, first_line, is_observers, marking
 from ctk.compiler.torch_compat import dynamo, roles
 from ctk.compiler.torch_compat.process_state import process_state_kept
 from ctk.repro_templates.random_draws import same_draws
-from ctk.repro_templates.running import STATES, called, under
+from ctk.repro_templates.running import STATES, Run, called, under
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.processes.accelerator import has_lost_cuda
 from ctk.toolkit.processes.link import compiled_watched
@@ -153,7 +153,7 @@ def run_compiled(
     observer: Observer | None = None,
     target: Target | None = None,
     is_called: bool = True,
-    then: Callable[[Callable[..., object], Sequence[object]], object] | None = None,
+    then: "Then | None" = None,
 ) -> Outcome:
     """Compile a case with its target and call the result once.
 
@@ -201,15 +201,30 @@ def run_compiled(
         if not is_called:
             return Outcome(None)
         try:
-            with process_state_kept():
-                outcome = Outcome(called(call, owned, state, STATES, held=held))
-                if then is not None:
-                    then(call, owned)
-                return outcome
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt) or is_observers(error):
-                raise
-            return Outcome(None, error)
+            return _call(lambda: called(call, owned, state, STATES, held=held), call, owned, then)
         finally:
             if not has_lost_cuda():  # then nothing can be put back, and the outcome says why
                 rewind()
+
+
+Then = Callable[[Callable[..., object], Sequence[object]], object]
+"""Gets a compiled function and its inputs."""
+
+
+def _call(
+    run: Callable[[], Run],
+    call: Callable[..., object],
+    inputs: Sequence[object],
+    then: Then | None,
+) -> Outcome:
+    """Return the outcome of a first call; what is raised, also by `then`, is part of it."""
+    try:
+        with process_state_kept():
+            outcome = Outcome(run())
+            if then is not None:
+                then(call, inputs)
+            return outcome
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) or is_observers(error):
+            raise
+        return Outcome(None, error)

@@ -15,8 +15,9 @@ from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.sources import plan_sources
 from ctk.toolkit.case.store import load_case, save_case
+from ctk.toolkit.repro.header import Versions, shorten_paths
 from ctk.toolkit.repro.run import write_repro
-from ctk.toolkit.repro.script import Versions, literal, render_script, shorten_paths
+from ctk.toolkit.repro.script import literal, render_script
 from tests.helpers.repros import make_case, verdict_of
 
 

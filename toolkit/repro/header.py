@@ -1,0 +1,106 @@
+"""The docstring of `repro.py`: what failed, with what, what a clean run of the script showed."""
+
+import platform
+import re
+import textwrap
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.sources import SourcePlan
+from ctk.toolkit.formats.plain_text import one_line
+from ctk.toolkit.targets.base import Traits
+
+_PATH = re.compile(r"(?<![\w~.:/])/(?:[\w.+@-]+/)+([\w.+@-]+/[\w.+@-]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """What a script was written with."""
+
+    torch: str
+    python: str
+    platform: str
+
+
+def current_versions() -> Versions:
+    """Return the versions of this process."""
+    return Versions(
+        torch=torch.__version__,
+        python=platform.python_version(),
+        platform=f"{platform.system()} {platform.machine()}",
+    )
+
+
+def shorten_paths(text: str) -> str:
+    """Return a text with paths of this machine cut to their last two parts."""
+    text = text.replace(str(Path.home()), "~")
+    return _PATH.sub(r".../\1", text)
+
+
+def docstring_of(
+    case: Case,
+    plan: SourcePlan,
+    traits: Traits,
+    culprit_pass: str | None,
+    clean_run: str,
+    versions: Versions,
+    failure: str | None,
+) -> str:
+    """Return the docstring of a script.
+
+    Args:
+        case: The failure.
+        plan: Its target as the script sees it.
+        traits: Of that target.
+        culprit_pass: The guilty pass, if known.
+        clean_run: What a run in a clean process showed.
+        versions: With which it was written.
+        failure: What it calls the failure; None: the signature of the case.
+    """
+    signature = case.signature
+    headline = f"{signature.kind} of {case.name}" if signature else f"{case.name}, not judged yet"
+    headline = case.name if failure else headline
+    needs = f"torch and {traits.needs}" if traits.needs else "torch only"
+    run = f"python repro.py  (needs {needs})"
+    fields = {
+        "Failure": failure or (str(signature) if signature else "not judged"),
+        "Target": plan.target,
+        "Culprit": culprit_pass,
+        "Proof": _proof(traits, culprit_pass),
+        "Versions": f"torch {versions.torch}, Python {versions.python}, {versions.platform}",
+        "Run": run,
+        "Exit codes": "0 no failure, 1 failure, 125 cannot tell",
+        "Clean run": clean_run,
+        "Inputs": _inputs_note(case),
+    }
+    lines = [_field(key, shorten_paths(one_line(text))) for key, text in fields.items() if text]
+    title = one_line(f"Standalone repro: {headline} with {plan.target}.")
+    text = f"{title}\n\n" + "\n".join(lines) + "\n"
+    escaped = text.replace("\\", "\\\\").replace('"""', "'''")
+    return f'"""{escaped}"""'
+
+
+def _field(key: str, text: str) -> str:
+    """Return a line of the header, folded under its own text."""
+    return textwrap.fill(
+        f"{key + ':':<12}{text}",
+        96,
+        subsequent_indent=" " * 12,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _proof(traits: Traits, culprit_pass: str | None) -> str | None:
+    if culprit_pass is None or not traits.disable_variable:
+        return None
+    return f"{traits.disable_variable}={culprit_pass} python repro.py  (leaves that pass out)"
+
+
+def _inputs_note(case: Case) -> str | None:
+    if not case.synthetic:
+        return None
+    return f"synthetic: {', '.join(case.synthetic)} (not the program's own values)"
