@@ -1,45 +1,66 @@
-"""The proposals that follow each other on one base as long as nothing is accepted, and their cases.
+"""What comes next in a sweep, from one base: proposals, candidates, and what follows an acceptance.
 
-For those who ask ahead. A candidate that was made ahead and is asked about later is not made again;
-what was made ahead of an earlier question and is no longer likely is let go.
+For those who ask ahead (`lookahead.py`). A candidate that was made ahead and is asked about later
+is not made again; what was made ahead of an earlier question and is no longer likely is let go.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import torch
+
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.reduce.analysis import Facts
+from ctk.toolkit.reduce.analysis import Facts, facts_of
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.proposal import Proposal, Step
+
+_Numbered = tuple[int, int, Proposal]
+"""A proposal with the place of its step, and its own place among those of the step."""
 
 
 @dataclass(slots=True)
 class Coming:
-    """What comes next on one base.
+    """What comes next on one base, as long as nothing is accepted.
 
     Attributes:
-        base: The best case.
+        base: The best case, or one that may be it soon.
         facts: Its facts.
-        proposals: Those that are known: the rest of a step's.
-        later: The steps that follow it.
-        made: Candidates that were made ahead.
+        steps: The step at work and those that follow it in the sweep.
+        first: The proposal of the step at work that is next.
+        made: Candidates that were made ahead, by edit.
+        accepted: What comes after an edit was accepted, by edit.
     """
 
     base: Case
     facts: Facts
-    proposals: list[Proposal]
-    later: list[Step]
+    steps: Sequence[Step]
+    first: int
     made: dict[Edit, Case | None] = field(default_factory=dict[Edit, "Case | None"])
+    accepted: dict[Edit, "Coming | None"] = field(default_factory=dict[Edit, "Coming | None"])
+    _known: list[_Numbered] = field(default_factory=list[_Numbered])
+    _asked: int = 0
 
-    def __call__(self, index: int) -> Proposal | None:
+    def proposal(self, index: int) -> Proposal | None:
         """Return the n-th proposal from now on; None behind the last."""
-        while len(self.proposals) <= index and self.later:
-            step = self.later.pop(0)
+        found = self._find(index)
+        return found and found[2]
+
+    def step_of(self, index: int) -> str:
+        """Return the name of the step that makes the n-th proposal."""
+        found = self._find(index)
+        return self.steps[found[0]].name if found else ""
+
+    def _find(self, index: int) -> _Numbered | None:
+        while len(self._known) <= index and self._asked < len(self.steps):
+            place, self._asked = self._asked, self._asked + 1
             try:
-                self.proposals.extend(step.propose(self.base, self.facts))
+                proposals = self.steps[place].propose(self.base, self.facts)
             except Exception:  # it raises again, and is told, when its turn comes
-                self.later.clear()
-        return self.proposals[index] if index < len(self.proposals) else None
+                self._asked = len(self.steps)
+                break
+            numbered = [(place, number, each) for number, each in enumerate(proposals)]
+            self._known += numbered[self.first if place == 0 else 0 :]
+        return self._known[index] if index < len(self._known) else None
 
     def take(self, edit: Edit) -> Case | None:
         """Return what an edit makes of the base; None where it makes no sense."""
@@ -56,3 +77,30 @@ class Coming:
             return self.made[edit]
 
         return make
+
+    def after(self, edit: Edit, index: int) -> "Coming | None":
+        """Return what comes once an edit of the n-th proposal is the last that was accepted.
+
+        None where that cannot be told without a risk: what is to be known of the new base takes an
+        eager run, which may break a GPU for this process.
+        """
+        if edit not in self.accepted:
+            self.accepted[edit] = self._after(edit, index)
+        return self.accepted[edit]
+
+    def _after(self, edit: Edit, index: int) -> "Coming | None":
+        found, candidate = self._find(index), self.made.get(edit)
+        if found is None or candidate is None or not _runs_on_cpu(candidate):
+            return None
+        place, number, _ = found
+        step = self.steps[place]
+        try:
+            facts = facts_of(candidate)
+        except Exception:  # then it will hardly be accepted
+            return None
+        return Coming(candidate, facts, self.steps[place:], number + (not step.repeats))
+
+
+def _runs_on_cpu(case: Case) -> bool:
+    tensors = (value for value in case.inputs if isinstance(value, torch.Tensor))
+    return all(tensor.device.type == "cpu" for tensor in tensors)

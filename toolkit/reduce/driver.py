@@ -28,7 +28,7 @@ from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.efforts import Effort, coarse, single, thorough
 from ctk.toolkit.reduce.lookahead import Place, upcoming
 from ctk.toolkit.reduce.problem import Ended, OutOfBudget, Problem, StepStatistics
-from ctk.toolkit.reduce.proposal import Step
+from ctk.toolkit.reduce.proposal import Proposal, Step
 from ctk.toolkit.reduce.size import call_nodes
 from ctk.toolkit.reduce.steps import STEPS
 
@@ -198,39 +198,31 @@ def _run(problem: Problem, step: Step, effort: Effort, later: Sequence[Step]) ->
     start, index = problem.best, 0
     while index < len(proposals := step.propose(problem.best, problem.facts)):
         before = problem.best
-        _drive(problem, Coming(problem.best, problem.facts, [*proposals[index:]], [*later]), effort)
+        coming = Coming(problem.best, problem.facts, (step, *later), index)
+        _drive(problem, coming, proposals[index], effort)
         if not step.repeats or problem.best is before:
             index += 1
     if problem.best is start:
         problem.certificate.steps.add(step.name)
 
 
-def _drive(problem: Problem, coming: Coming, effort: Effort) -> None:
-    """Ask what the first of the coming proposals asks, and ahead what most likely comes next."""
-    place = Place()
-    search = effort(coming.proposals[0])
+def _drive(problem: Problem, coming: Coming, proposal: Proposal, effort: Effort) -> None:
+    """Ask what a proposal asks, and ahead what most likely comes next."""
+    place = Place(coming)
+    search = effort(proposal)
     try:
         edit = next(search)
         while True:
             candidate = coming.take(edit)
             if problem.jobs > 1 and candidate is not None and problem.is_askable(candidate):
-                problem.anticipate(candidate, _ahead(problem, coming, place, effort))
+                problem.anticipate(candidate, _ahead(problem, place, edit, effort))
             answer = problem.consider(candidate, edit)
-            place = place.after(answer)
+            place = place.after(edit, answer)
             edit = search.send(answer)
     except StopIteration:
         return
 
 
-def _ahead(problem: Problem, coming: Coming, place: Place, effort: Effort) -> Iterator[Case]:
+def _ahead(problem: Problem, place: Place, edit: Edit, effort: Effort) -> Iterator[Case]:
     """Yield the candidates that most likely come after the one that is asked about now."""
-    made = coming.look_ahead()
-
-    def exists(edit: Edit) -> bool:
-        return problem.is_askable(made(edit))
-
-    edits = upcoming(coming, place, effort, accepted=problem.accepted, exists=exists)
-    for edit in edits:
-        candidate = made(edit)
-        assert candidate is not None
-        yield candidate
+    return upcoming(place, edit, effort, problem.accepted, problem.is_askable)

@@ -2,8 +2,9 @@
 
 A search depends on nothing but the answers (`search.py`), so that it can be played again with
 answers that are assumed. From the question that is being asked, both answers are followed, the
-likelier first; a search that ends without an accepted edit goes on with the next proposal. The
-order of the questions that are really asked, and so the result, does not depend on any of this.
+likelier first; a search that ends goes on with the next proposal, on another base where an edit was
+accepted. The order of the questions that are really asked, and so the result, does not depend on
+any of this.
 """
 
 import heapq
@@ -11,10 +12,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
 
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.coming import Coming
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.efforts import Effort, Questions
 from ctk.toolkit.reduce.proposal import Proposal
 from ctk.toolkit.reduce.search import Answer
+
+IsAskable = Callable[[Case], bool]
 
 MOST = 64
 """How many places are looked at: what lies further ahead is hardly ever asked."""
@@ -22,23 +27,31 @@ MOST = 64
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in a search: which proposal, after which answers.
+    """A place in a search.
 
     Attributes:
-        index: Which of the proposals that follow each other while nothing is accepted.
+        coming: The proposals that follow each other on one base while nothing is accepted.
+        index: Which of them is searched.
         answers: What has been answered about it.
+        accepted: The edit that was last accepted of it.
     """
 
+    coming: Coming
     index: int = 0
     answers: tuple[Answer, ...] = ()
+    accepted: Edit | None = None
 
-    def after(self, answer: Answer) -> "Place":
+    def after(self, edit: Edit, answer: Answer) -> "Place":
         """Return the place behind one more answer."""
-        return Place(self.index, (*self.answers, answer))
+        accepted = edit if answer else self.accepted
+        return Place(self.coming, self.index, (*self.answers, answer), accepted)
 
-
-Agenda = Callable[[int], Proposal | None]
-"""Says which proposal is the n-th; None behind the last."""
+    def next(self) -> "Place | None":
+        """Return the place behind the end of a search; None if that cannot be told."""
+        if self.accepted is None:
+            return Place(self.coming, self.index + 1)
+        coming = self.coming.after(self.accepted, self.index)
+        return coming and Place(coming)
 
 
 @dataclass(order=True, slots=True)
@@ -46,53 +59,57 @@ class _Branch:
     cost: float
     number: int
     place: Place = field(compare=False)
-    likelihood: float = field(compare=False)
 
 
 def upcoming(
-    agenda: Agenda,
-    place: Place,
-    effort: Effort,
-    *,
-    accepted: float,
-    exists: Callable[[Edit], bool],
-) -> Iterator[Edit]:
-    """Yield the edits that may be asked about after the one that is being asked, likeliest first.
+    place: Place, edit: Edit, effort: Effort, accepted: float, is_askable: IsAskable
+) -> Iterator[Case]:
+    """Yield the candidates that may come after the one that is asked about, likeliest first.
 
     Args:
-        agenda: The proposals.
-        place: Where the search is; its last question has no answer yet.
+        place: Where the search is.
+        edit: What is asked about there.
         effort: How proposals are tried.
         accepted: How likely an edit is to be accepted, between 0 and 1.
-        exists: Whether an edit makes a candidate; one that makes none is answered by None.
+        is_askable: Whether a candidate is one that would be asked about.
     """
     numbers = count()
     branches: list[_Branch] = []
+    makers: dict[int, Callable[[Edit], Case | None]] = {}
 
-    def push(after: Place, likelihood: float) -> None:
-        heapq.heappush(branches, _Branch(-likelihood, next(numbers), after, likelihood))
+    def made(where: Place, wanted: Edit) -> Case | None:
+        key = id(where.coming)
+        makers[key] = makers.get(key) or where.coming.look_ahead()
+        return makers[key](wanted)
 
-    def branch_out(before: Place, is_there: bool, likelihood: float) -> None:
-        if not is_there:
-            push(before.after(None), likelihood)
-            return
-        push(before.after(False), likelihood * (1 - accepted))
-        push(before.after(True), likelihood * accepted)
+    def push(after: Place | None, cost: float) -> None:
+        if after is not None:
+            heapq.heappush(branches, _Branch(cost, next(numbers), after))
 
-    branch_out(place, True, 1.0)
+    def branch_out(before: Place, asked: Edit, likelihood: float) -> None:
+        push(before.after(asked, False), -likelihood * (1 - accepted))
+        push(before.after(asked, True), -likelihood * accepted)
+
+    made(place, edit)
+    branch_out(place, edit, 1.0)
     for _ in range(MOST):
         if not branches:
             return
         branch = heapq.heappop(branches)
-        proposal = agenda(branch.place.index)
-        edit = _next_question(proposal, effort, branch.place) if proposal else None
-        if edit is not None:
-            is_there = exists(edit)
-            if is_there:
-                yield edit
-            branch_out(branch.place, is_there, branch.likelihood)
-        elif proposal is not None and True not in branch.place.answers:
-            push(Place(branch.place.index + 1), branch.likelihood)
+        where, likelihood = branch.place, -branch.cost
+        proposal = where.coming.proposal(where.index)
+        if proposal is None:
+            continue
+        wanted = _next_question(proposal, effort, where)
+        if wanted is None:
+            push(where.next(), branch.cost)
+            continue
+        candidate = made(where, wanted)
+        if candidate is None or not is_askable(candidate):
+            push(where.after(wanted, None), branch.cost)
+            continue
+        yield candidate
+        branch_out(where, wanted, likelihood)
 
 
 def _next_question(proposal: Proposal, effort: Effort, place: Place) -> Edit | None:

@@ -7,7 +7,7 @@ oracle is asked. An answer that an earlier, killed run got is recalled and costs
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain
 
 from ctk.compiler.errors import ConfigError, DoesNotReproduce
 from ctk.compiler.torch_compat import operators
@@ -192,11 +192,17 @@ class Problem:
         What is known already is left out; of the rest as many as may be under way.
         """
         assert isinstance(self.oracle, Anticipating)
-        wanted = (case for case in chain([candidate], after) if not self._is_known(case))
-        self.oracle.anticipate(list(islice(wanted, self.jobs)))
-
-    def _is_known(self, case: Case) -> bool:
-        return fingerprint(case, self.digests) in self.cache.judgements
+        wanted: dict[str, Case] = {}
+        for case in chain([candidate], after):
+            key = fingerprint(case, self.digests)
+            if key not in self.cache.judgements:
+                wanted.setdefault(key, case)
+            if len(wanted) == self.jobs:
+                break
+        try:
+            self.oracle.anticipate(list(wanted.values()))
+        except Exception as error:
+            raise Ended("the oracle", error) from error
 
     def is_askable(self, candidate: Case | None) -> bool:
         """Return whether a candidate exists, computes something and is smaller than the best."""
