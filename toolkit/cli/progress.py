@@ -1,7 +1,8 @@
-"""Progress on stderr: a bar with an ETA on a terminal, plain lines in a log.
+"""Progress on stderr: a live view on a terminal (`live_view.py`), plain lines in a log.
 
 A log gets a line per message that is new, and for counts at most one line per `LOG_SECONDS`, so
-that hours of work do not fill it.
+that hours of work do not fill it. Lines go to a terminal, too, that is dumb, where `NO_COLOR` is
+set, and under `--json`.
 """
 
 import contextlib
@@ -11,18 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Protocol, TextIO
-
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from typing import TYPE_CHECKING, Literal, Protocol, TextIO
 
 from ctk.compiler.errors import StorageError
 from ctk.toolkit.cli.streams import written
@@ -34,8 +24,11 @@ if TYPE_CHECKING:
 
 LOG_SECONDS = 5.0
 
-_QUIET: ContextVar[bool] = ContextVar("quiet", default=False)
-"""Whether this command was asked to tell nothing on the way."""
+How = Literal["live", "lines", "nothing"]
+"""How progress is told: by what the stream can take at most a live view, lines, not at all."""
+
+_HOW: ContextVar[How] = ContextVar("how", default="live")
+"""How this command was asked to tell it."""
 
 
 class Reporter(Say, Protocol):
@@ -48,57 +41,36 @@ class Reporter(Say, Protocol):
 
 @contextlib.contextmanager
 def progress(stream: TextIO | None = None) -> Generator[Reporter]:
-    """Yield a reporter that writes to `stream` (stderr); the bar disappears at the end."""
-    out = stream or sys.stderr
-    if _QUIET.get():
+    """Yield a reporter that writes to `stream` (stderr).
+
+    Of a live view the last state of a reduction stays on the screen.
+    """
+    out, how = stream or sys.stderr, _HOW.get()
+    if how == "nothing":
         yield LogReporter(io.StringIO())
-        return
-    if not out.isatty() or os.environ.get("TERM") == "dumb":
+    elif how == "lines" or not can_be_live(out):
         yield LogReporter(out)
-        return
-    with Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("ETA"),
-        TimeRemainingColumn(),
-        console=Console(file=out),
-        transient=True,
-    ) as bar:
-        yield BarReporter(bar)
+    else:
+        from ctk.toolkit.cli.live_view import live_progress
+
+        with live_progress(out) as report:
+            yield report
+
+
+def can_be_live(out: TextIO) -> bool:
+    """Return whether a stream is a terminal that moves its cursor, and whose user wants that."""
+    is_plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") in ("dumb", "unknown")
+    return out.isatty() and not is_plain
 
 
 @contextlib.contextmanager
-def quiet_progress(is_quiet: bool) -> Generator[None]:
-    """Tell nothing on the way while the block runs, if that is wanted."""
-    token = _QUIET.set(is_quiet)
+def progress_told(how: How) -> Generator[None]:
+    """Tell progress in a certain way while the block runs."""
+    token = _HOW.set(how)
     try:
         yield
     finally:
-        _QUIET.reset(token)
-
-
-def reduction_line(state: "Reduction") -> str:
-    """Return where a reduction stands; its end is unknown unless the questions are limited."""
-    return f"minifying: {state.call_nodes_before} -> {state.call_nodes} call nodes, {state.step}"
-
-
-class BarReporter:
-    """Moves one bar; without a total it only pulses."""
-
-    def __init__(self, bar: Progress) -> None:
-        self._bar = bar
-        self._task = bar.add_task("starting", total=None)
-
-    def __call__(self, message: str, done: int | None = None, total: int | None = None) -> None:
-        tell_alive()
-        self._bar.update(self._task, description=message, completed=done or 0, total=total)
-
-    def reduction(self, state: "Reduction") -> None:
-        """Move the bar by the questions asked."""
-        self(reduction_line(state), state.questions, state.budget.questions)
+        _HOW.reset(token)
 
 
 class LogReporter:

@@ -22,7 +22,7 @@ from ctk.toolkit.cli.entry import Said
 from ctk.toolkit.cli.errors import answer_of, require_working_folder
 from ctk.toolkit.cli.flatten import flattened, with_parameters
 from ctk.toolkit.cli.options import JsonOutput, QuietOutput, VerboseOutput
-from ctk.toolkit.cli.progress import quiet_progress
+from ctk.toolkit.cli.progress import progress_told
 from ctk.toolkit.cli.streams import told
 from ctk.toolkit.formats.scrub import without_secrets
 from ctk.toolkit.processes.accelerator import LOST_CUDA, has_lost_cuda
@@ -63,7 +63,7 @@ def guarded(command: Command) -> Callable[..., Said]:
         with (
             terminate_as_interrupt(),
             stdout_to_stderr(),
-            quiet_progress(is_quiet),
+            progress_told("nothing" if is_quiet else "lines" if as_json else "live"),
             verbose_log(command.name) if is_verbose else contextlib.nullcontext(),
         ):
             answer = answer_of(lambda: _told(flat, options, is_verbose))

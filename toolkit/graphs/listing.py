@@ -5,6 +5,7 @@ compile differ only where a pass changed them. It cannot be loaded back; graph_j
 """
 
 import difflib
+from itertools import islice
 
 from torch.fx import GraphModule, Node
 
@@ -15,6 +16,12 @@ from ctk.compiler.fx.walk import graphs_by_path
 def graph_lines(gm: GraphModule) -> list[str]:
     """Return one line per node; sub-graphs follow, each under a line with its name."""
     return [line for name, module in graphs_by_path(gm).items() for line in _section(name, module)]
+
+
+def last_lines(gm: GraphModule, count: int) -> list[str]:
+    """Return the lines of the last nodes of a graph, its result included; cheap for any graph."""
+    last = islice(reversed(gm.graph.nodes), count)
+    return [node_line(node) for node in last][::-1]
 
 
 def graph_diff(before: GraphModule, after: GraphModule) -> str:

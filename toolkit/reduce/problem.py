@@ -5,8 +5,8 @@ oracle is asked. An answer that an earlier, killed run got is recalled and costs
 """
 
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from ctk.compiler.errors import ConfigError, DoesNotReproduce
@@ -20,7 +20,7 @@ from ctk.toolkit.oracle.cache import Cache, Digests, fingerprint
 from ctk.toolkit.reduce.analysis import Facts, facts_of
 from ctk.toolkit.reduce.certificate import Certificate
 from ctk.toolkit.reduce.edits import Edit
-from ctk.toolkit.reduce.size import Measured, call_nodes
+from ctk.toolkit.reduce.size import Measured, call_nodes, counts_of
 
 Oracle = Callable[[Case], Judgement]
 
@@ -66,7 +66,21 @@ def budget_of(max_questions: object, max_seconds: object) -> Budget:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What `on_progress` sees after each answer."""
+    """What `on_progress` sees after each answer.
+
+    Attributes:
+        questions: How often the oracle was asked.
+        cached: How often an answer of this run was used again.
+        seconds: Time used.
+        call_nodes: Of the smallest case.
+        call_nodes_before: Of the given one.
+        step: Whose question it was.
+        verdict: The answer.
+        budget: What may be used.
+        best: The smallest case.
+        statistics: What each step has cost and brought.
+        ahead: How many more questions the oracle was told of, and may work on already.
+    """
 
     questions: int
     cached: int
@@ -76,6 +90,9 @@ class Progress:
     step: str
     verdict: Verdict
     budget: Budget
+    best: Case
+    statistics: Mapping[str, "StepStatistics"] = field(default_factory=dict[str, "StepStatistics"])
+    ahead: int = 0
 
 
 @dataclass(slots=True)
@@ -90,6 +107,8 @@ class StepStatistics:
         not_applicable: Edits that make no sense for the case that they were made for.
         not_smaller: Edits whose result the order (`size.py`) does not call smaller. A step that has
             nothing but these sees something that the order does not.
+        nodes: How many call nodes fewer the smaller cases have.
+        elements: How many elements of inputs fewer.
     """
 
     questions: int = 0
@@ -98,6 +117,8 @@ class StepStatistics:
     remembered: int = 0
     not_applicable: int = 0
     not_smaller: int = 0
+    nodes: int = 0
+    elements: int = 0
 
 
 @dataclass(slots=True)
@@ -142,6 +163,7 @@ class Problem:
     nodes_before: int = -1
     _facts: tuple[Case, Facts] | None = None
     _measured: Measured | None = None
+    _ahead: int = 0
 
     def __post_init__(self) -> None:
         self.nodes_before = call_nodes(self.best)
@@ -199,6 +221,7 @@ class Problem:
                 wanted.setdefault(key, case)
             if len(wanted) == self.jobs:
                 break
+        self._ahead = max(len(wanted) - 1, 0)
         try:
             self.oracle.anticipate(list(wanted.values()))
         except Exception as error:
@@ -244,6 +267,7 @@ class Problem:
         return Measured(candidate, self.contents) < self._measured
 
     def _keep(self, candidate: Case) -> None:
+        self._count_won(candidate)
         self.best = candidate
         self.certificate = Certificate()
         self.improvements += 1
@@ -253,6 +277,11 @@ class Problem:
                 self.on_improvement(candidate)
             except Exception as error:
                 raise Ended("on_improvement", error) from error
+
+    def _count_won(self, candidate: Case) -> None:
+        before, after = counts_of(self.best), counts_of(candidate)
+        self._counts.nodes += before.call_nodes - after.call_nodes
+        self._counts.elements += before.elements - after.elements
 
     def leave_out(self, step: str, error: Exception) -> None:
         """Take note that a step raised: the others go on without it."""
@@ -323,6 +352,9 @@ class Problem:
             step=self.step,
             verdict=verdict,
             budget=self.budget,
+            best=self.best,
+            statistics={name: replace(each) for name, each in self.statistics.items()},
+            ahead=self._ahead,
         )
 
 

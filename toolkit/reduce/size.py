@@ -138,6 +138,21 @@ class Measured:
         return False
 
 
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How large a case is, for people: of the whole `size_of`, what they look at."""
+
+    call_nodes: int
+    inputs: int
+    elements: int
+
+
+def counts_of(case: Case) -> Counts:
+    """Return call nodes (sub-graphs included), inputs, and the elements of all inputs."""
+    elements = (value.numel() for value in case.inputs if isinstance(value, torch.Tensor))
+    return Counts(call_nodes(case), len(placeholders(case.graph)), sum(elements))
+
+
 def is_smaller(case: Case, other: Case) -> bool:
     """Return whether a case comes before another in the order of `KEYS`."""
     return Measured(case) < Measured(other)
