@@ -4,8 +4,9 @@ The failure is bisected first: its culprit tells the reducer where to look, and 
 failure. `diagnose` reduces through here as well, so both ask the same questions.
 
 OUT/case/         the smallest case so far, at the end with repro.py and certificate.json
-OUT/neighbour/    the closest case that passes; the rest: `operation/`
-OUT/others/       other failures that were met on the way
+OUT/neighbour/    the closest case that passes
+OUT/history.svg   how small it was after each question
+OUT/others/       other failures that were met on the way; the rest: `operation/`
 
 Where the user asks another question (a command, a function, time, memory), nothing is bisected:
 `operation/own_question.py`.
