@@ -71,6 +71,7 @@ def live_progress(out: TextIO) -> Generator["LiveReporter"]:
             with _logs_above():
                 yield report
         finally:
+            live.refresh()  # what was told last is seen, however short the work was
             report.finish()
             live.transient = not report.view.is_begun
 
