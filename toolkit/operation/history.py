@@ -1,6 +1,7 @@
 """The history of a reduction: a line per answer as it comes, and a plot of them at the end.
 
-    history.jsonl    {"question":21,"seconds":12.1,"step":"remove","verdict":"passes",…}
+    history.jsonl    {"question":0,"seconds":0.0,"step":"start",…}: the given case
+                     {"question":21,"seconds":12.1,"step":"remove","verdict":"passes",…}
     history.svg      size over questions (`history_plot.py`)
 
 A run that is gone on with adds its lines to those of the runs before, with their questions and
@@ -37,7 +38,7 @@ class Answered:
     """A line: the answer to a question, and how large the smallest case was after it.
 
     Attributes:
-        question: Its number, over all runs.
+        question: Its number, over all runs; 0 for the case as it was given.
         seconds: Since the start, over all runs.
         step: Whose question it was.
         verdict: The answer.
@@ -60,32 +61,34 @@ class History:
 
     Args:
         run: The operation, whose folder it is written to.
+        given: The case that is reduced.
         on_progress: Who else wants to know; is told after the line is written.
     """
 
-    def __init__(self, run: Operation, on_progress: OnProgress | None) -> None:
+    def __init__(self, run: Operation, given: Case, on_progress: OnProgress | None) -> None:
         self._run, self._on_progress = run, on_progress
-        self._path = run.folder / HISTORY
-        self._counts: tuple[Case, Counts] | None = None
+        self._counts = (given, counts_of(given))
         last = next(reversed(read_history(run.folder)), None)
         self._questions, self._seconds = (last.question, last.seconds) if last else (0, 0.0)
+        if last is None:
+            self._write(0, 0.0, "start", Verdict.REPRODUCES, given)
 
     def __call__(self, state: Progress) -> None:
         """Write a line, and tell who else wants to know."""
-        counts = self._counts_of(state.best)
-        line = Answered(
-            self._questions + state.questions,
-            round(self._seconds + state.seconds, 3),
-            state.step,
-            state.verdict,
-            counts.call_nodes,
-            counts.inputs,
-            counts.elements,
-        )
-        text = json.dumps(encode(line), separators=(",", ":"))
-        self._run.saving(HISTORY, lambda: append_line(self._path, text))
+        seconds = round(self._seconds + state.seconds, 3)
+        question = self._questions + state.questions
+        self._write(question, seconds, state.step, state.verdict, state.best)
         if self._on_progress is not None:
             self._on_progress(state)
+
+    def _write(
+        self, question: int, seconds: float, step: str, verdict: Verdict, best: Case
+    ) -> None:
+        counts = self._counts_of(best)
+        sizes = (counts.call_nodes, counts.inputs, counts.elements)
+        line = Answered(question, seconds, step, verdict, *sizes)
+        text = json.dumps(encode(line), separators=(",", ":"))
+        self._run.saving(HISTORY, lambda: append_line(self._run.folder / HISTORY, text))
 
     def draw(self) -> None:
         """Draw all lines that there are."""
@@ -98,7 +101,7 @@ class History:
             self._run.saving(PLOT, lambda: write_text(self._run.folder / PLOT, svg))
 
     def _counts_of(self, best: Case) -> Counts:
-        if self._counts is None or self._counts[0] is not best:
+        if self._counts[0] is not best:
             self._counts = (best, counts_of(best))
         return self._counts[1]
 

@@ -14,6 +14,7 @@ from ctk.toolkit.reduce.problem import Budget, Problem
 from ctk.toolkit.reduce.steps import STEPS
 from ctk.toolkit.reduce.steps.leave_out_passes import only_these
 
+
 @dataclass(frozen=True, slots=True)
 class Work:
     """What a reduction works with.
@@ -47,7 +48,7 @@ class Work:
             hints: Nodes that are tried first.
             guilty: Passes that may be all that is needed.
         """
-        history = History(self.run, self.on_progress)
+        history = History(self.run, given, self.on_progress)
         with asked(self.run, asking) as asker:
             oracle = watched(asker, self.others.note)
             problem = Problem(

@@ -96,7 +96,7 @@ def _stairs(
 ) -> Iterator[tuple[str, str]]:
     """Yield a path per run of questions of one step: along the questions, and down or up."""
     start = points[0]
-    step, path = start.step, f"M{x(start.question - 1):.1f} {y(size(start)):.1f}"
+    step, path = start.step, f"M{x(max(start.question - 1, 0)):.1f} {y(size(start)):.1f}"
     for before, point in pairwise([start, *points]):
         if point.step != step:
             yield step, f"{path}H{x(before.question):.1f}"

@@ -19,7 +19,7 @@ def subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     def write_only(case: Any, folder: Path, *more: Any) -> tuple[Path, ReproRun]:
         return write_repro(case, folder, *more), ReproRun(1, "", "reproduced")
 
-    monkeypatch.setattr("ctk.toolkit.minify.write_verified_repro", write_only)
+    monkeypatch.setattr("ctk.toolkit.operation.smallest_repro.write_verified_repro", write_only)
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "program.py", PROGRAM)
     write(tmp_path, "backend.py", BACKEND)
@@ -29,7 +29,7 @@ def subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_a_line_per_question_goes_on_where_a_run_was_ended(subject: dict[str, Any]) -> None:
     out = Path("out")
     ended = ctk.minify(**subject, max_questions=5)
-    assert ended.reduction is not None and len(read_history(out)) == 5
+    assert ended.reduction is not None and len(read_history(out)) == 6
     assert (out / PLOT).read_text().startswith("<svg ")
     before = (out / HISTORY).read_text()
     with (out / HISTORY).open("a") as file:
@@ -39,7 +39,7 @@ def test_a_line_per_question_goes_on_where_a_run_was_ended(subject: dict[str, An
     assert whole.reduction is not None and whole.reduction.finished
     lines = read_history(out)
     assert (out / HISTORY).read_text().startswith(before)
-    assert [line.question for line in lines] == list(range(1, 6 + whole.reduction.questions))
+    assert [line.question for line in lines] == list(range(6 + whole.reduction.questions))
     assert [line.seconds for line in lines] == sorted(line.seconds for line in lines)
     assert (lines[0].step, lines[0].call_nodes) == ("start", 28)
     assert (lines[-1].call_nodes, lines[-1].inputs) == (2, 1)
@@ -57,7 +57,7 @@ def test_ctrl_c_leaves_the_picture_and_who_listens_is_told(subject: dict[str, An
 
     found = ctk.minify(**subject, on_progress=stop)
     assert found.is_interrupted and told == [1, 2, 3, 4]
-    assert len(read_history(Path("out"))) == 4
+    assert len(read_history(Path("out"))) == 5
     assert (Path("out") / PLOT).is_file() and (Path("out/case/certificate.json")).is_file()
 
 

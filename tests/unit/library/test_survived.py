@@ -53,7 +53,7 @@ def break_down(monkeypatch: pytest.MonkeyPatch, after: int, error: Exception) ->
 def test_a_worker_that_is_lost_ends_with_the_best_so_far(
     subject: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    break_down(monkeypatch, 9, CtkError("the worker is lost"))
+    break_down(monkeypatch, 12, CtkError("the worker is lost"))
     found = ctk.diagnose(**subject)
     assert found.reduction is not None and found.minimal is not None
     assert found.reduction.reason == "error"
