@@ -22,6 +22,9 @@ from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.graphs.listing import graph_lines
 from ctk.toolkit.importers.base import Request
 from ctk.toolkit.importers.in_memory import case_of_graph
+from ctk.toolkit.oracle.executors.base import jobs_of
+from ctk.toolkit.oracle.executors.pool import cores
+from ctk.toolkit.oracle.forked import asked_in_forks
 from ctk.toolkit.oracle.function import NoAnswer, judgement_of, shortened
 from ctk.toolkit.oracle.repeated import FailureRate, Repeated, check_workable, rate_of
 from ctk.toolkit.reduce.analysis import facts_of
@@ -44,6 +47,7 @@ def minimize(
     *,
     max_questions: int | None = None,
     max_seconds: float | None = None,
+    jobs: int = 1,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Reduction:
     """Return the smallest graph, with inputs, for which `fails` still says yes.
@@ -64,6 +68,9 @@ def minimize(
             `reproduces`, keeps a candidate; every other verdict drops it.
         max_questions: Stop after so many calls of `fails`.
         max_seconds: Stop after so long.
+        jobs: How many candidates are asked about at the same time, each in a fork of this process,
+            with the same result; 0: one per core. What `fails` changes stays in its fork, which
+            runs torch on one thread, and CUDA must not be in use (toolkit/oracle/forked.py).
         on_progress: Called after each call of `fails`.
 
     Returns:
@@ -71,13 +78,14 @@ def minimize(
         by chance `flakiness`. Ctrl-C, and `on_progress` if it raises, keep the smallest so far.
 
     Raises:
-        ConfigError: A limit is no count, or no time.
+        ConfigError: A limit is no count, or no time; jobs are no count, or cannot be forked.
         DoesNotReproduce: `fails` says no of the given graph, or yes too rarely.
         PredicateError: `fails` raised, or its answer is none; it names the candidate and holds the
             smallest graph so far.
         ProgramError: `gm` is no `GraphModule`, takes other inputs, or fails in eager.
     """
     budget = budget_of(max_questions, max_seconds)
+    at_once = jobs_of(jobs, "local", None).count or cores()
     given: object = cast("object", gm)  # many scripts are never type-checked
     if not isinstance(given, GraphModule):
         raise ProgramError(
@@ -89,14 +97,20 @@ def minimize(
     rate = _rate(oracle, start)
     repeated = None if rate.is_steady else Repeated(oracle.judge, rate)
     _check_runs(start)
-    ask = repeated.counted if repeated else oracle.judge
+    ask = repeated or oracle.judge
     problem = Problem(start, ask, budget=budget, on_progress=on_progress)
+    told = repeated.note if repeated else _forget
     try:
-        found = minimize_problem(problem)
+        with asked_in_forks(ask, at_once, problem.digests, told) as problem.oracle:
+            found = minimize_problem(problem)
     except _Raised as raised:
         raise raised.told(problem.best) from raised.error
     _raise_again(found)
     return replace(found, flakiness=repeated.flakiness) if repeated is not None else found
+
+
+def _forget(judgement: Judgement) -> None:
+    """Count nothing: a steady predicate is asked once about each candidate."""
 
 
 def _raise_again(found: Reduction) -> None:

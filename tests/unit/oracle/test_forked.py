@@ -1,0 +1,163 @@
+"""Predicates in forks: the same answers, at the same time, and clear errors."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from torch import fx
+
+import ctk
+from ctk.compiler.errors import ConfigError, CtkError, PredicateError
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.oracle.ahead import Anticipating
+from ctk.toolkit.oracle.forked import Forked
+from ctk.toolkit.processes.tree import descendants
+from tests.helpers.reduce_graphs import chain, has_ops, op_names
+from tests.unit.oracle.test_executors import wait_until
+
+pytestmark = pytest.mark.skipif(not Path("/proc").exists(), reason="looks at processes")
+
+SLOW_SECONDS = 0.3
+
+
+def said(predicate):
+    return lambda case: Judgement(Verdict.REPRODUCES if predicate(case) else Verdict.PASSES)
+
+
+def test_a_fork_answers_and_what_it_changes_stays_there():
+    seen: list[str] = []
+
+    def ask(case: Case) -> Judgement:
+        seen.append("asked")
+        return Judgement(Verdict.REPRODUCES, detail=str(os.getpid()))
+
+    with Forked(ask, 2) as forked:
+        assert isinstance(forked, Anticipating)
+        answer = forked(chain(2, {}))
+    assert answer.verdict is Verdict.REPRODUCES
+    assert int(answer.detail) != os.getpid() and seen == []
+
+
+def test_what_is_anticipated_runs_at_the_same_time(tmp_path: Path):
+    cases = [chain(length, {}) for length in (2, 3, 4)]
+
+    def ask(case: Case) -> Judgement:
+        nodes = str(len(case.graph.graph.nodes))
+        (tmp_path / nodes).touch()
+        wait_until(lambda: len(list(tmp_path.iterdir())) == 2)  # the other one is there as well
+        return Judgement(Verdict.PASSES, detail=nodes)
+
+    with Forked(ask, 2) as forked:
+        forked.anticipate(cases[:2])
+        found = [forked(case).detail for case in cases[:2]]
+    assert found == ["4", "5"]
+
+
+def test_an_unwanted_fork_leaves_its_place_and_closing_ends_all():
+    quick, slow, other = (chain(length, {}) for length in (2, 3, 4))
+
+    def ask(case: Case) -> Judgement:
+        time.sleep(600 if case is slow else 0)
+        return Judgement(Verdict.PASSES)
+
+    with Forked(ask, 2) as forked:
+        forked.anticipate([quick, slow])
+        assert forked(quick).verdict is Verdict.PASSES
+        forked.anticipate([other, quick])
+        assert forked(other).verdict is Verdict.PASSES
+        assert forked(quick).verdict is Verdict.PASSES
+        forked.anticipate([slow])
+    assert not descendants(os.getpid())
+
+
+def test_an_exception_is_raised_here():
+    def ask(case: Case) -> Judgement:
+        raise KeyError("mine")
+
+    with Forked(ask, 2) as forked, pytest.raises(KeyError, match="mine"):
+        forked(chain(2, {}))
+
+
+def test_the_end_of_the_process_is_told_and_one_killed_from_outside_is_asked_again():
+    def ask(case: Case) -> Judgement:
+        os.kill(os.getpid(), signal.SIGSEGV)
+        raise AssertionError
+
+    with (
+        Forked(ask, 2) as forked,
+        pytest.raises(CtkError, match=r"ended its process \(signal 11\)"),
+    ):
+        forked(chain(2, {}))
+
+    def slow(case: Case) -> Judgement:
+        time.sleep(SLOW_SECONDS)
+        return Judgement(Verdict.PASSES)
+
+    with Forked(slow, 2) as forked:
+        case = chain(2, {})
+        forked.anticipate([case])
+        os.kill(descendants(os.getpid())[0], signal.SIGKILL)
+        assert forked(case).verdict is Verdict.PASSES
+
+
+def test_ctrl_c_ends_the_forks():
+    def ask(case: Case) -> Judgement:
+        time.sleep(600)
+        raise AssertionError
+
+    def press_ctrl_c() -> None:
+        wait_until(lambda: len(descendants(os.getpid())) == 2)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    cases = [chain(2, {}), chain(3, {})]
+    with Forked(ask, 2) as forked:
+        finger = threading.Thread(target=press_ctrl_c)
+        finger.start()
+        forked.anticipate(cases)
+        with pytest.raises(KeyboardInterrupt):
+            forked(cases[0])
+        finger.join()
+        assert not descendants(os.getpid())
+
+
+def test_cuda_is_refused(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    with pytest.raises(ConfigError, match="CUDA is in use"):
+        Forked(said(has_ops("sin")), 2)
+
+
+def program(x: torch.Tensor) -> torch.Tensor:
+    y = torch.sigmoid(torch.tanh(x) * 2).sin()
+    return torch.relu(torch.cos(y) + 1).exp()
+
+
+def test_minimize_gives_the_same_with_two_jobs():
+    def fails(gm: fx.GraphModule, inputs: tuple[object, ...]) -> bool:
+        names = {getattr(node.target, "__name__", node.target) for node in gm.graph.nodes}
+        return {"tanh", "cos"} <= names
+
+    given = fx.symbolic_trace(program), [torch.randn(3)], fails
+    one, two = ctk.minimize(*given), ctk.minimize(*given, jobs=2)
+    assert op_names(two.best) == op_names(one.best)
+    assert two.graph.code == one.graph.code
+    assert (two.questions, two.finished) == (one.questions, True)
+
+
+def test_minimize_with_two_jobs_raises_what_the_predicate_raises():
+    def fails(gm: fx.GraphModule, inputs: tuple[object, ...]) -> bool:
+        if len(gm.graph.nodes) < 5:
+            raise ValueError("too small")
+        return True
+
+    with pytest.raises(PredicateError, match="ValueError: too small"):
+        ctk.minimize(fx.symbolic_trace(program), [torch.randn(3)], fails, jobs=2)
+
+
+def test_jobs_that_are_no_count_are_refused():
+    with pytest.raises(ConfigError, match="jobs is -2"):
+        ctk.minimize(fx.symbolic_trace(program), [torch.randn(3)], lambda *_: True, jobs=-2)

@@ -1,0 +1,236 @@
+"""Ask a function of the user several questions at once, each in a fork of this process.
+
+A predicate is any Python callable: it cannot be sent to another process, but a fork has it, with
+everything that it knows. What that costs is said, because nothing here can help it:
+
+1. What the function changes (counters, caches, global variables) stays in the fork.
+2. A fork runs torch on one thread: OpenMP's threads do not survive a fork. A function whose answer
+   hangs on the order of sums may answer otherwise.
+3. CUDA does not work in a fork once this process has used it, and locks that other threads hold are
+   never let go there: the first is refused, the second cannot be seen.
+
+An exception of the function is raised here, by asking it again here: it keeps its type and trace.
+For one thread; Ctrl-C ends all forks.
+"""
+
+import io
+import os
+import selectors
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+import torch
+
+from ctk.compiler.errors import ConfigError, CtkError
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Judgement
+from ctk.toolkit.oracle.cache import Digests, fingerprint
+from ctk.toolkit.oracle.executors.pool import ASKED_AT_MOST
+from ctk.toolkit.oracle.protocol import Failure, failure_of, read_answer, write_line
+from ctk.toolkit.processes.closing import Closing
+from ctk.toolkit.processes.groups import end_group, lead_group
+
+Ask = Callable[[Case], Judgement]
+
+
+@dataclass(slots=True)
+class _Fork:
+    """One question on its way.
+
+    Attributes:
+        case: What about.
+        pid: Of the fork.
+        pipe: From which its answer is read.
+        said: What came so far.
+    """
+
+    case: Case
+    pid: int
+    pipe: int
+    said: bytes = b""
+
+
+class Forked(Closing):
+    """Asks a function about cases, some of them ahead; a context manager that ends the forks.
+
+    Args:
+        ask: Judges a case; run in forks.
+        jobs: How many at the same time.
+        digests: Of the tensors of cases.
+        told: Called here with each answer that was asked for, in their order.
+
+    Raises:
+        ConfigError: This process cannot be forked, or must not be.
+    """
+
+    def __init__(
+        self,
+        ask: Ask,
+        jobs: int,
+        digests: Digests | None = None,
+        told: Callable[[Judgement], None] = lambda judgement: None,
+    ) -> None:
+        _check_forkable()
+        self.jobs, self._told = jobs, told
+        self._ask, self._digests = ask, digests or Digests()
+        self._forks: dict[str, _Fork] = {}
+        self._answers: dict[str, Judgement | Failure | int] = {}
+
+    def anticipate(self, cases: Sequence[Case]) -> None:
+        """Start with some cases, in their order; end what is not wanted any more for that."""
+        wanted = {fingerprint(case, self._digests): case for case in cases}
+        self._answers = {key: found for key, found in self._answers.items() if key in wanted}
+        for key, case in [*wanted.items()][: self.jobs]:
+            if key not in self._answers and key not in self._forks:
+                self._make_room([*wanted])
+                if len(self._forks) < self.jobs:
+                    self._forks[key] = self._start(case)
+
+    def __call__(self, case: Case) -> Judgement:
+        """Return the answer, which may be there already.
+
+        Raises:
+            CtkError: The function has ended its process.
+            Exception: What the function raises.
+        """
+        key = fingerprint(case, self._digests)
+        try:
+            for _ in range(ASKED_AT_MOST):
+                found = self._found(key, case)
+                if not isinstance(found, int):
+                    break
+                if found != -signal.SIGKILL:  # its own doing: it would do it again
+                    raise _ended(found)
+            else:
+                raise _ended(-signal.SIGKILL)
+        except BaseException:  # Ctrl-C, too
+            self.close()
+            raise
+        return _told(self._ask(case) if isinstance(found, Failure) else found, self._told)
+
+    def _found(self, key: str, case: Case) -> Judgement | Failure | int:
+        if key not in self._answers and key not in self._forks:
+            self._make_room([key])
+            self._forks[key] = self._start(case)
+        while key not in self._answers:
+            self._wait()
+        return self._answers.pop(key)
+
+    def close(self) -> None:
+        """End all forks."""
+        while self._forks:
+            _end(self._forks.popitem()[1])
+
+    def _make_room(self, wanted: Sequence[str]) -> None:
+        unwanted = [key for key in self._forks if key not in wanted]
+        if len(self._forks) >= self.jobs and unwanted:
+            _end(self._forks.pop(unwanted[0]))
+
+    def _wait(self) -> None:
+        """Take in what some fork says, or how it has ended."""
+        with selectors.DefaultSelector() as selector:
+            for key, fork in self._forks.items():
+                selector.register(fork.pipe, selectors.EVENT_READ, key)
+            for ready, _ in selector.select():
+                fork = self._forks[ready.data]
+                data = os.read(fork.pipe, 1 << 16)
+                fork.said += data
+                if not data:
+                    self._answers[ready.data] = _answer(self._forks.pop(ready.data))
+
+    def _start(self, case: Case) -> _Fork:
+        ours, theirs = os.pipe()
+        parent = os.getpid()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError, AttributeError):
+                stream.flush()  # else both would write what is held back
+        with warnings.catch_warnings():  # of other threads; see above
+            warnings.simplefilter("ignore", DeprecationWarning)
+            pid = os.fork()
+        if pid == 0:
+            self._live(parent, case, theirs)
+        os.close(theirs)
+        return _Fork(case, pid, ours)
+
+    def _live(self, parent: int, case: Case, pipe: int) -> None:
+        """Be the fork; never returns."""
+        try:
+            lead_group(parent)
+            torch.set_num_threads(1)
+            try:
+                answer = self._ask(case)
+            except Exception as error:
+                answer = failure_of(error)
+            with os.fdopen(pipe, "wb") as file:
+                write_line(file, answer)
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(0 if sys.exc_info()[0] is None else 1)
+
+
+@contextmanager
+def asked_in_forks(
+    ask: Ask, jobs: int, digests: Digests, told: Callable[[Judgement], None]
+) -> Generator[Ask]:
+    """Return an oracle that asks a function: here with one job, in forks with more.
+
+    Args:
+        ask: Judges a case.
+        jobs: How many questions at the same time.
+        digests: Of the tensors of cases.
+        told: Called here with each answer that was asked for, in their order.
+
+    Raises:
+        ConfigError: This process cannot be forked, or must not be.
+    """
+    if jobs == 1:
+        yield lambda case: _told(ask(case), told)
+        return
+    with Forked(ask, jobs, digests, told) as forked:
+        yield forked
+
+
+def _told(judgement: Judgement, told: Callable[[Judgement], None]) -> Judgement:
+    told(judgement)
+    return judgement
+
+
+def _answer(fork: _Fork) -> Judgement | Failure | int:
+    """Return what a fork said, or as which status it ended without a word."""
+    os.close(fork.pipe)
+    _, status = os.waitpid(fork.pid, 0)
+    answer = read_answer(io.BytesIO(fork.said))
+    return answer if answer is not None else os.waitstatus_to_exitcode(status)
+
+
+def _end(fork: _Fork) -> None:
+    os.close(fork.pipe)
+    end_group(fork.pid)
+
+
+def _ended(status: int) -> CtkError:
+    how = f"signal {-status}" if status < 0 else f"status {status}"
+    return CtkError(
+        f"the predicate has ended its process ({how}); if such a candidate is a failure, ask in a "
+        "process of your own and return True for its end"
+    )
+
+
+def _check_forkable() -> None:
+    """Check that a fork can answer.
+
+    Raises:
+        ConfigError: It cannot.
+    """
+    if not hasattr(os, "fork"):
+        raise ConfigError("several jobs fork this process, which this system cannot; use jobs=1")
+    if torch.cuda.is_initialized():
+        raise ConfigError(
+            "several jobs fork this process, and CUDA is in use in it: it does not work in a fork\n"
+            "next: jobs=1, or let the predicate start a process that uses the GPU"
+        )
