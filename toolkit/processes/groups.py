@@ -52,9 +52,13 @@ def adopt_orphans() -> None:
 
 
 def end_group(leader: int) -> int:
-    """Kill a child's process group, wait for the child and return its exit status."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, signal.SIGKILL)
+    """Kill a child's process group, wait for the child and return its exit status.
+
+    A child that was forked just now may not lead its group yet: it is killed by itself as well.
+    """
+    for kill in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            kill(leader, signal.SIGKILL)
     return wait_for(leader)
 
 

@@ -16,6 +16,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.ahead import Anticipating
 from ctk.toolkit.oracle.forked import Forked
+from ctk.toolkit.processes.groups import end_group
 from ctk.toolkit.processes.tree import descendants
 from tests.helpers.reduce_graphs import chain, has_ops, op_names
 from tests.unit.oracle.test_executors import wait_until
@@ -73,6 +74,14 @@ def test_an_unwanted_fork_leaves_its_place_and_closing_ends_all():
         assert forked(quick).verdict is Verdict.PASSES
         forked.anticipate([slow])
     assert not descendants(os.getpid())
+
+
+def test_a_process_that_does_not_lead_its_group_yet_is_ended_as_well():
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(600)
+        os._exit(0)
+    assert end_group(pid) == -signal.SIGKILL
 
 
 def test_an_exception_is_raised_here():
