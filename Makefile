@@ -14,7 +14,7 @@ BUG := cpp.inject_relu_bug_TESTING_ONLY
 BUG_MODES := compile_error runtime_error accuracy
 WORKERS ?= 2
 PARALLEL := --numprocesses $(WORKERS) --dist worksteal
-BENCHMARKS := compile_overhead minify_vs_torch reduce_scaling false_alarms blame middle_end
+BENCHMARKS := compile_overhead reduce false_alarms blame middle_end
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo demo-inductor test test-slow test-ray test-gpu lint format bench clean distclean

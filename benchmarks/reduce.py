@@ -1,6 +1,6 @@
 """How small failures of known size become, in how many questions, beside torch's minifier.
 
-    python -m benchmarks.reduce                                  the table and the plot
+    python -m benchmarks.reduce                                  the table and the plots
     python -m benchmarks.reduce --family nan --size 50 --seeds 2  one line per problem
     python -m benchmarks.reduce --write DIR                      the problems as folders
 
@@ -22,10 +22,8 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-import torch
-
 from benchmarks.reduce_measure import Row, measured
-from benchmarks.reduce_plot import saved_plot
+from benchmarks.reduce_plot import saved_plots
 from benchmarks.reduce_table import HEAD, line, table
 from benchmarks.reduce_write import write
 from tests.helpers.reduce_families import FAMILIES
@@ -123,7 +121,7 @@ def parsed() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Print one line per problem, or the table; save the table and the plot."""
+    """Print one line per problem, or the table; save the plots."""
     words = parsed()
     is_whole = not (words.family or words.size)
     if words.torch_seconds is None:
@@ -140,11 +138,11 @@ def main() -> None:
             print(line(row), flush=True)
     else:
         rows = list(again(words) if words.again else measured_in_children(words))
-        about = f"torch {torch.__version__}, {platform.machine()}, {words.seeds} seeds"
+        versions = ", ".join(sorted({row.torch for row in rows}))
+        about = f"torch {versions}, {platform.machine()}, {words.seeds} seeds"
         text = table(rows, about, words.torch_seconds)
         print(text)
-        (RESULTS / "reduce.txt").write_text(text + "\n")
-        saved_plot(rows, RESULTS / "reduce.svg")
+        saved_plots(rows, RESULTS / "reduce")
 
 
 if __name__ == "__main__":

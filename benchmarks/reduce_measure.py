@@ -59,6 +59,7 @@ class Row:
         invalid: Questions about graphs that do not run.
         milliseconds: Of the reducer's own, for each question.
         megabytes: The most memory that the process had on top of the given case.
+        torch: Its version.
     """
 
     family: str
@@ -79,6 +80,7 @@ class Row:
     megabytes: float
     reason: str
     ops: tuple[str, ...]
+    torch: str
     theirs: Theirs | None = None
 
     def as_json(self) -> dict[str, object]:
@@ -169,6 +171,7 @@ def measured(family: str, size: int, seed: int, torch_seconds: float = 0) -> Row
         megabytes=_megabytes() - before,
         reason=found.reason,
         ops=tuple(str(n.target) for n in found.graph.graph.nodes if n.op.startswith("call")),
+        torch=torch.__version__,
         theirs=with_torch(planted, torch_seconds) if torch_seconds else None,
     )
 

@@ -43,10 +43,10 @@ def table(rows: Sequence[Row], about: str, torch_seconds: float) -> str:
     for row in rows:
         groups.setdefault((row.family, row.size), []).append(row)
     head = (
-        f"{'':27}|{'questions':^30}|{'call nodes left':^27}|{'elements':^15}|{'not zero':^13}"
+        f"{'':27}|{'questions':^30}|{'call nodes left':^30}|{'elements':^15}|{'not zero':^13}"
         f"|{'ms own':>7}|{'MB':>6}\n"
         f"{'family':20} {'nodes':>6}|{'ctk':>12}{'goal':>6}{'torch':>12}"
-        f"|{'ctk':>9}{'best':>5}{'torch':>13}|{'ctk':>9}{'best':>6}|{'ctk':>7}{'best':>6}"
+        f"|{'ctk':>9}{'best':>5}{'torch':>16}|{'ctk':>9}{'best':>6}|{'ctk':>7}{'best':>6}"
         f"|{'ctk':>7}|{'ctk':>6}"
     )
     notes = (
@@ -72,7 +72,7 @@ def _line_of(rows: Sequence[Row]) -> str:
         f"|{_both(row.questions for row in rows):>12}{first.goal:6}"
         f"{_theirs(theirs, 'questions'):>12}"
         f"|{_both(row.left for row in rows):>9}{first.best_left:5}"
-        f"{_theirs(theirs, 'left') + mark:>13}"
+        f"{_theirs(theirs, 'left') + mark:>16}"
         f"|{round(statistics.median(row.elements for row in rows)):9}"
         f"{said(first.best_elements):>6}"
         f"|{round(statistics.median(row.non_zeros for row in rows)):7}"
