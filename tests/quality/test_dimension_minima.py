@@ -89,6 +89,10 @@ FAMILIES = {
         lambda: captured(lambda x, y: x + y, R(64, 96), R(64, 96)),
         lambda case: case.graph(*case.inputs)[0].shape[0] >= 17, [(1, 1), (17, 1)], 14,
     ),
+    "equal sizes needed": (
+        lambda: captured(lambda x: x.relu(), R(64, 64)),
+        lambda case: shapes(case)[0][0] == shapes(case)[0][1] >= 5, [(5, 5)], 30,
+    ),
     "attention": (
         lambda: captured(attention, R(2, 10, 192), R(192, 192)), ANY, [(1, 1, 1), (1, 1)], 3,
     ),

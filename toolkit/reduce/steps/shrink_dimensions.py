@@ -1,8 +1,9 @@
 """Shrink dimensions through the whole graph: sizes that belong together go together.
 
 Sizes that may be chosen (`relations.py`) are tried at 1 (or the least that is valid), all at once,
-then in halves, then one by one, and those that are needed are bisected. Last, single dimensions of
-inputs are tried at 1 alone: they may broadcast.
+then in halves, then one by one, and those that are needed are bisected. Single dimensions of inputs
+are tried at 1 alone: they may broadcast. Last, sizes that are equal are tried together: a failure
+may need as many heads as tokens.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,14 +48,31 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
             _one(p, old if sizing.has_notable(p) else 1, from_start=True)
             for p, old in chosen.items()
         ),
+        *(_shrunk(group) for group in _equal(bound)),
     ]
 
 
+def _equal(sizes: Sequence[Resize]) -> Iterator[list[Resize]]:
+    """Yield the groups of sizes that are equal now, the largest sizes first."""
+    for old in sorted({each.old for each in sizes}, reverse=True):
+        group = [each for each in sizes if each.old == old]
+        if len(group) > 1:
+            yield group
+
+
 def _one(place: Place, size: int, *, from_start: bool = False) -> Monotone:
-    """Return the proposal to make one size smaller: rung 1 by one, the last to 1."""
+    """Return the proposal to make one size smaller."""
+    return _shrunk([Resize(place, size, 1)], from_start=from_start)
+
+
+def _shrunk(group: Sequence[Resize], *, from_start: bool = False) -> Monotone:
+    """Return the proposal to make equal sizes smaller: rung 1 by one, the last to 1."""
+    old = group[0].old
     return Monotone(
-        lambda rung: ShrinkDimensions((Resize(place, size, size - rung),), from_start=from_start),
-        size - 1,
+        lambda rung: ShrinkDimensions(
+            tuple(Resize(each.place, old, old - rung) for each in group), from_start=from_start
+        ),
+        old - 1,
         strongest_first=True,
     )
 

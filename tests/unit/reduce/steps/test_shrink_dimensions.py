@@ -33,6 +33,14 @@ def test_what_is_one_size_is_proposed_once_and_alone():
     ]  # fmt: skip
 
 
+def test_equal_sizes_are_proposed_together():
+    found = proposals(STEP, traced(lambda x: x.relu(), torch.randn(3, 3)))
+    assert said(found)[-1] == [
+        "dimension 0 of x: 3 -> 2, dimension 1 of x: 3 -> 2",
+        "dimension 0 of x: 3 -> 1, dimension 1 of x: 3 -> 1",
+    ]
+
+
 def test_places_keep_their_turn_when_they_shrink():
     small, large = (
         len(STEP.propose(case, facts_of(case)))
