@@ -1,7 +1,8 @@
-"""`ctk diff`: two compiles of one case, with two targets or two sets of options, step by step."""
+"""`ctk diff`: two compiles of one case, step by step; or two cases, as they are on disk."""
 
 import shlex
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
@@ -9,8 +10,8 @@ from rich.console import RenderableType
 from rich.syntax import Syntax
 
 from ctk.compiler.errors import ConfigError
-from ctk.toolkit.cli.answer import Answer, table
-from ctk.toolkit.cli.completion import complete_target
+from ctk.toolkit.cli.answer import Answer, ExitCode, table
+from ctk.toolkit.cli.completion import complete_case, complete_target
 from ctk.toolkit.cli.exit_codes import exit_code_of, judgement_data, line_of
 from ctk.toolkit.cli.options import (
     HOW,
@@ -43,11 +44,23 @@ SIDES = ("left", "right")
 T = TypeVar("T")
 
 
+OtherArgument = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="OTHER",
+        help="Another case folder: what differs between the two cases; nothing is compiled.",
+        show_default=False,
+        autocompletion=complete_case,
+    ),
+]
+
+
 @dataclass(frozen=True, slots=True)
 class DiffOptions:
-    """What is compiled twice, and how."""
+    """What is compiled twice, and how; or two cases."""
 
     subject: SubjectArgument
+    other: OtherArgument = None
     target: Annotated[
         list[str] | None,
         typer.Option(
@@ -81,13 +94,16 @@ class DiffOptions:
 
 
 def diff(options: DiffOptions) -> Answer:
-    """Compare two compiles of one case.
+    """Compare two compiles of one case, or two cases.
 
     Shows the first graph and the first value that differ, and the rewrites of only one side.
-    Exits with 1 if the results of either side are wrong.
+    Exits with 1 if the results of either side are wrong. Of two cases: what differs in graph,
+    inputs, target, options and modes.
     """
     from ctk.toolkit.diff_case import diff as diff_program
 
+    if options.other is not None:
+        return diff_cases(options, options.other)
     left, right = sides_of(options.target or [], options.config or [])
     with progress() as say:
         report = diff_program(
@@ -103,6 +119,37 @@ def diff(options: DiffOptions) -> Answer:
             allow_imports=tuple(options.allow_import or ()),
         )
     return answer_of(report)
+
+
+def diff_cases(options: DiffOptions, other: Path) -> Answer:
+    """Return the answer for two cases.
+
+    Raises:
+        ConfigError: An option says how to compile.
+    """
+    from ctk.toolkit.case.comparison import compare_cases
+
+    said = {field.name: getattr(options, field.name) for field in fields(options)}
+    given = [name for name, each in said.items() if each and name not in ("subject", "other")]
+    if given:
+        raise ConfigError(
+            f"--{given[0].replace('_', '-')} says how to compile, and two cases are compared as "
+            "they are on disk: give one case and two targets or options, or leave it out"
+        )
+    found = compare_cases(Path(options.subject), other)
+    body: list[RenderableType] = []
+    if found.settings or found.inputs:
+        rows = table("differs", *SIDES)
+        for each in (*found.settings, *found.inputs):
+            rows.add_row(each.what, each.left, each.right)
+        body.append(rows)
+    if found.graph:
+        body.append(Syntax(found.graph, "diff", word_wrap=True, background_color="default"))
+    headline = f"{options.subject} and {other} differ: {found}"
+    if found.is_same:
+        headline = f"{options.subject} and {other} are the same"
+    data = {"same": found.is_same, "left": options.subject, "right": str(other), **asdict(found)}
+    return Answer(ExitCode.NO_FAILURE, headline, data, tuple(body))
 
 
 def sides_of(targets: list[str], configs: list[str]) -> "tuple[Side, Side]":
