@@ -157,7 +157,7 @@ def minimize(
 def _search(problem: Problem, steps: Sequence[Step], blocks: Effort) -> None:
     _sweep(problem, steps, coarse)
     while True:
-        _sweep(problem, steps, blocks)
+        _sweep(problem, [step for step in steps if step.is_thorough], blocks)
         if not _polish(problem, steps):
             return
 

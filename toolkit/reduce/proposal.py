@@ -79,8 +79,11 @@ class Step:
         name: What it is called.
         propose: What it proposes for a case.
         repeats: Whether it is asked for proposals again as long as one of them reproduces.
+        is_thorough: Whether blocks of its edits are worth halving. What is left when its turn comes
+            is most likely needed, for a step that is not: one by one costs half as much then.
     """
 
     name: str
     propose: Callable[[Case, Facts], Sequence[Proposal]]
     repeats: bool = False
+    is_thorough: bool = True

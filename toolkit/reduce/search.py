@@ -130,42 +130,40 @@ def largest_subset(atoms: Sequence[Atom]) -> Search[tuple[Atom, ...], tuple[Atom
             position only: it may be as long as a `range`.
     """
     chosen: list[int] = []
-
-    def take(block: range, is_refused: bool) -> Search[tuple[Atom, ...], bool]:
-        """Take what can be taken of a block that may be known to be refused whole; is it all?"""
-        if not is_refused and (yield _picked(atoms, [*chosen, *block])):
-            chosen.extend(block)
-            return True
-        if len(block) == 1:
-            return False
-        middle = len(block) // 2
-        is_left_taken = yield from take(block[:middle], False)
-        # With the left half taken, the right half whole is the question that was just refused.
-        is_right_taken = yield from take(block[middle:], is_left_taken)
-        return is_left_taken and is_right_taken
-
     if atoms:
-        yield from take(range(len(atoms)), False)
+        yield from _take(atoms, chosen, range(len(atoms)), is_refused=False)
     return _picked(atoms, chosen)
 
 
 def each_alone(atoms: Sequence[Atom]) -> Search[tuple[Atom, ...], tuple[Atom, ...]]:
     """Return atoms that are true together, every other one having been refused alone.
 
-    After one that was accepted the next two, four, ... are tried at once.
+    For atoms that are most likely needed. After one that was accepted the next two, four, ... are
+    tried at once, and halved where they are refused.
     """
     chosen: list[int] = []
-    place, width, refused = 0, 1, len(atoms) + 1
+    place, width = 0, 1
     while place < len(atoms):
-        block = range(place, min(place + width, len(atoms), max(refused - 1, place)))
-        if block and (yield _picked(atoms, [*chosen, *block])):
-            chosen.extend(block)
-            place, width = block.stop, 2 * width
-        elif len(block) > 1:
-            width, refused = 1, block.stop
-        else:  # with all before it taken, the last atom of a refused block is that question again
-            place, width, refused = place + 1, 1, len(atoms) + 1
+        block = range(place, min(place + width, len(atoms)))
+        is_taken = yield from _take(atoms, chosen, block, is_refused=False)
+        place, width = block.stop, 2 * width if is_taken else 1
     return _picked(atoms, chosen)
+
+
+def _take(
+    atoms: Sequence[Atom], chosen: list[int], block: range, *, is_refused: bool
+) -> Search[tuple[Atom, ...], bool]:
+    """Take what can be taken of a block that may be known to be refused whole; is it all?"""
+    if not is_refused and (yield _picked(atoms, [*chosen, *block])):
+        chosen.extend(block)
+        return True
+    if len(block) == 1:
+        return False
+    middle = len(block) // 2
+    is_left_taken = yield from _take(atoms, chosen, block[:middle], is_refused=False)
+    # With the left half taken, the right half whole is the question that was just refused.
+    is_right_taken = yield from _take(atoms, chosen, block[middle:], is_refused=is_left_taken)
+    return is_left_taken and is_right_taken
 
 
 def _picked(atoms: Sequence[Atom], places: Sequence[int]) -> tuple[Atom, ...]:

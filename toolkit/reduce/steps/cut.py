@@ -19,4 +19,4 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     return [Subset(RemoveNodes.of, inner)] if inner else []
 
 
-STEP = Step("cut", propose)
+STEP = Step("cut", propose, is_thorough=False)

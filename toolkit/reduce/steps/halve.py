@@ -29,4 +29,4 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     return [Guesses(edits)]
 
 
-STEP = Step("halve", propose, repeats=True)
+STEP = Step("halve", propose, repeats=True, is_thorough=False)

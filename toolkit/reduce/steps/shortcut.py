@@ -17,20 +17,18 @@ from ctk.toolkit.reduce.edits import Reconnect
 from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
 
 EVERY_PAIR = 12
-"""Up to so many units, all pairs are proposed; in a larger program, as many as `PER_UNIT` allow."""
-
-PER_UNIT = 2
+"""Up to so many units, all ancestors are proposed; in a larger program, what a node reads."""
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     """Propose for each value its ancestors, the nearest first; the last values first."""
     units = {name: unit for unit in facts.units for name in unit}
-    count = None if len(facts.units) <= EVERY_PAIR else PER_UNIT
+    is_small = len(facts.units) <= EVERY_PAIR
     atoms = [
         (units[node.name], node.name, ancestor)
         for node in reversed(case.graph.graph.nodes)
         if node.op in CALLS and node.name in units and _is_tensor(node.name, facts)
-        for ancestor in list(_ancestors(node, units[node.name], facts))[:count]
+        for ancestor in _ancestors(node, units[node.name], facts, is_deep=is_small)
     ]
     return [Subset(_shortcut, tuple(atoms))] if atoms else []
 
@@ -40,21 +38,23 @@ def _shortcut(atoms: tuple[tuple[tuple[str, ...], str, str], ...]) -> Reconnect:
     return Reconnect(tuple(names), tuple((node, ancestor) for _, node, ancestor in atoms))
 
 
-def _ancestors(node: Node, unit: tuple[str, ...], facts: Facts) -> Iterator[str]:
-    """Yield the tensors that a value was computed from, by distance."""
+def _ancestors(node: Node, unit: tuple[str, ...], facts: Facts, *, is_deep: bool) -> Iterator[str]:
+    """Yield the tensors that a value was computed from, by distance; else the nearest each way."""
     todo, seen = deque(node.all_input_nodes), {node}
     while todo:
         each = todo.popleft()
         if each in seen:
             continue
         seen.add(each)
-        todo.extend(each.all_input_nodes)
-        if each.name not in unit and _is_tensor(each.name, facts):
+        is_found = each.name not in unit and _is_tensor(each.name, facts)
+        if is_found:
             yield each.name
+        if is_deep or not is_found:
+            todo.extend(each.all_input_nodes)
 
 
 def _is_tensor(name: str, facts: Facts) -> bool:
     return isinstance(facts.infos[name], TensorInfo)
 
 
-STEP = Step("shortcut", propose)
+STEP = Step("shortcut", propose, is_thorough=False)

@@ -34,7 +34,6 @@ def test_the_reader_reads_what_it_read_before():
     case = traced(lambda x, w: torch.mm(x.relu().reshape(2, 8), w), X, W)
     result = minimize(Problem(case, FakeOracle(depends))).best
     assert op_names(result) == ["relu", "mm"]
-    assert result.inputs[0].shape == (2, 8)
 
 
 def test_a_long_way_between_shapes_ends_at_two_nodes():
