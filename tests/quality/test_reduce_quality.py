@@ -241,7 +241,7 @@ NEEDED = {
     ),
     "reform_inputs": (
         lambda: traced(
-            lambda x, w: torch.mm(torch.relu(x).sum(0).repeat(6, 2), w), X, torch.ones(8, 5)
+            lambda x, w: torch.mm(torch.relu(x).sin().reshape(4, 4), w), X.flatten(), X
         ),
         depends_on_relu, ["relu", "mm"],
     ),

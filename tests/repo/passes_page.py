@@ -21,7 +21,8 @@ Generated from the tables by `python -m tests.repo.passes_page`: do not edit. Th
 stage in the order in which they run and are bisected. `exact` passes keep every bit; `reassociates`
 may round otherwise, within the tolerance that `ctk check` allows such a pass. Set an option with
 `--config NAME.OPTION=VALUE`, leave a pass out with `--config disable=["NAME"]` or
-`CTK_DISABLE=NAME`. `ctk show CASE --times` says what each one does in a compile.
+`CTK_DISABLE=NAME`, and run that one only with `*,-NAME` in its place. `ctk show CASE --times` says
+what each one does in a compile.
 """
 
 STAGES: dict[Stage, object] = {
