@@ -67,17 +67,14 @@ class BestCase:
         return is_saved
 
     def certify(self, reduction: Reduction) -> None:
-        """Write what came of each edit of the smallest case, and the closest case that passes.
-
-        That one keeps the failure that was looked for: asked about another one, it may fail.
-        """
+        """Write what came of each edit of the smallest case, and the closest case that passes."""
         if not self.improved(reduction.best):
             return
         self._run.saving(CERTIFICATE, lambda: write_certificate(reduction, self.folder))
         passing = reduction.neighbour
         if passing is None:
             return
-        passing = replace(passing, name=f"{passing.name}_{NEIGHBOUR}")
+        passing = replace(passing, signature=None, name=f"{passing.name}_{NEIGHBOUR}")
         folder = self.folder.parent / NEIGHBOUR
         keep = self._run.keep
         self._run.saving(NEIGHBOUR, lambda: save_case(passing, folder, inputs=keep, overwrite=True))

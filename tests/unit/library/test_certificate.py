@@ -25,7 +25,7 @@ def subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ctk.toolkit.operation.smallest_repro.write_verified_repro", write_only)
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "program.py", PROGRAM)
-    write(tmp_path, "backend.py", BACKEND)
+    write(tmp_path, "backend.py", BACKEND.replace("value + wrong", "value + 1 if wrong else value"))
 
 
 def test_stopped_early_it_says_what_is_not_finished_and_then_it_is_minimal() -> None:
@@ -63,8 +63,13 @@ def test_where_there_is_no_certificate_the_next_step_is_said(tmp_path: Path) -> 
     assert both.code == 2 and "two questions" in both.out + both.err
 
 
-def test_a_neighbour_is_a_case(tmp_path: Path) -> None:
+def test_a_neighbour_is_a_case_without_a_failure() -> None:
     found = ctk.minify("program.py", target="backend.py:compile", out="out")
     assert found.reduction is not None and found.reduction.finished
     neighbour = ctk.load_case("out/neighbour", trust=True)
-    assert neighbour.signature == found.reduction.best.signature
+    assert neighbour.signature is None
+    listed = {
+        Path(each["path"]).name: each["failure"]
+        for each in command("ls", ".", "--json").data["cases"]
+    }
+    assert listed["case"] and listed["neighbour"] is None
