@@ -25,8 +25,10 @@ X, Y = torch.arange(4.0), torch.ones(2, 2)
 CASE = case_of("torch.relu(x) + y.sum()", X, Y, target="ctk")
 
 
-def compared(tmp_path: Path, left: Case, right: Case, **how: str) -> CaseDiff:
-    folders = [save_case(each, tmp_path / f"{n}", **how) for n, each in enumerate((left, right))]
+def compared(tmp_path: Path, left: Case, right: Case, inputs: str = "recipe") -> CaseDiff:
+    folders = [tmp_path / "left", tmp_path / "right"]
+    for case, folder in zip((left, right), folders, strict=True):
+        save_case(case, folder, inputs=inputs)
     return compare_cases(*folders)
 
 
