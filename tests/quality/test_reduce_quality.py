@@ -126,7 +126,7 @@ def test_a_failure_of_the_backward_graph_keeps_something_to_differentiate():
 
     case = captured(run, torch.randn(4, 4), torch.randn(4, 4).requires_grad_())
     modes = dataclasses.replace(case.modes, backward=True)
-    oracle = FakeOracle(has_ops("softplus"))
+    oracle = FakeOracle(lambda case: case.modes.backward and has_ops("softplus")(case))
     result = minimize(Problem(dataclasses.replace(case, modes=modes), oracle))
     assert op_names(result.best) == ["softplus"]
     assert [value.requires_grad for value in result.best.inputs] == [True]
@@ -254,6 +254,23 @@ NEEDED = {
     ),
     "fold_numbers": (lambda: traced(lambda x, n: x * n, X, 3), has_ops("mul"), ["mul"]),
     "shrink_dimensions": (lambda: traced(lambda x: x.relu(), X), has_ops("relu"), ["relu"]),
+    "merge_inputs": (
+        lambda: traced(lambda x, y: x * y, torch.zeros(2), torch.zeros(2)), has_ops("mul"), ["mul"],
+    ),
+    "simplify_dtypes": (
+        lambda: traced(lambda x: x.relu(), torch.zeros(2).double()), has_ops("relu"), ["relu"],
+    ),
+    "drop_gradients": (
+        lambda: traced(lambda x: x.relu(), torch.zeros(2).requires_grad_()), has_ops("relu"),
+        ["relu"],
+    ),
+    "simplify_layouts": (
+        lambda: traced(lambda x: x.relu(), torch.zeros(4, 4).t()),
+        lambda case: case.inputs[0].shape == (4, 4) and has_ops("relu")(case), ["relu"],
+    ),
+    "simplify_arguments": (
+        lambda: traced(lambda x: F.leaky_relu(x, 0.3), X), has_ops("leaky_relu"), ["leaky_relu"],
+    ),
     "simplify_values": (lambda: traced(lambda x: x.relu(), X), has_ops("relu"), ["relu"]),
     "fewest_nonzeros": (
         lambda: traced(lambda x: x.relu(), X),
@@ -270,6 +287,7 @@ NEEDED = {
 
 
 CHEAPER = {
+    "plain_inputs": (lambda: traced(lambda x: x.relu(), X.double().t()), has_ops("relu")),
     "halve": (lambda: chain(300, {40: torch.relu}), has_ops("relu")),
     "drop_suffix": (lambda: chain(300, SPREAD), has_ops("relu", "gelu")),
     "drop_prefix": (lambda: traced(lambda x: x.sum(0).relu(), X), has_ops("relu")),
@@ -277,8 +295,8 @@ CHEAPER = {
 }
 
 
-AROUND = ("forward_only", "drop_modes", "drop_options", "leave_out_passes")
-"""Steps that leave the graph alone: tests/unit/reduce/steps/test_settings.py."""
+AROUND = ("forward_only", "drop_modes", "drop_options", "leave_out_passes", "move_to_cpu")
+"""Steps that leave the graph alone: tests/unit/reduce/steps/test_settings.py, test_forms.py."""
 
 
 def test_each_step_is_needed_for_the_minimum_or_makes_it_cheaper():

@@ -66,16 +66,17 @@ def without_types(case: Case, names: Collection[str]) -> Case:
     return dataclasses.replace(case, graph=graph)
 
 
-def with_inputs(case: Case, values: Mapping[str, object]) -> Case:
+def with_inputs(case: Case, values: Mapping[str, object], *, keep_parameters: bool = True) -> Case:
     """Return a case with other values for some inputs, by name.
 
-    1. A parameter stays one.
+    1. A parameter stays one, unless `keep_parameters` is off.
     2. What the graph has on record about its tensors goes when a dtype, shape or stride changes: it
        is true no more. Inputs are described anew.
     """
     names = input_names(case.graph)
     pairs = zip(names, case.inputs, strict=True)
-    inputs = tuple(_like(values[n], old) if n in values else old for n, old in pairs)
+    like = _like if keep_parameters else lambda new, old: new
+    inputs = tuple(like(values[n], old) if n in values else old for n, old in pairs)
     result = dataclasses.replace(case, inputs=inputs)
     pairs = zip(names, inputs, case.inputs, strict=True)
     kept = {name for name, new, old in pairs if describe(new) == describe(old)}

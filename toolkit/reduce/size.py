@@ -23,7 +23,7 @@ from ctk.toolkit.targets import traits_of
 
 Size = tuple[int, ...]
 
-_DTYPES = (
+DTYPES = (
     torch.float32, torch.int64, torch.bool, torch.int32, torch.float64, torch.bfloat16,
     torch.float16, torch.int8, torch.uint8, torch.int16, torch.complex64, torch.complex128,
 )  # fmt: skip
@@ -64,10 +64,22 @@ def settings_of(case: Case) -> Size:
 def dtypes_of(case: Case) -> Size:
     """Return how unusual the dtypes of inputs and constants are: the sum, then one by one."""
     ranks = [
-        _DTYPES.index(tensor.dtype) if tensor.dtype in _DTYPES else len(_DTYPES)
+        DTYPES.index(tensor.dtype) if tensor.dtype in DTYPES else len(DTYPES)
         for tensor in _tensors(case)
     ]
     return (sum(ranks), *ranks)
+
+
+def devices_of(case: Case) -> Size:
+    """Return how many inputs and constants are not on the CPU."""
+    return (sum(tensor.device.type != "cpu" for tensor in _tensors(case)),)
+
+
+def gradients_of(case: Case) -> Size:
+    """Return how many inputs require gradients, and how many are parameters."""
+    tensors = [value for value in case.inputs if isinstance(value, torch.Tensor)]
+    parameters = sum(isinstance(each, torch.nn.Parameter) for each in tensors)
+    return (sum(each.requires_grad for each in tensors), parameters)
 
 
 def layouts_of(case: Case) -> Size:
@@ -76,7 +88,7 @@ def layouts_of(case: Case) -> Size:
     0: contiguous, and nothing else in its storage; 1: another order of dimensions, without gaps;
     2: gaps, overlaps or a storage that holds more; 3: no strides at all.
     """
-    ranks = [_layout(tensor) for tensor in _tensors(case)]
+    ranks = [layout_rank(tensor) for tensor in _tensors(case)]
     return (sum(ranks), *ranks)
 
 
@@ -102,6 +114,8 @@ KEYS: tuple[Callable[[Case], Size], ...] = (
     size_of,
     settings_of,
     dtypes_of,
+    devices_of,
+    gradients_of,
     layouts_of,
     arguments_of,
 )
@@ -173,7 +187,8 @@ def _tensors(case: Case) -> Iterator[torch.Tensor]:
             yield found
 
 
-def _layout(tensor: torch.Tensor) -> int:
+def layout_rank(tensor: torch.Tensor) -> int:
+    """Return how a tensor lies in memory, the simplest first: see `layouts_of`."""
     if tensor.layout != torch.strided or tensor.is_meta:
         return 3
     is_whole = tensor.untyped_storage().nbytes() == tensor.numel() * tensor.element_size()
@@ -203,5 +218,5 @@ def _complexity(argument: object) -> int:
         is_whole = argument.is_integer()
         return 1 + _complexity(int(argument)) if is_whole else 64 + len(repr(argument))
     if isinstance(argument, torch.dtype):
-        return 1 + (_DTYPES.index(argument) if argument in _DTYPES else len(_DTYPES))
+        return 1 + (DTYPES.index(argument) if argument in DTYPES else len(DTYPES))
     return 1 + len(str(argument))

@@ -24,7 +24,7 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     """
     tensors = changeable(case)
     known = {name: facts.contents.of(tensor) for name, tensor in tensors.items()}
-    zeros = _pairs(tensors, [name for name in tensors if known[name].nonzeros], "zeros")
+    nothing = _pairs(tensors, [name for name in tensors if known[name].nonzeros], "zeros")
     rough = [name for name, tensor in tensors.items() if known[name].rank > _rank_of_ones(tensor)]
     ones = _pairs(tensors, rough, "ones")
     seeded = [
@@ -32,9 +32,17 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
         for index, (name, tensor) in enumerate(tensors.items())
         if not known[name].is_recipe and (filling := _suiting(index, tensor))
     ]
-    whole: list[Proposal] = [listed(SetValues(pairs)) for pairs in (zeros, ones) if pairs]
-    single: list[Proposal] = [Subset(SetValues, pairs) for pairs in (zeros, ones) if pairs[1:]]
+    whole: list[Proposal] = [listed(SetValues(pairs)) for pairs in (nothing, ones) if pairs]
+    single: list[Proposal] = [Subset(SetValues, pairs) for pairs in (nothing, ones) if pairs[1:]]
     return [*whole, *single, *([Subset(SetValues, tuple(seeded))] if seeded else [])]
+
+
+def zeros(case: Case, facts: Facts) -> SetValues | None:
+    """Return the edit that sets all that can be to zeros; None if nothing is left to set."""
+    tensors = changeable(case)
+    names = [name for name, tensor in tensors.items() if facts.contents.of(tensor).nonzeros]
+    pairs = _pairs(tensors, names, "zeros")
+    return SetValues(pairs) if pairs else None
 
 
 def _pairs(

@@ -1,0 +1,221 @@
+"""Steps about what tensors and arguments are: dtypes, layouts, gradients, devices, merging."""
+
+import dataclasses
+
+import torch
+import torch.nn.functional as F
+
+from ctk.toolkit.case.case import Case, Modes
+from ctk.toolkit.reduce.analysis import facts_of
+from ctk.toolkit.reduce.argument_edits import SetArgument, UseDefaults
+from ctk.toolkit.reduce.driver import minimize
+from ctk.toolkit.reduce.form_edits import (
+    ConvertDtypes,
+    ConvertTensors,
+    DropGradients,
+    MakeContiguous,
+    MergeValues,
+    MoveToCpu,
+)
+from ctk.toolkit.reduce.problem import Problem
+from ctk.toolkit.reduce.steps import (
+    drop_gradients,
+    merge_inputs,
+    move_to_cpu,
+    plain_inputs,
+    simplify_arguments,
+    simplify_dtypes,
+    simplify_layouts,
+)
+from tests.helpers.reduce_graphs import FakeOracle, captured, has_ops, op_names
+from tests.helpers.reduce_steps import X, edits, proposals, traced
+
+FLOAT, DOUBLE, HALF = torch.float32, torch.float64, torch.float16
+
+
+def best_of(case: Case, predicate) -> Case:
+    result = minimize(Problem(case, FakeOracle(predicate)))
+    assert result.finished, result.problems
+    return result.best
+
+
+# --- dtypes ---------------------------------------------------------------------------------------
+
+
+def mixed(x, y):
+    return x.double().sin() + y.to(torch.float64), y.to(dtype=torch.float16)
+
+
+def test_every_dtype_at_once_then_each_then_tensors():
+    case = traced(mixed, X.double(), X.half())
+    found = proposals(simplify_dtypes.STEP, case)
+    pairs = ((DOUBLE, FLOAT), (HALF, FLOAT))
+    assert edits(found[0]) == [ConvertDtypes(pairs)]
+    assert edits(found[1]) == [ConvertDtypes((pair,)) for pair in pairs]
+    assert edits(found[2]) == [ConvertTensors(("x",), FLOAT)]
+    assert edits(found[1])[0].says() == "float64 -> float32 everywhere"
+
+
+def test_a_dtype_goes_everywhere():
+    case = traced(mixed, X.double(), X.half())
+    result = ConvertDtypes(((DOUBLE, FLOAT), (HALF, FLOAT))).apply(case, facts_of(case))
+    assert result is not None
+    assert {v.dtype for v in (*result.inputs, *result.graph(*result.inputs))} == {FLOAT}
+    assert ".double(" not in result.graph.code and "float64" not in result.graph.code
+    assert case.inputs[0].dtype == DOUBLE and ".double(" in case.graph.code
+
+
+def test_a_conversion_that_eager_refuses_is_none():
+    case = traced(lambda x, y: x @ y, X.double(), X.double())
+    assert ConvertTensors(("x",), FLOAT).apply(case, facts_of(case)) is None
+    assert ConvertTensors(("x", "y"), FLOAT).apply(case, facts_of(case)) is not None
+
+
+def test_tensors_that_share_memory_keep_their_dtype():
+    case = traced(lambda x, y: x + y, X.double(), X.double())
+    case = dataclasses.replace(case, inputs=(case.inputs[0], case.inputs[0].t()))
+    assert ConvertDtypes(((DOUBLE, FLOAT),)).apply(case, facts_of(case)) is None
+
+
+def test_only_the_dtype_that_is_needed_stays():
+    case = captured(lambda x, y, i: x.sin() + y.cos()[i], X.double(), X.half(), X[0].int().abs())
+    best = best_of(case, lambda c: has_ops("sin")(c) and any(v.dtype == DOUBLE for v in c.inputs))
+    assert (op_names(best), [v.dtype for v in best.inputs]) == (["sin"], [DOUBLE])
+    best = best_of(case, has_ops("sin"))
+    assert (op_names(best), [v.dtype for v in best.inputs]) == (["sin"], [FLOAT])
+
+
+# --- layouts, gradients, devices ------------------------------------------------------------------
+
+
+def test_layouts():
+    wide = X.repeat(1, 2)
+    case = traced(lambda x, y, z: x + y + z, X.t(), wide[:, ::2], X.clone())
+    (found,) = proposals(simplify_layouts.STEP, case)
+    assert edits(found) == [MakeContiguous(("x",)), MakeContiguous(("y",))]
+    best = best_of(case, lambda c: len(c.inputs) == 3 and not c.inputs[1].is_contiguous())
+    assert [v.is_contiguous() for v in best.inputs] == [True, False, True]
+
+
+def test_gradients_go_but_for_those_that_backward_needs():
+    parameter = torch.nn.Parameter(X.clone())
+    inputs = (parameter, X.clone().requires_grad_(), X)
+    case = traced(lambda x, y, z: x + y + z, *inputs)
+    (found,) = proposals(drop_gradients.STEP, case)
+    assert edits(found) == [DropGradients(("x",)), DropGradients(("y",))]
+    both = DropGradients(("x", "y")).apply(case, facts_of(case))
+    assert both is not None
+    assert [type(v) for v in both.inputs] == [torch.Tensor] * 3
+    assert not any(v.requires_grad for v in both.inputs)
+    backward = dataclasses.replace(case, modes=Modes(backward=True))
+    assert DropGradients(("x", "y")).apply(backward, facts_of(case)) is None
+    one = DropGradients(("x",)).apply(backward, facts_of(case))
+    assert one is not None and [v.requires_grad for v in one.inputs] == [False, True, False]
+
+
+def test_roles_go_with_parameters():
+    case = captured(torch.nn.Linear(4, 4), X)
+    names = tuple(name for name, role in case.roles.items() if role.kind == "parameter")
+    result = DropGradients(names).apply(case, facts_of(case))
+    assert result is not None and len(names) == 2 and not result.roles
+
+
+def test_nothing_moves_to_the_cpu_from_there_and_literals_do():
+    case = traced(lambda x: x + torch.zeros(4, device=torch.device("cpu")), X)
+    assert proposals(move_to_cpu.STEP, case) == []
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    made = graph.call_function(torch.zeros, (4,), {"device": torch.device("cuda:0")})
+    sent = graph.call_method("cuda", (x,))
+    graph.output((graph.call_function(torch.add, (sent, made)),))
+    result = MoveToCpu().apply(Case(torch.fx.GraphModule({}, graph), (X,)), None)
+    assert result is not None and torch.equal(result.graph(X)[0], X)
+
+
+# --- all at once ----------------------------------------------------------------------------------
+
+
+def test_all_inputs_become_plain_at_once():
+    case = traced(lambda x, y: x + y, X.double().t().requires_grad_(), X.double())
+    (found,) = proposals(plain_inputs.STEP, case)
+    merged, edit = edits(found)
+    one = merged.apply(case, facts_of(case))
+    assert one is not None and len(one.inputs) == 1
+    result = edit.apply(case, facts_of(case))
+    assert result is not None and edit.says().endswith("x = zeros, y = zeros")
+    assert all(v.dtype == FLOAT and v.is_contiguous() for v in result.inputs)
+    assert not any(v.requires_grad or v.any() for v in result.inputs)
+    result = minimize(Problem(case, FakeOracle(has_ops("add"))))
+    assert result.statistics["plain_inputs"].useful == 1 and result.questions <= 8
+
+
+def test_one_idea_alone_is_left_to_its_step():
+    assert proposals(plain_inputs.STEP, traced(lambda x: x + 1, X)) == []
+
+
+# --- merging --------------------------------------------------------------------------------------
+
+
+def test_inputs_of_one_form_are_merged_into_the_first():
+    case = traced(lambda x, y, z, u: x + y + z + u.sum(), X, X + 1, X + 2, X[0].clone())
+    found = proposals(merge_inputs.STEP, case)
+    assert edits(found[0]) == [MergeValues((("y", "x"),)), MergeValues((("z", "x"),))]
+    assert edits(found[1]) == [MergeValues((("z", "y"),))]
+    result = MergeValues((("y", "x"), ("z", "x"))).apply(case, facts_of(case))
+    assert result is not None and len(result.inputs) == 2
+
+
+def test_a_constant_is_read_from_an_input():
+    class Holding(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("table", X.clone() + 3)
+
+        def forward(self, x):
+            return x.sin() * self.table
+
+    case = traced(Holding(), X)
+    best = best_of(case, has_ops("mul"))
+    assert len(best.inputs) == 1 and not best.graph.graph.find_nodes(op="get_attr")
+
+
+def test_inputs_that_must_differ_stay_two():
+    case = traced(lambda x, y: x * y, X, X + 1)
+    best = best_of(case, lambda c: len(c.inputs) == 2 and not torch.equal(c.inputs[0], c.inputs[1]))
+    assert len(best.inputs) == 2
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def test_arguments_with_defaults_and_numbers():
+    case = traced(lambda x: F.gelu(x.sum(0, True) * 7.5, approximate="tanh"), X)
+    found = proposals(simplify_arguments.STEP, case)
+    assert edits(found[0]) == [
+        UseDefaults((("sum_1", 2),)),
+        UseDefaults((("gelu", "approximate"),)),
+    ]
+    assert [edit.value for edit in edits(found[1])] == [4.0, 2.0, 1.0]
+    assert edits(found[1])[0] == SetArgument("mul", 1, 7.5, 4.0)
+    both = UseDefaults((("sum_1", 2), ("gelu", "approximate"))).apply(case, facts_of(case))
+    assert both is not None
+    assert "tanh" not in both.graph.code and "True" not in both.graph.code
+
+
+def test_a_default_in_the_midst_of_others_is_written_out():
+    case = traced(lambda x: torch.clamp(x, -0.5, 0.5), X)
+    result = UseDefaults((("clamp", 1),)).apply(case, facts_of(case))
+    assert result is not None and "clamp(x, None, 0.5)" in result.graph.code
+
+
+def test_arguments_become_their_defaults_where_they_are_not_needed():
+    case = captured(
+        lambda x: F.leaky_relu(torch.add(x, x, alpha=13), negative_slope=0.37).softmax(-1) ** 5.0, X
+    )
+    best = best_of(case, lambda c: has_ops("add", "leaky_relu")(c) and "13" in c.graph.code)
+    assert "0.37" not in best.graph.code and "13" in best.graph.code
+
+
+def test_an_argument_that_makes_no_sense_without_its_value_is_none():
+    case = traced(lambda x: x.sum(0).view(2, 2), X)
+    assert SetArgument("view", 1, 2, 1).apply(case, facts_of(case)) is None

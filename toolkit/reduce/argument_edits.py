@@ -1,0 +1,108 @@
+"""Edits of the literals in the arguments of calls: left out for their defaults, simpler numbers."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+from torch.fx import Node
+
+from ctk.compiler.fx.walk import flat
+from ctk.compiler.torch_compat.call_parameters import Parameter, parameters_of
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.analysis import Facts
+from ctk.toolkit.reduce.form_edits import rewritten, valid
+
+Key = int | str
+"""Which argument: its place, or its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class UseDefaults:
+    """Leave out arguments that have defaults: pairs (node, place or name).
+
+    One in the midst of others gets the value of its default.
+    """
+
+    places: tuple[tuple[str, Key], ...]
+
+    def says(self) -> str:
+        return ", ".join(f"the default of argument {key} of {node}" for node, key in self.places)
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        keys: dict[str, list[Key]] = {}
+        for name, key in self.places:
+            keys.setdefault(name, []).append(key)
+
+        def change(node: Node) -> None:
+            for key in keys.get(node.name, ()):
+                found = parameter(node, key)
+                if found is not None and found.has_default:
+                    _set(node, key, found.default)
+            if node.name in keys:
+                _trim(node)
+
+        return valid(rewritten(case, {}, change, inside=False))
+
+
+@dataclass(frozen=True, slots=True)
+class SetArgument:
+    """Give a call another number."""
+
+    node: str
+    key: Key
+    before: float
+    value: float
+
+    def says(self) -> str:
+        return f"argument {self.key} of {self.node}: {self.before!r} -> {self.value!r}"
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        def change(node: Node) -> None:
+            if node.name == self.node and isinstance(self.key, int):
+                node.update_arg(self.key, self.value)
+            elif node.name == self.node:
+                node.kwargs = {**node.kwargs, str(self.key): self.value}
+
+        return valid(rewritten(case, {}, change, inside=False))
+
+
+def literals(node: Node) -> Iterator[tuple[Key, object]]:
+    """Yield the arguments of a call that hold no value of another node."""
+    pairs: list[tuple[Key, object]] = [*enumerate(node.args), *node.kwargs.items()]
+    for key, value in pairs:
+        if not any(isinstance(leaf, Node) for leaf in flat(value)):
+            yield key, value
+
+
+def parameter(node: Node, key: Key) -> Parameter | None:
+    """Return what is known of an argument: of the first overload that takes such a call."""
+    for overload in parameters_of(node.op, node.target):
+        names = {each.name for each in overload}
+        positional = [each for each in overload if each.is_positional]
+        if len(node.args) > len(positional) or not node.kwargs.keys() <= names | {"input"}:
+            continue
+        if isinstance(key, int):
+            return positional[key]
+        return next((each for each in overload if each.name == key), None)
+    return None
+
+
+def _set(node: Node, key: Key, default: object) -> None:
+    if isinstance(key, int):
+        node.update_arg(key, cast("Any", default))
+    else:
+        node.kwargs = {name: value for name, value in node.kwargs.items() if name != key}
+
+
+def _trim(node: Node) -> None:
+    """Leave out the last arguments as long as they are what they would be anyway."""
+    while node.args and not isinstance(node.args[-1], Node):
+        found = parameter(node, len(node.args) - 1)
+        last = node.args[-1]
+        if found is None or not found.has_default or not _is_same(found.default, last):
+            return
+        node.args = node.args[:-1]
+
+
+def _is_same(default: object, value: object) -> bool:
+    return type(default) is type(value) and bool(default == value)

@@ -1,0 +1,228 @@
+"""Edits of what tensors are: dtype, layout, device, gradient, and which input is read.
+
+Dtypes and devices change through the whole graph: inputs, constants, and literals in the arguments
+of all its nodes, sub-graphs included. Who shares memory with another keeps its form. A candidate
+that does not run in eager is none, and costs no question.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch.fx import Node
+from torch.fx.node import map_aggregate
+
+from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.fx.rebuild import Change, SameAs
+from ctk.compiler.fx.walk import graphs_by_path, input_names, placeholders
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.roles import HELD
+from ctk.toolkit.graphs.value_types import META_KEY, symbol_of, tensor_value_json
+from ctk.toolkit.reduce.analysis import Facts, has_gradient
+from ctk.toolkit.reduce.apply import RECORDED, changed, with_inputs
+from ctk.toolkit.reduce.value_edits import changeable, tensors_of
+from ctk.toolkit.run.execute import run_eager
+
+Kind = TypeVar("Kind")
+
+CASTS: Mapping[str, torch.dtype] = {
+    "double": torch.float64, "float": torch.float32, "half": torch.float16,
+    "bfloat16": torch.bfloat16, "long": torch.int64, "int": torch.int32, "short": torch.int16,
+}  # fmt: skip
+"""Methods of tensors that name a dtype."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertDtypes:
+    """Use other dtypes in place of some, through the whole graph: pairs (before, after)."""
+
+    pairs: tuple[tuple[torch.dtype, torch.dtype], ...]
+
+    def says(self) -> str:
+        pairs = (f"{_short(before)} -> {_short(after)}" for before, after in self.pairs)
+        return f"{', '.join(pairs)} everywhere"
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        table = dict(self.pairs)
+        wanted = {name: table.get(t.dtype, t.dtype) for name, t in tensors_of(case).items()}
+        new = _converted(case, wanted)
+        if new is None:
+            return None
+        methods = {name: _method(table.get(dtype, dtype)) for name, dtype in CASTS.items()}
+
+        def change(node: Node) -> None:
+            _change_literals(node, torch.dtype, lambda dtype: table.get(dtype, dtype))
+            if node.op == "call_method":
+                node.target = methods.get(str(node.target)) or node.target
+
+        return valid(rewritten(case, new, change))
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertTensors:
+    """Give some inputs and constants another dtype; the graph stays as it is."""
+
+    names: tuple[str, ...]
+    dtype: torch.dtype
+
+    def says(self) -> str:
+        return f"{', '.join(self.names)}: {_short(self.dtype)}"
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        new = _converted(case, dict.fromkeys(self.names, self.dtype))
+        return None if new is None else valid(rewritten(case, new))
+
+
+@dataclass(frozen=True, slots=True)
+class MoveToCpu:
+    """Move the whole case to the CPU: tensors, and every device that the graph names."""
+
+    def says(self) -> str:
+        return "everything on the CPU"
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        cpu = torch.device("cpu")
+        tensors = tensors_of(case)
+        moved = {n: _like(t, t.detach().to(cpu)) for n, t in tensors.items() if t.device != cpu}
+        if not moved.keys() <= changeable(case).keys():
+            return None
+
+        def change(node: Node) -> None:
+            _change_literals(node, torch.device, lambda device: cpu)
+            if node.op == "call_method" and node.target == "cuda":
+                node.target, node.args, node.kwargs = "cpu", node.args[:1], {}
+            if isinstance(node.kwargs.get("device"), str):
+                node.kwargs = {**node.kwargs, "device": "cpu"}
+
+        modes = dataclasses.replace(case.modes, default_device="")
+        return valid(rewritten(dataclasses.replace(case, modes=modes), moved, change))
+
+
+@dataclass(frozen=True, slots=True)
+class MakeContiguous:
+    """Lay inputs and constants out in row-major order, each in memory of its own."""
+
+    names: tuple[str, ...]
+
+    def says(self) -> str:
+        return f"{', '.join(self.names)}: contiguous"
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        tensors = tensors_of(case)
+        copies = {name: _like(tensors[name], _contiguous(tensors[name])) for name in self.names}
+        return valid(rewritten(case, copies))
+
+
+@dataclass(frozen=True, slots=True)
+class DropGradients:
+    """Make plain tensors of inputs that are parameters or require gradients."""
+
+    names: tuple[str, ...]
+
+    def says(self) -> str:
+        return f"{', '.join(self.names)}: no gradient"
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        tensors = tensors_of(case)
+        plain = {name: tensors[name].detach() for name in self.names}
+        roles = {name: role for name, role in case.roles.items() if name not in self.names}
+        result = with_inputs(case, plain, keep_parameters=False)
+        result = dataclasses.replace(result, roles=roles)
+        return None if case.modes.backward and not has_gradient(result) else result
+
+
+@dataclass(frozen=True, slots=True)
+class MergeValues:
+    """Read one input or constant in the place of another of the same form: pairs (gone, kept)."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+    def says(self) -> str:
+        return ", ".join(f"{kept} in place of {gone}" for gone, kept in self.pairs)
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        return changed(case, Change({gone: SameAs(kept) for gone, kept in self.pairs}))
+
+
+def valid(case: Case | None) -> Case | None:
+    """Return a case if it runs in eager; on a GPU nothing is tried, whoever asks finds out."""
+    if case is None or (case.signature is not None and case.signature.breaks_eager):
+        return case
+    if any(tensor.device.type != "cpu" for tensor in tensors_of(case).values()):
+        return case
+    return case if run_eager(case).run is not None else None
+
+
+def _short(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _method(dtype: torch.dtype) -> str | None:
+    return next((name for name, cast in CASTS.items() if cast == dtype), None)
+
+
+def _change_literals(node: Node, kind: type[Kind], change: Callable[[Kind], object]) -> None:
+    def new(value: object) -> object:
+        return change(value) if isinstance(value, kind) else value
+
+    node.args = map_aggregate(node.args, new)  # type: ignore[assignment]  # a tuple stays one
+    node.kwargs = map_aggregate(node.kwargs, new)  # type: ignore[assignment]  # likewise
+
+
+def _converted(case: Case, wanted: Mapping[str, torch.dtype]) -> dict[str, torch.Tensor] | None:
+    """Return the tensors whose dtype changes; None if one of them shares memory."""
+    tensors, own = tensors_of(case), changeable(case)
+    new = {n: tensors[n] for n, dtype in wanted.items() if tensors[n].dtype != dtype}
+    if any(name not in own and tensor.numel() for name, tensor in new.items()):
+        return None
+    return {name: _like(tensor, tensor.detach().to(wanted[name])) for name, tensor in new.items()}
+
+
+def _like(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    """Return a tensor that requires a gradient and is a parameter where another one does and is."""
+    needs = old.requires_grad and (new.is_floating_point() or new.is_complex())
+    if isinstance(old, torch.nn.Parameter):
+        return torch.nn.Parameter(new, requires_grad=needs)
+    return new.requires_grad_(needs)
+
+
+def _contiguous(tensor: torch.Tensor) -> torch.Tensor:
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    return torch.empty(plain.shape, dtype=plain.dtype, device=plain.device).copy_(plain)
+
+
+def rewritten(
+    case: Case,
+    tensors: Mapping[str, torch.Tensor],
+    change: Callable[[Node], None] | None = None,
+    *,
+    inside: bool = True,
+) -> Case | None:
+    """Return a case with other tensors and changed nodes.
+
+    What is on record of values goes: it is true no more.
+
+    Args:
+        case: Not changed.
+        tensors: Inputs and constants, by name.
+        change: Changes a node in place.
+        inside: Whether nodes of sub-graphs are changed too.
+    """
+    graph = copy_graph_module(case.graph)
+    for path, each in graphs_by_path(graph).items():
+        for node in each.graph.nodes:
+            if symbol_of(node) is None:
+                node.meta = {key: item for key, item in node.meta.items() if key not in RECORDED}
+            if change and (inside or not path):
+                change(node)
+        each.recompile()
+    pairs = zip(input_names(case.graph), case.inputs, strict=True)
+    inputs = tuple(tensors.get(name, value) for name, value in pairs)
+    for node, value in zip(placeholders(graph), inputs, strict=True):
+        if isinstance(value, torch.Tensor):
+            node.meta[META_KEY] = tensor_value_json(value)
+    result = dataclasses.replace(case, graph=graph, inputs=inputs)
+    held = {n.removeprefix(HELD): value for n, value in tensors.items() if n.startswith(HELD)}
+    return changed(result, Change(modules=held)) if held else result

@@ -1,0 +1,83 @@
+"""Leave out arguments that have defaults, and give calls simpler numbers: 1, powers of two.
+
+Only where a schema or a signature tells a default, or that an argument is a number of any kind:
+sizes and dimensions are `shrink_dimensions`'.
+"""
+
+import operator
+from collections.abc import Iterator, Sequence
+
+from torch.fx import Node
+
+from ctk.compiler.fx.walk import CALLS
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.analysis import Facts
+from ctk.toolkit.reduce.argument_edits import (
+    Key,
+    SetArgument,
+    UseDefaults,
+    literals,
+    parameter,
+)
+from ctk.toolkit.reduce.proposal import Monotone, Proposal, Step, Subset
+
+ARITHMETIC = frozenset((
+    operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.lt,
+    operator.gt, operator.le, operator.ge, operator.iadd, operator.isub, operator.imul,
+))  # fmt: skip
+"""Python's operators: no schema tells that they take numbers."""
+
+
+def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+    """Propose the defaults of any arguments, then simpler numbers for each."""
+    nodes = [node for node in case.graph.graph.nodes if node.op in CALLS]
+    given = [(node, key, value) for node in nodes for key, value in literals(node)]
+    droppable = tuple((node.name, key) for node, key, _ in given if _is_droppable(node, key))
+    found: list[Proposal] = [Subset(UseDefaults, droppable)] if droppable else []
+    for node, key, value in given:
+        if isinstance(value, (int, float)) and _is_number(node, key, value):
+            found.extend(_simpler(node, key, value))
+    return found
+
+
+def _is_droppable(node: Node, key: Key) -> bool:
+    found = parameter(node, key)
+    return found is not None and found.has_default
+
+
+def _is_number(node: Node, key: Key, value: float) -> bool:
+    """Return whether an argument may be any number, as far as its operator tells."""
+    if isinstance(value, bool) or value != value:
+        return False
+    if node.target in ARITHMETIC:
+        return True
+    found = parameter(node, key)
+    if found is None:
+        return False
+    return "number" in found.type or "float" in found.type or type(found.default) is float
+
+
+def _simpler(node: Node, key: Key, value: float) -> Iterator[Monotone]:
+    numbers = _powers(value)
+    if numbers:
+        name = node.name
+        yield Monotone(
+            lambda n: SetArgument(name, key, value, numbers[n - 1]),
+            len(numbers),
+            strongest_first=True,
+        )
+
+
+def _powers(value: float) -> list[float]:
+    """Return simpler numbers of the same type and sign, from mild to strong: ..., 4, 2, 1."""
+    size, sign = abs(value), -1 if value < 0 else 1
+    if size == 1 or size == 0 or size > 2**62:
+        return []
+    if size < 1:
+        return [float(sign)]
+    top = int(size).bit_length()
+    powers = [2**bits for bits in range(top, -1, -1) if 2**bits < size]
+    return [type(value)(sign * power) for power in powers]
+
+
+STEP = Step("simplify_arguments", propose)

@@ -1,0 +1,55 @@
+"""Use the usual dtypes: float32 for floats, int64 for integers, through the whole graph.
+
+First everywhere, then dtype by dtype, then only in single inputs and constants.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from ctk.compiler.fx.walk import flat, graphs_by_path
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.analysis import Facts
+from ctk.toolkit.reduce.form_edits import CASTS, ConvertDtypes, ConvertTensors
+from ctk.toolkit.reduce.proposal import Guesses, Proposal, Step, Subset
+from ctk.toolkit.reduce.value_edits import changeable, tensors_of
+
+
+def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+    """Propose all dtypes at once, then any of them, then any tensors of each."""
+    pairs = [(dtype, usual(dtype)) for dtype in _dtypes(case) if usual(dtype) != dtype]
+    if not pairs:
+        return []
+    found: list[Proposal] = [Guesses((ConvertDtypes(tuple(pairs)),))] if pairs[1:] else []
+    found.append(Subset(ConvertDtypes, tuple(pairs)))
+    for before, after in pairs:
+        names = tuple(name for name, t in changeable(case).items() if t.dtype == before)
+        if names:
+            found.append(Subset(lambda chosen, to=after: ConvertTensors(chosen, to), names))
+    return found
+
+
+def usual(dtype: torch.dtype) -> torch.dtype:
+    """Return what is used in the place of a dtype, or itself if nothing is simpler."""
+    if dtype == torch.bool:
+        return dtype
+    if dtype.is_complex:
+        return torch.complex64
+    return torch.float32 if dtype.is_floating_point else torch.int64
+
+
+def _dtypes(case: Case) -> list[torch.dtype]:
+    """Return the dtypes that a case has, or names, each once."""
+    return list(dict.fromkeys([*(t.dtype for t in tensors_of(case).values()), *_named(case)]))
+
+
+def _named(case: Case) -> Iterator[torch.dtype]:
+    for graph in graphs_by_path(case.graph).values():
+        for node in graph.graph.nodes:
+            arguments = (*node.args, *node.kwargs.values())
+            yield from (leaf for leaf in flat(arguments) if isinstance(leaf, torch.dtype))
+            if node.op == "call_method" and str(node.target) in CASTS:
+                yield CASTS[str(node.target)]
+
+
+STEP = Step("simplify_dtypes", propose)
