@@ -23,7 +23,6 @@ APPROXIMATE = Parameter("approximate", "str", True, "none", False)
         ("call_function", F.leaky_relu, "negative_slope",
          Parameter("negative_slope", "", True, 0.01, True)),
     ],
-    ids=str,
 )  # fmt: skip
 def test_an_argument(op: str, target: object, name: str, expected: Parameter) -> None:
     found = [each for overload in parameters_of(op, target) for each in overload]
