@@ -30,6 +30,8 @@ class Facts:
             never cut.
         notes: What steps have found out about the case, by a name of theirs: kept as long as it.
         contents: What tensors hold, remembered for all cases of a reduction.
+        handed_on: What they know of cases that may become the best one; the facts of the next best
+            case have it too.
     """
 
     infos: Mapping[str, object]
@@ -39,6 +41,9 @@ class Facts:
     inputs: frozenset[str]
     free: frozenset[str]
     notes: dict[str, object] = field(default_factory=dict[str, object], compare=False, repr=False)
+    handed_on: dict[str, object] = field(
+        default_factory=dict[str, object], compare=False, repr=False
+    )
     contents: Contents = field(default_factory=Contents, compare=False)
 
 

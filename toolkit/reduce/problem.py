@@ -4,6 +4,7 @@
 oracle is asked. An answer that an earlier, killed run got is recalled and costs no budget.
 """
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -176,7 +177,9 @@ class Problem:
     def facts(self) -> Facts:
         """The facts of the best case, computed once for each."""
         if self._facts is None or self._facts[0] is not self.best:
-            self._facts = (self.best, facts_of(self.best, self.contents))
+            handed_on = self._facts[1].handed_on if self._facts else {}
+            facts = facts_of(self.best, self.contents)
+            self._facts = (self.best, dataclasses.replace(facts, handed_on=handed_on))
         return self._facts[1]
 
     def check_start(self) -> None:

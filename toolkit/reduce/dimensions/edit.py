@@ -7,7 +7,8 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.dimensions.places import Place
 from ctk.toolkit.reduce.dimensions.rebuild import with_sizes
-from ctk.toolkit.reduce.dimensions.sizing import sizing_of
+from ctk.toolkit.reduce.dimensions.relations import resized
+from ctk.toolkit.reduce.dimensions.sizing import Made, sizing_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,4 +51,7 @@ class ShrinkDimensions:
         if sizes is None or checked is None:
             return None
         starts = partial(sizing.start, notable=not self.from_start)
-        return with_sizes(case, facts, sizes, checked=checked, starts=starts)
+        made = with_sizes(case, facts, sizes, checked=checked, starts=starts)
+        if made is not None and not self.alone:
+            Made.of(facts).relations[made.graph] = resized(sizing.relations, sizes)
+        return made

@@ -10,6 +10,7 @@ inequality, often only tell how an operator chose its kernel. They are condition
 when a choice without them is not valid.
 """
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,6 +50,13 @@ class Relations:
         for place, symbol in self.trace.symbols.items():
             if root in self.formula(symbol).free_symbols:
                 yield place
+
+
+def resized(relations: Relations, sizes: Mapping[Place, int]) -> Relations:
+    """Return the relations of the same graph with other sizes, which meet them."""
+    symbols = relations.trace.symbols
+    hints = {**relations.trace.hints, **{symbols[place]: size for place, size in sizes.items()}}
+    return dataclasses.replace(relations, trace=dataclasses.replace(relations.trace, hints=hints))
 
 
 def solve_relations(trace: Trace) -> Relations:

@@ -1,11 +1,13 @@
 """What is known of the sizes of one case, found out when it is first asked for and then kept."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
+from torch.fx import GraphModule
 
 from ctk.compiler.fx.walk import fetch, graphs_by_path, placeholders
 from ctk.toolkit.case.case import Case
@@ -16,6 +18,7 @@ from ctk.toolkit.reduce.dimensions.places import Place
 from ctk.toolkit.reduce.dimensions.relations import Relations, solve_relations
 from ctk.toolkit.reduce.dimensions.solve import Assignment, assignments
 from ctk.toolkit.reduce.dimensions.trace import trace_sizes
+from ctk.toolkit.reduce.proposal import Proposal
 
 Wanted = Mapping[Place, int]
 
@@ -28,6 +31,7 @@ class Sizing:
         case: Whose they are.
         relations: How they belong together.
         checked: What was tried; None for what was not valid.
+        proposals: What the step proposes; empty before it was asked.
     """
 
     case: Case
@@ -35,6 +39,7 @@ class Sizing:
     checked: dict[frozenset[tuple[Place, int]], Checked | None] = field(
         default_factory=dict[frozenset[tuple[Place, int]], "Checked | None"]
     )
+    proposals: Sequence[Proposal] = ()
     _anchors: Mapping[Any, int] | None = None
 
     def smallest(self, wanted: Wanted) -> Assignment | None:
@@ -113,14 +118,27 @@ def _dimension(kind: Any, path: str, name: str, dim: int) -> Place:
     return Place(kind, path, name, (dim,))
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The relations of graphs that were made by shrinking others: they need no run with symbols."""
+
+    relations: WeakKeyDictionary[GraphModule, Relations]
+
+    @classmethod
+    def of(cls, facts: Facts) -> "Made":
+        """Return what is known, handed on from one best case to the next."""
+        made = facts.handed_on.setdefault("sizes", cls(WeakKeyDictionary()))
+        assert isinstance(made, Made)
+        return made
+
+
 def sizing_of(case: Case, facts: Facts) -> Sizing | None:
     """Return what is known of the sizes of a case; None if fake tensors cannot run it."""
-    found = facts.notes.get("sizing")
-    if not isinstance(found, Sizing) or found.case is not case:
-        if "sizing" in facts.notes and found is None:
-            return None
-        found = facts.notes["sizing"] = _sizing(case)
-    return found
+    if "sizing" not in facts.notes:
+        known = Made.of(facts).relations.get(case.graph)
+        facts.notes["sizing"] = Sizing(case, known) if known else _sizing(case)
+    found = facts.notes["sizing"]
+    return found if isinstance(found, Sizing) else None
 
 
 def _sizing(case: Case) -> Sizing | None:

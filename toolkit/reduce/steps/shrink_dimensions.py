@@ -31,9 +31,17 @@ STAYS = ("conv", "pool", "pad", "fold", "stft")
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     """Propose all sizes at once, then halves of them, then each; see the module."""
-    sizing = sizing_of(case, facts) if call_nodes(case) <= MOST_NODES else None
+    if call_nodes(case) > MOST_NODES:
+        return []
+    sizing = sizing_of(case, facts)
     if sizing is None:
         return []
+    if not sizing.proposals:
+        sizing.proposals = tuple(_proposals(case, sizing))
+    return sizing.proposals
+
+
+def _proposals(case: Case, sizing: Sizing) -> Sequence[Proposal]:
     chosen = _chosen(case, sizing)
     sizes = [Resize(place, old, 1) for place, old in chosen.items() if old > 1]
     bound = [each for each in sizes if _is_of_tensor(sizing.relations, each.place)]
