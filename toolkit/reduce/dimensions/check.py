@@ -21,12 +21,11 @@ class Checked:
 
     Attributes:
         shapes: Of the tensors that nodes of the outermost graph have, by name.
-        needs_data: Whether some sizes are known only when the program runs: it may yet not be
-            valid.
+        is_sure: Whether it is valid then; not where only running it tells some sizes.
     """
 
     shapes: Mapping[str, tuple[int, ...]]
-    needs_data: bool
+    is_sure: bool
 
 
 def check(case: Case, sizes: Assignment, *, empty: frozenset[tuple[str, str]]) -> Checked | None:
@@ -42,7 +41,7 @@ def check(case: Case, sizes: Assignment, *, empty: frozenset[tuple[str, str]]) -
         run.run(case)
     except Exception:  # whatever an operator raises when it refuses its arguments
         return None
-    return Checked(run.shapes, run.needs_data) if run.empty <= empty else None
+    return Checked(run.shapes, not run.needs_data) if run.empty <= empty else None
 
 
 @dataclass(frozen=True, slots=True)

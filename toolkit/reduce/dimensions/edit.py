@@ -1,5 +1,6 @@
 """The edit that gives sizes of a case smaller numbers."""
 
+import dataclasses
 from dataclasses import dataclass
 from functools import partial
 
@@ -48,6 +49,8 @@ class ShrinkDimensions:
         wanted = {each.place: each.new for each in self.resizes}
         sizes = wanted if self.alone else sizing.smallest(wanted)
         checked = None if sizes is None else sizing.check(sizes)
+        if checked is not None and self.alone:  # fake tensors broadcast where operators refuse to
+            checked = dataclasses.replace(checked, is_sure=False)
         if sizes is None or checked is None:
             return None
         starts = partial(sizing.start, notable=not self.from_start)

@@ -53,7 +53,7 @@ def with_sizes(
     indices = _Indices(case, facts, sizes, checked)
     fitted = {name: indices.fitted(name, value) for name, value in inputs.items()}
     if all(fitted[name] is value for name, value in inputs.items()):
-        return result if not checked.needs_data or _can_run(result) is not False else None
+        return result if checked.is_sure or _can_run(result) is not False else None
     if _can_run(result):
         return result
     return dataclasses.replace(result, inputs=tuple(fitted.values()))
