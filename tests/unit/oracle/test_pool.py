@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,14 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.ahead import asked_ahead
 from ctk.toolkit.oracle.cache import Digests
 from ctk.toolkit.oracle.executors import executor_for
-from ctk.toolkit.oracle.executors.base import Jobs, jobs_of
+from ctk.toolkit.oracle.executors.base import Executor, Jobs, jobs_of
 from ctk.toolkit.oracle.executors.child import ChildProcess
 from ctk.toolkit.oracle.executors.pool import Pool, cores
 from ctk.toolkit.oracle.protocol import Unwanted
+from ctk.toolkit.oracle.same_failure import SameFailure
 from ctk.toolkit.processes.tree import descendants
+from ctk.toolkit.reduce.driver import minimize
+from ctk.toolkit.reduce.problem import Problem
 from tests.helpers.warm_python import warm_python
 from tests.unit.oracle.test_ahead import Asked
 from tests.unit.oracle.test_executors import case_for, marked, sleepers, wait_until
@@ -179,6 +183,44 @@ def test_what_is_not_usual_is_told():
         "executor": "ray",
         "resources": {"CPU": 1},
     }
+
+
+def test_one_question_after_questions_ahead_is_answered(pool: Pool):
+    case = case_for("slow_wrong_gelu")
+    with asked_ahead(pool, Asked, Digests()) as ahead:
+        ahead.anticipate([case])
+    assert pool.ask(case).verdict is Verdict.REPRODUCES
+
+
+def reduced(executor: Executor) -> tuple[str, int, list[str], bool]:
+    case = case_for("wrong_gelu", layers=2)
+    case = replace(case, signature=executor.ask(case).signature)
+    verdicts: list[str] = []
+    with asked_ahead(executor, lambda member: SameFailure(case, member), Digests()) as oracle:
+        problem = Problem(case, oracle)
+        problem.on_progress = lambda progress: verdicts.append(progress.verdict.value)
+        found = minimize(problem)
+    return found.graph.code, found.questions, verdicts, found.finished
+
+
+@pytest.mark.slow
+def test_two_jobs_reduce_as_one_does_even_if_workers_are_killed(pool: Pool):
+    is_done = threading.Event()
+
+    def kill_workers() -> None:
+        while not is_done.wait(1.5):
+            worker = members(pool)[1]._worker
+            if worker is not None and descendants(worker.pid):
+                os.kill(descendants(worker.pid)[0], signal.SIGKILL)
+
+    one = reduced(pool.members[0])
+    killer = threading.Thread(target=kill_workers)
+    killer.start()
+    two = reduced(pool)
+    is_done.set()
+    killer.join()
+    assert two == one
+    assert one[3]
 
 
 def test_a_crash_that_is_looked_for_is_found_by_each(pool: Pool):

@@ -79,6 +79,7 @@ class Pool(Executor):
         losses: list[Unavailable] = []
         while len(losses) < ASKED_AT_MOST:
             member = self._ready()
+            member.want()  # the end of questions ahead has told it the opposite
             try:
                 return member.ask(case, expected, veto, is_candidate=is_candidate)
             except Unavailable as error:
