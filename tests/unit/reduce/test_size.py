@@ -149,3 +149,9 @@ def test_our_own_steps_are_not_named(caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.WARNING, logger="ctk"):
         minimize(Problem(case, FakeOracle(has_ops("tanh"))))
     assert caplog.text == ""
+
+
+def test_a_smaller_number_of_as_many_bits_is_smaller():
+    two, three = traced(lambda x: x.new_ones(2, 2), X), traced(lambda x: x.new_ones(3, 2), X)
+    assert is_smaller(two, three)
+    assert not is_smaller(three, two)

@@ -8,6 +8,7 @@ gives the sizes may give symbols (`trace.py`) or numbers (`check.py`).
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Protocol, cast
 
 import torch
@@ -28,6 +29,14 @@ BODIES = frozenset({
     "invoke_subgraph", "wrap_with_set_grad_enabled", "wrap_with_autocast",
 })  # fmt: skip
 """Higher-order operators whose sub-graphs get the operands as they are."""
+
+
+_VIEWS: Mapping[str, Callable[..., object]] = MappingProxyType({
+    "slice_scatter": torch.ops.aten.slice.Tensor,
+    "select_scatter": torch.ops.aten.select.int,
+    "diagonal_scatter": torch.ops.aten.diagonal.default,
+})  # fmt: skip
+"""Operators that put a tensor into another, with the one that takes it out again."""
 
 
 class Mismatch(Exception):
@@ -138,7 +147,9 @@ class Propagation:
         args = tuple(wanted[index] for index in range(len(node.args)))
         given: Any = map_arg((args, {key: wanted[key] for key in node.kwargs}), env.__getitem__)
         try:
-            return self.sizes.result(_call(gm, node, given), given)
+            value = _call(gm, node, given)
+            _check_scattered(node, given)
+            return self.sizes.result(value, given)
         except Exception as error:
             if not self.sizes.is_refused(error):
                 raise
@@ -185,6 +196,22 @@ def _call(gm: GraphModule, node: Node, given: Any) -> object:
         return getattr(args[0], str(node.target))(*args[1:], **kwargs)
     target = fetch(gm, node.target) if node.op == "call_module" else node.target
     return cast("Callable[..., object]", target)(*args, **kwargs)
+
+
+def _check_scattered(node: Node, given: Any) -> None:
+    """Ask for what eager demands and fake tensors do not: a part put in place has the place's form.
+
+    Raises:
+        Mismatch: It has not.
+    """
+    name = getattr(getattr(node.target, "overloadpacket", node.target), "__name__", node.target)
+    view = _VIEWS.get(str(name))
+    if view is None:
+        return
+    args, kwargs = given
+    named = dict(zip(("input", "src"), args, strict=False)) | kwargs
+    whole, part = named.pop("input", named.pop("self", None)), named.pop("src")
+    _same_form(view(whole, *args[2:], **named), part)
 
 
 def _same_form(one: object, other: object) -> None:

@@ -113,3 +113,17 @@ def test_texts_of_sizes_are_read_and_never_run():
     assert size_expression_of("__import__('os')", {"s77": s}) is None
     assert size_expression_of("s1", {"s77": s}) is None
     assert size_expression_of("s77 -", {"s77": s}) is None
+
+
+def test_what_is_put_into_a_part_has_the_size_of_the_part():
+    """Fake tensors do not ask that; eager refuses another size."""
+    found = relations(
+        lambda x, part: torch.slice_scatter(x, part, dim=1, start=2, end=6),
+        torch.randn(3, 8, 5), torch.randn(3, 4, 5),
+    )  # fmt: skip
+    for dim in (0, 2):
+        assert {f"dimension {dim} of l_x_", f"dimension {dim} of l_part_"} in classes(found)
+    found = relations(
+        lambda x, part: torch.select_scatter(x, part, 1, 2), torch.randn(3, 8), torch.randn(3)
+    )
+    assert {"dimension 0 of l_x_", "dimension 0 of l_part_"} in classes(found)
