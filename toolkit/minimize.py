@@ -11,7 +11,6 @@ yes is refused.
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import cast
 
 from torch.fx import GraphModule
 
@@ -86,12 +85,7 @@ def minimize(
     """
     budget = budget_of(max_questions, max_seconds)
     at_once = jobs_of(jobs, "local", None).count or cores()
-    given: object = cast("object", gm)  # many scripts are never type-checked
-    if not isinstance(given, GraphModule):
-        raise ProgramError(
-            f"minimize takes a GraphModule, not a {type(given).__name__}; "
-            "torch.fx.symbolic_trace and torch.export make one"
-        )
+    _require_graph(gm)
     start = case_of_graph(gm, inputs, Request(target="predicate"))
     oracle = _Oracle(fails)
     rate = _rate(oracle, start)
@@ -107,6 +101,15 @@ def minimize(
         raise raised.told(problem.best) from raised.error
     _raise_again(found)
     return replace(found, flakiness=repeated.flakiness) if repeated is not None else found
+
+
+def _require_graph(given: object) -> None:
+    """Raise `ProgramError` for anything but a graph: many scripts are never type-checked."""
+    if not isinstance(given, GraphModule):
+        raise ProgramError(
+            f"minimize takes a GraphModule, not a {type(given).__name__}; "
+            "torch.fx.symbolic_trace and torch.export make one"
+        )
 
 
 def _forget(judgement: Judgement) -> None:

@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 from ctk.toolkit.cli.answer import Answer, ExitCode
 from ctk.toolkit.cli.exit_codes import exit_code_of
+from ctk.toolkit.cli.job_options import JobOptions
 from ctk.toolkit.cli.options import (
     BudgetOptions,
     IsolationOptions,
-    JobOptions,
     KeptInputs,
     OutOption,
     ResumeOption,

@@ -12,10 +12,10 @@ from ctk.toolkit.cli.diagnose import (
     stumbles,
 )
 from ctk.toolkit.cli.exit_codes import judgement_data, line_of
+from ctk.toolkit.cli.job_options import JobOptions
 from ctk.toolkit.cli.options import (
     BudgetOptions,
     IsolationOptions,
-    JobOptions,
     KeptInputs,
     OutOption,
     ResumeOption,

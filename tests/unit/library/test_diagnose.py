@@ -15,6 +15,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.oracle.executors.in_process import InProcess
+from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.report.as_json import read_json
 from ctk.toolkit.repro.run import ReproRun
@@ -95,10 +96,10 @@ def test_a_bug_of_ours_keeps_and_names_the_best_so_far(
     consider = Problem.consider
     improved: list[Case] = []
 
-    def stumble(problem: Problem, candidate: Case | None) -> bool | None:
+    def stumble(problem: Problem, candidate: Case | None, edit: Edit) -> bool | None:
         if improved:
             raise ZeroDivisionError("a bug of ours")
-        found = consider(problem, candidate)
+        found = consider(problem, candidate, edit)
         improved.extend([problem.best] if found else [])
         return found
 
