@@ -61,10 +61,10 @@ def minimize(
     (True, ['x', 'sin', 'output'])
 
     Args:
-        gm: Only read.
-        inputs: One value per placeholder; only read.
+        gm: Only read, as the inputs are.
+        inputs: One value per placeholder.
         fails: Called with a graph and inputs of its own, which it may change. True, or the verdict
-            `reproduces`, keeps a candidate; every other verdict drops it.
+            `reproduces`, keeps a candidate.
         max_questions: Stop after so many calls of `fails`.
         max_seconds: Stop after so long.
         jobs: How many candidates are asked about at the same time, each in a fork of this process,
@@ -87,13 +87,11 @@ def minimize(
     at_once = jobs_of(jobs, "local", None).count or cores()
     _require_graph(gm)
     start = case_of_graph(gm, inputs, Request(target="predicate"))
-    oracle = _Oracle(fails)
-    rate = _rate(oracle, start)
+    rate = _rate(oracle := _Oracle(fails), start)
     repeated = None if rate.is_steady else Repeated(oracle.judge, rate)
     _check_runs(start)
-    ask = repeated or oracle.judge
+    ask, told = (repeated, repeated.note) if repeated else (oracle.judge, _forget)
     problem = Problem(start, ask, budget=budget, on_progress=on_progress)
-    told = repeated.note if repeated else _forget
     try:
         with asked_in_forks(ask, at_once, problem.digests, told) as problem.oracle:
             found = minimize_problem(problem)
