@@ -14,6 +14,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from types import FunctionType
 
 import torch
@@ -27,6 +28,8 @@ from ctk.toolkit.formats.buildable import raw_bytes
 
 RECENT = 4
 
+Versions = tuple[int, ...]
+
 
 @dataclass(slots=True)
 class Digests:
@@ -39,7 +42,7 @@ class Digests:
     known: dict[int, tuple[weakref.ref[torch.Tensor], int, str]] = field(
         default_factory=dict[int, tuple[weakref.ref[torch.Tensor], int, str]]
     )
-    recent: deque[tuple[Case, str]] = field(default_factory=lambda: deque(maxlen=RECENT))
+    recent: deque[tuple[Case, Versions, str]] = field(default_factory=lambda: deque(maxlen=RECENT))
 
     def of(self, tensor: torch.Tensor) -> str:
         """Return the digest of the contents of a strided tensor."""
@@ -83,11 +86,21 @@ def fingerprint(case: Case, digests: Digests | None = None) -> str:
         digests: Remembers those of the tensors; a caller with many questions keeps one.
     """
     digests = digests or Digests()
-    known = next((found for each, found in tuple(digests.recent) if each is case), None)
-    if known is None:
-        known = _fingerprint(case, digests)
-        digests.recent.append((case, known))
-    return known
+    versions = _versions(case)
+    for each, seen, known in tuple(digests.recent):
+        if each is case and seen == versions:
+            return known
+    found = _fingerprint(case, digests)
+    if -1 not in versions:
+        digests.recent.append((case, versions, found))
+    return found
+
+
+def _versions(case: Case) -> Versions:
+    """Return how often each tensor was written to; -1 for one that does not say."""
+    held = chain(case.graph.parameters(), case.graph.buffers())
+    given = (value for value in case.inputs if isinstance(value, torch.Tensor))
+    return tuple(-1 if each.is_inference() else each._version for each in chain(given, held))
 
 
 def _fingerprint(case: Case, digests: Digests) -> str:
