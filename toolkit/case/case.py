@@ -39,7 +39,7 @@ class Modes:
     settings: Settings = field(default_factory=dict[str, bool | str])  # unlike in a fresh torch
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Case:
     """One failure.
 

@@ -42,7 +42,9 @@ class Digests:
     known: dict[int, tuple[weakref.ref[torch.Tensor], int, str]] = field(
         default_factory=dict[int, tuple[weakref.ref[torch.Tensor], int, str]]
     )
-    recent: deque[tuple[Case, Versions, str]] = field(default_factory=lambda: deque(maxlen=RECENT))
+    recent: deque[tuple[weakref.ref[Case], Versions, str]] = field(
+        default_factory=lambda: deque(maxlen=RECENT)
+    )
 
     def of(self, tensor: torch.Tensor) -> str:
         """Return the digest of the contents of a strided tensor."""
@@ -88,11 +90,11 @@ def fingerprint(case: Case, digests: Digests | None = None) -> str:
     digests = digests or Digests()
     versions = _versions(case)
     for each, seen, known in tuple(digests.recent):
-        if each is case and seen == versions:
+        if each() is case and seen == versions:
             return known
     found = _fingerprint(case, digests)
     if -1 not in versions:
-        digests.recent.append((case, versions, found))
+        digests.recent.append((weakref.ref(case), versions, found))
     return found
 
 
