@@ -284,7 +284,11 @@ def resolve(config: "Config | Mapping[str, object] | None") -> Config:
         return config
     from ctk.compiler.environment import read_environment
 
+    environment = read_environment()
     resolved = Config()
-    for changes in (read_environment().config_changes(), *_ambient.get(), config):
+    for changes in (environment.config_changes(), *_ambient.get(), config):
         resolved = resolved.patch(changes)
+    if environment.disable and resolved.disable != environment.disable:
+        # A repro leaves out all passes but the guilty one; its proof leaves out that one as well.
+        resolved = resolved.patch(disable=(*resolved.disable, *environment.disable))
     return resolved
