@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import torch
 from torch.fx import GraphModule, Node
@@ -21,6 +21,7 @@ from ctk.compiler.torch_compat.graphs import tree_leaves
 from ctk.compiler.torch_compat.process_state import process_state_kept
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.dimensions.places import Path, Place
+from ctk.toolkit.reduce.eager_values import called
 from ctk.toolkit.reduce.subgraphs import Subgraph, operands_of, subgraphs
 from ctk.toolkit.run.modes import applied
 
@@ -147,13 +148,13 @@ class Propagation:
         args = tuple(wanted[index] for index in range(len(node.args)))
         given: Any = map_arg((args, {key: wanted[key] for key in node.kwargs}), env.__getitem__)
         try:
-            value = _call(gm, node, given)
+            value = called(gm, node, *given)
             _check_scattered(node, given)
             return self.sizes.result(value, given)
         except Exception as error:
             if not self.sizes.is_refused(error):
                 raise
-        return self.sizes.result(_call(gm, node, own), given, refused=True)
+        return self.sizes.result(called(gm, node, *own), given, refused=True)
 
     def _bodies(self, gm: GraphModule, node: Node, env: Mapping[Node, Any], path: str) -> object:
         """Run the sub-graphs of a call; all must return values of one form."""
@@ -188,14 +189,6 @@ class Propagation:
 
 def _number(size: int) -> object:
     return size if type(size) is int else fake.symbol_and_hint(size)[1]
-
-
-def _call(gm: GraphModule, node: Node, given: Any) -> object:
-    args, kwargs = given
-    if node.op == "call_method":
-        return getattr(args[0], str(node.target))(*args[1:], **kwargs)
-    target = fetch(gm, node.target) if node.op == "call_module" else node.target
-    return cast("Callable[..., object]", target)(*args, **kwargs)
 
 
 def _check_scattered(node: Node, given: Any) -> None:
