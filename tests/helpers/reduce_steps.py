@@ -1,13 +1,14 @@
 """What every test of a reducer step needs: small cases, and the promises that all steps make."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch.fx import symbolic_trace
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import facts_of
-from ctk.toolkit.reduce.proposal import Proposal, Step, single_edits
+from ctk.toolkit.reduce.edits import Edit
+from ctk.toolkit.reduce.proposal import Guesses, Monotone, Proposal, Step, Subset
 from ctk.toolkit.reduce.size import is_smaller
 
 X = torch.linspace(-1, 1, 16).reshape(4, 4)
@@ -33,6 +34,17 @@ def proposals(step: Step, case: Case) -> Sequence[Proposal]:
     assert all(is_smaller(result, case) for result in made)
     assert made or not results, "no edit of the step applies"
     return found
+
+
+def single_edits(proposal: Proposal) -> Iterator[Edit]:
+    """Yield each smallest edit of a proposal: every rung, every guess, or every atom alone."""
+    match proposal:
+        case Guesses(edits):
+            yield from edits
+        case Monotone(make, count, _):
+            yield from (make(rung) for rung in range(1, count + 1))
+        case Subset(make, atoms):
+            yield from (make((atom,)) for atom in atoms)
 
 
 def edits(proposal: Proposal) -> list[object]:

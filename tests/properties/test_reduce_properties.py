@@ -13,11 +13,11 @@ from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.edits import RemoveNodes
 from ctk.toolkit.reduce.problem import Problem
-from ctk.toolkit.reduce.proposal import single_edits
 from ctk.toolkit.reduce.size import is_smaller
 from ctk.toolkit.reduce.steps import STEPS
 from ctk.toolkit.run.execute import run_eager
 from tests.helpers.reduce_graphs import FakeOracle, op_names
+from tests.helpers.reduce_steps import single_edits
 
 UNARY = (torch.sin, torch.cos, torch.relu, torch.tanh)
 BINARY = (torch.add, torch.mul, torch.maximum)

@@ -1,7 +1,7 @@
 """What an edit is about: the names of nodes, inputs and options that it takes away or changes.
 
     RemoveNodes(("mul", "relu"))                  mul, relu
-    Bypass((("mul", "x"),))                       mul             what stands first goes, x stays
+    Replace((("mul", "x"),))                      mul             what stands first goes, x stays
     Inside(Focus(("true_0",)), RemoveNodes(...))  true_0.relu
 
 For a list of refused edits, node by node. What it does not do: look whether there are such nodes.

@@ -21,7 +21,7 @@ from ctk.toolkit.graphs.value_types import (
 from ctk.toolkit.reduce.analysis import has_gradient
 from ctk.toolkit.reduce.eager_values import describe
 
-RECORDED = ("val", "example_value", "tensor_meta", META_KEY)
+_RECORDED = ("val", "example_value", "tensor_meta", META_KEY)
 """Where nodes have it on record what their value is."""
 
 Sizes = tuple[str | None, ...]
@@ -62,8 +62,13 @@ def without_types(case: Case, names: Collection[str]) -> Case:
     graph = copy_graph_module(case.graph, lazy=True)
     for node in graph.graph.nodes:
         if node.name in names:
-            node.meta = {key: item for key, item in node.meta.items() if key not in RECORDED}
+            forget_value(node)
     return dataclasses.replace(case, graph=graph)
+
+
+def forget_value(node: Node) -> None:
+    """Drop what a node has on record of its value: it is true no more."""
+    node.meta = {key: item for key, item in node.meta.items() if key not in _RECORDED}
 
 
 def with_inputs(case: Case, values: Mapping[str, object], *, keep_parameters: bool = True) -> Case:
@@ -87,7 +92,7 @@ def with_inputs(case: Case, values: Mapping[str, object], *, keep_parameters: bo
     for node in graph.graph.nodes:
         if node.name not in kept and not isinstance(value_of(node), torch.SymInt):
             value = by_name.get(node.name)
-            node.meta = {key: item for key, item in node.meta.items() if key not in RECORDED}
+            forget_value(node)
             if isinstance(value, torch.Tensor):
                 node.meta[META_KEY] = tensor_value_json(value)
     return dataclasses.replace(result, graph=graph)

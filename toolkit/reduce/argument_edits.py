@@ -10,7 +10,8 @@ from ctk.compiler.fx.walk import flat
 from ctk.compiler.torch_compat.call_parameters import Parameter, parameters_of
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.form_edits import rewritten, valid
+from ctk.toolkit.reduce.form_edits import rewritten
+from ctk.toolkit.reduce.validity import valid
 
 Key = int | str
 """Which argument: its place, or its name."""

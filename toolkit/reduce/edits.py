@@ -105,16 +105,16 @@ class Reconnect:
 
 
 @dataclass(frozen=True, slots=True)
-class Bypass:
-    """Replace nodes by one of their arguments: pairs (node, argument). Their effects go too."""
+class Replace:
+    """Read one value in place of another: pairs (gone, kept). The effects of what goes go too."""
 
     pairs: tuple[tuple[str, str], ...]
 
     def says(self) -> str:
-        return ", ".join(f"{argument} in place of {node}" for node, argument in self.pairs)
+        return ", ".join(f"{kept} in place of {gone}" for gone, kept in self.pairs)
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
-        return changed(case, Change({node: SameAs(argument) for node, argument in self.pairs}))
+        return changed(case, Change({gone: SameAs(kept) for gone, kept in self.pairs}))
 
 
 @dataclass(frozen=True, slots=True)

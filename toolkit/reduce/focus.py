@@ -5,7 +5,7 @@ the operands of an eager run for inputs, so that a step for whole cases needs to
 
     outer:  y = cond(p, true_0, false_0, [x])         Focus(("true_0",)) sees
     true_0: relu(neg(x))                              relu(neg(x)), x being what cond passes
-    edit:   Bypass((("neg", "x"),))                   Inside(focus, edit) gives the whole case back
+    edit:   Replace((("neg", "x"),))                  Inside(focus, edit) gives the whole case back
 
 What calls a sub-graph fixes what it takes and returns, so an edit that needs another input, or
 drops a result, makes no sense there; an input that nothing uses any more stays.

@@ -15,15 +15,15 @@ from torch.fx import Node
 from torch.fx.node import map_aggregate
 
 from ctk.compiler.fx.copy import copy_graph_module
-from ctk.compiler.fx.rebuild import Change, SameAs
+from ctk.compiler.fx.rebuild import Change
 from ctk.compiler.fx.walk import graphs_by_path, input_names, placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.roles import HELD
 from ctk.toolkit.graphs.value_types import META_KEY, symbol_of, tensor_value_json
 from ctk.toolkit.reduce.analysis import Facts, has_gradient
-from ctk.toolkit.reduce.apply import RECORDED, changed, with_inputs
+from ctk.toolkit.reduce.apply import changed, forget_value, with_inputs
+from ctk.toolkit.reduce.validity import valid
 from ctk.toolkit.reduce.value_edits import changeable, tensors_of
-from ctk.toolkit.run.execute import run_eager
 
 Kind = TypeVar("Kind")
 
@@ -133,28 +133,6 @@ class DropGradients:
         return None if case.modes.backward and not has_gradient(result) else result
 
 
-@dataclass(frozen=True, slots=True)
-class MergeValues:
-    """Read one input or constant in the place of another of the same form: pairs (gone, kept)."""
-
-    pairs: tuple[tuple[str, str], ...]
-
-    def says(self) -> str:
-        return ", ".join(f"{kept} in place of {gone}" for gone, kept in self.pairs)
-
-    def apply(self, case: Case, facts: Facts) -> Case | None:
-        return changed(case, Change({gone: SameAs(kept) for gone, kept in self.pairs}))
-
-
-def valid(case: Case | None) -> Case | None:
-    """Return a case if it runs in eager; on a GPU nothing is tried, whoever asks finds out."""
-    if case is None or (case.signature is not None and case.signature.breaks_eager):
-        return case
-    if any(tensor.device.type != "cpu" for tensor in tensors_of(case).values()):
-        return case
-    return case if run_eager(case).run is not None else None
-
-
 def _short(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
@@ -214,7 +192,7 @@ def rewritten(
     for path, each in graphs_by_path(graph).items():
         for node in each.graph.nodes:
             if symbol_of(node) is None:
-                node.meta = {key: item for key, item in node.meta.items() if key not in RECORDED}
+                forget_value(node)
             if change and (inside or not path):
                 change(node)
         each.recompile()

@@ -1,6 +1,6 @@
 """What a step hands to the driver: edits to choose from, as data."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -55,17 +55,6 @@ Proposal = Monotone | Subset[Any] | Guesses
 def listed(*edits: Edit) -> Monotone:
     """Return the proposal of a few edits, from mild to strong."""
     return Monotone(lambda n: edits[n - 1], len(edits))
-
-
-def single_edits(proposal: Proposal) -> Iterator[Edit]:
-    """Yield each smallest edit of a proposal: every rung, every guess, or every atom alone."""
-    match proposal:
-        case Guesses(edits):
-            yield from edits
-        case Monotone(make, count, _):
-            yield from (make(rung) for rung in range(1, count + 1))
-        case Subset(make, atoms):
-            yield from (make((atom,)) for atom in atoms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.about import names_of
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.edits import Bypass, DropOutputs, Edit, Reconnect, RemoveNodes
+from ctk.toolkit.reduce.edits import DropOutputs, Edit, Reconnect, RemoveNodes, Replace
 from ctk.toolkit.reduce.focus import Focus, Inside
 
 
@@ -32,7 +32,7 @@ class Shrink:
 def test_names() -> None:
     expected: dict[Edit, tuple[str, ...]] = {
         RemoveNodes(("mul", "relu", "mul")): ("mul", "relu"),
-        Bypass((("mul", "x"), ("add", "y"))): ("mul", "add"),
+        Replace((("mul", "x"), ("add", "y"))): ("mul", "add"),
         Reconnect(("mul",), (("mul", "x"),)): ("mul",),
         DropOutputs((0, 1)): (),
         Shrink((Resize("x", 0), Resize("y", 1))): ("x", "y"),

@@ -11,7 +11,6 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.edits import (
-    Bypass,
     DropEffects,
     DropOutputs,
     DropUnused,
@@ -19,6 +18,7 @@ from ctk.toolkit.reduce.edits import (
     FoldNumbers,
     InlineCall,
     RemoveNodes,
+    Replace,
 )
 from ctk.toolkit.reduce.focus import Focus, Inside
 from ctk.toolkit.reduce.size import call_nodes, is_smaller, size_of
@@ -195,18 +195,18 @@ class TestBackward:
         assert op_names(applied(case, DropOutputs((0,)))) == ["cos"]
 
 
-class TestBypass:
+class TestReplace:
     def test_chains_of_bypassed_nodes_are_followed(self):
         case = chain(3, {0: torch.relu, 1: torch.sin, 2: F.gelu})
         names = [n.name for n in case.graph.graph.nodes][:4]
         pairs = ((names[1], names[0]), (names[2], names[1]))
-        rest = applied(case, Bypass(pairs))
+        rest = applied(case, Replace(pairs))
         assert op_names(rest) == ["gelu"]
         assert torch.equal(outputs(rest)[0], F.gelu(X))
 
     def test_what_only_fed_a_bypassed_node_goes_too(self):
         case = captured(lambda x, y: x + y.sin(), X, X)
-        rest = applied(case, Bypass(((node_named(case, "add"), input_names(case)[0]),)))
+        rest = applied(case, Replace(((node_named(case, "add"), input_names(case)[0]),)))
         assert op_names(rest) == []
         assert len(rest.inputs) == 1
 
@@ -348,7 +348,7 @@ class TestSubgraphs:
         inner = case.graph.cond_true_0.graph
         neg = next(n for n in inner.nodes if n.target == "neg")
         pairs = ((neg.name, neg.args[0].name),)
-        rest = applied(case, Inside(Focus(("cond_true_0",)), Bypass(pairs)))
+        rest = applied(case, Inside(Focus(("cond_true_0",)), Replace(pairs)))
         assert call_nodes(rest) == call_nodes(case) - 1
         assert torch.equal(outputs(rest)[0], X.relu() + (X + 1))
         assert torch.equal(outputs(case)[0], X.relu().neg() + (X + 1))

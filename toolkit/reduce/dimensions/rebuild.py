@@ -20,13 +20,13 @@ from ctk.compiler.torch_compat.graphs import storage_of
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.graphs.value_types import META_KEY, symbol_of, tensor_value_json
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.apply import RECORDED
+from ctk.toolkit.reduce.apply import forget_value
 from ctk.toolkit.reduce.dimensions.check import Checked
 from ctk.toolkit.reduce.dimensions.layouts import window
 from ctk.toolkit.reduce.dimensions.places import Place, map_literals
 from ctk.toolkit.reduce.dimensions.solve import Assignment
 from ctk.toolkit.reduce.eager_values import TensorInfo
-from ctk.toolkit.run.execute import run_eager
+from ctk.toolkit.reduce.validity import can_run
 
 Starts = Callable[[Place, int], int]
 """Says where the window begins in a dimension, given its new size."""
@@ -53,19 +53,10 @@ def with_sizes(
     indices = _Indices(case, facts, sizes, checked)
     fitted = {name: indices.fitted(name, value) for name, value in inputs.items()}
     if all(fitted[name] is value for name, value in inputs.items()):
-        return result if checked.is_sure or _can_run(result) is not False else None
-    if _can_run(result):
+        return result if checked.is_sure or can_run(result) is not False else None
+    if can_run(result):
         return result
     return dataclasses.replace(result, inputs=tuple(fitted.values()))
-
-
-def _can_run(case: Case) -> bool | None:
-    """Return whether a case runs in eager; None where that cannot be tried without harm."""
-    tensors = [value for value in case.inputs if isinstance(value, torch.Tensor)]
-    breaks = case.signature is not None and case.signature.breaks_eager
-    if breaks or any(each.device.type != "cpu" for each in tensors):
-        return None
-    return run_eager(case).run is not None
 
 
 def _with_literals(gm: GraphModule, sizes: Assignment) -> GraphModule:
@@ -73,7 +64,7 @@ def _with_literals(gm: GraphModule, sizes: Assignment) -> GraphModule:
     copy = copy_graph_module(gm)
     for path, graph in graphs_by_path(copy).items():
         for node in graph.graph.nodes:
-            node.meta = {key: item for key, item in node.meta.items() if key not in RECORDED}
+            forget_value(node)
             _set_literals(node, path, sizes)
         graph.recompile()
     return copy

@@ -6,7 +6,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.roles import HELD
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.eager_values import TensorInfo
-from ctk.toolkit.reduce.form_edits import MergeValues
+from ctk.toolkit.reduce.edits import Replace
 from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
 from ctk.toolkit.reduce.steps import simplify_dtypes
 from ctk.toolkit.reduce.value_edits import changeable
@@ -22,14 +22,14 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     for names in _alike(case, facts):
         firsts += [(name, names[0]) for name in names[1:]]
         nexts += [(names[i], names[i - 1]) for i in range(2, len(names))]
-    return [Subset(MergeValues, tuple(pairs)) for pairs in (firsts, nexts) if pairs]
+    return [Subset(Replace, tuple(pairs)) for pairs in (firsts, nexts) if pairs]
 
 
-def all_merged(case: Case, facts: Facts) -> MergeValues | None:
+def all_merged(case: Case, facts: Facts) -> Replace | None:
     """Return the edit that keeps the first of each shape and device, once dtypes are the usual."""
     groups = _alike(case, facts, as_usual=True)
     pairs = [(name, names[0]) for names in groups for name in names[1:]]
-    return MergeValues(tuple(pairs)) if pairs else None
+    return Replace(tuple(pairs)) if pairs else None
 
 
 def _alike(case: Case, facts: Facts, *, as_usual: bool = False) -> list[list[str]]:

@@ -9,12 +9,12 @@ from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.argument_edits import SetArgument, UseDefaults
 from ctk.toolkit.reduce.driver import minimize
+from ctk.toolkit.reduce.edits import Replace
 from ctk.toolkit.reduce.form_edits import (
     ConvertDtypes,
     ConvertTensors,
     DropGradients,
     MakeContiguous,
-    MergeValues,
     MoveToCpu,
 )
 from ctk.toolkit.reduce.problem import Problem
@@ -159,9 +159,9 @@ def test_one_idea_alone_is_left_to_its_step():
 def test_inputs_of_one_form_are_merged_into_the_first():
     case = traced(lambda x, y, z, u: x + y + z + u.sum(), X, X + 1, X + 2, X[0].clone())
     found = proposals(merge_inputs.STEP, case)
-    assert edits(found[0]) == [MergeValues((("y", "x"),)), MergeValues((("z", "x"),))]
-    assert edits(found[1]) == [MergeValues((("z", "y"),))]
-    result = MergeValues((("y", "x"), ("z", "x"))).apply(case, facts_of(case))
+    assert edits(found[0]) == [Replace((("y", "x"),)), Replace((("z", "x"),))]
+    assert edits(found[1]) == [Replace((("z", "y"),))]
+    result = Replace((("y", "x"), ("z", "x"))).apply(case, facts_of(case))
     assert result is not None and len(result.inputs) == 2
 
 

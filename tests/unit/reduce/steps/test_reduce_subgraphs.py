@@ -4,7 +4,7 @@ import torch
 
 from ctk.compiler.fx.walk import placeholders
 from ctk.toolkit.reduce.analysis import facts_of
-from ctk.toolkit.reduce.edits import Bypass, DropOutputs, Reconnect, RemoveNodes
+from ctk.toolkit.reduce.edits import DropOutputs, Reconnect, RemoveNodes, Replace
 from ctk.toolkit.reduce.focus import Focus, Inside, inner_cases
 from ctk.toolkit.reduce.steps.reduce_subgraphs import STEP
 from tests.helpers.reduce_graphs import captured
@@ -53,7 +53,7 @@ def test_an_input_without_use_stays_and_the_program_computes_the_same():
     case = branching()
     (true, false) = (inner for focus, inner in inner_cases(case) if len(focus.path) == 1)
     add = next(node for node in true.graph.graph.nodes if "add" in node.name)
-    edit = Inside(TRUE, Bypass(((add.name, add.args[1].name),)))
+    edit = Inside(TRUE, Replace(((add.name, add.args[1].name),)))
     result = edit.apply(case, facts_of(case))
     assert result is not None
     names = [node.name for node in placeholders(true.graph)]
