@@ -24,7 +24,7 @@ Source: the rule with a factor of ten is that of `torch._dynamo.utils.same`, whi
 RMS of a whole tensor, and so misses a single wrong element.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -39,7 +39,7 @@ from ctk.repro_templates.errors import (
     is_measurable,
 )
 from ctk.repro_templates.plain_parts import PLAIN_CLASSES, plain_parts
-from ctk.repro_templates.tolerance import REASSOCIATES, Rows, tolerance_for
+from ctk.repro_templates.tolerance import REASSOCIATES, Rows, Tolerance, tolerance_for
 
 
 def compare_runs(
@@ -58,11 +58,24 @@ def compare_runs(
     if list(eager) != list(compiled):
         return (_structure(list(eager), list(compiled)),)
     known = reference or {}
-    found = (
-        compare_values(name, value, compiled[name], known.get(name))
+    return tuple(
+        mismatch
         for name, value in eager.items()
+        for mismatch in _mismatches(name, value, compiled[name], known.get(name))
     )
-    return tuple(mismatch for mismatch in found if mismatch)
+
+
+def _mismatches(
+    name: str, eager: object, compiled: object, reference: object
+) -> Iterator[Mismatch]:
+    """Yield what differs in one value: numbers of another dtype may be wrong besides."""
+    found = compare_values(name, eager, compiled, reference)
+    if found is None:
+        return
+    yield found
+    if found.kind == "dtype" and isinstance(eager, Tensor) and isinstance(compiled, Tensor):
+        numbers = _compare_across(name, eager, compiled, reference)
+        yield from (numbers,) if numbers else ()
 
 
 def runs_identical(eager: Mapping[str, object], compiled: Mapping[str, object]) -> bool:
@@ -135,17 +148,39 @@ def _compare_tensors(
         return _kinds_differ(name, eager, compiled)
     if not is_measurable(eager) or identical(eager, compiled):
         return None
-    return _compare_numbers(name, eager, compiled, reference, rows)
+    return _compare_numbers(name, eager, compiled, reference, tolerance_for(eager.dtype, rows))
+
+
+def _compare_across(
+    name: str, eager: Tensor, compiled: Tensor, reference: object
+) -> Mismatch | None:
+    """Compare the numbers of tensors of two dtypes, by the tolerance of the coarser one."""
+    try:
+        common = torch.promote_types(eager.dtype, compiled.dtype)
+    except RuntimeError:  # there is none
+        return None
+    if eager.shape != compiled.shape or not is_measurable(eager):
+        return None
+    ours, theirs = eager.to(common), compiled.to(common)
+    if identical(ours, theirs):
+        return None
+    inexact = [each.dtype for each in (eager, compiled) if _is_inexact(each.dtype)]
+    coarser = max(inexact, key=lambda dtype: torch.finfo(dtype).eps, default=common)
+    return _compare_numbers(name, ours, theirs, reference, tolerance_for(coarser, REASSOCIATES))
 
 
 def _compare_numbers(
-    name: str, eager: Tensor, compiled: Tensor, reference: object, rows: Rows
+    name: str, eager: Tensor, compiled: Tensor, reference: object, tolerance: Tolerance
 ) -> Mismatch | None:
     usable = isinstance(reference, Tensor) and reference.shape == eager.shape
     truth = cast(Tensor, reference) if usable else None
-    if not (eager.dtype.is_floating_point or eager.dtype.is_complex):
+    if not _is_inexact(eager.dtype):
         return integer_errors(name, eager, compiled, truth)
-    return float_errors(name, eager, compiled, truth, tolerance_for(eager.dtype, rows))
+    return float_errors(name, eager, compiled, truth, tolerance)
+
+
+def _is_inexact(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point or dtype.is_complex
 
 
 def _compare_scalars(

@@ -92,15 +92,20 @@ def _judge_values(
     apart = found or compare_runs(eager.values, compiled.values)
     if not apart:
         return Finding("passes", detail=note)
-    certain = tuple(mismatch for mismatch in found if mismatch.kind not in NUMBERS)
-    if certain:
+    certain = _certain(found)
+    if certain and len(certain) == len(found):
         return Finding("fails", certain, note)
     if unsteady := _unsteady(eager, eager_again):
-        return Finding("flaky", apart, unsteady)
+        return Finding("fails", certain, note) if certain else Finding("flaky", apart, unsteady)
     if not found:
         return Finding("passes", detail=EXCUSED)
     believed = _believed(eager, compiled, found, eager_again)
     return Finding("fails", believed, note) if believed else Finding("flaky", found, OTHER_DRAWS)
+
+
+def _certain(found: tuple[Mismatch, ...]) -> tuple[Mismatch, ...]:
+    """Return the mismatches that numbers have no part in."""
+    return tuple(mismatch for mismatch in found if mismatch.kind not in NUMBERS)
 
 
 def _unsteady(eager: Run, eager_again: Callable[[int], Run]) -> str:
@@ -116,15 +121,16 @@ def _unsteady(eager: Run, eager_again: Callable[[int], Run]) -> str:
 def _believed(
     eager: Run, compiled: Run, found: tuple[Mismatch, ...], eager_again: Callable[[int], Run]
 ) -> tuple[Mismatch, ...]:
-    """Return the mismatches in numbers that other random draws cannot explain."""
+    """Return the mismatches that other random draws cannot explain."""
     if not eager.drew_random or same_states(eager.generators, compiled.generators):
         return found
     try:
         other = eager_again(1).values
     except Exception:  # a seed with which eager raises shows nothing that is steady
-        return ()
+        return _certain(found)
     return tuple(
         mismatch
         for mismatch in found
-        if identical(eager.values.get(mismatch.name), other.get(mismatch.name))
+        if mismatch.kind not in NUMBERS
+        or identical(eager.values.get(mismatch.name), other.get(mismatch.name))
     )

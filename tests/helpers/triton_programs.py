@@ -99,7 +99,7 @@ def main() -> None:
         for options in (TritonOptions(), TritonOptions(debug=True), TritonOptions(exact=True)):
             for variants in variants_of(program(name), options):
                 binary = variants.compile(capability=90)
-                assert binary.hidden == 2, binary.hidden
+                assert binary.code.hidden == 2, binary.code.hidden
                 print(name, binary.code.name, len(binary.code.cubin))
 
 

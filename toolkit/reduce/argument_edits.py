@@ -1,4 +1,4 @@
-"""Edits of the literals in the arguments of calls: left out for their defaults, simpler numbers."""
+"""Edits of the arguments of calls: left out for their defaults, simpler numbers."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -6,10 +6,12 @@ from typing import Any, cast
 
 from torch.fx import Node
 
-from ctk.compiler.fx.walk import flat
+from ctk.compiler.fx.rebuild import Change
+from ctk.compiler.fx.walk import by_name, flat
 from ctk.compiler.torch_compat.call_parameters import Parameter, parameters_of
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
+from ctk.toolkit.reduce.apply import changed
 from ctk.toolkit.reduce.form_edits import rewritten
 from ctk.toolkit.reduce.validity import valid
 
@@ -21,7 +23,7 @@ Key = int | str
 class UseDefaults:
     """Leave out arguments that have defaults: pairs (node, place or name).
 
-    One in the midst of others gets the value of its default.
+    One in the midst of others gets the value of its default. What only computed it goes, too.
     """
 
     places: tuple[tuple[str, Key], ...]
@@ -33,6 +35,7 @@ class UseDefaults:
         keys: dict[str, list[Key]] = {}
         for name, key in self.places:
             keys.setdefault(name, []).append(key)
+        unread = changed(case, Change(edges=self._edges(case)))
 
         def change(node: Node) -> None:
             for key in keys.get(node.name, ()):
@@ -42,7 +45,17 @@ class UseDefaults:
             if node.name in keys:
                 _trim(node)
 
-        return valid(rewritten(case, {}, change, inside=False))
+        return valid(unread and rewritten(unread, {}, change, inside=False))
+
+    def _edges(self, case: Case) -> dict[tuple[str, str], object]:
+        """Return what calls read in place of arguments that other nodes compute."""
+        nodes = by_name(case.graph)
+        edges: dict[tuple[str, str], object] = {}
+        for name, key in self.places:
+            value, found = _argument(nodes[name], key), parameter(nodes[name], key)
+            if isinstance(value, Node) and found is not None:
+                edges[name, value.name] = found.default
+        return edges
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +88,20 @@ def literals(node: Node) -> Iterator[tuple[Key, object]]:
             yield key, value
 
 
+def optional(node: Node) -> Iterator[Key]:
+    """Yield the arguments of a call that another node computes and that may be left out."""
+    pairs: list[tuple[Key, object]] = [*enumerate(node.args), *node.kwargs.items()]
+    for key, value in pairs:
+        if isinstance(value, Node) and has_default(node, key):
+            yield key
+
+
+def has_default(node: Node, key: Key) -> bool:
+    """Return whether an argument is known to have a default."""
+    found = parameter(node, key)
+    return found is not None and found.has_default
+
+
 def parameter(node: Node, key: Key) -> Parameter | None:
     """Return what is known of an argument: of the first overload that takes such a call."""
     for overload in parameters_of(node.op, node.target):
@@ -86,6 +113,10 @@ def parameter(node: Node, key: Key) -> Parameter | None:
             return positional[key]
         return next((each for each in overload if each.name == key), None)
     return None
+
+
+def _argument(node: Node, key: Key) -> object:
+    return node.args[key] if isinstance(key, int) else node.kwargs[key]
 
 
 def _set(node: Node, key: Key, default: object) -> None:

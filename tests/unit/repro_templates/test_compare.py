@@ -224,6 +224,23 @@ def test_each_difference_has_its_kind(eager, compiled, expected):
     assert kind(eager, compiled) == expected
 
 
+@pytest.mark.parametrize(
+    "eager, compiled, kinds",
+    [
+        (torch.tensor([127], dtype=torch.int8), torch.tensor([-129]), ["dtype", "accuracy"]),
+        (torch.tensor([127], dtype=torch.int8), torch.tensor([127]), ["dtype"]),
+        (torch.tensor([0.1]), torch.tensor([0.1], dtype=torch.float64), ["dtype"]),
+        (torch.tensor([0.1]), torch.tensor([0.2], dtype=torch.float64), ["dtype", "accuracy"]),
+        (torch.tensor([0.1]), torch.tensor([0.1], dtype=torch.bfloat16), ["dtype"]),
+        (torch.tensor([1.0]), torch.tensor([math.nan]).double(), ["dtype", "nan"]),
+        (torch.ones(2), torch.zeros(3, dtype=torch.int64), ["dtype"]),
+    ],
+)
+def test_numbers_of_another_dtype_may_be_wrong_too(eager, compiled, kinds):
+    found = compare_runs({"out0": eager}, {"out0": compiled})
+    assert [mismatch.kind for mismatch in found] == kinds
+
+
 def test_strides_are_no_value():
     assert kind(torch.ones(4, 3), torch.ones(3, 4).t()) is None
 

@@ -2,7 +2,8 @@
 
 The order of its dimensions in memory stays, expanded dimensions stay expanded, gaps between rows
 keep their width, and a parameter is one. The window begins at the start, moved as little as is
-needed to hold the most notable element: a NaN, an infinite, or a number far above the others.
+needed to hold what is notable: a NaN, an infinite, a number far above the others, or all that is
+not zero behind zeros.
 """
 
 from collections.abc import Sequence
@@ -54,15 +55,36 @@ def window(tensor: torch.Tensor, starts: Sequence[int], sizes: Sequence[int]) ->
 
 
 def notable_index(tensor: torch.Tensor) -> tuple[int, ...] | None:
-    """Return where a NaN or infinite element is, else one far above the mean; None if none is."""
-    if not tensor.is_floating_point() or tensor.is_meta or not tensor.numel():
+    """Return where a window must not end before; None if nothing is notable.
+
+    Cases: 1. a NaN or infinite element; 2. one far above the mean; 3. in each dimension that begins
+    with zeros alone, the last element that is none.
+    """
+    if tensor.layout != torch.strided or tensor.is_meta or not tensor.numel():
         return None
-    values = tensor.detach().abs().float()
-    odd = ~values.isfinite()
-    if not bool(odd.any()):
-        odd = (values == values.max()) & (values > FAR_ABOVE * values.mean())
-    found = odd.nonzero()
-    return tuple(cast("list[int]", found[0].tolist())) if len(found) else None
+    values = tensor.detach().float() if tensor.is_floating_point() else tensor.detach()
+    if tensor.is_floating_point():
+        found = _odd(values.abs()).nonzero()
+        if len(found):
+            return tuple(cast("list[int]", found[0].tolist()))
+    nonzero = values != 0
+    index = [_last_behind_zeros(nonzero, dim) for dim in range(tensor.dim())]
+    return tuple(index) if any(index) else None
+
+
+def _odd(sizes: torch.Tensor) -> torch.Tensor:
+    """Return which absolute values are NaN, infinite or, if none is, far above the mean."""
+    odd = ~sizes.isfinite()
+    if bool(odd.any()):
+        return odd
+    return (sizes == sizes.max()) & (sizes > FAR_ABOVE * sizes.mean())
+
+
+def _last_behind_zeros(nonzero: torch.Tensor, dim: int) -> int:
+    """Return the last position of a dimension with a non-zero; 0 if none or the first has one."""
+    others = [each for each in range(nonzero.dim()) if each != dim]
+    filled = (nonzero.any(others) if others else nonzero).nonzero()
+    return 0 if not len(filled) or int(filled[0]) == 0 else int(filled[-1])
 
 
 def _is_interleaved(tensor: torch.Tensor) -> bool:

@@ -100,7 +100,8 @@ class Sizing:
             for dim, position in enumerate(index):
                 symbol = symbols.get(place(dim))
                 if symbol is not None:
-                    found.setdefault(self.relations.formula(symbol), position)
+                    formula = self.relations.formula(symbol)
+                    found[formula] = max(position, found.get(formula, 0))
         return found
 
     def _tensors(self) -> Iterator[tuple[torch.Tensor, Any]]:

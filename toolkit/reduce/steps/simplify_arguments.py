@@ -16,7 +16,9 @@ from ctk.toolkit.reduce.argument_edits import (
     Key,
     SetArgument,
     UseDefaults,
+    has_default,
     literals,
+    optional,
     parameter,
 )
 from ctk.toolkit.reduce.proposal import Monotone, Proposal, Step, Subset
@@ -29,20 +31,16 @@ ARITHMETIC = frozenset((
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
-    """Propose the defaults of any arguments, then simpler numbers for each."""
+    """Propose the defaults of what nodes compute, of what is written, then simpler numbers."""
     nodes = [node for node in case.graph.graph.nodes if node.op in CALLS]
     given = [(node, key, value) for node in nodes for key, value in literals(node)]
-    droppable = tuple((node.name, key) for node, key, _ in given if _is_droppable(node, key))
-    found: list[Proposal] = [Subset(UseDefaults, droppable)] if droppable else []
+    computed = tuple((node.name, key) for node in nodes for key in optional(node))
+    written = tuple((node.name, key) for node, key, _ in given if has_default(node, key))
+    found: list[Proposal] = [Subset(UseDefaults, each) for each in (computed, written) if each]
     for node, key, value in given:
         if isinstance(value, (int, float)) and _is_number(node, key, value):
             found.extend(_simpler(node, key, value))
     return found
-
-
-def _is_droppable(node: Node, key: Key) -> bool:
-    found = parameter(node, key)
-    return found is not None and found.has_default
 
 
 def _is_number(node: Node, key: Key, value: float) -> bool:

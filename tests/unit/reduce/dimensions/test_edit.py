@@ -4,6 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch.export import export
 
+from ctk.compiler.fx.walk import input_names
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.dimensions.edit import Resize, ShrinkDimensions
@@ -80,6 +81,14 @@ def test_the_window_holds_what_is_notable():
     assert start is not None
     assert torch.equal(new.inputs[0].nan_to_num(9), x[28:31].nan_to_num(9))
     assert torch.equal(start.inputs[0], x[:3])
+
+
+def test_the_window_holds_what_stands_behind_zeros():
+    x, y = torch.zeros(4, 3, dtype=torch.int8), torch.ones(4, 3, dtype=torch.int8)
+    x[2, 0], y[2] = 7, 5
+    case = captured(torch.mul, x, y)
+    new = shrunk(case, input_names(case.graph)[0], 0, 1)
+    assert [each.tolist() for each in new.inputs] == [[[7, 0, 0]], [[5, 5, 5]]]
 
 
 def test_inputs_that_share_memory_still_do():

@@ -53,7 +53,18 @@ def test_one_odd_element_is_notable(odd):
     assert notable_index(values) == (3, 2)
 
 
-def test_usual_values_and_integers_are_not():
+def test_usual_values_are_not():
     assert notable_index(torch.linspace(-1, 1, 100)) is None
-    assert notable_index(torch.tensor([0, 1000])) is None
+    assert notable_index(torch.arange(1, 10)) is None
     assert notable_index(torch.zeros(0)) is None
+    assert notable_index(torch.zeros(3, 4)) is None
+    assert notable_index(torch.tensor(1.0)) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.bool, torch.float16, torch.complex64])
+def test_what_stands_behind_zeros_is_notable(dtype):
+    values = torch.zeros(2, 3, 4, dtype=dtype)
+    values[1, 0, 2] = values[1, 1, 1] = 1
+    assert notable_index(values) == (1, 0, 2)
+    values[0, 0, 3] = 1
+    assert notable_index(values) == (0, 0, 3)

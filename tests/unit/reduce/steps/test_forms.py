@@ -202,6 +202,25 @@ def test_arguments_with_defaults_and_numbers():
     assert "tanh" not in both.graph.code and "True" not in both.graph.code
 
 
+def test_what_computes_an_argument_goes_with_it():
+    image, kernel, bias = torch.rand(1, 2, 5, 5), torch.rand(3, 2, 2, 2), torch.rand(3)
+    case = traced(lambda x, w, b: F.conv2d(x, w, b.exp(), (2, 2)).relu(), image, kernel, bias)
+    found = proposals(simplify_arguments.STEP, case)
+    assert edits(found[0]) == [UseDefaults((("conv2d", 2),))]
+    result = edits(found[0])[0].apply(case, facts_of(case))
+    assert "conv2d(x, w, None, (2, 2))" in result.graph.code
+    assert len(result.inputs) == 2 and "exp" not in result.graph.code
+    best = best_of(case, has_ops("conv2d"))
+    assert sum(each.numel() for each in best.inputs) <= 2
+
+
+def test_an_argument_that_others_read_too_stays_for_them():
+    x, w, b = torch.rand(1, 2, 5, 5), torch.rand(3, 2, 2, 2), torch.rand(3)
+    case = traced(lambda x, w, b: F.conv2d(x, w, b).sum() + b, x, w, b)
+    result = UseDefaults((("conv2d", 2),)).apply(case, facts_of(case))
+    assert len(result.inputs) == 3 and "conv2d(x, w)" in result.graph.code
+
+
 def test_a_default_in_the_midst_of_others_is_written_out():
     case = traced(lambda x: torch.clamp(x, -0.5, 0.5), X)
     result = UseDefaults((("clamp", 1),)).apply(case, facts_of(case))
