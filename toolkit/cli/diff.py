@@ -98,7 +98,7 @@ def diff(options: DiffOptions) -> Answer:
 
     Shows the first graph and the first value that differ, and the rewrites of only one side.
     Exits with 1 if the results of either side are wrong. Of two cases: what differs in graph,
-    inputs, target, options and modes.
+    inputs and constants (type, layout, values), target, options, modes and the recorded failure.
     """
     from ctk.toolkit.diff_case import diff as diff_program
 
@@ -138,9 +138,9 @@ def diff_cases(options: DiffOptions, other: Path) -> Answer:
         )
     found = compare_cases(Path(options.subject), other)
     body: list[RenderableType] = []
-    if found.settings or found.inputs:
+    if found.rows:
         rows = table("differs", *SIDES)
-        for each in (*found.settings, *found.inputs):
+        for each in found.rows:
             rows.add_row(each.what, each.left, each.right)
         body.append(rows)
     if found.graph:

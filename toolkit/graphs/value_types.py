@@ -105,12 +105,13 @@ def symbol_hints(gm: GraphModule) -> dict[str, object]:
 
 def value_comment(node: Node) -> str:
     """Return a node's type for people: `float32[s77, 8]`, or an empty string."""
-    return _comment(node_value_json(node))
+    return value_text(node_value_json(node))
 
 
-def _comment(known: object) -> str:
+def value_text(known: object) -> str:
+    """Return JSON of `node_value_json` for people; an empty string where nothing is known."""
     if isinstance(known, list):
-        parts = [_comment(part) for part in cast("list[object]", known)]
+        parts = [value_text(part) for part in cast("list[object]", known)]
         return f"({', '.join(parts)})" if all(parts) else ""
     symbol, shape = _symbol(known), _member(known, "shape")
     if symbol is not None or not isinstance(shape, list):

@@ -1,7 +1,8 @@
 """certificate.json beside a minimal case: what came of each edit that would make it smaller.
 
-It is of one case: a digest of the files that the manifest lists says of which. A reduction that was
-ended early has one too, and it names the steps that have not tried everything.
+It is of one case: a digest of the manifest says of which, and the manifest has a hash of every
+other file. A reduction that was ended early has one too, and it names the steps that have not tried
+everything.
 
     case/certificate.json    {"stopped_by": "minimal", "unfinished": [], "refusals": [...], ...}
     neighbour/               the closest case that passes, beside the case
@@ -17,13 +18,14 @@ from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.types import type_text
 from ctk.compiler.fx.walk import graphs_by_path, input_names
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.manifest import read_manifest
+from ctk.toolkit.case.manifest import MANIFEST, check_files, read_manifest
 from ctk.toolkit.case.replacing import whole_case
 from ctk.toolkit.formats.checked import Line, Sha256
 from ctk.toolkit.formats.files import write_text
 from ctk.toolkit.formats.limits import CERTIFICATE_NBYTES
 from ctk.toolkit.formats.plain_text import one_line
-from ctk.toolkit.formats.schema import document, read_document, write_document
+from ctk.toolkit.formats.schema import document, encode, read_document, write_document
+from ctk.toolkit.formats.strict_json import dump_json
 from ctk.toolkit.graphs.listing import node_line
 from ctk.toolkit.reduce.certificate import Refusal
 from ctk.toolkit.reduce.driver import Reason, Reduction
@@ -54,7 +56,7 @@ class CertificateRecord:
     """What `certificate.json` holds.
 
     Attributes:
-        digest: Of the files of the case that it is about.
+        digest: Of the case that it is about.
         stopped_by: Why the search ended.
         unfinished: Steps that have not tried each of their edits on this case.
         nodes: What remains: inputs, constants, calls, results, in order.
@@ -103,7 +105,8 @@ def read_certificate(folder: Path) -> CertificateRecord:
     """Read the certificate of a case.
 
     Raises:
-        CaseError: There is none, it is damaged or of another ctk, or it is of another case.
+        CaseError: There is none, it is damaged or of another ctk, it is of another case, or a file
+            of the case is missing or was changed.
     """
     record = read_document(
         CertificateRecord,
@@ -114,17 +117,25 @@ def read_certificate(folder: Path) -> CertificateRecord:
     )
     if record.digest != digest_of_case(folder):
         raise CaseError(
-            f"{folder / CERTIFICATE} is of another case: the files beside it have changed since; "
-            f"{_NEXT}"
+            f"{folder / CERTIFICATE} is of another case: the {MANIFEST} beside it has changed "
+            f"since; {_NEXT}"
         )
+    whole = whole_case(folder)
+    try:
+        check_files(whole, read_manifest(whole))
+    except CaseError as error:
+        raise CaseError(f"{folder / CERTIFICATE} is of another case: {error}") from error
     return record
 
 
 def digest_of_case(folder: Path) -> str:
-    """Return a digest of the files that the manifest of a case lists, with their hashes."""
-    files = read_manifest(whole_case(folder)).files
-    lines = (f"{name} {record.sha256}\n" for name, record in sorted(files.items()))
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
+    """Return a digest of the manifest of a case, which has the hash of every other file.
+
+    It reads what the manifest says of the case: not who wrote it and when.
+    """
+    manifest = encode(read_manifest(whole_case(folder)))
+    del manifest["provenance"]
+    return hashlib.sha256(dump_json(manifest).encode()).hexdigest()
 
 
 def _short(refusal: Refusal) -> Refusal:

@@ -74,6 +74,26 @@ def test_it_is_of_the_case_beside_it(folder: Path, reduction: Reduction) -> None
         read_certificate(folder)
 
 
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("graph.json", "torch.relu", "torch.tanh"),
+        ("inputs.json", '"requires_grad": false', '"requires_grad": true'),
+        ("manifest.json", '"predicate"', '"inductor"'),
+    ],
+)
+def test_a_case_that_was_changed_is_refused(folder: Path, name: str, old: str, new: str) -> None:
+    text = (folder / name).read_text()
+    assert old in text
+    for damaged in ("", text[:-9], text.replace(old, new)):
+        (folder / name).write_text(damaged)
+        with pytest.raises(CaseError, match=f"{name}.*; "):
+            read_certificate(folder)
+    (folder / name).unlink()
+    with pytest.raises(CaseError, match=name):
+        read_certificate(folder)
+
+
 def test_what_a_stranger_wrote_is_checked(folder: Path) -> None:
     path = folder / CERTIFICATE
     data = json.loads(path.read_text())
