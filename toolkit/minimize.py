@@ -133,7 +133,7 @@ class _Oracle:
         gm, inputs = private_copy(candidate.graph, candidate.inputs, lazy=False)
         try:
             return judgement_of(self._fails(gm, inputs))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise _Raised(error, candidate, self._asked) from error
 
 
@@ -173,7 +173,7 @@ def _check_runs(start: Case) -> None:
 class _Raised(Exception):
     """The predicate raised, or gave no answer."""
 
-    def __init__(self, error: Exception, candidate: Case, number: int) -> None:
+    def __init__(self, error: BaseException, candidate: Case, number: int) -> None:
         super().__init__(str(error))
         self.error, self._candidate, self._number = error, candidate, number
 

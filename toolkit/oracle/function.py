@@ -7,14 +7,19 @@ It gets a case of its own, which it may change, and says True, False, a `Verdict
 What it does not do: survive a crash of the function; it runs in this process.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
 
+import numpy as np
+import torch
+
 from ctk.compiler.errors import PredicateError
+from ctk.compiler.fx.types import tensor_text
 from ctk.compiler.observe import first_line
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.formats.plain_text import quoted
 from ctk.toolkit.graphs.listing import graph_lines
 from ctk.toolkit.processes.link import tell_alive
 from ctk.toolkit.run.private_copy import private_copy
@@ -29,17 +34,41 @@ class NoAnswer(Exception):
 def judgement_of(answer: object, name: str = "the predicate") -> Judgement:
     """Return the judgement that an answer of a user's function is.
 
+    Cases: 1. a `Judgement`, or a `Verdict`; 2. a bool, one of NumPy's too, or a bool tensor without
+    dimensions. Whatever else is true for Python says nothing: a forgotten `any`, the name of a
+    verdict, a coroutine that never ran would all be a yes.
+
     Raises:
-        NoAnswer: It is None: a forgotten return.
-        Exception: What has no truth value raises (a tensor of several elements).
+        NoAnswer: It is something else.
     """
     if isinstance(answer, Judgement):
         return answer
     if isinstance(answer, Verdict):
         return Judgement(answer)
+    is_tensor = isinstance(answer, torch.Tensor) and answer.dtype is torch.bool and not answer.dim()
+    if is_tensor or isinstance(answer, bool | np.bool_):
+        return Judgement(Verdict.REPRODUCES if answer else Verdict.PASSES)
+    raise NoAnswer(f"{name} returned {_shown(answer)}; it must return True, False or a Verdict")
+
+
+def _shown(answer: object) -> str:
+    """Return an answer for a message: its type, and its value where that is short."""
     if answer is None:
-        raise NoAnswer(f"{name} returned None; it must return True, False or a Verdict")
-    return Judgement(Verdict.REPRODUCES if answer else Verdict.PASSES)
+        return "None"
+    if isinstance(answer, Coroutine):
+        answer.close()  # else Python warns that nobody has awaited it
+        return "a coroutine (an `async def` is not run here)"
+    if isinstance(answer, torch.Tensor):
+        return f"a tensor, {tensor_text(str(answer.dtype), answer.shape)}"
+    kind = type(answer).__qualname__
+    if isinstance(answer, str) and answer in (verdict.value for verdict in Verdict):
+        return f"{answer!r} (the verdict is ctk.Verdict.{answer.upper()})"
+    is_plain = isinstance(answer, _PLAIN)
+    return f"{quoted(answer)} ({kind})" if is_plain else f"an object of type {kind}"
+
+
+_PLAIN = (str, bytes, int, float)
+"""Types whose values tell something in a message."""
 
 
 @dataclass(slots=True)
@@ -63,7 +92,8 @@ class FunctionOracle:
         """Judge a case.
 
         Raises:
-            PredicateError: The function raised, or gave no answer; holds the candidate.
+            PredicateError: The function raised, would end the program, or gave no answer; holds the
+                candidate.
         """
         graph, inputs = private_copy(case.graph, case.inputs, lazy=False)
         tell_alive()
@@ -72,6 +102,9 @@ class FunctionOracle:
             judgement = judgement_of(answer, f"the oracle {self.name}")
         except NoAnswer as error:
             raise self._error(str(error), case) from error
+        except SystemExit as error:  # as `--help` of an argument parser does
+            said = f"the oracle {self.name} called sys.exit({error.code!r})"
+            raise self._error(said, case) from error
         except Exception as error:
             said = f"the oracle {self.name} raised {type(error).__name__}: {first_line(error)}"
             raise self._error(said, case) from error

@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Final, Literal
 
 from ctk.compiler.errors import CaseError
@@ -38,7 +39,6 @@ MOST = 10_000
 """Refusals that are kept: a reduction that was ended early on a large graph has more."""
 
 _WHY_LENGTH = 300
-_NEXT = "reduce it again: ctk minify CASE"
 
 
 @document
@@ -108,17 +108,18 @@ def read_certificate(folder: Path) -> CertificateRecord:
         CaseError: There is none, it is damaged or of another ctk, it is of another case, or a file
             of the case is missing or was changed.
     """
+    next_step = f"reduce it again: ctk minify {quote(str(folder))}"
     record = read_document(
         CertificateRecord,
         folder / CERTIFICATE,
-        next_step=_NEXT,
+        next_step=next_step,
         schema=SCHEMA,
         limit=CERTIFICATE_NBYTES,
     )
     if record.digest != digest_of_case(folder):
         raise CaseError(
             f"{folder / CERTIFICATE} is of another case: the {MANIFEST} beside it has changed "
-            f"since; {_NEXT}"
+            f"since; {next_step}"
         )
     whole = whole_case(folder)
     try:

@@ -1,9 +1,13 @@
 """ctk.minimize: any graph, any predicate."""
 
+import gc
 import operator
 import random
+import sys
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.fx import GraphModule, symbolic_trace
@@ -172,9 +176,32 @@ def test_a_return_forgotten_in_one_branch_keeps_the_smallest_so_far() -> None:
     assert 5 <= len(caught.value.graph.graph.nodes) < 14
 
 
-def test_an_answer_that_is_neither_yes_nor_no() -> None:
-    with pytest.raises(PredicateError, match="Boolean value of Tensor"):
-        ctk.minimize(graph(), X, lambda gm, inputs: gm(*inputs) > -100)
+async def later(*given: object) -> bool:
+    return True
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (lambda gm, inputs: gm(*inputs) > -100, r"returned a tensor, bool\[\d"),
+        (lambda gm, inputs: "yes", r"returned 'yes' \(str\); it must return True, False"),
+        (lambda gm, inputs: "passes", r"returned 'passes' \(the verdict is ctk.Verdict.PASSES\)"),
+        (lambda gm, inputs: 1, r"returned 1 \(int\)"),
+        (lambda gm, inputs: object(), "returned an object of type object"),
+        (lambda gm, inputs: (True for _ in inputs), "returned an object of type generator"),
+        (later, "returned a coroutine"),
+        (lambda gm, inputs: sys.exit(3), r"raised SystemExit: 3"),
+    ],
+)
+def test_an_answer_that_is_neither_yes_nor_no(answer: Callable[..., object], said: str) -> None:
+    with pytest.raises(PredicateError, match=said):
+        ctk.minimize(graph(), X, answer)
+    gc.collect()  # a coroutine that nobody closed would warn now
+
+
+@pytest.mark.parametrize("yes", [True, np.True_, torch.tensor(True), ctk.Verdict.REPRODUCES])
+def test_an_answer_that_is_yes(yes: object) -> None:
+    assert ctk.minimize(graph(), X, lambda gm, inputs: yes).nodes_after == 1
 
 
 def test_a_graph_that_does_not_run_in_eager() -> None:

@@ -1,5 +1,6 @@
 """minify with a question of the user's: a command, a function, time, memory; and flaky failures."""
 
+import gc
 import json
 import os
 import random
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import ctk
@@ -198,7 +200,7 @@ def test_a_function_of_the_library_decides(program: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "answer", [Verdict.REPRODUCES, Judgement(Verdict.REPRODUCES, detail="so it is"), 1]
+    "answer", [Verdict.REPRODUCES, Judgement(Verdict.REPRODUCES, detail="so it is"), np.True_]
 )
 def test_what_a_function_may_answer(answer: object, program: Path, tmp_path: Path) -> None:
     found = ctk.minify(
@@ -208,6 +210,33 @@ def test_what_a_function_may_answer(answer: object, program: Path, tmp_path: Pat
     )
     assert found.reduction is not None
     assert calls(found.reduction.best) == ["softmax"]
+
+
+def test_what_is_no_answer_is_an_error_and_what_it_was(program: Path, tmp_path: Path) -> None:
+    text = """
+import sys
+
+def words(case):
+    return "yes"
+
+async def later(case):
+    return True
+
+def leaves(case):
+    sys.exit(3)
+"""
+    oracle = write(tmp_path, "mine.py", text)
+    for name, word in (
+        ("words", "returned 'yes' (str); it must return True, False or a Verdict"),
+        ("later", "returned a coroutine (an `async def` is not run here); it must return"),
+        ("leaves", "called sys.exit(3)"),
+    ):
+        asked = (program, "--oracle", f"{oracle}:{name}", "--out", tmp_path / name)
+        said = command("minify", *asked)
+        assert said.code == 2
+        assert f"the oracle {oracle}:{name} {word}" in said.err
+        assert "If such a candidate is no failure, return False." in said.err
+    gc.collect()  # a coroutine that nobody closed would warn now
 
 
 def test_a_function_by_name_may_change_its_case(program: Path, tmp_path: Path) -> None:
