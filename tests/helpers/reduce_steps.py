@@ -8,7 +8,15 @@ from torch.fx import symbolic_trace
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.edits import Edit
-from ctk.toolkit.reduce.proposal import Guesses, Monotone, Proposal, Step, Subset
+from ctk.toolkit.reduce.proposal import (
+    Descent,
+    GaveUp,
+    Guesses,
+    Monotone,
+    Proposal,
+    Step,
+    Subset,
+)
 from ctk.toolkit.reduce.size import is_smaller
 
 X = torch.linspace(-1, 1, 16).reshape(4, 4)
@@ -43,6 +51,10 @@ def single_edits(proposal: Proposal) -> Iterator[Edit]:
             yield from edits
         case Monotone(make, count, _):
             yield from (make(rung) for rung in range(1, count + 1))
+        case Descent(make, number):
+            yield from (make(each) for each in range(number - 1, 0, -1))
+        case GaveUp():
+            pass
         case Subset(make, atoms):
             yield from (make((atom,)) for atom in atoms)
 
@@ -53,5 +65,5 @@ def edits(proposal: Proposal) -> list[object]:
 
 
 def kinds(found: Sequence[Proposal]) -> list[str]:
-    """Return `monotone`, `subset` or `guesses` for each proposal."""
+    """Return `monotone`, `descent`, `subset`, `guesses` or `gaveup` for each proposal."""
     return [type(each).__name__.lower() for each in found]

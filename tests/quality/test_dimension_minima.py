@@ -26,6 +26,11 @@ def size(index: int, dim: int, least: int) -> Callable[[Case], bool]:
     return lambda case: shapes(case)[index][dim] >= least
 
 
+def multiple(factor: int) -> Callable[[Case], bool]:
+    """Return the predicate that a size is a multiple, as vectorized kernels ask for."""
+    return lambda case: shapes(case)[0][0] % factor == 0
+
+
 def every(*conditions: Callable[[Case], bool]) -> Callable[[Case], bool]:
     return lambda case: all(condition(case) for condition in conditions)
 
@@ -83,15 +88,29 @@ def branched(p, x, w):
 ANY = has_ops()
 FAMILIES = {
     "one needed": (
-        lambda: captured(lambda x: x.relu(), R(64, 96)), size(0, 0, 17), [(17, 1)], 14,
+        lambda: captured(lambda x: x.relu(), R(64, 96)), size(0, 0, 17), [(17, 1)], 18,
+    ),
+    "multiple of 8": (
+        lambda: captured(lambda x: x.relu(), R(64, 5)), multiple(8), [(8, 1)], 14,
+    ),
+    "multiple of 32": (
+        lambda: captured(lambda x: x.relu(), R(224, 5)), multiple(32), [(32, 1)], 21,
+    ),
+    "even": (lambda: captured(lambda x: x.relu(), R(96, 5)), multiple(2), [(2, 1)], 9),
+    "multiple of 24": (
+        lambda: captured(lambda x: x.relu(), R(240, 5)), multiple(24), [(24, 1)], 40,
+    ),
+    "multiple of 8 from 20 on": (
+        lambda: captured(lambda x: x.relu(), R(64, 5)), every(multiple(8), size(0, 0, 20)),
+        [(24, 1)], 22,
     ),
     "broadcast": (
         lambda: captured(lambda x, y: x + y, R(64, 96), R(64, 96)),
-        lambda case: case.graph(*case.inputs)[0].shape[0] >= 17, [(1, 1), (17, 1)], 14,
+        lambda case: case.graph(*case.inputs)[0].shape[0] >= 17, [(1, 1), (17, 1)], 19,
     ),
     "equal sizes needed": (
         lambda: captured(lambda x: x.relu(), R(64, 64)),
-        lambda case: shapes(case)[0][0] == shapes(case)[0][1] >= 5, [(5, 5)], 30,
+        lambda case: shapes(case)[0][0] == shapes(case)[0][1] >= 5, [(5, 5)], 38,
     ),
     "attention": (
         lambda: captured(attention, R(2, 10, 192), R(192, 192)), ANY, [(1, 1, 1), (1, 1)], 3,
@@ -120,7 +139,7 @@ FAMILIES = {
     ),
     "layer norm": (
         lambda: captured(lambda x, w: F.layer_norm(x, (32,), w), R(4, 32), R(32)),
-        size(1, 0, 9), [(1, 9), (9,)], 12,
+        size(1, 0, 9), [(1, 9), (9,)], 14,
     ),
     "group norm": (
         lambda: captured(lambda x, w: F.group_norm(x, 4, w), R(2, 16, 8, 8), R(16)), ANY,
@@ -182,7 +201,7 @@ FAMILIES = {
     ),
     "nothing": (
         lambda: captured(lambda x: x + 1, R(4, 4)), lambda case: shapes(case) == [(4, 4)],
-        [(4, 4)], 9,
+        [(4, 4)], 10,
     ),
 }  # fmt: skip
 

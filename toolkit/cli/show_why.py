@@ -111,7 +111,8 @@ def _ending_lines(record: "CertificateRecord", case: Path, has_neighbour: bool) 
         pair = f"{quote(str(case))} {quote(str(case.parent / NEIGHBOUR))}"
         lines.append(f"compare the two: ctk diff {pair}")
     if record.unfinished:
-        lines.append(f"not finished: {', '.join(record.unfinished)}")
+        comma = "\n  " if any(":" in each for each in record.unfinished) else ", "
+        lines.append(f"not finished: {comma.join(record.unfinished)}")
     if record.left_out:
         lines.append(f"{record.left_out} more edits were tried; the certificate ends here")
     return lines

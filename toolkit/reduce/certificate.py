@@ -5,13 +5,15 @@
     cut       inputs in place of x   leaves no program that makes sense
 
 "Minimal" is said only with a whole one: every step has tried every smallest edit on the result
-itself, and none reproduces.
+itself, and none reproduces. What a step could not try is said with the reason (`leave_open`).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.formats.checked import Line
+from ctk.toolkit.formats.plain_text import one_line
 from ctk.toolkit.formats.schema import document
 from ctk.toolkit.reduce.about import names_of
 from ctk.toolkit.reduce.edits import Edit
@@ -44,15 +46,29 @@ class Certificate:
 
     Attributes:
         refusals: One for each edit, in the order in which they were tried.
-        steps: Those that have tried each of their edits on this case.
+        steps: Those that are through with this case.
+        reasons: Why a step has not tried each of its edits although it is through, by step.
         neighbour: The largest case asked about that passes: the closest to the result.
         neighbour_edit: What makes it.
     """
 
     refusals: dict[tuple[str, str], Refusal] = field(default_factory=dict[tuple[str, str], Refusal])
     steps: set[str] = field(default_factory=set[str])
+    reasons: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
     neighbour: Measured | None = None
     neighbour_edit: Refusal | None = None
+
+    def leave_open(self, step: str, why: str) -> None:
+        """Note that a step does not try each of its edits, and why: in one line, for people."""
+        self.reasons.setdefault(step, {})[_line(why)] = None
+
+    def unfinished(self, steps: Iterable[str]) -> tuple[str, ...]:
+        """Return which of these steps have not tried each of their edits: `STEP` or `STEP: why`."""
+        return tuple(
+            one_line(f"{step}: {'; '.join(self.reasons[step])}") if step in self.reasons else step
+            for step in steps
+            if step in self.reasons or step not in self.steps
+        )
 
     def skip(self, step: str, edit: Edit, why: str) -> None:
         """Note an edit about which nothing was asked."""

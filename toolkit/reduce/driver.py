@@ -28,7 +28,7 @@ from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.efforts import Effort, coarse, single, thorough
 from ctk.toolkit.reduce.lookahead import Place, upcoming
 from ctk.toolkit.reduce.problem import Ended, OutOfBudget, Problem, StepStatistics
-from ctk.toolkit.reduce.proposal import Proposal, Step
+from ctk.toolkit.reduce.proposal import GaveUp, Proposal, Step
 from ctk.toolkit.reduce.size import call_nodes
 from ctk.toolkit.reduce.steps import STEPS
 
@@ -62,7 +62,8 @@ class Reduction:
         certificate: What came of each edit that would make `best` smaller, as far as tried.
         neighbour: The closest case to `best` that passes; None if none did.
         neighbour_edit: What makes it of `best`.
-        unfinished: Steps that have not tried each of their edits on `best`.
+        unfinished: Steps that have not tried each of their edits on `best`: `STEP`, or `STEP: why`
+            where it gave up.
         problems: What went wrong, one sentence each.
         errors: The exceptions behind them.
         flakiness: How often the given case fails, and how likely an answer is wrong; None for an
@@ -133,7 +134,7 @@ def minimize(
             "it simplifies something, toolkit/reduce/size.py needs a key that sees it",
             name,
         )
-    unfinished = tuple(s.name for s in steps if s.name not in problem.certificate.steps)
+    unfinished = problem.certificate.unfinished(step.name for step in steps)
     return Reduction(
         best=problem.best,
         finished=reason == "minimal" and not unfinished,
@@ -198,6 +199,9 @@ def _run(problem: Problem, step: Step, effort: Effort, later: Sequence[Step]) ->
     start, index = problem.best, 0
     while index < len(proposals := step.propose(problem.best, problem.facts)):
         before = problem.best
+        gave_up = proposals[index]
+        if isinstance(gave_up, GaveUp):
+            problem.certificate.leave_open(step.name, gave_up.why)
         coming = Coming(problem.best, problem.facts, (step, *later), index)
         _drive(problem, coming, proposals[index], effort)
         if not step.repeats or problem.best is before:

@@ -1,16 +1,16 @@
 """How hard a proposal is tried: which of its edits are asked about, one after another.
 
-1. `coarse`: `Monotone` by bisection, `Subset` only as a whole.
+1. `coarse`: `Monotone` and `Descent` by bisection, `Subset` only as a whole.
 2. `thorough`: `Monotone` galloping from the mildest on, `Subset` by halving.
-3. `single`: only the smallest edits: the mildest of a `Monotone`, each atom of a `Subset` alone.
-   What is refused there is the certificate of the result.
+3. `single`: only the smallest edits: the mildest of a `Monotone`, the landmarks of a `Descent`,
+   each atom of a `Subset` alone. What is refused there is the certificate of the result.
 """
 
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 from ctk.toolkit.reduce.edits import Edit
-from ctk.toolkit.reduce.proposal import Guesses, Monotone, Proposal, Subset
+from ctk.toolkit.reduce.proposal import Descent, GaveUp, Guesses, Monotone, Proposal, Subset
 from ctk.toolkit.reduce.search import (
     Answer,
     Choice,
@@ -20,6 +20,9 @@ from ctk.toolkit.reduce.search import (
     first_true,
     largest_subset,
     largest_true,
+    least_landmark,
+    least_true,
+    mapped,
     refused_or_strongest,
     strongest_true,
 )
@@ -38,6 +41,8 @@ def coarse(proposal: Proposal) -> Questions:
         case Monotone(make, count, strongest_first):
             search = strongest_true(count) if strongest_first else largest_true(count)
             yield from _edits(make, search)
+        case Descent(make, number):
+            yield from _edits(make, least_true(number))
         case Subset(make, atoms) if atoms:
             yield make(tuple(atoms))
         case _:
@@ -54,17 +59,24 @@ def thorough(
         case Monotone(make, count, strongest_first):
             search = refused_or_strongest(count) if strongest_first else find_integer(count)
             yield from _edits(make, search)
+        case Descent(make, number):
+            rungs = refused_or_strongest(number - 1)
+            yield from _edits(lambda rung: make(number - rung), rungs)
         case Subset(make, atoms):
             yield from _edits(make, subset(atoms))
+        case GaveUp():
+            pass
 
 
 def single(proposal: Proposal) -> Questions:
     """Ask for each of the smallest edits."""
     match proposal:
-        case Guesses():
+        case Guesses() | GaveUp():
             pass
         case Monotone(make, count, _):
             yield from _edits(make, _boundary(count))
+        case Descent(make, number):
+            yield from _edits(make, least_landmark(number))
         case Subset(make, atoms):
             yield from _edits(make, each_alone(atoms))
 
@@ -74,25 +86,11 @@ def _boundary(count: int) -> Search[int, None]:
     for rung in range(1, count + 1):
         answer = yield rung
         if answer:
-            yield from _behind(rung, find_integer(count - rung))
+            yield from mapped(find_integer(count - rung), lambda more, rung=rung: rung + more)
         if answer is not None:
             return
 
 
-def _behind(rung: int, search: Search[int, int]) -> Search[int, None]:
-    try:
-        more = next(search)
-        while True:
-            more = search.send((yield rung + more))
-    except StopIteration:
-        return
-
-
 def _edits(make: Callable[[Any], Edit], search: Search[Choice, Any]) -> Questions:
     """Turn the choices of a search into edits."""
-    try:
-        choice = next(search)
-        while True:
-            choice = search.send((yield make(choice)))
-    except StopIteration:
-        return
+    yield from mapped(search, make)

@@ -25,7 +25,15 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts, facts_of
 from ctk.toolkit.reduce.eager_values import values_before
 from ctk.toolkit.reduce.edits import Edit
-from ctk.toolkit.reduce.proposal import Guesses, Monotone, Proposal, Step, Subset
+from ctk.toolkit.reduce.proposal import (
+    Descent,
+    GaveUp,
+    Guesses,
+    Monotone,
+    Proposal,
+    Step,
+    Subset,
+)
 from ctk.toolkit.reduce.subgraphs import Subgraph, operands_of, subgraphs
 
 
@@ -94,8 +102,12 @@ def _lifted(focus: Focus, proposal: Proposal) -> Proposal:
             return Guesses(tuple(Inside(focus, edit) for edit in edits))
         case Monotone(make, count, strongest_first):
             return Monotone(_inside(focus, make), count, strongest_first)
+        case Descent(make, number):
+            return Descent(_inside(focus, make), number)
         case Subset(make, atoms):
             return Subset(_inside(focus, make), atoms)
+        case GaveUp(why):
+            return GaveUp(f"in {'.'.join(focus.path)}: {why}")
 
 
 def _inside(focus: Focus, make: Callable[[Any], Edit]) -> Callable[[Any], Inside]:

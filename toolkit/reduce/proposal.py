@@ -27,6 +27,21 @@ class Monotone:
 
 
 @dataclass(frozen=True, slots=True)
+class Descent:
+    """A whole number to make smaller, 1 being likely.
+
+    Unlike in `Monotone`, what is true of 64 and of 8 need not be of 63: kernels ask for multiples.
+
+    Attributes:
+        make: Makes the edit after which it is n, for n from 1 to `number` - 1.
+        number: What it is.
+    """
+
+    make: Callable[[int], Edit]
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Subset(Generic[Atom]):
     """Atoms that may be chosen in any combination.
 
@@ -49,7 +64,20 @@ class Guesses:
     edits: tuple[Edit, ...]
 
 
-Proposal = Monotone | Subset[Any] | Guesses
+@dataclass(frozen=True, slots=True)
+class GaveUp:
+    """Says that a step does not try each of its edits on this case: nobody may call it minimal.
+
+    Not for edits that are none of the step's (`docs/minify.md` says which these are).
+
+    Attributes:
+        why: In one line, for people; the name of the step stands before it.
+    """
+
+    why: str
+
+
+Proposal = Monotone | Descent | Subset[Any] | Guesses | GaveUp
 
 
 def listed(*edits: Edit) -> Monotone:

@@ -15,15 +15,22 @@ ddmin, a block that was refused is split in two and never asked again with anoth
 that k needed elements of n cost about 2 k log2(n / k) questions.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TypeVar
 
 Answer = bool | None
 Choice = TypeVar("Choice")
 Atom = TypeVar("Atom")
 Result = TypeVar("Result")
+Other = TypeVar("Other")
 
 Search = Generator[Choice, Answer, Result]
+
+SMALL_STEP = 64
+"""Divisors up to here are steps by which a number is made smaller (`landmarks`)."""
+
+LARGEST_PRIME = 1 << 16
+"""Up to here primes are looked for; a number that is larger than its square counts as one."""
 
 
 def answered(search: Search[Choice, Result], is_true: Callable[[Choice], Answer]) -> Result:
@@ -91,6 +98,76 @@ def strongest_true(count: int) -> Search[int, int]:
     return 0
 
 
+def landmarks(number: int) -> list[int]:
+    """Return the smaller numbers at which something may be true again, the least first.
+
+    A kernel may need a multiple of 8, or an odd number: what is true of 64 and of 8 is not of 63.
+    They are 1. the powers of two, 2. the number less each of these, 3. the number divided by each
+    of its primes, 4. the number less each of its divisors up to 64: about 2 log2(number) in all.
+
+    >>> landmarks(12)
+    [1, 2, 4, 6, 8, 9, 10, 11]
+    """
+    powers = {1 << bit for bit in range((number - 1).bit_length())}
+    steps = powers | {each for each in range(1, SMALL_STEP + 1) if number % each == 0}
+    quotients = {number // prime for prime in _primes(number)}
+    found = powers | quotients | {number - step for step in steps}
+    return sorted(each for each in found if 0 < each < number)
+
+
+def _primes(number: int) -> Iterator[int]:
+    """Yield the primes that divide a number: those up to `LARGEST_PRIME`, and what is left."""
+    prime = 2
+    while prime * prime <= number and prime <= LARGEST_PRIME:
+        if number % prime == 0:
+            yield prime
+        while number % prime == 0:
+            number //= prime
+        prime += 1
+    if number > 1:
+        yield number
+
+
+def least_true(number: int) -> Search[int, int]:
+    """Return a number from 1 on that is true; `number` itself is assumed to be.
+
+    Asked for: 1; the powers of two, by bisection; what lies between the least of them that is true
+    and the next one below, by bisection. So the least number is found where all above it are true
+    too, or the multiples of some power of two. Where nothing of that is true, the landmarks.
+    """
+    low, best = 0, number
+    for low in range(1, number):
+        answer = yield low
+        if answer:
+            return low
+        if answer is False:
+            break
+    powers = [1 << bit for bit in range(number.bit_length())]
+    while between := [each for each in powers if low < each < best]:
+        middle = between[(len(between) - 1) // 2]
+        answer = yield middle
+        if answer is None:
+            powers.remove(middle)
+        low, best = (middle if answer is False else low), (middle if answer else best)
+    best -= yield from mapped(largest_true(best - low - 1), lambda rung, top=best: top - rung)
+    return best if best < number else (yield from least_landmark(number))
+
+
+def least_landmark(number: int) -> Search[int, int]:
+    """Return a number, at most the given one, of which no landmark is true."""
+    refused: set[int] = set()
+    while True:
+        for each in landmarks(number):
+            if each in refused:
+                continue
+            if (yield each):
+                number = each
+                break
+            refused.add(each)
+        else:
+            return number
+
+
 def refused_or_strongest(count: int) -> Search[int, int]:
     """Return what `strongest_true` does, in two questions where nothing is possible.
 
@@ -109,15 +186,21 @@ def refused_or_strongest(count: int) -> Search[int, int]:
     return 0
 
 
+def mapped(
+    search: Search[Choice, Result], make: Callable[[Choice], Other]
+) -> Search[Other, Result]:
+    """Return a search that asks for what `make` makes of each choice."""
+    try:
+        choice = next(search)
+        while True:
+            choice = search.send((yield make(choice)))
+    except StopIteration as end:
+        return end.value
+
+
 def _between(low: int, high: int) -> Search[int, int]:
     """Return the largest true choice from `low` (true) on below `high` (not)."""
-    search = largest_true(high - low - 1)
-    try:
-        more = next(search)
-        while True:
-            more = search.send((yield low + more))
-    except StopIteration as end:
-        return low + end.value
+    return low + (yield from mapped(largest_true(high - low - 1), lambda more: low + more))
 
 
 def largest_subset(atoms: Sequence[Atom]) -> Search[tuple[Atom, ...], tuple[Atom, ...]]:

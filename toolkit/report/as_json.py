@@ -102,7 +102,7 @@ class MinimalRecord:
         finished: Whether no single edit can make it smaller.
         stopped_by: Why the search ended; null while it goes on.
         culprit: Who is guilty of it, for comparison.
-        unfinished: Steps that have not tried each of their edits on it.
+        unfinished: Steps that have not tried each of their edits on it: `STEP`, or `STEP: why`.
     """
 
     nodes: tuple[Line, ...]

@@ -58,7 +58,8 @@ class CertificateRecord:
     Attributes:
         digest: Of the case that it is about.
         stopped_by: Why the search ended.
-        unfinished: Steps that have not tried each of their edits on this case.
+        unfinished: Steps that have not tried each of their edits on this case: `STEP`, or
+            `STEP: why`.
         nodes: What remains: inputs, constants, calls, results, in order.
         refusals: What came of each edit.
         left_out: How many more refusals there are.

@@ -69,12 +69,18 @@ _NAMED = 4
 
 
 def ending(reason: Reason, unfinished: Sequence[str]) -> str:
-    """Return how a reduction ended: `minimal` only where every step has tried everything."""
+    """Return how a reduction ended: `minimal` only where every step has tried everything.
+
+    Args:
+        reason: Why the search ended.
+        unfinished: `STEP` or `STEP: why` of each that has not (`Reduction.unfinished`).
+    """
     if not unfinished:
         return ENDINGS[reason]
+    comma = "; " if any(":" in each for each in unfinished[:_NAMED]) else ", "
     more = f" and {len(unfinished) - _NAMED} more" if len(unfinished) > _NAMED else ""
     said = "stopped" if reason == "minimal" else ENDINGS[reason]
-    return f"{said}; not finished: {', '.join(unfinished[:_NAMED])}{more}"
+    return f"{said}; not finished: {comma.join(unfinished[:_NAMED])}{more}"
 
 
 _LABELS = (

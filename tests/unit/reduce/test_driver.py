@@ -11,7 +11,7 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Budget, Problem, budget_of
-from ctk.toolkit.reduce.proposal import Step, listed
+from ctk.toolkit.reduce.proposal import GaveUp, Step, listed
 from ctk.toolkit.reduce.size import is_smaller
 from ctk.toolkit.reduce.steps import STEPS, drop_suffix
 from tests.helpers.reduce_graphs import (
@@ -247,3 +247,14 @@ def test_the_same_problem_gives_the_same_answer_and_asks_the_same_questions():
     assert fingerprint(results[0].best) == fingerprint(results[1].best)
     first, second = ([fingerprint(case) for case in run.asked] for run in runs)
     assert first == second
+
+
+def test_a_step_that_gives_up_is_not_finished_and_says_why():
+    def propose(case, facts):
+        return [*drop_suffix.STEP.propose(case, facts), GaveUp("too large\nfor me")]
+
+    oracle = FakeOracle(has_ops("relu", "gelu"))
+    result = minimize(problem(oracle), steps=(drop_suffix.STEP, Step("lazy", propose)))
+    assert (result.finished, result.reason) == (False, "minimal")
+    assert result.unfinished == ("lazy: too large",)
+    assert result.nodes_after == 13  # what it does propose is tried

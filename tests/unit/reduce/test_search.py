@@ -10,8 +10,11 @@ from ctk.toolkit.reduce.search import (
     each_alone,
     find_integer,
     first_true,
+    landmarks,
     largest_subset,
     largest_true,
+    least_landmark,
+    least_true,
     strongest_true,
 )
 
@@ -119,3 +122,49 @@ def test_each_needed_atom_was_refused_alone():
             ask = Asked(lambda some, n=needed: not set(some) & set(n))
             chosen = answered(each_alone(range(7)), ask)
             assert set(chosen) == set(range(7)) - set(needed)
+
+
+def test_the_landmarks_of_a_number_are_below_it():
+    assert landmarks(12) == [1, 2, 4, 6, 8, 9, 10, 11]
+    assert landmarks(17) == [1, 2, 4, 8, 9, 13, 15, 16]
+    assert [landmarks(n) for n in (1, 2, 3)] == [[], [1], [1, 2]]
+    assert max(len(landmarks(n)) for n in range(1, 5000)) <= 51
+    assert len(landmarks(2**61 - 1)) <= 125  # the primes of a large number are not searched for
+
+
+def test_the_least_number_of_a_threshold_costs_about_two_bisections():
+    for least in range(1, 64):
+        ask = Asked(lambda n, least=least: n >= least)
+        assert answered(least_true(64), ask) == least
+        assert len(ask.questions) <= 9
+
+
+@pytest.mark.parametrize(
+    ("number", "factor", "questions"),
+    [(64, 8, 6), (96, 2, 4), (224, 32, 8), (4096, 128, 11), (240, 24, 22), (105, 7, 20)],
+)
+def test_the_least_multiple_is_found_where_the_number_below_is_not_one(number, factor, questions):
+    asked = []
+
+    def fails(n: int) -> bool:
+        asked.append(n)
+        return n % factor == 0
+
+    assert answered(least_true(number), fails) == factor
+    assert len(set(asked)) <= questions
+
+
+def test_the_least_number_that_exists():
+    missing = {1, 2, 3, 8}
+    for least in range(1, 20):
+        exists = [n for n in range(1, 20) if n not in missing and n >= least]
+        found = answered(least_true(20), lambda n, e=exists: None if n in missing else n in e)
+        assert found == min([*exists, 20])
+
+
+def test_of_what_was_found_no_landmark_is_true():
+    conditions = [(m, k) for m in (1, 2, 3, 4, 6, 8, 12) for k in (1, 15, 20, 33)]
+    for number, (factor, least) in itertools.product((24, 48, 63, 96, 120, 132), conditions):
+        found = answered(least_landmark(number), lambda n, f=factor, k=least: n % f == 0 and n >= k)
+        if number % factor == 0 and number >= least:
+            assert found == -(-least // factor) * factor, (number, factor, least)

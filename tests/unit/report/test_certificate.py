@@ -132,4 +132,6 @@ def test_minimal_is_said_of_a_whole_certificate_only() -> None:
     assert ending("minimal", ()) == "minimal"
     assert ending("minimal", ("cut",)) == "stopped; not finished: cut"
     assert ending("seconds", ("cut", "remove")) == "stopped by seconds; not finished: cut, remove"
+    said = ending("minimal", ("cut: too large", "remove"))
+    assert said == "stopped; not finished: cut: too large; remove"
     assert ending("questions", tuple("abcdef")).endswith("not finished: a, b, c, d and 2 more")

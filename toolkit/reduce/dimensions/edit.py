@@ -1,4 +1,4 @@
-"""The edit that gives sizes of a case smaller numbers."""
+"""The edits that give sizes of a case smaller numbers."""
 
 import dataclasses
 from dataclasses import dataclass
@@ -6,10 +6,17 @@ from functools import partial
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
+from ctk.toolkit.reduce.dimensions.check import Checked
+from ctk.toolkit.reduce.dimensions.layouts import notable_index
 from ctk.toolkit.reduce.dimensions.places import Place
 from ctk.toolkit.reduce.dimensions.rebuild import with_sizes
 from ctk.toolkit.reduce.dimensions.relations import resized
-from ctk.toolkit.reduce.dimensions.sizing import Made, sizing_of
+from ctk.toolkit.reduce.dimensions.sizing import (
+    Made,
+    Untraceable,
+    sizing_of,
+    tensors_with_places,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +51,7 @@ class ShrinkDimensions:
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
         sizing = sizing_of(case, facts)
-        if sizing is None:
+        if isinstance(sizing, Untraceable):
             return None
         wanted = {each.place: each.new for each in self.resizes}
         sizes = wanted if self.alone else sizing.smallest(wanted)
@@ -58,3 +65,30 @@ class ShrinkDimensions:
         if made is not None and not self.alone:
             Made.of(facts).relations[made.graph] = resized(sizing.relations, sizes)
         return made
+
+
+@dataclass(frozen=True, slots=True)
+class CutDimensions:
+    """Make dimensions of inputs and constants smaller, and nothing else.
+
+    For cases that fake tensors cannot run: whether what is left makes sense shows an eager run.
+    """
+
+    resizes: tuple[Resize, ...]
+
+    def says(self) -> str:
+        """Return what it does, for people."""
+        return ", ".join(map(str, self.resizes))
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        sizes = {each.place: each.new for each in self.resizes}
+        last = {
+            place(dim): position
+            for value, place in tensors_with_places(case)
+            for dim, position in enumerate(notable_index(value) or ())
+        }
+
+        def start(place: Place, size: int) -> int:
+            return max(0, last.get(place, 0) - size + 1)
+
+        return with_sizes(case, facts, sizes, checked=Checked({}, is_sure=False), starts=start)

@@ -1,6 +1,6 @@
 """What is known of the sizes of one case, found out when it is first asked for and then kept."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -10,6 +10,7 @@ import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.fx.walk import fetch, graphs_by_path, placeholders
+from ctk.repro_templates.verdict import said
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.dimensions.check import Checked, check
@@ -95,7 +96,7 @@ class Sizing:
         """Return where something notable stands, for each size of which a tensor has some."""
         found: dict[Any, int] = {}
         symbols = self.relations.trace.symbols
-        for value, place in self._tensors():
+        for value, place in tensors_with_places(self.case):
             index = notable_index(value) or ()
             for dim, position in enumerate(index):
                 symbol = symbols.get(place(dim))
@@ -104,15 +105,17 @@ class Sizing:
                     found[formula] = max(position, found.get(formula, 0))
         return found
 
-    def _tensors(self) -> Iterator[tuple[torch.Tensor, Any]]:
-        for node, value in zip(placeholders(self.case.graph), self.case.inputs, strict=True):
+
+def tensors_with_places(case: Case) -> Iterator[tuple[torch.Tensor, Callable[[int], Place]]]:
+    """Yield inputs and constants, each with what tells the place of a dimension of it."""
+    for node, value in zip(placeholders(case.graph), case.inputs, strict=True):
+        if isinstance(value, torch.Tensor):
+            yield value, partial(_dimension, "input", "", node.name)
+    for path, graph in graphs_by_path(case.graph).items():
+        for node in graph.graph.find_nodes(op="get_attr"):
+            value = fetch(graph, node.target)
             if isinstance(value, torch.Tensor):
-                yield value, partial(_dimension, "input", "", node.name)
-        for path, graph in graphs_by_path(self.case.graph).items():
-            for node in graph.graph.find_nodes(op="get_attr"):
-                value = fetch(graph, node.target)
-                if isinstance(value, torch.Tensor):
-                    yield value, partial(_dimension, "constant", path, str(node.target))
+                yield value, partial(_dimension, "constant", path, str(node.target))
 
 
 def _dimension(kind: Any, path: str, name: str, dim: int) -> Place:
@@ -133,19 +136,29 @@ class Made:
         return made
 
 
-def sizing_of(case: Case, facts: Facts) -> Sizing | None:
-    """Return what is known of the sizes of a case; None if fake tensors cannot run it."""
+@dataclass(frozen=True, slots=True)
+class Untraceable:
+    """Nothing is known of the sizes of a case: fake tensors cannot run it; `why` in one line."""
+
+    why: str
+
+
+def sizing_of(case: Case, facts: Facts) -> Sizing | Untraceable:
+    """Return what is known of the sizes of a case."""
     if "sizing" not in facts.notes:
         known = Made.of(facts).relations.get(case.graph)
         facts.notes["sizing"] = Sizing(case, known) if known else _sizing(case)
     found = facts.notes["sizing"]
-    return found if isinstance(found, Sizing) else None
+    assert isinstance(found, Sizing | Untraceable)
+    return found
 
 
-def _sizing(case: Case) -> Sizing | None:
+def _sizing(case: Case) -> Sizing | Untraceable:
     try:
         trace = trace_sizes(case)
-    except Exception:  # data decides, or an operator has no fake implementation
-        return None
+    except Exception as error:  # data decides, or an operator has no fake implementation
+        return Untraceable(said(error))
     sizing = Sizing(case, solve_relations(trace))
-    return sizing if sizing.check({}) is not None else None
+    if sizing.check({}) is None:
+        return Untraceable("it does not run on them as it is")
+    return sizing

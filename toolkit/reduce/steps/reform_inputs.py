@@ -21,10 +21,7 @@ from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.eager_values import TensorInfo, values_before
 from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
 from ctk.toolkit.reduce.reconnect import reconnected
-
-MOST_UNITS = 12
-"""In a larger program there is more to remove first."""
-
+from ctk.toolkit.reduce.steps.shortcut import EVERY_PAIR
 
 @dataclass(frozen=True, slots=True)
 class ReformInputs:
@@ -66,18 +63,22 @@ def _like(value: torch.Tensor, info: TensorInfo) -> torch.Tensor:
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
-    """Propose for each value each of its ancestors that has another shape."""
-    if len(facts.units) > MOST_UNITS:
-        return []
+    """Propose for each value its ancestors that have another shape: all, or what its node reads."""
+    is_small = len(facts.units) <= EVERY_PAIR
     alone = {unit[0] for unit in facts.units if len(unit) == 1}
     atoms = [
         ReformInputs(node.name, source.name, inputs)
         for node in case.graph.graph.nodes
         if node.name in alone
-        for source in _sources(node)
+        for source in (_sources(node) if is_small else _read(node))
         if (inputs := _inputs(node, source, facts))
     ]
     return [Subset(lambda chosen: chosen[0], (atom,)) for atom in atoms]
+
+
+def _read(node: Node) -> list[Node]:
+    """Return the calls whose values a node reads."""
+    return [each for each in node.all_input_nodes if each.op in CALLS]
 
 
 def _sources(node: Node) -> Iterator[Node]:

@@ -7,6 +7,7 @@ may need as many heads as tokens.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch.fx import Node
@@ -14,16 +15,16 @@ from torch.fx import Node
 from ctk.compiler.fx.walk import CALLS, fetch, graphs_by_path, placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.dimensions.edit import Resize, ShrinkDimensions
+from ctk.toolkit.reduce.dimensions.edit import CutDimensions, Resize, ShrinkDimensions
 from ctk.toolkit.reduce.dimensions.places import Place, map_literals
 from ctk.toolkit.reduce.dimensions.relations import Relations
-from ctk.toolkit.reduce.dimensions.sizing import Sizing, sizing_of
-from ctk.toolkit.reduce.proposal import Guesses, Monotone, Proposal, Step
+from ctk.toolkit.reduce.dimensions.sizing import Sizing, Untraceable, sizing_of
+from ctk.toolkit.reduce.proposal import Descent, GaveUp, Guesses, Monotone, Proposal, Step
 from ctk.toolkit.reduce.size import call_nodes
 
-MOST_NODES = 100
-"""Larger graphs are left to the steps that take nodes away; running one with symbols takes
-seconds."""
+MOST_NODES = 400
+"""Larger graphs are left to the steps that take nodes away: running one with symbols takes seconds
+(2 to 5 at 300 nodes, 7 to 10 at 600)."""
 
 STAYS = ("conv", "pool", "pad", "fold", "stft")
 """In the names of operators whose own numbers (strides, padding) are no sizes of anything."""
@@ -32,13 +33,42 @@ STAYS = ("conv", "pool", "pad", "fold", "stft")
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     """Propose all sizes at once, then halves of them, then each; see the module."""
     if call_nodes(case) > MOST_NODES:
-        return []
+        return [GaveUp(f"sizes are tried in graphs of at most {MOST_NODES} calls")]
     sizing = sizing_of(case, facts)
-    if sizing is None:
-        return []
+    if isinstance(sizing, Untraceable):
+        return list(_without_relations(case, sizing.why))
     if not sizing.proposals:
         sizing.proposals = tuple(_proposals(case, sizing))
     return sizing.proposals
+
+
+def _without_relations(case: Case, why: str) -> Iterator[Proposal]:
+    """Yield what can be tried where nothing tells which sizes belong together: single dimensions.
+
+    And those that are equal now, as a whole; others that depend on each other are not tried.
+    """
+    places = [pair for pair in _dimensions(case) if _is_static(pair[0], case)]
+    sizes = [Resize(place, old, 1) for place, old in places if old > 1]
+    if not sizes:
+        return
+    yield Guesses((CutDimensions(tuple(sizes)),))
+    for place, size in places:
+        yield _cut([Resize(place, size, 1)])
+    yield from map(_cut, _equal(sizes))
+    yield GaveUp(f"sizes that depend on each other were not tried: no fake tensors run this: {why}")
+
+
+def _is_static(place: Place, case: Case) -> bool:
+    """Return whether a place is a dimension that no symbol stands for."""
+    symbols = case.dynamic.get(place.name, ()) if place.kind == "input" else ()
+    named = {dim for dim, symbol in enumerate(symbols) if symbol}
+    return place.kind != "number" and named.isdisjoint(place.where)
+
+
+def _cut(group: Sequence[Resize]) -> Descent:
+    """Return the proposal to make equal sizes smaller, and nothing else."""
+    old = group[0].old
+    return Descent(lambda new: CutDimensions(tuple(replace(each, new=new) for each in group)), old)
 
 
 def _proposals(case: Case, sizing: Sizing) -> Sequence[Proposal]:
@@ -68,20 +98,19 @@ def _equal(sizes: Sequence[Resize]) -> Iterator[list[Resize]]:
             yield group
 
 
-def _one(place: Place, size: int, *, from_start: bool = False) -> Monotone:
+def _one(place: Place, size: int, *, from_start: bool = False) -> Descent:
     """Return the proposal to make one size smaller."""
     return _shrunk([Resize(place, size, 1)], from_start=from_start)
 
 
-def _shrunk(group: Sequence[Resize], *, from_start: bool = False) -> Monotone:
-    """Return the proposal to make equal sizes smaller: rung 1 by one, the last to 1."""
+def _shrunk(group: Sequence[Resize], *, from_start: bool = False) -> Descent:
+    """Return the proposal to make equal sizes smaller."""
     old = group[0].old
-    return Monotone(
-        lambda rung: ShrinkDimensions(
-            tuple(Resize(each.place, old, old - rung) for each in group), from_start=from_start
+    return Descent(
+        lambda new: ShrinkDimensions(
+            tuple(replace(each, new=new) for each in group), from_start=from_start
         ),
-        old - 1,
-        strongest_first=True,
+        old,
     )
 
 
