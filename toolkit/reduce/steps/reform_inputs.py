@@ -23,6 +23,7 @@ from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
 from ctk.toolkit.reduce.reconnect import reconnected
 from ctk.toolkit.reduce.steps.shortcut import EVERY_PAIR
 
+
 @dataclass(frozen=True, slots=True)
 class ReformInputs:
     """Put an earlier value in the place of a later one, and give inputs the form of the later one.

@@ -5,6 +5,7 @@ import torch
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.steps.reform_inputs import STEP, ReformInputs
+from ctk.toolkit.reduce.steps.shortcut import EVERY_PAIR
 from tests.helpers.reduce_graphs import FakeOracle, op_names
 from tests.helpers.reduce_steps import X, edits, proposals, traced
 
@@ -45,3 +46,14 @@ def test_a_long_way_between_shapes_ends_at_two_nodes():
     result = minimize(Problem(traced(run, X, W), FakeOracle(depends)))
     assert op_names(result.best) == ["relu", "mm"]
     assert result.finished
+
+
+def test_in_a_large_program_only_what_a_node_reads():
+    def run(x, w):
+        for _ in range(EVERY_PAIR):
+            x = x.relu()
+        return torch.mm(x.reshape(2, 8), w)
+
+    case = traced(run, X, W)
+    found = [edit for proposal in proposals(STEP, case) for edit in edits(proposal)]
+    assert [(edit.node, edit.source) for edit in found] == [("reshape", f"relu_{EVERY_PAIR - 1}")]

@@ -1,13 +1,18 @@
 """shrink_dimensions: all sizes at once, then each; what may not be chosen keeps its turn."""
 
+import pytest
 import torch
 import torch.nn.functional as F
 
 from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.dimensions.edit import Resize, ShrinkDimensions
 from ctk.toolkit.reduce.dimensions.places import Place
+from ctk.toolkit.reduce.driver import minimize
+from ctk.toolkit.reduce.problem import Problem
+from ctk.toolkit.reduce.proposal import GaveUp
 from ctk.toolkit.reduce.steps import shrink_dimensions
 from ctk.toolkit.reduce.steps.shrink_dimensions import STEP
+from tests.helpers.reduce_graphs import FakeOracle, has_ops, op_names
 from tests.helpers.reduce_steps import edits, proposals, traced
 
 
@@ -80,7 +85,59 @@ def test_nothing_to_shrink_proposes_nothing():
 def test_large_graphs_are_left_to_other_steps(monkeypatch):
     case = traced(lambda x: x.relu().sin(), torch.randn(4))
     monkeypatch.setattr(shrink_dimensions, "MOST_NODES", 1)
-    assert STEP.propose(case, facts_of(case)) == []
+    assert STEP.propose(case, facts_of(case)) == [
+        GaveUp("sizes are tried in graphs of at most 1 calls")
+    ]
+
+
+def test_a_graph_of_a_hundred_needed_calls_is_shrunk():
+    def run(x):
+        for _ in range(105):
+            x = x.relu()
+        return x
+
+    needed = FakeOracle(lambda case: len(op_names(case)) == 105)
+    result = minimize(Problem(traced(run, torch.randn(6, 4)), needed), (STEP,))
+    assert (result.finished, result.best.inputs[0].shape) == (True, (1, 1))
+
+
+@pytest.fixture
+def twice():
+    """An operator that no fake tensor runs."""
+    library = torch.library.Library("ctk_test_shrink", "FRAGMENT")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x * 2, "CPU")
+    yield torch.ops.ctk_test_shrink.twice.default
+    library._destroy()
+
+
+def test_without_fake_tensors_single_dimensions_are_tried(twice):
+    case = traced(lambda x: twice(x).relu(), torch.randn(6, 4))
+    result = minimize(Problem(case, FakeOracle(has_ops("relu"))), (STEP,))
+    assert (result.finished, result.best.inputs[0].shape) == (True, (1, 1))
+
+
+def test_without_fake_tensors_what_is_left_is_not_called_minimal(twice):
+    def needed(case):
+        return case.inputs[0].shape[0] >= 5
+
+    case = traced(lambda x, w: twice(x) @ w, torch.randn(6, 4), torch.randn(4, 3))
+    result = minimize(Problem(case, FakeOracle(needed)), (STEP,))
+    assert [tuple(each.shape) for each in result.best.inputs] == [(5, 1), (1, 1)]
+    assert not result.finished
+    assert result.unfinished[0].startswith("shrink_dimensions: sizes that depend on each other")
+    assert "ctk_test_shrink.twice" in result.unfinished[0]
+    refused = [each.edit for each in result.certificate]
+    assert "dimension 0 of x: 5 -> 4" in refused
+
+
+def test_the_certificate_lists_the_sizes_that_were_tried():
+    case = traced(lambda x: x.relu(), torch.randn(24, 1))
+    result = minimize(
+        Problem(case, FakeOracle(lambda case: case.inputs[0].shape[0] % 8 == 0)), (STEP,)
+    )
+    edits = [each.edit.removeprefix("dimension 0 of x: ") for each in result.certificate]
+    assert edits == ["8 -> 1", "8 -> 2", "8 -> 4", "8 -> 6", "8 -> 7"]
 
 
 def test_from_the_start_too_where_something_notable_lies_elsewhere():
