@@ -20,10 +20,17 @@ from torch.fx import Graph, GraphModule, Node
 
 from ctk.compiler.fx.copy import copy_node, graph_module
 from ctk.compiler.fx.rebuild import Change, rebuild
-from ctk.compiler.fx.walk import attributes, by_name, fetch, output_leaves, placeholders
+from ctk.compiler.fx.walk import (
+    attributes,
+    by_name,
+    fetch,
+    graphs_by_path,
+    output_leaves,
+    placeholders,
+)
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts, facts_of
-from ctk.toolkit.reduce.eager_values import values_before
+from ctk.toolkit.reduce.eager_values import TensorInfo, values_before
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.proposal import (
     Descent,
@@ -69,31 +76,52 @@ class Inside:
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
         inner = self.focus.inner(case)
-        changed = self.edit.apply(inner, facts_of(inner)) if inner else None
-        if inner is None or changed is None:
+        if inner is None:
+            return None
+        facts = facts_of(inner)
+        changed = self.edit.apply(inner, facts)
+        if changed is None or not _has_results_of(inner, facts, changed):
             return None
         graph = _with_inputs_of(inner.graph, changed.graph)
         return self.focus.replace(case, graph) if graph else None
 
 
-def inner_cases(case: Case, path: tuple[str, ...] = ()) -> Iterator[tuple[Focus, Case]]:
-    """Yield each sub-graph at any depth as a case of its own, outer ones first.
+def inner_cases(case: Case, path: tuple[str, ...] = ()) -> Iterator[tuple[Focus, Case, Facts]]:
+    """Yield each sub-graph at any depth as a case of its own, with its facts, outer ones first.
 
-    Left out: sub-graphs that do not run on their operands as they are (a map over slices).
+    Left out: those that do not run on the operands of their call as they are.
     """
     for subgraph in subgraphs(case.graph):
         inner = _inner_case(case, subgraph)
-        if inner is not None:
+        facts = inner and _facts(inner)
+        if inner is not None and facts is not None:
             inner_path = (*path, subgraph.target)
-            yield Focus(inner_path), inner
+            yield Focus(inner_path), inner, facts
             yield from inner_cases(inner, inner_path)
 
 
-def lifted(step: Step, case: Case) -> Iterator[Proposal]:
-    """Yield what a step proposes for each sub-graph of a case, as proposals for the whole case."""
-    for focus, inner in inner_cases(case):
-        for proposal in step.propose(inner, facts_of(inner)):
-            yield _lifted(focus, proposal)
+def lifted(steps: Sequence[Step], case: Case) -> Iterator[Proposal]:
+    """Yield what steps propose for each sub-graph of a case, as proposals for the whole case.
+
+    Step by step; last, why that is not all where some sub-graph cannot be looked into.
+    """
+    seen = list(inner_cases(case))
+    for step in steps:
+        for focus, inner, facts in seen:
+            for proposal in step.propose(inner, facts):
+                yield _lifted(focus, proposal)
+    names = {".".join(focus.path) for focus, _, _ in seen}
+    unseen = [path for path in graphs_by_path(case.graph) if path and path not in names]
+    if unseen:
+        yield GaveUp(f"{', '.join(unseen)}: does not run by itself on the operands of its call")
+
+
+def _facts(inner: Case) -> Facts | None:
+    """Return the facts of a sub-graph; None if it does not run (a map hands on slices)."""
+    try:
+        return facts_of(inner)
+    except Exception:  # whatever an operator raises when it refuses its arguments
+        return None
 
 
 def _lifted(focus: Focus, proposal: Proposal) -> Proposal:
@@ -127,6 +155,25 @@ def _inner_case(case: Case, subgraph: Subgraph) -> Case | None:
     return dataclasses.replace(
         case, graph=subgraph.graph, inputs=inputs, modes=modes, dynamic={}, synthetic=(), roles={}
     )
+
+
+def _has_results_of(inner: Case, facts: Facts, changed: Case) -> bool:
+    """Return whether a changed sub-graph returns what its caller expects: shapes and dtypes."""
+    after = _facts(changed)
+    if after is None:
+        return False
+    olds, news = _results(inner, facts), _results(changed, after)
+    return len(olds) == len(news) and all(map(_is_like, olds, news))
+
+
+def _results(case: Case, facts: Facts) -> list[object]:
+    """Return what is known of each result of a case."""
+    results = output_leaves(case.graph)
+    return [facts.infos[leaf.name] if isinstance(leaf, Node) else leaf for leaf in results]
+
+
+def _is_like(old: object, new: object) -> bool:
+    return old.is_like(new) if isinstance(old, TensorInfo) else type(old) is type(new)
 
 
 def _with_inputs_of(old: GraphModule, new: GraphModule) -> GraphModule | None:

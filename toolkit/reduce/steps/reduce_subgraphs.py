@@ -1,16 +1,25 @@
 """Do inside sub-graphs, at any depth, what other steps do to the whole case.
 
-To let another step in: a line in `INSIDE`. Steps that need other inputs or results than the caller
-of a sub-graph gives (cutting, truncating) would propose nothing that can be done.
+To let another step in: a line in `INSIDE`; why a step is not: a line in `OUTSIDE`. Those that need
+other inputs or results than the caller of a sub-graph gives would propose nothing that can be done.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.focus import lifted
 from ctk.toolkit.reduce.proposal import Proposal, Step
-from ctk.toolkit.reduce.steps import drop_effects, drop_unused, inline_subgraph, remove, shortcut
+from ctk.toolkit.reduce.steps import (
+    drop_effects,
+    drop_unused,
+    fold_numbers,
+    inline_subgraph,
+    remove,
+    shortcut,
+    simplify_arguments,
+)
 
 INSIDE = (
     drop_unused.STEP,
@@ -18,12 +27,45 @@ INSIDE = (
     shortcut.STEP,
     drop_effects.STEP,
     inline_subgraph.STEP,
+    fold_numbers.STEP,
+    simplify_arguments.STEP,
 )
+
+_FIXED = "what calls a sub-graph fixes what it takes and returns"
+_WHOLE = "it is about what stands around the graph"
+_ALL = "it changes sub-graphs together with the outermost graph"
+_TENSORS = "operands are the caller's, and a sub-graph's own constants keep form and values"
+
+OUTSIDE: Mapping[str, str] = MappingProxyType({
+    "halve": _FIXED,
+    "drop_suffix": _FIXED,
+    "drop_prefix": _FIXED,
+    "drop_outputs": _FIXED,
+    "cut": _FIXED,
+    "reform_inputs": _FIXED,
+    "merge_inputs": _FIXED,
+    "drop_gradients": _FIXED,
+    "forward_only": _WHOLE,
+    "leave_out_passes": _WHOLE,
+    "drop_options": _WHOLE,
+    "drop_modes": _WHOLE,
+    "shrink_dimensions": _ALL,
+    "move_to_cpu": _ALL,
+    "reduce_subgraphs": _ALL,
+    "simplify_dtypes": _TENSORS,
+    "simplify_layouts": _TENSORS,
+    "simplify_values": _TENSORS,
+    "fewest_nonzeros": _TENSORS,
+    "move_elements": _TENSORS,
+    "simplify_numbers": _TENSORS,
+    "plain_inputs": _TENSORS,
+})  # fmt: skip
+"""Steps that do not look inside, with the reason."""
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     """Propose what the steps of `INSIDE` do, step by step, sub-graphs in order."""
-    return [proposal for step in INSIDE for proposal in lifted(step, case)]
+    return list(lifted(INSIDE, case))
 
 
 STEP = Step("reduce_subgraphs", propose)

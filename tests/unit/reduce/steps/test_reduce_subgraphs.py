@@ -1,13 +1,23 @@
 """reduce_subgraphs: other steps, lifted: the edit says where, and the caller notices nothing."""
 
-import torch
+import dataclasses
+from dataclasses import dataclass
 
-from ctk.compiler.fx.walk import placeholders
+import torch
+from torch.fx import Graph, GraphModule, symbolic_trace
+
+from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.fx.walk import by_name, placeholders
+from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import facts_of
-from ctk.toolkit.reduce.edits import DropOutputs, Reconnect, RemoveNodes, Replace
+from ctk.toolkit.reduce.driver import minimize
+from ctk.toolkit.reduce.edits import DropOutputs, FoldNumbers, Reconnect, RemoveNodes, Replace
 from ctk.toolkit.reduce.focus import Focus, Inside, inner_cases
-from ctk.toolkit.reduce.steps.reduce_subgraphs import STEP
-from tests.helpers.reduce_graphs import captured
+from ctk.toolkit.reduce.problem import Problem
+from ctk.toolkit.reduce.proposal import GaveUp
+from ctk.toolkit.reduce.steps import STEPS
+from ctk.toolkit.reduce.steps.reduce_subgraphs import INSIDE, OUTSIDE, STEP
+from tests.helpers.reduce_graphs import FakeOracle, captured
 from tests.helpers.reduce_steps import X, edits, proposals, traced
 
 TRUE = Focus(("cond_true_0",))
@@ -46,12 +56,12 @@ def test_branches_of_branches():
     case = nested()
     depths = {len(edit.focus.path) for each in proposals(STEP, case) for edit in edits(each)}
     assert depths == {1, 2}
-    assert {len(focus.path) for focus, _ in inner_cases(case)} == {1, 2}
+    assert {len(focus.path) for focus, *_ in inner_cases(case)} == {1, 2}
 
 
 def test_an_input_without_use_stays_and_the_program_computes_the_same():
     case = branching()
-    (true, false) = (inner for focus, inner in inner_cases(case) if len(focus.path) == 1)
+    (true, false) = (inner for focus, inner, _ in inner_cases(case) if len(focus.path) == 1)
     add = next(node for node in true.graph.graph.nodes if "add" in node.name)
     edit = Inside(TRUE, Replace(((add.name, add.args[1].name),)))
     result = edit.apply(case, facts_of(case))
@@ -73,3 +83,75 @@ def test_what_the_caller_would_notice_makes_no_sense():
 
 def test_without_sub_graphs_there_is_nothing_to_propose():
     assert proposals(STEP, traced(lambda x: x.sin(), X)) == []
+
+
+def test_each_step_looks_inside_or_there_is_a_reason():
+    inside = [step.name for step in INSIDE]
+    assert sorted([*inside, *OUTSIDE]) == sorted(step.name for step in STEPS)
+
+
+def test_arguments_inside_get_their_defaults_and_simpler_numbers():
+    def run(p, x):
+        def taken(a):
+            return torch.clamp(a, min=-100.0, max=37.5)
+
+        return torch.cond(p, taken, lambda a: a.clone(), (x,))
+
+    def needed(case):
+        branch = getattr(case.graph, "cond_true_0", None)
+        return branch is not None and "clamp" in branch.code
+
+    case = captured(run, torch.tensor(True), X)
+    result = minimize(Problem(case, FakeOracle(needed)))
+    clamp = next(n for n in result.graph.cond_true_0.graph.nodes if "clamp" in str(n.target))
+    assert result.finished
+    assert [value for _, value in sorted(clamp.kwargs.items())] in ([1.0], [-1.0])
+    refused = [each.edit for each in result.certificate if each.step == "reduce_subgraphs"]
+    assert any("default of argument" in edit for edit in refused)
+
+
+def calling(operator, body, *arguments) -> Case:
+    """Return a case that calls a sub-graph `body` with `x`."""
+    outer = Graph()
+    x, held = outer.placeholder("x"), outer.get_attr("body")
+    outer.output(outer.call_function(operator, (held, *(a(x) for a in arguments))))
+    module = GraphModule({"body": symbolic_trace(body)}, outer)
+    return Case(module, (X,), target="fake")
+
+
+def test_numbers_inside_are_folded():
+    wrap = torch.ops.higher_order.tag_activation_checkpoint
+    case = calling(wrap, lambda a: a * a.size(0), lambda x: x)
+    found = [edit for each in proposals(STEP, case) for edit in edits(each)]
+    assert Inside(Focus(("body",)), FoldNumbers(("size",))) in found
+
+
+@dataclass(frozen=True)
+class Flatten:
+    name: str
+
+    def says(self) -> str:
+        return f"{self.name} flat"
+
+    def apply(self, case, facts):
+        graph = copy_graph_module(case.graph)
+        node = by_name(graph)[self.name]
+        node.op, node.target = "call_method", "flatten"
+        graph.recompile()
+        return dataclasses.replace(case, graph=graph)
+
+
+def test_a_result_of_another_form_makes_no_sense():
+    case = branching()
+    branch = case.graph.cond_true_0.graph
+    result = next(n for n in branch.nodes if n.target == "cos")
+    inner = next(n for n in branch.nodes if n.target == "neg")
+    for name in (result.name, inner.name):
+        assert Inside(TRUE, Flatten(name)).apply(case, facts_of(case)) is None
+
+
+def test_a_sub_graph_that_gets_slices_is_said_not_to_be_looked_into():
+    mapped = torch.ops.higher_order.map_impl
+    case = calling(mapped, lambda a: a.view(2, 2).relu(), lambda x: [x], lambda x: [])
+    gave_up = [each for each in STEP.propose(case, facts_of(case)) if isinstance(each, GaveUp)]
+    assert gave_up == [GaveUp("body: does not run by itself on the operands of its call")]
