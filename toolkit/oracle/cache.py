@@ -1,9 +1,10 @@
 """Remember what an oracle answered, so that the same question is never asked twice.
 
-A question is known by its fingerprint: the graph without its node names, what the inputs are
-(dtype, shape, strides, device, gradient, contents, which share memory), target, config and modes.
-Two candidates that were reached on different ways and are the same program have one fingerprint; it
-is the same in every process, because the journal of an operation is read by another one.
+A question is known by its fingerprint: the graph without its node names, what inputs and constants
+are (tensor_text.py) and hold, target, config and modes. Whatever an oracle may answer by is in it,
+else a candidate would get the answer of another one. Two candidates that were reached on different
+ways and are the same program have one fingerprint; it is the same in every process, because the
+journal of an operation is read by another one.
 """
 
 import hashlib
@@ -12,19 +13,22 @@ import re
 import sys
 import weakref
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from types import FunctionType
+from typing import cast
 
 import torch
 from torch.fx import GraphModule, Node
 
-from ctk.compiler.fx.walk import fetch, input_names
-from ctk.repro_templates.plain_parts import PLAIN_CLASSES, plain_parts
+from ctk.compiler.fx.walk import attribute_targets, fetch, input_names
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement
+from ctk.toolkit.case.roles import HELD
 from ctk.toolkit.formats.buildable import raw_bytes
+from ctk.toolkit.oracle.tensor_text import TensorTexts, parts_of
+from ctk.toolkit.run.private_copy import held_tensors, plain_attributes
 
 RECENT = 4
 
@@ -47,14 +51,16 @@ class Digests:
     )
 
     def of(self, tensor: torch.Tensor) -> str:
-        """Return the digest of the contents of a strided tensor."""
+        """Return the digest of what a tensor of a plain class holds."""
         version = -1 if tensor.is_inference() else tensor._version
         found, seen, digest = self.known.get(id(tensor), (None, -1, ""))
         if found is not None and found() is tensor and seen == version:
             return digest
-        plain = tensor.detach().resolve_conj().resolve_neg().cpu()
-        content = raw_bytes(plain).numpy().data if plain.numel() else b""
-        digest = hashlib.blake2b(content, digest_size=16).hexdigest()
+        content = hashlib.blake2b(digest_size=16)
+        for part in parts_of(tensor.detach()):
+            content.update(f"{part.dtype} {tuple(part.shape)}".encode())
+            content.update(raw_bytes(part.cpu()).numpy().data if part.numel() else b"")
+        digest = content.hexdigest()
         if version >= 0:  # an inference tensor does not say when it is written to
             number, known = id(tensor), self.known
             ref = weakref.ref(tensor, lambda _: known.pop(number, None) and None)
@@ -105,31 +111,32 @@ def _versions(case: Case) -> Versions:
     return tuple(-1 if each.is_inference() else each._version for each in chain(given, held))
 
 
+@dataclass(frozen=True, slots=True)
+class _Texts:
+    """What was said already for one fingerprint: many nodes call one function."""
+
+    tensors: TensorTexts
+    functions: dict[int, str] = field(default_factory=dict[int, str])
+
+    def of_function(self, function: object) -> str:
+        known = self.functions.get(id(function))
+        if known is None:
+            known = self.functions[id(function)] = function_text(function)
+        return known
+
+
 def _fingerprint(case: Case, digests: Digests) -> str:
+    texts = _Texts(TensorTexts(digests.of))
     parts = [
         case.target,
         json.dumps(dict(case.config), sort_keys=True, default=repr),
         repr(case.modes),
-        *(_input_text(value, digests) for value in case.inputs),
-        *_sharing_texts(case),
+        *(_input_text(value, texts.tensors) for value in case.inputs),
         *_dynamic_texts(case),
-        *_static_texts(case),
-        *_graph_texts(case.graph, digests),
+        *_role_texts(case),
+        *_graph_texts(case.graph, texts),
     ]
     return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
-
-
-def _sharing_texts(case: Case) -> Iterable[str]:
-    """Return which inputs lie in the memory of an earlier one, and where in it."""
-    first: dict[int, int] = {}
-    for position, value in enumerate(case.inputs):
-        if not isinstance(value, torch.Tensor) or type(value) not in PLAIN_CLASSES:
-            continue
-        if value.layout == torch.strided and not value.is_meta:
-            address = value.untyped_storage().data_ptr()
-            owner = first.setdefault(address, position) if address else position
-            if owner != position:
-                yield f"shares {position} {owner} {value.storage_offset()}"
 
 
 def _dynamic_texts(case: Case) -> Iterable[str]:
@@ -142,44 +149,35 @@ def _dynamic_texts(case: Case) -> Iterable[str]:
                 yield f"dynamic {position} {dim} {numbers.setdefault(symbol, len(numbers))}"
 
 
-def _static_texts(case: Case) -> Iterable[str]:
-    """Return which inputs have static addresses, by position; names make no difference."""
-    for position, name in enumerate(input_names(case.graph)):
-        if (role := case.roles.get(name)) is not None and role.static:
-            yield f"static {position} {role.static}"
+def _role_texts(case: Case) -> Iterable[str]:
+    """Return which inputs and constants are parameters, and have static addresses, by position."""
+    if not case.roles:
+        return
+    held = (HELD + target for target in attribute_targets(case.graph.graph))
+    for position, name in enumerate(chain(input_names(case.graph), held)):
+        if (role := case.roles.get(name)) is not None:
+            yield f"role {position} {role.kind} {role.static}"
 
 
-def _input_text(value: object, digests: Digests) -> str:
-    if not isinstance(value, torch.Tensor):
-        return f"{type(value).__name__} {value!r}"
-    return f"{tensor_text(value, digests)} {type(value).__name__} {value.requires_grad}"
+def _input_text(value: object, tensors: TensorTexts) -> str:
+    is_tensor = isinstance(value, torch.Tensor)
+    return tensors.of(value) if is_tensor else f"{type(value).__name__} {value!r}"
 
 
-def tensor_text(tensor: torch.Tensor, digests: Digests | None = None) -> str:
-    """Return dtype, shape, strides, device and a digest of a tensor's contents."""
-    if type(tensor) not in PLAIN_CLASSES:
-        parts = plain_parts(tensor).items()
-        return " ".join(f"{place} {tensor_text(part, digests)}" for place, part in parts)
-    meta = f"{tensor.dtype} {tuple(tensor.shape)} {tensor.stride()} {tensor.device}"
-    if tensor.layout != torch.strided or tensor.is_meta:
-        return meta
-    return f"{meta} {(digests or Digests()).of(tensor)}"
-
-
-def _graph_texts(gm: GraphModule, digests: Digests) -> Iterable[str]:
+def _graph_texts(gm: GraphModule, texts: _Texts) -> Iterable[str]:
     numbers: dict[Node, int] = {}
     for number, node in enumerate(gm.graph.nodes):
         arguments = f"{_argument_text(node.args, numbers)} {_argument_text(node.kwargs, numbers)}"
-        yield f"{node.op} {_target_text(gm, node, digests)} {arguments}"
+        yield f"{node.op} {_target_text(gm, node, texts)} {arguments}"
         numbers[node] = number
 
 
-def _target_text(gm: GraphModule, node: Node, digests: Digests) -> str:
+def _target_text(gm: GraphModule, node: Node, texts: _Texts) -> str:
     if node.op in ("placeholder", "output"):
         return ""
     if node.op in ("get_attr", "call_module"):
-        return _object_text(fetch(gm, node.target), digests)
-    return node.target if isinstance(node.target, str) else function_text(node.target)
+        return _object_text(fetch(gm, node.target), texts)
+    return node.target if isinstance(node.target, str) else texts.of_function(node.target)
 
 
 def function_text(function: object) -> str:
@@ -196,16 +194,26 @@ def function_text(function: object) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", text)
 
 
-def _object_text(found: object, digests: Digests) -> str:
+def _object_text(found: object, texts: _Texts) -> str:
     if isinstance(found, GraphModule):
-        return "{" + "; ".join(_graph_texts(found, digests)) + "}"
+        return "{" + "; ".join(_graph_texts(found, texts)) + "}"
     if isinstance(found, torch.Tensor):
-        return tensor_text(found, digests)
+        return texts.tensors.of(found)
     if isinstance(found, torch.nn.Module):
-        pairs = found.state_dict(keep_vars=True).items()
-        state = (f"{name} {tensor_text(tensor, digests)}" for name, tensor in pairs)
-        return f"{found!r} {' '.join(state)}"
+        return " ".join([repr(found), *_module_texts(found, texts)])
+    if isinstance(found, (list, tuple)):
+        items = cast("Sequence[object]", found)
+        return f"[{', '.join(_object_text(item, texts) for item in items)}]"
     return repr(found)
+
+
+def _module_texts(called: torch.nn.Module, texts: _Texts) -> Iterable[str]:
+    """Return what a called module and those in it are and hold, buffers that are not saved too."""
+    for path, module in called.named_modules():
+        kind = f"{type(module).__module__}.{type(module).__qualname__}"
+        yield f"{path} {kind} {module.training} {plain_attributes(module)}"
+    for path, tensor in held_tensors(called):
+        yield f"{path} {texts.tensors.of(tensor)}"
 
 
 def _argument_text(argument: object, numbers: Mapping[Node, int]) -> str:

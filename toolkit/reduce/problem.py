@@ -38,6 +38,10 @@ class Ended(Exception):
         self.error = error
 
 
+class SameQuestion(Exception):
+    """A step made a case that counts as smaller, but is the same question as one that was best."""
+
+
 @dataclass(frozen=True, slots=True)
 class Budget:
     """How much a reduction may use; None is without limit."""
@@ -165,6 +169,7 @@ class Problem:
     _facts: tuple[Case, Facts] | None = None
     _measured: Measured | None = None
     _ahead: int = 0
+    _asked_best: set[str] = field(default_factory=set[str])
 
     def __post_init__(self) -> None:
         self.nodes_before = call_nodes(self.best)
@@ -188,6 +193,7 @@ class Problem:
         Raises:
             DoesNotReproduce: The oracle says anything but `reproduces` of the given case.
         """
+        self._asked_best.add(fingerprint(self.best, self.digests))
         judgement, is_new = self._judge(self.best)
         if is_new:
             self._tell(self.best, judgement.verdict)
@@ -244,6 +250,9 @@ class Problem:
         Returns:
             Whether it reproduces; None if it does not exist or is not smaller than the best
             (nothing was asked).
+
+        Raises:
+            SameQuestion: It is smaller, and has the fingerprint of a case that was the best.
         """
         if candidate is None or _is_empty(candidate):
             self._counts.not_applicable += 1
@@ -253,6 +262,7 @@ class Problem:
             self._counts.not_smaller += 1
             self.certificate.skip(self.step, edit, "is not smaller")
             return None
+        self._check_is_other(candidate, edit)
         judgement, is_new = self._judge(candidate)
         is_kept = judgement.verdict is Verdict.REPRODUCES
         if is_kept:
@@ -269,7 +279,17 @@ class Problem:
             self._measured = Measured(self.best, self.contents)
         return Measured(candidate, self.contents) < self._measured
 
+    def _check_is_other(self, candidate: Case, edit: Edit) -> None:
+        """Make sure that a smaller case does not get the remembered answer of a larger one."""
+        if fingerprint(candidate, self.digests) in self._asked_best:
+            raise SameQuestion(
+                f"its edit {edit.says()!r} makes a smaller case that would get the remembered "
+                "answer of a larger one: what toolkit/reduce/size.py counts there, the fingerprint "
+                "(toolkit/oracle/cache.py) must tell, or nobody who is asked can see it"
+            )
+
     def _keep(self, candidate: Case) -> None:
+        self._asked_best.add(fingerprint(candidate, self.digests))
         self._count_won(candidate)
         self.best = candidate
         self.certificate = Certificate()

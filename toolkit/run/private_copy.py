@@ -13,7 +13,7 @@ import contextlib
 import copy
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -171,8 +171,8 @@ class Held(NamedTuple):
     value: object
 
 
-def held_state(gm: GraphModule) -> list[Held]:
-    """Return the state that a graph holds, in a fixed order; an attribute of each module once."""
+def held_state(gm: Module) -> list[Held]:
+    """Return the state that a module holds, in a fixed order; an attribute of each module once."""
     found: list[Held] = []
     for path, module in gm.named_modules():
         own = {
@@ -188,8 +188,8 @@ def held_state(gm: GraphModule) -> list[Held]:
     return found
 
 
-def held_tensors(gm: GraphModule) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors that a graph holds, by path; those in a list are `path[0]`, `path[1]`."""
+def held_tensors(gm: Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors that a module holds, by path; those in a list are `path[0]`, `path[1]`."""
     for each in held_state(gm):
         if isinstance(each.value, Tensor):
             yield each.path, each.value
@@ -198,6 +198,20 @@ def held_tensors(gm: GraphModule) -> Iterator[tuple[str, Tensor]]:
             if isinstance(state, Tensor):
                 yield f"{each.path}[{index}]", state
 
+
+def plain_attributes(module: Module) -> dict[str, object]:
+    """Return the numbers, texts and the like that a module has as attributes of its own."""
+    own = vars(module).items()
+    return {name: each for name, each in own if name not in _NOT_STATE and _is_plain(each)}
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, tuple | list):
+        return all(map(_is_plain, cast("Sequence[object]", value)))
+    return value is None or isinstance(value, _PLAIN)
+
+
+_PLAIN = (bool, int, float, complex, str, bytes, torch.dtype, torch.device)
 
 _NOT_STATE = frozenset(vars(GraphModule({}, Graph()))) | {"meta"}
 """What every module has for itself: its tables of parameters, buffers and hooks."""

@@ -1,5 +1,6 @@
 """The driver: what it refuses, when it stops, what it never loses."""
 
+import dataclasses
 import itertools
 
 import pytest
@@ -14,6 +15,7 @@ from ctk.toolkit.reduce.problem import Budget, Problem, budget_of
 from ctk.toolkit.reduce.proposal import GaveUp, Step, listed
 from ctk.toolkit.reduce.size import is_smaller
 from ctk.toolkit.reduce.steps import STEPS, drop_suffix
+from ctk.toolkit.run.private_copy import held_tensors
 from tests.helpers.reduce_graphs import (
     FAILURE,
     FakeOracle,
@@ -258,3 +260,44 @@ def test_a_step_that_gives_up_is_not_finished_and_says_why():
     assert (result.finished, result.reason) == (False, "minimal")
     assert result.unfinished == ("lazy: too large",)
     assert result.nodes_after == 13  # what it does propose is tried
+
+
+class Forgetting:
+    """Drops the symbolic sizes of an input that is gone: smaller, and nobody can see it."""
+
+    def says(self) -> str:
+        return "no sizes of gone"
+
+    def apply(self, case, facts):
+        return dataclasses.replace(case, dynamic={}) if case.dynamic else None
+
+
+def test_a_smaller_case_that_is_the_same_question_is_an_error_of_its_step():
+    start = problem()
+    start.best = dataclasses.replace(start.best, dynamic={"gone": ("s0",)})
+    found = minimize(start, (Step("forgets", lambda case, facts: [listed(Forgetting())]),))
+    assert found.reason == "incomplete" and found.best.dynamic
+    (said,) = found.problems
+    assert said.startswith("step forgets raised SameQuestion: its edit 'no sizes of gone' makes a")
+    assert "oracle/cache.py" in said
+
+
+@pytest.mark.parametrize("is_constant", [False, True])
+def test_what_needs_its_place_in_memory_keeps_it(is_constant: bool):
+    unaligned = torch.arange(1.0, 9.0)[1:]
+
+    class Program(torch.nn.Module):
+        held = unaligned
+
+        def forward(self, x):
+            return torch.relu(x + self.held) if is_constant else torch.relu(x)
+
+    def is_unaligned(case):
+        values = [*case.inputs, *(each for _, each in held_tensors(case.graph))]
+        return any(each.storage_offset() for each in values)
+
+    x = torch.ones(7) if is_constant else unaligned
+    oracle = FakeOracle(is_unaligned)
+    found = minimize(Problem(captured(Program(), x), oracle))
+    assert is_unaligned(found.best) and found.finished
+    assert any(not is_unaligned(case) for case in oracle.asked)
