@@ -37,7 +37,7 @@ from ctk.toolkit.operation.smallest_repro import guilty_pass, repro_of
 from ctk.toolkit.operation.whole_program import explained
 from ctk.toolkit.oracle.choice import Choice
 from ctk.toolkit.oracle.progress import Say, silent
-from ctk.toolkit.oracle.same_failure import SameFailure
+from ctk.toolkit.oracle.same_failure import SameFailure, is_other
 from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.reduce.problem import Budget, budget_of
 from ctk.toolkit.report.diagnosis import Diagnosis
@@ -148,8 +148,9 @@ def reduced(
         return run.finish(
             is_done=False, reduction=reduction, is_interrupted=is_interrupted, others=seen_others
         )
-    assert run.found is not None
-    culprit = guilty_pass(minimal, run.found.search)
+    assert run.found is not None and run.found.case is not None
+    is_same = not is_other(run.found.case, reduction.best)
+    culprit = guilty_pass(minimal, run.found.search if is_same else None)
     script, seen, is_interrupted = repro_of(
         run, reduction.best, folder, culprit, is_interrupted=is_interrupted
     )

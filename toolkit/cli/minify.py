@@ -24,6 +24,7 @@ from ctk.toolkit.cli.options import (
 from ctk.toolkit.cli.oracle_options import OracleOptions, SameFailureOption
 from ctk.toolkit.cli.progress import progress
 from ctk.toolkit.cli.shell import Command
+from ctk.toolkit.formats.plain_text import one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,6 +76,7 @@ def minify(
 
 def answer_of(found: "Diagnosis") -> Answer:
     """Return the answer: how small it became, where it is, and how to go on if it can."""
+    from ctk.toolkit.formats.schema import encode
     from ctk.toolkit.report.words import ending
 
     reduction = found.reduction
@@ -92,7 +94,8 @@ def answer_of(found: "Diagnosis") -> Answer:
         f"{stumbles(found)}"
     )
     run = found.repro_run
-    lines = [f"case: {found.minimal}"] if found.minimal else []
+    lines = [f"given: {found.judgement.signature}"] if found.other_failure else []
+    lines += [f"case: {found.minimal}"] if found.minimal else []
     lines += why_lines(found.minimal)
     if found.repro:
         lines.append(f"repro: python {quote(str(found.repro))}  # {run.says if run else 'not run'}")
@@ -100,7 +103,11 @@ def answer_of(found: "Diagnosis") -> Answer:
     lines += [f"problem: {problem}" for problem in found.problems]
     lines += flaky_and_others(found)
     lines += lines_to_go_on(found)
+    smallest, given = reduction.best.signature, found.judgement.signature
     data = reduction_data(reduction) | {
+        "failure": encode(smallest) if smallest else None,
+        "given_failure": encode(given) if given else None,
+        "is_other_failure": found.other_failure is not None,
         "case": str(found.minimal) if found.minimal else None,
         "folder": str(found.folder),
         "problems": list(found.problems),
@@ -146,6 +153,8 @@ def failure_of(found: "Diagnosis", reduction: "Reduction") -> str:
     if found.decided_by:
         seen = f" ({signature.message})" if signature is not None and signature.message else ""
         return f"{found.decided_by} decides{seen}"
+    if found.other_failure is not None:
+        return f"{one_line(str(found.other_failure))}; another failure than the given case's"
     return kind_of(reduction.best)
 
 

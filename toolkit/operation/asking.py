@@ -45,6 +45,8 @@ class Asking:
         own: The command or function of the user; None where ctk compares.
         with_executor: Makes the oracle that asks another executor; None if no executor is asked.
         repeated: How often it is asked; None for an oracle that always says the same.
+        takes_others: Whether what reproduces may show another failure than the given case: its
+            answers then say which.
     """
 
     oracle: SavedOracle
@@ -53,6 +55,7 @@ class Asking:
     own: CommandOracle | FunctionOracle | None = None
     with_executor: Callable[[Executor], SavedOracle] | None = None
     repeated: Repeated | None = None
+    takes_others: bool = False
 
 
 def asking_own(run: Operation, choice: Choice) -> Asking:
@@ -78,6 +81,7 @@ def asking_same(run: Operation, same: SameFailure) -> Asking:
         fresh,
         f"same failure {rule}",
         with_executor=None if is_timed else lambda executor: replace(same, executor=executor),
+        takes_others=same.rule in ("type", "any"),
     )
 
 

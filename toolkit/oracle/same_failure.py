@@ -102,6 +102,15 @@ def _blamed(judgement: Judgement, without: Judgement) -> Judgement:
     return replace(judgement, verdict=Verdict.DIFFERENT)
 
 
+def is_other(given: Case, smallest: Case) -> bool:
+    """Return whether a reduction with a wide rule has ended at another failure than it began with.
+
+    What it shows has other words, or another kind, type or place.
+    """
+    before, after = given.signature, smallest.signature
+    return before is not None and after is not None and not is_alike(before, after, "strict")
+
+
 def is_alike(wanted: Signature, seen: Signature, rule: SameRule) -> bool:
     """Return whether two failures are the same under a rule.
 

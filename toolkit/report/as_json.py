@@ -103,6 +103,8 @@ class MinimalRecord:
         stopped_by: Why the search ended; null while it goes on.
         culprit: Who is guilty of it, for comparison.
         unfinished: Steps that have not tried each of their edits on it: `STEP`, or `STEP: why`.
+        other_failure: What it shows, where that is another failure than the case's: a reduction
+            may have been told to take those (`--same-failure any`).
     """
 
     nodes: tuple[Line, ...]
@@ -110,6 +112,7 @@ class MinimalRecord:
     stopped_by: Reason | None
     culprit: Line | None
     unfinished: tuple[Line, ...] = ()
+    other_failure: Signature | None = None
 
 
 @document
@@ -298,6 +301,7 @@ def _minimal(diagnosis: Diagnosis) -> MinimalRecord | None:
         stopped_by=reduction.reason if reduction else None,
         culprit=again.culprit.where if again and again.culprit else None,
         unfinished=reduction.unfinished if reduction else (),
+        other_failure=diagnosis.other_failure,
     )
 
 

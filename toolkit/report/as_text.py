@@ -165,6 +165,8 @@ def _minimal_lines(record: Record, folder: Path) -> list[str]:
             f"minimal    {record.call_nodes.before} -> {record.call_nodes.after} call nodes"
             f"{unfinished}: {', '.join(minimal.nodes)}"
         )
+        if minimal.other_failure is not None:
+            lines.append(f"its own    {minimal.other_failure}; another failure than the case's")
     if repro.path is not None:
         ran = f"{repro.clean_run}, exit code {repro.exit_code}" if repro.clean_run else "not run"
         lines.append(f"repro      {folder / repro.path} ({ran})")

@@ -10,6 +10,7 @@ from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.formats.schema import document
+from ctk.toolkit.oracle.same_failure import is_other
 from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.report.kept import KeptEntry
 from ctk.toolkit.repro.run import ReproRun
@@ -126,3 +127,11 @@ class Diagnosis:
     def smallest(self) -> Case | None:
         """The smallest case that is known to fail; None before a reduction."""
         return self.reduction.best if self.reduction is not None else self.best
+
+    @property
+    def other_failure(self) -> Signature | None:
+        """What the smallest case shows, where that is another failure than the given case's."""
+        smallest = self.smallest
+        if self.case is None or smallest is None or not is_other(self.case, smallest):
+            return None
+        return smallest.signature

@@ -358,3 +358,47 @@ def test_what_makes_two_failures_the_same(
     found = calls(ctk.load_case(tmp_path / "out" / "case", trust=True))
     assert len(found) == (len(left) or 1)
     assert set(left) <= set(found)
+
+
+RAISING = '''
+def compile(gm, example_inputs):
+    """Raises for a softmax with a relu; otherwise, and another error, for a softmax alone."""
+    names = {getattr(node.target, "__name__", "") for node in gm.graph.nodes}
+    if {"softmax", "relu"} <= names:
+        raise ValueError("softmax meets relu")
+    if "softmax" in names:
+        raise %s
+    return gm
+'''
+
+
+@pytest.mark.parametrize(
+    ("rule", "error"),
+    [("any", "KeyError('softmax alone')"), ("type", "ValueError('softmax alone')")],
+)
+def test_the_smallest_case_records_the_failure_that_it_shows(
+    rule: str, error: str, program: Path, tmp_path: Path
+) -> None:
+    backend = write(tmp_path, "backend.py", RAISING % error)
+    out, exception = tmp_path / "out", error.partition("(")[0]
+    options = ("--same-failure", rule, "--out", out)
+    said = command("minify", program, "--target", f"{backend}:compile", *options)
+    assert said.code == 1
+    assert f"compile-error {exception}" in said.first and "softmax alone" in said.first
+    assert said.first.endswith("; another failure than the given case's")
+    assert "given: compile-error ValueError" in said.out and "softmax meets relu" in said.out
+    assert "# reproduced" in said.out
+    smallest = ctk.load_case(out / "case", trust=True)
+    assert calls(smallest) == ["softmax"]
+    assert smallest.signature is not None
+    assert smallest.signature.exception == exception
+    assert "softmax alone" in smallest.signature.message
+    script = (out / "case" / "repro.py").read_text()
+    assert f'"exception": "{exception}"' in script
+    assert "softmax alone" in script.partition("import")[0]
+    record = json.loads((out / "diagnosis.json").read_text())
+    assert record["signature"]["message"] == "softmax meets relu"
+    assert record["minimal"]["other_failure"]["exception"] == exception
+    assert command("repro", out / "case", "--trust").code == 1
+    shown = command("show", out).out
+    assert "its own    compile-error" in shown and "another failure than the case's" in shown
