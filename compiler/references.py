@@ -170,20 +170,24 @@ def _is_users(file: Path, folder: Path) -> bool:
     return file.is_relative_to(folder) and not is_installed(file)
 
 
-def files_of(path: Path) -> tuple[Path, ...]:
+def files_of(path: Path, folder: Path | None = None) -> tuple[Path, ...]:
     """Return a file and the neighbours that it imports, directly or through others; runs nothing.
 
-    Read off the import statements, those inside functions included. The file comes first; all
-    others lie in its folder or below.
+    Read off the import statements, those inside functions included. The file comes first.
+
+    Args:
+        path: The file.
+        folder: What lies in it or below is a neighbour; None: that of the file.
     """
     path = path.resolve()
+    folder = (folder or path.parent).resolve()
     found: dict[Path, None] = {}
     todo = [path]
     while todo:
         file = todo.pop(0)
         if file not in found:
             found[file] = None
-            todo.extend(_imports_of(file, path.parent))
+            todo.extend(_imports_of(file, folder))
     return tuple(found)
 
 

@@ -62,7 +62,9 @@ def asking_own(run: Operation, choice: Choice) -> Asking:
     """Return the question to a command or function of the user."""
     seconds = run.subject.timeout_seconds
     if choice.function is not None:
-        own: CommandOracle | FunctionOracle = FunctionOracle(choice.function, choice.words)
+        own: CommandOracle | FunctionOracle = FunctionOracle(
+            choice.function, choice.words, choice.code
+        )
         noted = Noted(own, run.journal, run.digests, own.identity)
         return Asking(noted, own, own.identity, own)
     limit = LONGEST_SECONDS if seconds is None else seconds

@@ -85,7 +85,10 @@ def operation(
 
     Raises:
         CaseError: There is no such folder to go on in, it is in use, or is about something else.
+        ConfigError: The function that decides cannot be compared with that of the earlier run.
     """
+    if resume:
+        choice.check_resumable()
     with opened(subject, inputs, options, jobs) as it:
         digests = Digests()
         told = {**options, **jobs.told, **choice.told}
@@ -237,9 +240,11 @@ def _sources(cases: list[Case]) -> Iterator[tuple[str, str]]:
 
 
 def _files(choice: Choice) -> Iterator[tuple[str, str]]:
-    """Yield each file of the user that decides, with a digest."""
+    """Yield each file and function of the user that decides, with a digest."""
     for path in choice.files:
         yield str(path), digest_of(path)
+    if choice.code:
+        yield f"the function {choice.words}", choice.code
 
 
 def digest_of(path: Path) -> str:

@@ -20,9 +20,11 @@ from typing import TypedDict, cast, get_args
 
 from ctk.compiler.choices import SameRule
 from ctk.compiler.errors import ConfigError, nearest
-from ctk.compiler.references import Reference, load
+from ctk.compiler.references import load
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.oracle.asked_files import files_of_command, files_of_reference
+from ctk.toolkit.oracle.code_digest import NotComparable, digest_of
 from ctk.toolkit.usercode.references import reference_to
 
 Function = Callable[[Case], object]
@@ -50,6 +52,8 @@ class Choice:
         match: What its output must match to be a failure; None: its exit code decides.
         function: A function of the user.
         reference: Its name, under which another process finds it; empty if there is none.
+        code: Its digest (code_digest.py); empty if it has none.
+        incomparable: Why no other process can tell whether it is the same function.
         measured: The failure to measure: `slow` or `peak-memory`.
         same: What makes two failures the same.
     """
@@ -58,6 +62,8 @@ class Choice:
     match: re.Pattern[str] | None = None
     function: Function | None = None
     reference: str = ""
+    code: str = ""
+    incomparable: str = ""
     measured: Signature | None = None
     same: SameRule | None = None
 
@@ -88,12 +94,26 @@ class Choice:
         told: dict[str, object] = {"oracle": found} if found else {}
         return told | ({"same_failure": self.same} if self.same else {})
 
+    def check_resumable(self) -> None:
+        """Check that answers of an earlier run can be told to be of the same question.
+
+        Raises:
+            ConfigError: They cannot: a function holds what no other process can compare.
+        """
+        if self.incomparable:
+            raise ConfigError(
+                f"nobody can tell whether the oracle {self.words} is that of the earlier run: "
+                f"{self.incomparable}, which has no form to compare\n"
+                "next: leave out resume, or define the function in a file and name it: "
+                "oracle='FILE.py:NAME'"
+            )
+
     @property
     def files(self) -> tuple[Path, ...]:
         """Return the files of the user on which the answers depend."""
-        reference = Reference.parse(self.reference) if self.reference else None
-        own = [reference.path()] if reference is not None and reference.is_file else []
-        return (*own, *(Path(word) for word in self.command if Path(word).is_file()))
+        if self.command:
+            return files_of_command(self.command)
+        return files_of_reference(self.reference)
 
 
 def _as_typed(words: Sequence[str]) -> str:
@@ -200,13 +220,23 @@ def _function(oracle: Function | str) -> Choice:
                 f"oracle {given!r} is a {type(found).__name__}, which cannot be called; name a "
                 "function that takes a case and returns True, False or a Verdict"
             )
-        return Choice(function=found, reference=given)
+        return _identified(found, given)
     if not callable(given):
         raise ConfigError(
             f"oracle is a {type(given).__name__}; pass a function that takes a case and returns "
             "True, False or a Verdict, or its name: 'FILE.py:NAME'"
         )
-    return Choice(function=cast("Function", oracle), reference=reference_to(given) or "")
+    return _identified(cast("Function", oracle), reference_to(given) or "")
+
+
+def _identified(function: Function, reference: str) -> Choice:
+    """Return the choice of a function; a name leads to a file, which tells most of it."""
+    try:
+        code = digest_of(function, by_file=bool(reference))
+    except NotComparable as error:
+        why = "" if reference else str(error)
+        return Choice(function=function, reference=reference, incomparable=why)
+    return Choice(function=function, reference=reference, code=code)
 
 
 def _factor(option: str, value: float | str) -> float:

@@ -78,15 +78,17 @@ class FunctionOracle:
     Attributes:
         function: Takes a case.
         name: What it is called, for messages and for a journal.
+        code: Its digest; two functions may have one name.
     """
 
     function: Callable[[Case], object]
     name: str
+    code: str = ""
 
     @property
     def identity(self) -> str:
         """What names the question in a journal."""
-        return f"function {self.name}"
+        return " ".join(filter(None, ["function", self.name, self.code]))
 
     def __call__(self, case: Case) -> Judgement:
         """Judge a case.

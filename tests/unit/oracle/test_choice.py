@@ -83,3 +83,76 @@ def test_a_file_that_cannot_be_run(tmp_path: Path) -> None:
     script.write_text("exit 0")
     with pytest.raises(ConfigError, match="chmod"):
         choice_of(command=f"{script} {{case}}")
+
+
+FILES = {
+    "check.py": "import helper\nfrom package import part\n",
+    "helper.py": "def f():\n    import late\n",
+    "late.py": "",
+    "other.py": "",
+    "package/__init__.py": "",
+    "package/part.py": "from package import deep\n",
+    "package/deep.py": "",
+    "package/__main__.py": "import package.part\n",
+    "tools/run.sh": '#!/bin/sh\nhere=$(dirname "$0")\npython "$here/judge.py" "$1"; . ./data.txt\n',
+    "tools/judge.py": "import words\n",
+    "tools/words.py": "",
+    "data.txt": "",
+    "with space.py": "import late\n",
+}
+PACKAGE = ["package/__init__.py", "package/part.py", "package/deep.py"]
+CHECK = ["check.py", "helper.py", "late.py", *PACKAGE]
+TOOLS = ["tools/run.sh", "tools/judge.py", "tools/words.py", "data.txt"]
+
+
+@pytest.mark.parametrize(
+    ("command", "files"),
+    [
+        ("python check.py {case}", CHECK),
+        ("sh -c 'exec python check.py {case}'", CHECK),
+        ("sh -c 'cd /; python $HERE/check.py {case} >data.txt'", [*CHECK, "data.txt"]),
+        ("sh -c '(python \"with space.py\" {case};exit 1)'", ["with space.py", "late.py"]),
+        ("python other.py --data=data.txt {case}", ["other.py", "data.txt"]),
+        ("sh tools/run.sh {case}", TOOLS),
+        ("sh -c 'cd tools && ./run.sh {case}'", TOOLS),
+        ("sh -c 'sh -c \"python other.py {case}\"'", ["other.py"]),
+        ("python -m package {case}", [*PACKAGE, "package/__main__.py"]),
+        ("python -m package.part {case}", PACKAGE),
+        ("python -c 'import sys' {case}", []),
+        ('sh -c "echo it\'s {case}"', []),
+    ],
+)
+def test_the_files_of_a_command_are_those_that_it_names_and_what_these_import(
+    command: str, files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HERE", str(tmp_path))
+    found = [path for path in choice_of(command=command).files if path.is_relative_to(tmp_path)]
+    assert sorted(found) == sorted(tmp_path / name for name in files)
+
+
+def test_a_program_of_the_user_counts_and_one_of_the_system_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "judge").write_text("#!/bin/sh\nexec grep -q sin $1/graph.json\n")
+    (tmp_path / "judge").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    assert choice_of(command="judge {case}").files == (tmp_path / "judge",)
+    assert choice_of(command="grep -q sin {case}").files == ()
+
+
+def test_the_files_of_a_function_are_its_own_and_what_that_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "asking_of_ctk.py").write_text(
+        "import words_of_ctk\ndef fails(case): return True\n"
+    )
+    (tmp_path / "words_of_ctk.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    files = (tmp_path / "asking_of_ctk.py", tmp_path / "words_of_ctk.py")
+    assert choice_of(oracle="asking_of_ctk.py:fails").files == files
+    assert choice_of(oracle="asking_of_ctk:fails").files == files
+    assert choice_of(oracle=lambda case: True).files == ()
