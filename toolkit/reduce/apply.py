@@ -4,12 +4,12 @@ import dataclasses
 from collections.abc import Collection, Mapping
 
 import torch
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.rebuild import Change, Rebuilt, rebuild
 from ctk.compiler.fx.types import value_of
-from ctk.compiler.fx.walk import input_names, placeholders
+from ctk.compiler.fx.walk import attributes, input_names, placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.roles import roles_in
 from ctk.toolkit.graphs.value_types import (
@@ -69,6 +69,33 @@ def without_types(case: Case, names: Collection[str]) -> Case:
 def forget_value(node: Node) -> None:
     """Drop what a node has on record of its value: it is true no more."""
     node.meta = {key: item for key, item in node.meta.items() if key not in _RECORDED}
+
+
+def with_constants(case: Case, values: Mapping[str, object]) -> Case | None:
+    """Return a case whose graph and sub-graphs hold other constants, by dotted target."""
+    modules = _modules_with(case.graph, values)
+    return None if modules is None else changed(case, Change(modules=modules))
+
+
+def _modules_with(gm: GraphModule, values: Mapping[str, object]) -> dict[str, object] | None:
+    """Return what a graph holds that changes: constants, and sub-graphs with other constants."""
+    found: dict[str, object] = {}
+    for target, held in attributes(gm).items():
+        inner = {n.removeprefix(f"{target}."): v for n, v in values.items() if _is_in(n, target)}
+        if target in values:
+            found[target] = values[target]
+        elif inner and isinstance(held, GraphModule):
+            modules = _modules_with(held, inner)
+            change = Change(modules=modules, keep_inputs=True) if modules is not None else None
+            built = rebuild(held, change) if change else None
+            if built is None:
+                return None
+            found[target] = built.graph
+    return found
+
+
+def _is_in(name: str, target: str) -> bool:
+    return name.startswith(f"{target}.")
 
 
 def with_inputs(case: Case, values: Mapping[str, object], *, keep_parameters: bool = True) -> Case:

@@ -15,13 +15,12 @@ from torch.fx import Node
 from torch.fx.node import map_aggregate
 
 from ctk.compiler.fx.copy import copy_graph_module
-from ctk.compiler.fx.rebuild import Change
 from ctk.compiler.fx.walk import graphs_by_path, input_names, placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.roles import HELD
 from ctk.toolkit.graphs.value_types import META_KEY, symbol_of, tensor_value_json
 from ctk.toolkit.reduce.analysis import Facts, has_gradient
-from ctk.toolkit.reduce.apply import changed, forget_value, with_inputs
+from ctk.toolkit.reduce.apply import forget_value, with_constants, with_inputs
 from ctk.toolkit.reduce.validity import valid
 from ctk.toolkit.reduce.value_edits import changeable, tensors_of
 
@@ -203,4 +202,4 @@ def rewritten(
             node.meta[META_KEY] = tensor_value_json(value)
     result = dataclasses.replace(case, graph=graph, inputs=inputs)
     held = {n.removeprefix(HELD): value for n, value in tensors.items() if n.startswith(HELD)}
-    return changed(result, Change(modules=held)) if held else result
+    return with_constants(result, held) if held else result

@@ -183,12 +183,13 @@ def call_nodes(case: Case) -> int:
 
 
 def _tensors(case: Case) -> Iterator[torch.Tensor]:
-    """Yield the tensors among the inputs, then those that the graph holds, by node."""
+    """Yield the tensors among the inputs, then those that graphs hold, by node."""
     yield from (value for value in case.inputs if isinstance(value, torch.Tensor))
-    for node in case.graph.graph.find_nodes(op="get_attr"):
-        found = fetch(case.graph, str(node.target))
-        if isinstance(found, torch.Tensor):
-            yield found
+    for graph in graphs_by_path(case.graph).values():
+        for node in graph.graph.find_nodes(op="get_attr"):
+            found = fetch(graph, str(node.target))
+            if isinstance(found, torch.Tensor):
+                yield found
 
 
 def layout_rank(tensor: torch.Tensor) -> int:

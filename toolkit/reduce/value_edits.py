@@ -13,8 +13,7 @@ from typing import cast
 import torch
 
 from ctk.compiler.fx.clone import clone_value, overlaps
-from ctk.compiler.fx.rebuild import Change
-from ctk.compiler.fx.walk import attribute_targets, fetch, input_names
+from ctk.compiler.fx.walk import attributes, graphs_by_path, input_names
 from ctk.repro_templates.plain_parts import PLAIN_CLASSES
 from ctk.repro_templates.values import placed
 from ctk.toolkit.case.case import Case
@@ -22,7 +21,7 @@ from ctk.toolkit.case.roles import HELD
 from ctk.toolkit.formats.buildable import core_of, filled
 from ctk.toolkit.formats.content import Number, index_of, text_of
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.apply import changed, with_inputs
+from ctk.toolkit.reduce.apply import with_constants, with_inputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +158,13 @@ class RoundValues:
 
 
 def tensors_of(case: Case) -> dict[str, torch.Tensor]:
-    """Return the tensors among the inputs of a case, then the constants of its graph, by name."""
+    """Return the tensors among the inputs of a case, then the constants of its graphs, by name."""
     pairs = zip(input_names(case.graph), case.inputs, strict=True)
     found = {name: value for name, value in pairs if isinstance(value, torch.Tensor)}
-    for target in attribute_targets(case.graph.graph):
-        held = fetch(case.graph, target)
-        if isinstance(held, torch.Tensor):
-            found[HELD + target] = held
+    for path, graph in graphs_by_path(case.graph).items():
+        for target, held in attributes(graph).items():
+            if isinstance(held, torch.Tensor):
+                found[HELD + (f"{path}.{target}" if path else target)] = held
     return found
 
 
@@ -204,7 +203,7 @@ def with_values(case: Case, values: Mapping[str, object]) -> Case | None:
     inputs = {name: value for name, value in values.items() if not name.startswith(HELD)}
     held = {n.removeprefix(HELD): value for n, value in values.items() if n.startswith(HELD)}
     result = with_inputs(case, inputs) if inputs else case
-    if held and (result := changed(result, Change(modules=held))) is None:
+    if held and (result := with_constants(result, held)) is None:
         return None
     names = [name.removeprefix(HELD) for name in values]
     return dataclasses.replace(result, synthetic=tuple(dict.fromkeys([*case.synthetic, *names])))

@@ -34,7 +34,7 @@ INSIDE = (
 _FIXED = "what calls a sub-graph fixes what it takes and returns"
 _WHOLE = "it is about what stands around the graph"
 _ALL = "it changes sub-graphs together with the outermost graph"
-_TENSORS = "operands are the caller's, and a sub-graph's own constants keep form and values"
+_TENSORS = "operands are the caller's; a sub-graph's own constants are changed from outside"
 
 OUTSIDE: Mapping[str, str] = MappingProxyType({
     "halve": _FIXED,

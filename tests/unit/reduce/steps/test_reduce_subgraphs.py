@@ -20,6 +20,7 @@ from ctk.toolkit.reduce.steps.reduce_subgraphs import INSIDE, OUTSIDE, STEP
 from tests.helpers.reduce_graphs import FakeOracle, captured
 from tests.helpers.reduce_steps import X, edits, proposals, traced
 
+W = (torch.arange(16, dtype=torch.float64).reshape(4, 4) + 1) * 50.25
 TRUE = Focus(("cond_true_0",))
 
 
@@ -139,6 +140,26 @@ class Flatten:
         node.op, node.target = "call_method", "flatten"
         graph.recompile()
         return dataclasses.replace(case, graph=graph)
+
+
+def test_the_constants_of_a_sub_graph_get_simpler_forms_and_values():
+    wrap = torch.ops.higher_order.tag_activation_checkpoint
+    case = calling(wrap, lambda a: a * 2, lambda x: x)
+    body = Graph()
+    a, held = body.placeholder("a"), body.get_attr("weight")
+    body.output(body.call_function(torch.mul, (a, held)))
+    case.graph.body = GraphModule({"weight": W.t()}, body)
+
+    def needed(case):
+        held = getattr(getattr(case.graph, "body", None), "weight", None)
+        return held is not None and float(held.max()) > 100
+
+    result = minimize(Problem(case, FakeOracle(needed)))
+    weight = result.graph.body.weight
+    assert result.finished
+    assert (weight.dtype, tuple(weight.shape)) == (torch.float32, (1, 1))
+    assert (weight.is_contiguous(), weight.tolist()) == (True, [[101.0]])
+    assert "self.body.weight: 101 -> 100" in [each.edit for each in result.certificate]
 
 
 def test_a_result_of_another_form_makes_no_sense():
