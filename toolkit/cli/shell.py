@@ -26,6 +26,7 @@ from ctk.toolkit.cli.progress import progress_told
 from ctk.toolkit.cli.streams import told
 from ctk.toolkit.formats.scrub import without_secrets
 from ctk.toolkit.processes.accelerator import LOST_CUDA, has_lost_cuda
+from ctk.toolkit.processes.descriptors import standard_streams_kept
 from ctk.toolkit.processes.forks import terminate_as_interrupt
 from ctk.toolkit.processes.link import find_link
 from ctk.toolkit.processes.supervise import flush
@@ -134,10 +135,6 @@ def stdout_to_stderr() -> Generator[None]:
 def _descriptor_to_stderr() -> Generator[None]:
     if sys.__stdout__ is not None:
         sys.__stdout__.flush()
-    saved = os.dup(1)
-    os.dup2(2, 1)
-    try:
+    with standard_streams_kept():  # of stderr, too: an answer may be for it
+        os.dup2(2, 1)
         yield
-    finally:
-        os.dup2(saved, 1)
-        os.close(saved)

@@ -92,8 +92,8 @@ def _further_options(command: Command, given: Sequence[str], end: End) -> list[s
 
     What the user gave stands behind it, and wins.
     """
-    if "--no-isolate" in given or "--isolate" in given:
-        return []
+    if "--no-isolate" in given or "--isolate" in given or end.notes.asking:
+        return []  # a function of the user runs in this process, whatever else runs in children
     folder = end.notes.resumable if "resume" in _options(command) else None
     if folder is not None and not Path(folder, "journal.jsonl").is_file():  # nothing was answered
         folder = None
@@ -119,6 +119,9 @@ def _what_happened(end: End) -> str:
     if end.exceeded == "memory" and watch is not None:
         size = as_text(watch.nbytes or 0)
         return f"{watch.what} holds more than {size} (--memory allows more)"
+    if end.notes.asking and not end.exceeded:
+        status = f"status {end.status}" if end.status >= 0 else f"signal {-end.status}"
+        return f"the oracle {end.notes.asking} has ended the process ({status})"
     if end.status == LOST_CUDA:
         return "a kernel has broken CUDA for the process"
     if end.status >= 0:
@@ -155,12 +158,19 @@ def _gave_up(end: End) -> Answer:
     )
 
 
+_ASK_APART = (
+    "It runs in the process of ctk. Ask in a process of its own, whose exit code decides (0 no "
+    "failure, 125 cannot tell): --command 'python check.py {case}', in place of --oracle"
+)
+
+
 def _killed(what: str, end: End) -> Answer:
+    advice = "To find what does it: ctk repro CASE --isolate"
     return Answer(
         ExitCode.CANNOT_TELL,
         f"cannot tell: {what}",
         {"error": {"type": "Killed", "message": what}},
-        ("To find what does it: ctk repro CASE --isolate", *_what_is_kept(end)),
+        (_ASK_APART if end.notes.asking else advice, *_what_is_kept(end)),
     )
 
 

@@ -224,7 +224,9 @@ class Operation:
 
     def stumbled(self, what: str, *errors: Exception) -> None:
         """Take note of an error of ours that the operation survives; its traceback is kept."""
-        self._problems += [f"{what} raised {said(error)}" for error in errors]
+        for error in errors:
+            self._problems.append(f"{what} raised {said(error)}")
+            logger.debug("ctk: %s raised", what, exc_info=error)
         self.keep_tracebacks(errors)
 
     def complained(self, *problems: str) -> None:

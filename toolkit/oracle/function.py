@@ -21,7 +21,8 @@ from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.formats.plain_text import quoted
 from ctk.toolkit.graphs.listing import graph_lines
-from ctk.toolkit.processes.link import tell_alive
+from ctk.toolkit.processes.descriptors import standard_streams_kept
+from ctk.toolkit.processes.link import asking, tell_alive
 from ctk.toolkit.run.private_copy import private_copy
 
 SHOWN_LINES = 20
@@ -100,7 +101,8 @@ class FunctionOracle:
         graph, inputs = private_copy(case.graph, case.inputs, lazy=False)
         tell_alive()
         try:
-            answer = self.function(replace(case, graph=graph, inputs=inputs))
+            with asking(self.name), standard_streams_kept():
+                answer = self.function(replace(case, graph=graph, inputs=inputs))
             judgement = judgement_of(answer, f"the oracle {self.name}")
         except NoAnswer as error:
             raise self._error(str(error), case) from error

@@ -78,6 +78,10 @@ class Link:
         """There is a journal in a folder: `--resume`, and this command, go on there."""
         self._tell("resumable", {"folder": folder, "command": command})
 
+    def asking(self, name: str) -> None:
+        """A function of the user is being asked; empty: it has answered."""
+        self._tell("asking", name)
+
     def watch(self, watch: Watch | None) -> Watch | None:
         """From now on there are such limits, None: no longer; return those of before."""
         before, self._watch = self._watch, watch
@@ -149,6 +153,20 @@ def at_work(case: Path, doing: str, command: str) -> Generator[None]:
 
 
 @contextlib.contextmanager
+def asking(name: str) -> Generator[None]:
+    """Tell the supervisor, if there is one, which function of the user is asked in the block."""
+    link = find_link()
+    if link is None:
+        yield
+        return
+    link.asking(name)
+    try:
+        yield
+    finally:
+        link.asking("")
+
+
+@contextlib.contextmanager
 def watched(watch: Watch | None) -> Generator[None]:
     """Have the supervisor, if there is one, end this process by some limits inside the block."""
     link = find_link()
@@ -191,6 +209,7 @@ class Notes:
         as_json: Whether it was asked for JSON.
         exit_code: Of its answer; None before it was printed.
         works: What each saved case was doing last.
+        asking: The function of the user that is being asked; empty: none.
         resumable: The folder in which `--resume` can go on.
         go_on: The command that does.
         is_writing: Whether a result is being written.
@@ -204,6 +223,7 @@ class Notes:
     as_json: bool = False
     exit_code: int | None = None
     works: dict[str, Work] = field(default_factory=dict[str, Work])
+    asking: str = ""
     resumable: str | None = None
     go_on: str = ""
     is_writing: bool = False
@@ -235,6 +255,8 @@ class Notes:
             case {"work": {"case": str(case), "doing": str(doing), "command": str(command)}}:
                 self.works.pop(case, None)
                 self.works[case] = Work(doing, command)
+            case {"asking": str(name)}:
+                self.asking = name
             case {"resumable": {"folder": str(folder), "command": str(command)}}:
                 self.resumable, self.go_on = folder, command
             case {

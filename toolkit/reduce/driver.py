@@ -129,7 +129,7 @@ def minimize(
         problems.append(str(ended))
         problem.errors.append(ended.error)
     for name in problem.never_smaller():
-        logger.warning(
+        logger.debug(  # for whoever writes a step: a user can do nothing about it
             "ctk: step %s changed cases, but never to a smaller one, so that nothing was asked; if "
             "it simplifies something, toolkit/reduce/size.py needs a key that sees it",
             name,
@@ -190,7 +190,8 @@ def _sweep(problem: Problem, steps: Sequence[Step], effort: Effort) -> bool:
             raise
         except Exception as error:
             problem.leave_out(step.name, error)
-            logger.warning("ctk: %s; please report it", problem.left_out[step.name])
+            trace = error if logger.isEnabledFor(logging.DEBUG) else None
+            logger.warning("ctk: %s; please report it", problem.left_out[step.name], exc_info=trace)
     return problem.best is not start
 
 

@@ -17,6 +17,7 @@ from torch.fx import Node
 from ctk.compiler.fx.walk import CALLS, fetch, graphs_by_path, output_leaves, placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.formats.content import Contents
+from ctk.toolkit.reduce.form_edits import CASTS
 from ctk.toolkit.reduce.settings_edits import unusual_modes
 from ctk.toolkit.reduce.value_edits import tensors_of
 from ctk.toolkit.targets import traits_of
@@ -95,12 +96,17 @@ def layouts_of(case: Case) -> Size:
 def arguments_of(case: Case) -> Size:
     """Return how complicated the literal arguments of all calls are, then how large their numbers.
 
-    `ones(2, 2)` comes before `ones(3, 2)`, although there is as much to read.
+    `ones(2, 2)` comes before `ones(3, 2)`, although there is as much to read; `x.float()` names a
+    dtype as `x.to(torch.float32)` does.
     """
     nodes = (node for graph in graphs_by_path(case.graph).values() for node in graph.graph.nodes)
-    calls = [(node.args, node.kwargs) for node in nodes if node.op in CALLS]
+    calls = [(node.args, node.kwargs, _cast_to(node)) for node in nodes if node.op in CALLS]
     each = [_complexity(arguments) for arguments in calls]
     return (sum(each), *each, *(sum(map(abs, _whole_numbers(arguments))) for arguments in calls))
+
+
+def _cast_to(node: Node) -> torch.dtype | None:
+    return CASTS.get(str(node.target)) if node.op == "call_method" else None
 
 
 def values_of(case: Case, contents: Contents) -> Size:

@@ -89,6 +89,24 @@ def inputs():
 """
 
 
+ORACLES = """
+import os
+
+def leaves(case):
+    os._exit(3)
+
+def closes(case):
+    os.close(1)
+    os.close(2)
+    return True
+
+def raises(case):
+    os.close(1)
+    os.close(2)
+    raise ValueError("too bad")
+"""
+
+
 def start(*arguments: object, folder: Path) -> "subprocess.Popen[str]":
     (folder / "tmp").mkdir(exist_ok=True)
     return subprocess.Popen(
@@ -142,6 +160,27 @@ def test_without_children_the_answer_says_what_happened(good: Path, tmp_path: Pa
     said = ctk("repro", good, *options, folder=tmp_path)
     assert said.code == said.data["exit_code"] == 125
     assert said.data["answer"].startswith("cannot tell: the process was killed by signal 6")
+
+
+def test_an_oracle_that_ends_the_process_is_named(good: Path, tmp_path: Path) -> None:
+    oracle = write(tmp_path, "check.py", ORACLES)
+    said = ctk("minify", good, "--oracle", f"{oracle}:leaves", "--out", "out", folder=tmp_path)
+    assert said.code == 125
+    assert said.first == f"cannot tell: the oracle {oracle}:leaves has ended the process (status 3)"
+    assert "--command 'python check.py {case}'" in said.out
+    assert "ctk repro" not in said.out
+    assert "--isolate" not in said.out + said.err, "the oracle runs in this process all the same"
+
+
+def test_an_oracle_that_closes_the_streams_keeps_no_answer_back(good: Path, tmp_path: Path) -> None:
+    oracle = write(tmp_path, "check.py", ORACLES)
+    asked = ("minify", good, "--oracle", f"{oracle}:closes", "--out", "out")
+    said = ctk(*asked, folder=tmp_path)
+    assert said.code == 1, said.err
+    assert said.first.startswith("failure: ") and f"{oracle}:closes decides" in said.first
+    wrong = ctk(*asked[:-1], "other", "--oracle", f"{oracle}:raises", folder=tmp_path)
+    assert wrong.code == 2
+    assert "raised ValueError: too bad" in wrong.err
 
 
 def test_a_side_that_kills_the_process_has_an_answer(good: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ def test_notes_arrive_in_order_and_halves_of_lines_wait() -> None:
     link, notes = Link(writing), Notes()
     link.started("minify", as_json=True)
     link.resumable("/out", "ctk minify …")
+    link.asking("check.py:fails")
     link.work("/case", Work("compiling it", "ctk diagnose /case"))
     os.write(writing, b'{"answered"')
     notes.read(reading)
@@ -20,10 +21,13 @@ def test_notes_arrive_in_order_and_halves_of_lines_wait() -> None:
         "/out",
         {"/case": Work("compiling it", "ctk diagnose /case")},
     )
+    assert notes.asking == "check.py:fails"
     os.write(writing, b": 1}\n")
+    link.asking("")
     link.work("/case", Work(""))
     notes.read(reading)
     assert (notes.exit_code, notes.works) == (1, {"/case": Work("")})
+    assert notes.asking == ""
     os.close(reading)
     link.answered(0)  # nobody listens, and nothing happens
     os.close(writing)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import logging
 
 import pytest
 import torch
@@ -172,7 +173,16 @@ def test_a_step_that_raises_is_left_out_and_named(at: str, place: int, caplog):
     (said,) = result.problems
     assert said == f"step bad_idea raised ZeroDivisionError: in {at}, and was left out"
     assert caplog.text.count("step bad_idea raised") == 1
+    assert "Traceback" not in caplog.text
     assert isinstance(result.errors[0], ZeroDivisionError)
+
+
+def test_the_traceback_of_a_step_that_raised_is_logged_where_ctk_logs_all(caplog):
+    bad = Step("bad_idea", Stumbling("propose").propose)
+    with caplog.at_level(logging.DEBUG, logger="ctk"):
+        minimize(problem(), (*STEPS, bad))
+    assert "step bad_idea raised" in caplog.text
+    assert "Traceback" in caplog.text and "in propose" in caplog.text.partition("Traceback")[2]
 
 
 @pytest.mark.parametrize("after", [1, 2, 5, 9])

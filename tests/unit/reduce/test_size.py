@@ -135,20 +135,37 @@ class Rename:
 
 def test_a_step_that_the_order_does_not_see_is_named(caplog: pytest.LogCaptureFixture):
     blind = Step("rename", lambda case, facts: [Subset(Rename, ("x",))])
-    with caplog.at_level(logging.WARNING, logger="ctk"):
+    with caplog.at_level(logging.DEBUG, logger="ctk"):
         result = minimize(
             Problem(traced(lambda x: x.sin(), X), FakeOracle(has_ops("sin"))), (blind,)
         )
     assert result.statistics["rename"].not_smaller > 0
     assert result.statistics["rename"].questions == 0
     assert "step rename changed cases, but never to a smaller one" in caplog.text
+    told = [each for each in caplog.records if "never to a smaller" in each.getMessage()]
+    assert {each.levelno for each in told} == {logging.DEBUG}, "users cannot do anything about it"
+
+
+def test_a_cast_by_a_method_names_a_dtype():
+    halves, usual = (
+        traced(f, X) for f in (lambda x: x.bfloat16().sin(), lambda x: x.float().sin())
+    )
+    assert is_smaller(usual, halves) and not is_smaller(halves, usual)
+
+
+def test_casts_that_are_needed_are_asked_about(caplog: pytest.LogCaptureFixture):
+    case = traced(lambda x: x.bfloat16().sin(), X)
+    with caplog.at_level(logging.DEBUG, logger="ctk"):
+        result = minimize(Problem(case, FakeOracle(has_ops("bfloat16"))))
+    assert result.statistics["simplify_dtypes"].questions
+    assert "never to a smaller one" not in caplog.text
 
 
 def test_our_own_steps_are_not_named(caplog: pytest.LogCaptureFixture):
     case = traced(lambda x, y: (x.sin() + y.cos()).tanh(), X, X.clone())
-    with caplog.at_level(logging.WARNING, logger="ctk"):
+    with caplog.at_level(logging.DEBUG, logger="ctk"):
         minimize(Problem(case, FakeOracle(has_ops("tanh"))))
-    assert caplog.text == ""
+    assert "never to a smaller one" not in caplog.text
 
 
 def test_a_smaller_number_of_as_many_bits_is_smaller():
