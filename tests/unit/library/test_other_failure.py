@@ -1,0 +1,69 @@
+"""What a reduction with a wide rule (`--same-failure type|any`) records of its smallest case."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import ctk
+from tests.helpers.cli import ctk as command
+from tests.helpers.cli import write
+
+PROGRAM = """
+import torch
+
+def f(x):
+    b = torch.relu(torch.sin(x)) + 1
+    return torch.cos(torch.softmax(torch.tanh(b), -1)) * 2, b
+
+def model():
+    return f
+
+def inputs():
+    return (torch.linspace(-1, 1, 64).reshape(8, 8),)
+"""
+
+RAISING = '''
+def compile(gm, example_inputs):
+    """Raises for a softmax with a relu; otherwise, and another error, for a softmax alone."""
+    names = {getattr(node.target, "__name__", "") for node in gm.graph.nodes}
+    if {"softmax", "relu"} <= names:
+        raise ValueError("softmax meets relu")
+    if "softmax" in names:
+        raise %s
+    return gm
+'''
+
+
+@pytest.mark.parametrize(
+    ("rule", "error"),
+    [("any", "KeyError('softmax alone')"), ("type", "ValueError('softmax alone')")],
+)
+def test_the_smallest_case_records_the_failure_that_it_shows(
+    rule: str, error: str, tmp_path: Path
+) -> None:
+    program = write(tmp_path, "program.py", PROGRAM)
+    backend = write(tmp_path, "backend.py", RAISING % error)
+    out, exception = tmp_path / "out", error.partition("(")[0]
+    options = ("--same-failure", rule, "--out", out)
+    said = command("minify", program, "--target", f"{backend}:compile", *options)
+    assert said.code == 1
+    assert f"compile-error {exception}" in said.first and "softmax alone" in said.first
+    assert said.first.endswith("; another failure than the given case's")
+    assert "given: compile-error ValueError" in said.out and "softmax meets relu" in said.out
+    assert "# reproduced" in said.out
+    smallest = ctk.load_case(out / "case", trust=True)
+    names = [node.name for node in smallest.graph.graph.nodes if node.op.startswith("call")]
+    assert len(names) == 1
+    assert smallest.signature is not None
+    assert smallest.signature.exception == exception
+    assert "softmax alone" in smallest.signature.message
+    script = (out / "case" / "repro.py").read_text()
+    assert f'"exception": "{exception}"' in script
+    assert "softmax alone" in script.partition("import")[0]
+    record = json.loads((out / "diagnosis.json").read_text())
+    assert record["signature"]["message"] == "softmax meets relu"
+    assert record["minimal"]["other_failure"]["exception"] == exception
+    assert command("repro", out / "case", "--trust").code == 1
+    shown = command("show", out).out
+    assert "its own    compile-error" in shown and "another failure than the case's" in shown
