@@ -5,7 +5,7 @@ is not made again; what was made ahead of an earlier question and is no longer l
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
@@ -98,6 +98,7 @@ class Coming:
             facts = facts_of(candidate)
         except Exception:  # then it will hardly be accepted
             return None
+        facts = replace(facts, handed_on=self.facts.handed_on)
         return Coming(candidate, facts, self.steps[place:], number + (not step.repeats))
 
 

@@ -185,7 +185,8 @@ def _sweep(problem: Problem, steps: Sequence[Step], effort: Effort) -> bool:
         if step.name in problem.left_out:
             continue
         try:
-            _run(problem, step, effort, steps[place + 1 :])
+            for each in _efforts(problem, step, effort):
+                _run(problem, step, each, _in_time(problem, steps[place + 1 :], effort))
         except (OutOfBudget, Ended):
             raise
         except Exception as error:
@@ -193,6 +194,18 @@ def _sweep(problem: Problem, steps: Sequence[Step], effort: Effort) -> bool:
             trace = error if logger.isEnabledFor(logging.DEBUG) else None
             logger.warning("ctk: %s; please report it", problem.left_out[step.name], exc_info=trace)
     return problem.best is not start
+
+
+def _efforts(problem: Problem, step: Step, effort: Effort) -> tuple[Effort, ...]:
+    """Return how a step is tried in a sweep: one that comes late has all its turns in the last."""
+    if not step.is_late(problem.best, problem.facts):
+        return (effort,)
+    return (coarse, single) if effort is single else ()
+
+
+def _in_time(problem: Problem, steps: Sequence[Step], effort: Effort) -> list[Step]:
+    """Return the steps that have a turn in a sweep, as far as that can be told now."""
+    return [step for step in steps if _efforts(problem, step, effort)]
 
 
 def _run(problem: Problem, step: Step, effort: Effort, later: Sequence[Step]) -> None:

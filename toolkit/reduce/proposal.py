@@ -98,9 +98,12 @@ class Step:
         repeats: Whether it is asked for proposals again as long as one of them reproduces.
         is_thorough: Whether blocks of its edits are worth halving. What is left when its turn comes
             is most likely needed, for a step that is not: one by one costs half as much then.
+        is_late: Whether a case is so large that its turn comes only once no other step helps: most
+            of what it would ask about will be gone.
     """
 
     name: str
     propose: Callable[[Case, Facts], Sequence[Proposal]]
     repeats: bool = False
     is_thorough: bool = True
+    is_late: Callable[[Case, Facts], bool] = lambda case, facts: False

@@ -15,7 +15,7 @@ from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Budget, Problem, budget_of
 from ctk.toolkit.reduce.proposal import GaveUp, Step, listed
 from ctk.toolkit.reduce.size import is_smaller
-from ctk.toolkit.reduce.steps import STEPS, drop_suffix
+from ctk.toolkit.reduce.steps import STEPS, drop_prefix, drop_suffix
 from ctk.toolkit.run.private_copy import held_tensors
 from tests.helpers.reduce_graphs import (
     FAILURE,
@@ -311,3 +311,17 @@ def test_what_needs_its_place_in_memory_keeps_it(is_constant: bool):
     found = minimize(Problem(captured(Program(), x), oracle))
     assert is_unaligned(found.best) and found.finished
     assert any(not is_unaligned(case) for case in oracle.asked)
+
+
+def test_a_late_step_has_its_turn_when_no_other_one_helps():
+    seen = []
+
+    def propose(case, facts):
+        seen.append(len(facts.units))
+        return drop_suffix.STEP.propose(case, facts)
+
+    late = Step("late", propose, is_late=lambda case, facts: True)
+    oracle = FakeOracle(has_ops("relu", "gelu"))
+    result = minimize(problem(oracle), steps=(late, drop_prefix.STEP))
+    assert result.nodes_after == 2 and result.finished
+    assert set(seen) <= {13, 2}  # never the 24 of the given case

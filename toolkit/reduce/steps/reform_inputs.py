@@ -65,7 +65,7 @@ def _like(value: torch.Tensor, info: TensorInfo) -> torch.Tensor:
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     """Propose for each value its ancestors that have another shape: all, or what its node reads."""
-    is_small = len(facts.units) <= EVERY_PAIR
+    is_small = not is_late(case, facts)
     alone = {unit[0] for unit in facts.units if len(unit) == 1}
     atoms = [
         ReformInputs(node.name, source.name, inputs)
@@ -109,4 +109,9 @@ def _inputs(node: Node, source: Node, facts: Facts) -> tuple[str, ...]:
     )
 
 
-STEP = Step("reform_inputs", propose)
+def is_late(case: Case, facts: Facts) -> bool:
+    """Return whether there is more to remove first."""
+    return len(facts.units) > EVERY_PAIR
+
+
+STEP = Step("reform_inputs", propose, is_late=is_late)

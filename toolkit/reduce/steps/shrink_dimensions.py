@@ -26,6 +26,9 @@ MOST_NODES = 400
 """Larger graphs are left to the steps that take nodes away: running one with symbols takes seconds
 (2 to 5 at 300 nodes, 7 to 10 at 600)."""
 
+FEW_NODES = 100
+"""In larger graphs the step waits until no other one helps."""
+
 STAYS = ("conv", "pool", "pad", "fold", "stft")
 """In the names of operators whose own numbers (strides, padding) are no sizes of anything."""
 
@@ -208,4 +211,9 @@ def _is_groups(place: Place, name: str) -> bool:
     return "conv" in name and place.where in ((position,), ("groups",))
 
 
-STEP = Step("shrink_dimensions", propose)
+def is_late(case: Case, facts: Facts) -> bool:
+    """Return whether there is more to remove first."""
+    return call_nodes(case) > FEW_NODES
+
+
+STEP = Step("shrink_dimensions", propose, is_late=is_late)
