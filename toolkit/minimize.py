@@ -128,7 +128,7 @@ class _Oracle:
         self._fails = fails
         self._asked = 0
 
-    def judge(self, candidate: Case) -> Judgement:
+    def judge(self, candidate: Case, within: float | None = None) -> Judgement:
         self._asked += 1
         gm, inputs = private_copy(candidate.graph, candidate.inputs, lazy=False)
         try:

@@ -1,6 +1,6 @@
 """What an oracle answers: a verdict and what was seen. Never a bool."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from ctk.toolkit.case.failure import Signature
@@ -21,11 +21,31 @@ class Verdict(Enum):
 @document
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """An oracle's answer: the verdict, and the failure that was seen, if any."""
+    """An oracle's answer: the verdict, and the failure that was seen, if any.
+
+    Attributes:
+        verdict: Compared with the failure that is looked for.
+        signature: What was seen.
+        detail: More of it, for people.
+        seconds: How long it took; of one that a limit of time has ended, that limit. None where
+            nobody measures. Two answers that differ in it are the same.
+    """
 
     verdict: Verdict
     signature: Signature | None = None
     detail: str = ""
+    seconds: float | None = field(default=None, compare=False)
+
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether a limit of time has ended it: with more time it may be another answer."""
+        return self.signature is not None and self.signature.kind == "timeout"
+
+    def holds(self, seconds: float | None) -> bool:
+        """Return whether it would be the same with a limit of so many seconds; None: no limit."""
+        if not self.is_out_of_time:
+            return True
+        return seconds is not None and self.seconds is not None and self.seconds >= seconds
 
     @property
     def fails(self) -> bool:

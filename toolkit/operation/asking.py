@@ -18,20 +18,20 @@ from functools import partial
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.operation.at_work import Operation
-from ctk.toolkit.oracle.ahead import Ahead, Anticipating, Asker, SavedOracle, asked_ahead
+from ctk.toolkit.oracle.ahead import Ahead, Asker, TimedOracle, asked_ahead
 from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.oracle.choice import Choice
 from ctk.toolkit.oracle.command import LONGEST_SECONDS, CommandOracle
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.executors.in_process import InProcess
-from ctk.toolkit.oracle.executors.patience import Patience
 from ctk.toolkit.oracle.function import FunctionOracle
+from ctk.toolkit.oracle.memo import Memo
 from ctk.toolkit.oracle.noted import Noted
+from ctk.toolkit.oracle.patience import Patience, Patient
 from ctk.toolkit.oracle.repeated import FailureRate, Repeated, check_workable, rate_of
 from ctk.toolkit.oracle.same_failure import SameFailure
-from ctk.toolkit.reduce.problem import Oracle
 
-Note = Callable[[Case, Judgement | None], object]
+Note = Callable[[Case, Judgement], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ class Asking:
     Attributes:
         oracle: Answers, and remembers.
         fresh: Answers, and remembers nothing.
+        limit_seconds: Longest that an answer is waited for; None: as long as it takes.
         identity: What names the question in the journal.
         own: The command or function of the user; None where ctk compares.
         with_executor: Makes the oracle that asks another executor; None if no executor is asked.
@@ -49,11 +50,12 @@ class Asking:
             answers then say which.
     """
 
-    oracle: SavedOracle
-    fresh: Oracle
+    oracle: TimedOracle
+    fresh: Callable[[Case, float | None], Judgement]
     identity: str
+    limit_seconds: float | None = None
     own: CommandOracle | FunctionOracle | None = None
-    with_executor: Callable[[Executor], SavedOracle] | None = None
+    with_executor: Callable[[Executor], TimedOracle] | None = None
     repeated: Repeated | None = None
     takes_others: bool = False
 
@@ -65,12 +67,13 @@ def asking_own(run: Operation, choice: Choice) -> Asking:
         own: CommandOracle | FunctionOracle = FunctionOracle(
             choice.function, choice.words, choice.code
         )
-        noted = Noted(own, run.journal, run.digests, own.identity)
-        return Asking(noted, own, own.identity, own)
+        noted = Noted(own, Memo(run.journal), run.digests, own.identity)
+        return Asking(noted, own, own.identity, own=own)
     limit = LONGEST_SECONDS if seconds is None else seconds
-    own = CommandOracle(choice.command, choice.match, choice.same, Patience(limit))
-    noted = Noted(own, run.journal, run.digests, own.identity, limit, told=own.remember)
-    return Asking(noted, own, own.identity, own)
+    own = CommandOracle(choice.command, choice.match, choice.same, limit)
+    memo = Memo(run.journal, limit)
+    noted = Noted(own, memo, run.digests, own.identity, told=own.remember)
+    return Asking(noted, own, own.identity, limit, own)
 
 
 def asking_same(run: Operation, same: SameFailure) -> Asking:
@@ -82,6 +85,7 @@ def asking_same(run: Operation, same: SameFailure) -> Asking:
         same,
         fresh,
         f"same failure {rule}",
+        run.executor.limit_seconds,
         with_executor=None if is_timed else lambda executor: replace(same, executor=executor),
         takes_others=same.rule in ("type", "any"),
     )
@@ -102,7 +106,7 @@ def steadied(run: Operation, asking: Asking, given: Case, answers: list[Judgemen
     key = f"{asking.identity}/{fingerprint(given, run.digests)}"
     rate = run.journal.recall(FailureRate, key)
     if rate is None:
-        rate = rate_of(answers, partial(asking.fresh, given))
+        rate = rate_of(answers, partial(asking.fresh, given, None))
         run.journal.note(key, rate)
     if rate.is_steady:
         return asking
@@ -110,13 +114,24 @@ def steadied(run: Operation, asking: Asking, given: Case, answers: list[Judgemen
     run.say(f"{given.name} fails in {rate} only: each question takes several")
     repeated = Repeated(asking.fresh, rate)
     identity = f"{rate.failed}/{rate.asked} {asking.identity}"
-    noted = Noted(repeated, run.journal, run.digests, identity, told=repeated.note)
+    memo = Memo(run.journal, asking.limit_seconds, run.executor.memory)
+    noted = Noted(repeated, memo, run.digests, identity, told=repeated.note)
     return replace(asking, oracle=noted, repeated=repeated)
 
 
 @contextmanager
-def asked(run: Operation, asking: Asking) -> Generator[SavedOracle]:
-    """Return the oracle for a search; it may ask several questions at once until the block ends."""
+def asked(run: Operation, asking: Asking) -> Generator[Patient]:
+    """Return the oracle for a search; it may ask several questions at once until the block ends.
+
+    Its limits begin anew: they follow from the answers of that search.
+    """
+    patience, is_by_size = Patience(asking.limit_seconds), asking.own is None
+    with _asked_within(run, asking) as oracle:
+        yield Patient(oracle, patience, is_by_size)
+
+
+@contextmanager
+def _asked_within(run: Operation, asking: Asking) -> Generator[TimedOracle]:
     if asking.repeated is None and asking.with_executor is not None:
         with asked_ahead(run.executor, asking.with_executor, run.digests) as oracle:
             yield oracle
@@ -135,33 +150,49 @@ class Unstoppable(InProcess):
     """Stands for a command that runs: one that is not wanted any more is let finish."""
 
 
-def watched(oracle: SavedOracle, note: Note) -> SavedOracle:
-    """Return an oracle whose answers are shown to somebody, remembered ones too."""
-    if isinstance(oracle, Anticipating):
-        return _WatchedAhead(oracle, note, oracle.jobs, oracle.anticipate)
-    return _Watched(oracle, note)
-
-
 @dataclass(frozen=True, slots=True)
-class _Watched:
-    oracle: SavedOracle
+class Watched:
+    """An oracle whose answers are shown to somebody, remembered ones too.
+
+    Attributes:
+        oracle: Answers.
+        note: Is shown each case with its answer.
+    """
+
+    oracle: Patient
     note: Note
 
+    @property
+    def jobs(self) -> int:
+        """How many questions may be under way at once."""
+        return self.oracle.jobs
+
     def __call__(self, case: Case) -> Judgement:
-        judgement = self.oracle(case)
-        self.note(case, judgement)
-        return judgement
+        """Judge a case."""
+        return self._noted(case, self.oracle(case))
 
     def recall(self, case: Case) -> Judgement | None:
         """Return the remembered answer, if there is one."""
-        judgement = self.oracle.recall(case)
-        self.note(case, judgement)
-        return judgement
+        known = self.oracle.recall(case)
+        return known and self._noted(case, known)
 
+    def anticipate(self, cases: Sequence[Case]) -> None:
+        """Take note of what will most likely be asked next."""
+        self.oracle.anticipate(cases)
 
-@dataclass(frozen=True, slots=True)
-class _WatchedAhead(_Watched):
-    """The same of an oracle that can be told what it will be asked."""
+    def is_open(self, answer: Judgement) -> bool:
+        """Return whether an answer is that a short limit has run out."""
+        return self.oracle.is_open(answer)
 
-    jobs: int
-    anticipate: Callable[[Sequence[Case]], None]
+    def decide(self, case: Case) -> Judgement:
+        """Judge a case with the whole limit."""
+        return self._noted(case, self.oracle.decide(case))
+
+    def recall_decided(self, case: Case) -> Judgement | None:
+        """Return what `decide` would, if it is known of an earlier run."""
+        known = self.oracle.recall_decided(case)
+        return known and self._noted(case, known)
+
+    def _noted(self, case: Case, answer: Judgement) -> Judgement:
+        self.note(case, answer)
+        return answer

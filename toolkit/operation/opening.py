@@ -102,8 +102,7 @@ def operation(
             tell_resumable(folder, go_on)
             if journal.remembered:
                 say(f"{journal.remembered} answers and results of an earlier run are remembered")
-            limits = (options.get("timeout_seconds"), options.get("memory_nbytes"))
-            remembering = Remembering(it.executor, journal, digests, limits)
+            remembering = Remembering(it.executor, journal, digests)
             run = Operation(
                 it,
                 remembering,

@@ -82,7 +82,7 @@ def _asked_again(asking: Asking, case: Case, first: Judgement) -> list[Judgement
     answers = [first]
     enough = ASKED_PASSING if asking.own is not None else ASKED_FIRST
     while answers[-1].verdict in (Verdict.PASSES, Verdict.FLAKY) and len(answers) < enough:
-        answers.append(asking.fresh(case))
+        answers.append(asking.fresh(case, None))
     if isinstance(asking.own, CommandOracle) and answers[-1].verdict is Verdict.REPRODUCES:
         asking.own.remember(answers[-1])
     return answers

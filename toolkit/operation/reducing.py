@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.operation.asking import Asking, asked, watched
+from ctk.toolkit.operation.asking import Asking, Watched, asked
 from ctk.toolkit.operation.at_work import Operation
 from ctk.toolkit.operation.best_case import BestCase
 from ctk.toolkit.operation.history import History, OnProgress
@@ -85,7 +85,7 @@ class Work:
                 shown.note(case, judgement)
 
         with asked(self.run, asking) as asker:
-            oracle = watched(asker, note)
+            oracle = Watched(asker, note)
             problem = Problem(
                 given,
                 oracle,

@@ -79,7 +79,7 @@ def repro_for(
         if not is_run or not isinstance(asking.own, CommandOracle):
             return script, None
         run.say("ask about the smallest case as it is written")
-        seen = asking.own.about(folder, script, is_candidate=False)
+        seen = asking.own.about(folder, script)
         says: dict[Verdict, Says] = {
             Verdict.REPRODUCES: "reproduced",
             Verdict.PASSES: "not reproduced",

@@ -9,7 +9,9 @@ askers meanwhile, each in a thread of its own, and an answer that is there alrea
     ahead(c)
 
 Answers depend on the question alone, so they are the same whenever they are asked; which of them
-count, and in which order, is up to who asks. A case is known by its fingerprint.
+count, and in which order, is up to who asks. A case is known by its fingerprint. How long an answer
+may take is a part of the question: what was ended by a shorter limit than the one that holds when
+it is wanted is asked again.
 
 What it does not do: guess (the driver of the reducer does), or ask twice what a journal knows.
 """
@@ -21,6 +23,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Literal, Protocol, runtime_checkable
 
 from ctk.toolkit.case.case import Case
@@ -31,7 +34,8 @@ from ctk.toolkit.oracle.executors.pool import ASKED_AT_MOST, READY_SECONDS, lost
 from ctk.toolkit.oracle.protocol import Unwanted
 from ctk.toolkit.processes.closing import Closing
 
-Ask = Callable[[Case], Judgement]
+Ask = Callable[[Case, float | None], Judgement]
+"""Judges a case within so many seconds; None: as long as the whole limit."""
 
 _LOOK_SECONDS = 0.25
 """How often who waits looks whether a question hangs that nobody wants any more."""
@@ -80,6 +84,18 @@ class SavedOracle(Protocol):
         ...
 
 
+class TimedOracle(Protocol):
+    """The same, told how long its answer may take; None: as long as the whole limit."""
+
+    def __call__(self, case: Case, within: float | None = None, /) -> Judgement:
+        """Judge a case."""
+        ...
+
+    def recall(self, case: Case, within: float | None = None, /) -> Judgement | None:
+        """Return the answer that is known and holds for this limit, if there is one."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Asker:
     """Who answers one question at a time.
@@ -99,6 +115,7 @@ class _Question:
 
     Attributes:
         case: What about.
+        within: How long the answer may take.
         state: Whether somebody works on it.
         asker: Who does.
         started: Since when (`time.monotonic`).
@@ -108,12 +125,20 @@ class _Question:
     """
 
     case: Case
+    within: float | None = None
     state: Literal["waiting", "running", "done"] = "waiting"
     asker: Asker | None = None
     started: float = 0.0
     answer: Judgement | None = None
     error: BaseException | None = None
     losses: int = 0
+
+    def had_less_than(self, within: float | None) -> bool:
+        """Return whether a shorter limit than this has ended it."""
+        answer = self.answer
+        if answer is None or answer.seconds is None or self.within is None:
+            return False
+        return not answer.holds(within)
 
     def result(self) -> Judgement:
         if self.error is not None:
@@ -136,7 +161,7 @@ class Ahead(Closing):
     def __init__(
         self,
         askers: Sequence[Asker],
-        recall: Callable[[Case], Judgement | None] = lambda case: None,
+        recall: Callable[[Case, float | None], Judgement | None] = lambda case, within: None,
         digests: Digests | None = None,
     ) -> None:
         self.jobs = len(askers)
@@ -153,33 +178,44 @@ class Ahead(Closing):
         for thread in self._threads:
             thread.start()
 
-    def __call__(self, case: Case) -> Judgement:
+    def __call__(self, case: Case, within: float | None = None) -> Judgement:
         """Return the answer, which may be there already; Ctrl-C ends everything that runs."""
         key = self._key(case)
         with self._changed:
-            self._questions.setdefault(key, _Question(case))
+            self._wanted(key, case, within)
             self._order = [key, *(other for other in self._order if other != key)]
             self._changed.notify_all()
-        return self._awaited(key)
+        question = self._awaited(key)
+        return self(case, within) if question.had_less_than(within) else question.result()
 
-    def anticipate(self, cases: Sequence[Case]) -> None:
-        """Ask about some cases as soon as somebody is idle, in their order; forget others."""
+    def anticipate(self, cases: Sequence[Case], within: Sequence[float | None] = ()) -> None:
+        """Ask about some cases as soon as somebody is idle, in their order; forget others.
+
+        Args:
+            cases: The likeliest first.
+            within: How long each answer may take; the whole limit where nothing is said.
+        """
         told = {id(case): (case, self._key(case)) for case in cases}
         self._told = told
         keys = dict.fromkeys(key for _, key in told.values())
         of_key = {key: case for case, key in told.values()}
-        new = {key for key in keys if key not in self._questions and not self._recall(of_key[key])}
+        limits = {told[id(case)][1]: limit for case, limit in zip_longest(cases, within)}
+        new = {
+            key
+            for key, case in of_key.items()
+            if key not in self._questions and not self._recall(case, limits[key])
+        }
         with self._changed:
             self._order = [key for key in keys if key in new or key in self._questions]
             for key in self._order:
-                self._questions.setdefault(key, _Question(of_key[key]))
+                self._wanted(key, of_key[key], limits[key])
             self._forget()
             self._make_room()
             self._changed.notify_all()
 
-    def recall(self, case: Case) -> Judgement | None:
+    def recall(self, case: Case, within: float | None = None) -> Judgement | None:
         """Return the answer of an earlier run; of this one, only what was asked for counts."""
-        return None if self._key(case) in self._questions else self._recall(case)
+        return None if self._key(case) in self._questions else self._recall(case, within)
 
     def close(self) -> None:
         """End what runs; nothing is answered any more."""
@@ -197,7 +233,13 @@ class Ahead(Closing):
         told = self._told.get(id(case))
         return told[1] if told is not None else fingerprint(case, self._digests)
 
-    def _awaited(self, key: str) -> Judgement:
+    def _wanted(self, key: str, case: Case, within: float | None) -> None:
+        """Take note of a question; with another limit, of one that has not begun."""
+        question = self._questions.setdefault(key, _Question(case))
+        if question.state == "waiting":
+            question.within = within
+
+    def _awaited(self, key: str) -> _Question:
         with self._changed:
             question, since = self._questions[key], time.monotonic()
             try:
@@ -214,7 +256,7 @@ class Ahead(Closing):
                 raise
             del self._questions[key]
             self._order = self._order[1:]
-            return question.result()
+            return question
 
     def _forget(self) -> None:
         """Drop what waits and is not wanted any more."""
@@ -249,7 +291,7 @@ class Ahead(Closing):
         while (question := self._next(asker)) is not None:
             answer, error = None, None
             try:
-                answer = asker.ask(question.case)
+                answer = asker.ask(question.case, question.within)
             except BaseException as raised:
                 error = raised
             self._take(question, answer, error)
@@ -294,8 +336,8 @@ def _unwant(question: _Question) -> None:
 
 @contextmanager
 def asked_ahead(
-    executor: Executor, oracle_with: Callable[[Executor], SavedOracle], digests: Digests
-) -> Generator[SavedOracle]:
+    executor: Executor, oracle_with: Callable[[Executor], TimedOracle], digests: Digests
+) -> Generator[TimedOracle]:
     """Return the oracle of an executor, which asks ahead if that can answer several questions.
 
     Args:

@@ -17,7 +17,7 @@ import json
 import shlex
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from re import Pattern
 
@@ -30,14 +30,13 @@ from ctk.toolkit.case.store import save_case
 from ctk.toolkit.formats.files import temporary_folder
 from ctk.toolkit.formats.plain_text import one_line
 from ctk.toolkit.oracle.choice import CASE, REPRO
-from ctk.toolkit.oracle.executors.patience import Patience
 from ctk.toolkit.processes.bounded import OUTPUT_NBYTES, Ended, run_bounded
 from ctk.toolkit.processes.exit_codes import ended_with, outcome_of
 from ctk.toolkit.processes.scratch import scratch_root
 from ctk.toolkit.repro.run import write_repro
 
 LONGEST_SECONDS = 600.0
-"""How long a run may take, unless `--timeout` says otherwise; candidates have less (patience)."""
+"""How long a run may take, unless `--timeout` says otherwise; candidates have less."""
 
 HANGS = "no end"
 
@@ -52,14 +51,14 @@ class CommandOracle:
         words: The program and its arguments, with `{case}` or `{repro}` in them.
         match: What its output must match to be a failure.
         same: `strict`: it must end as with the given case; `any`: a run without end counts, too.
-        patience: How long a run may take.
+        limit_seconds: How long a run may take, unless its question says less.
         given: How it ended with the given case, once that was seen.
     """
 
     words: tuple[str, ...]
     match: Pattern[str] | None = None
     same: SameRule | None = None
-    patience: Patience = field(default_factory=lambda: Patience(LONGEST_SECONDS))
+    limit_seconds: float = LONGEST_SECONDS
     given: str | None = None
 
     @property
@@ -69,40 +68,39 @@ class CommandOracle:
         text = json.dumps([self.words, pattern, self.same])
         return f"command {hashlib.blake2b(text.encode(), digest_size=8).hexdigest()}"
 
-    def __call__(self, case: Case) -> Judgement:
+    def __call__(self, case: Case, within: float | None = None) -> Judgement:
         """Judge a case; the first one that fails is the given one.
+
+        Args:
+            case: The case.
+            within: How long the run may take; None: the whole limit.
 
         Raises:
             ProgramError: The program cannot be started.
             StorageError: The candidate cannot be written.
         """
-        is_candidate = self.given is not None
         with temporary_folder("ctk-command-", scratch_root()) as folder:
             try:
                 case_folder, script = self._written(case, folder)
             except CaseError as error:
                 return Judgement(Verdict.INVALID, detail=f"it cannot be written: {error}")
-            return self.about(case_folder, script, is_candidate=is_candidate)
+            return self.about(case_folder, script, within)
 
-    def about(self, folder: Path, script: Path, *, is_candidate: bool = True) -> Judgement:
+    def about(self, folder: Path, script: Path, within: float | None = None) -> Judgement:
         """Judge a case that is on disk.
 
         Args:
             folder: The case.
             script: Its repro.
-            is_candidate: Whether "no" is a safe answer, which need not be waited for long.
+            within: How long the run may take; None: the whole limit.
         """
         words = filled(self.words, {CASE: str(folder), REPRO: str(script)})
-        seconds = self.patience.seconds(is_candidate=is_candidate)
+        seconds = self.limit_seconds if within is None else within
         ended = run_bounded(words, seconds=seconds)
-        longer = self.patience.doubted(seconds) if is_candidate and seconds is not None else None
-        if ended.exceeded == "time" and longer is not None:
-            ended, seconds = run_bounded(words, seconds=longer), longer
-            is_right = ended.exceeded == "time"
-            (self.patience.was_right if is_right else self.patience.was_short)()
-        if ended.exceeded != "time":
-            self.patience.note(ended.seconds)
-        return self._judged(ended, seconds)
+        judgement = self._judged(ended, seconds)
+        if ended.exceeded == "time":  # with a pattern it may have said enough by then
+            return replace(judgement, seconds=seconds if judgement.is_out_of_time else None)
+        return replace(judgement, seconds=ended.seconds)
 
     def remember(self, judgement: Judgement) -> None:
         """Take a failure of the given case as what candidates are held to."""
@@ -120,7 +118,7 @@ class CommandOracle:
             return place, write_repro(case, place)
         return place, place / "repro.py"
 
-    def _judged(self, ended: Ended, seconds: float | None) -> Judgement:
+    def _judged(self, ended: Ended, seconds: float) -> Judgement:
         """Return what a run says.
 
         Cases: 1. its output matches; 2. it was ended by a limit; 3. there is a pattern, and it did
@@ -141,20 +139,21 @@ class CommandOracle:
             return Judgement(Verdict.PASSES, detail=_told(ended_with(code), ended))
         return self._failing(ended_with(code), ended)
 
-    def _ended_by_us(self, ended: Ended, seconds: float | None) -> Judgement:
+    def _ended_by_us(self, ended: Ended, seconds: float) -> Judgement:
         if ended.exceeded == "output":
             said = f"it printed more than {OUTPUT_NBYTES >> 20} MiB and was ended"
             return Judgement(Verdict.INVALID, detail=_told(said, ended))
         judgement = self._failing(HANGS, ended)
         if judgement.verdict is Verdict.REPRODUCES:
             return judgement
-        detail = f"not done after {seconds:g} s" if seconds is not None else HANGS
+        detail = f"not done after {seconds:g} s"
         return Judgement(Verdict.TIMEOUT, judgement.signature, _told(detail, ended))
 
     def _failing(self, message: str, ended: Ended) -> Judgement:
         is_same = self.given is None or _is_same(self.given, message, self.same)
         verdict = Verdict.REPRODUCES if is_same else Verdict.DIFFERENT
-        return Judgement(verdict, Signature("oracle", message=message), _told(message, ended))
+        kind = "timeout" if message == HANGS else "oracle"
+        return Judgement(verdict, Signature(kind, message=message), _told(message, ended))
 
 
 def _is_same(given: str, message: str, rule: SameRule | None) -> bool:

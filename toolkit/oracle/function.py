@@ -91,8 +91,8 @@ class FunctionOracle:
         """What names the question in a journal."""
         return " ".join(filter(None, ["function", self.name, self.code]))
 
-    def __call__(self, case: Case) -> Judgement:
-        """Judge a case.
+    def __call__(self, case: Case, within: float | None = None) -> Judgement:
+        """Judge a case; nothing ends a function, however long it takes.
 
         Raises:
             PredicateError: The function raised, would end the program, or gave no answer; holds the

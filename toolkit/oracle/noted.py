@@ -6,11 +6,12 @@ several runs that make one answer.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.oracle.cache import Digests, fingerprint
-from ctk.toolkit.oracle.journal import Journal
+from ctk.toolkit.oracle.memo import Memo
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,38 +19,29 @@ class Noted:
     """An oracle whose answers are remembered.
 
     Attributes:
-        ask: Answers.
-        journal: Where the answers are.
+        ask: Answers, within so many seconds.
+        memo: Its answers.
         digests: Of the tensors of cases.
         identity: What names the question; other questions have other answers.
-        limit: Of the seconds of a run: that it was passed says nothing about another limit.
-        told: Told each answer, asked or remembered, in the order in which the search gets them.
+        told: Told each answer, asked or remembered, when the search gets it (one that asks ahead
+            is told when it is there).
     """
 
-    ask: Callable[[Case], Judgement]
-    journal: Journal
+    ask: Callable[[Case, float | None], Judgement]
+    memo: Memo
     digests: Digests
     identity: str
-    limit: float | None = None
     told: Callable[[Judgement], object] = lambda judgement: None
 
-    def __call__(self, case: Case) -> Judgement:
+    def __call__(self, case: Case, within: float | None = None) -> Judgement:
         """Return the remembered answer, or ask."""
-        known = self.recall(case)
-        if known is not None:
-            return known
-        judgement = self.ask(case)
-        key = self._key(case)
-        is_cut_off = judgement.verdict is Verdict.TIMEOUT
-        self.journal.note(f"{key}/{self.limit}" if is_cut_off else key, judgement)
-        self.told(judgement)
-        return judgement
+        answer = self.memo.answered(self._key(case), within, partial(self.ask, case, within))
+        self.told(answer)
+        return answer
 
-    def recall(self, case: Case) -> Judgement | None:
+    def recall(self, case: Case, within: float | None = None) -> Judgement | None:
         """Return the remembered answer, if there is one."""
-        key = self._key(case)
-        known = self.journal.recall(Judgement, key)
-        known = known or self.journal.recall(Judgement, f"{key}/{self.limit}")
+        known = self.memo.recall(self._key(case), within)
         if known is not None:
             self.told(known)
         return known

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import replace
+from functools import partial
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
@@ -12,35 +13,30 @@ from ctk.toolkit.formats.schema import encode
 from ctk.toolkit.oracle.cache import Digests, fingerprint
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.journal import Journal
+from ctk.toolkit.oracle.memo import Memo
 
 
 class Remembering(Executor):
     """Asks another executor what the journal does not know, and notes each answer at once.
 
     Args:
-        executor: Who answers; closing it is left to who started it.
+        executor: Who answers; closing it is left to who started it. Its limits are those of the
+            answers.
         journal: Where the answers are.
         digests: Of the tensors of cases.
-        limits: Of time and memory of a question. That one of them was passed says nothing about
-            another limit; nor does the shorter time of a candidate about other questions.
     """
 
-    def __init__(
-        self,
-        executor: Executor,
-        journal: Journal,
-        digests: Digests,
-        limits: tuple[float | None, int | None] = (None, None),
-    ) -> None:
+    def __init__(self, executor: Executor, journal: Journal, digests: Digests) -> None:
         self.isolates = executor.isolates
-        self._executor, self._journal, self._digests = executor, journal, digests
-        self._limits = limits
+        self.limit_seconds, self.memory = executor.limit_seconds, executor.memory
+        self._executor, self._digests = executor, digests
+        self._memo = Memo(journal, executor.limit_seconds, executor.memory)
 
     @property
     def members(self) -> "tuple[Remembering, ...]":
         if len(self._executor.members) == 1:
             return (self,)
-        shared = (self._journal, self._digests, self._limits)
+        shared = (self._memo.journal, self._digests)
         return tuple(Remembering(member, *shared) for member in self._executor.members)
 
     def is_ready(self, seconds: float) -> bool:
@@ -61,17 +57,12 @@ class Remembering(Executor):
         expected: Signature | None = None,
         veto: Veto | None = None,
         *,
-        is_candidate: bool = False,
+        within: float | None = None,
     ) -> Judgement:
         """Return the remembered answer, or ask."""
         key = question_key(fingerprint(case, self._digests), expected, veto)
-        known = self._known(key, is_candidate)
-        if known is not None:
-            return known
-        judgement = self._executor.ask(case, expected, veto, is_candidate=is_candidate)
-        is_cut_off = judgement.signature is not None and judgement.signature.is_cut_off
-        self._journal.note(key + self._limited(is_candidate) * is_cut_off, judgement)
-        return judgement
+        ask = partial(self._executor.ask, case, expected, veto, within=within)
+        return self._memo.answered(key, within, ask)
 
     def recall(
         self,
@@ -79,19 +70,11 @@ class Remembering(Executor):
         expected: Signature | None = None,
         veto: Veto | None = None,
         *,
-        is_candidate: bool = False,
+        within: float | None = None,
     ) -> Judgement | None:
         """Return the remembered answer, if there is one."""
         key = question_key(fingerprint(case, self._digests), expected, veto)
-        return self._known(key, is_candidate)
-
-    def _known(self, key: str, is_candidate: bool) -> Judgement | None:
-        known = self._journal.recall(Judgement, key)
-        return known or self._journal.recall(Judgement, key + self._limited(is_candidate))
-
-    def _limited(self, is_candidate: bool) -> str:
-        seconds, nbytes = self._limits
-        return f"/{seconds}/{nbytes}{'/candidate' * is_candidate}"
+        return self._memo.recall(key, within)
 
     def close(self) -> None:
         """Leave the other executor to who started it."""

@@ -170,17 +170,22 @@ class Repeated:
         most_runs: The most runs that a question may have taken.
     """
 
-    once: Callable[[Case], Judgement]
+    once: Callable[[Case, float | None], Judgement]
     rate: FailureRate
     asked: int = 0
     error: float = 0.0
     most_runs: int = 0
 
-    def __call__(self, case: Case) -> Judgement:
-        """Judge a case; what cannot be asked, or does not end, is asked once."""
+    def __call__(self, case: Case, within: float | None = None) -> Judgement:
+        """Judge a case; what cannot be asked, or does not end, is asked once.
+
+        Args:
+            case: The case.
+            within: How long one run may take.
+        """
         answer, last = None, Judgement(Verdict.PASSES)
         for _ in range(self._runs):
-            last = self.once(case)
+            last = self.once(case, within)
             if last.verdict in (Verdict.REPRODUCES, Verdict.INVALID, Verdict.TIMEOUT):
                 return last
             answer = last if last.verdict is Verdict.DIFFERENT else answer

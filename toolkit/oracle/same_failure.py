@@ -42,22 +42,22 @@ class SameFailure:
     base: Veto | None = None
     rule: SameRule | None = None
 
-    def __call__(self, candidate: Case) -> Judgement:
-        """Judge a candidate."""
+    def __call__(self, candidate: Case, within: float | None = None) -> Judgement:
+        """Judge a candidate, within so many seconds; None: as long as the executor waits."""
         expected = self._expected
-        judgement = self.executor.ask(candidate, expected, self._watched, is_candidate=True)
+        judgement = self.executor.ask(candidate, expected, self._watched, within=within)
         judgement = self._ruled(judgement)
         if self.cause is None or judgement.verdict is not Verdict.REPRODUCES:
             return judgement
         without = self.executor.ask(candidate, expected, self.cause)
         return _blamed(judgement, without)
 
-    def recall(self, candidate: Case) -> Judgement | None:
+    def recall(self, candidate: Case, within: float | None = None) -> Judgement | None:
         """Return what the executor remembers of a candidate; None where it would have to ask."""
         if not isinstance(self.executor, Remembering):
             return None
         expected = self._expected
-        judgement = self.executor.recall(candidate, expected, self._watched, is_candidate=True)
+        judgement = self.executor.recall(candidate, expected, self._watched, within=within)
         judgement = judgement and self._ruled(judgement)
         if judgement is None or self.cause is None:
             return judgement

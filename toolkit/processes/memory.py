@@ -6,6 +6,7 @@ without one (macOS) nothing is held and nothing is limited.
 """
 
 import contextlib
+import math
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -58,6 +59,22 @@ def _group_limits() -> list[int]:
 def too_much(nbytes: int) -> str:
     """Return what is said of a question that holds more than it may."""
     return f"more than {as_text(nbytes)} (--memory)"
+
+
+def memory_name(nbytes: int | None, default: str | None = None) -> str:
+    """Return what names a limit among the answers that depend on it.
+
+    The default follows what is free, which is another number each time: it is named by its
+    magnitude, so that an operation that is resumed on the same machine asks nothing again.
+
+    Args:
+        nbytes: What the user says; None for the default.
+        default: Names the default; None: that of this machine.
+    """
+    if nbytes is not None:
+        return str(nbytes)
+    free = default_limit_nbytes() if default is None else None
+    return f"default {default or (free and round(math.log2(free)))}"
 
 
 def as_text(nbytes: int) -> str:

@@ -5,10 +5,13 @@
     cut       inputs in place of x   leaves no program that makes sense
 
 "Minimal" is said only with a whole one: every step has tried every smallest edit on the result
-itself, and none reproduces. What a step could not try is said with the reason (`leave_open`).
+itself, and of each it is known that it does not reproduce. One that was not done in time, with the
+whole limit, or that says something else each time is not decided. What a step could not try is said
+with the reason (`leave_open`).
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ctk.toolkit.case.judgement import Judgement, Verdict
@@ -18,6 +21,9 @@ from ctk.toolkit.formats.schema import document
 from ctk.toolkit.reduce.about import names_of
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.size import Measured
+
+UNDECIDED = (Verdict.TIMEOUT, Verdict.FLAKY)
+"""Verdicts that do not say whether a candidate fails."""
 
 
 @document
@@ -50,6 +56,7 @@ class Certificate:
         reasons: Why a step has not tried each of its edits although it is through, by step.
         neighbour: The largest case asked about that passes: the closest to the result.
         neighbour_edit: What makes it.
+        has_open: Whether a limit has ended an edit that was not the whole one.
     """
 
     refusals: dict[tuple[str, str], Refusal] = field(default_factory=dict[tuple[str, str], Refusal])
@@ -57,18 +64,34 @@ class Certificate:
     reasons: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
     neighbour: Measured | None = None
     neighbour_edit: Refusal | None = None
+    has_open: bool = False
 
     def leave_open(self, step: str, why: str) -> None:
         """Note that a step does not try each of its edits, and why: in one line, for people."""
         self.reasons.setdefault(step, {})[_line(why)] = None
 
     def unfinished(self, steps: Iterable[str]) -> tuple[str, ...]:
-        """Return which of these steps have not tried each of their edits: `STEP` or `STEP: why`."""
+        """Return which of these steps have not tried each of their edits: `STEP` or `STEP: why`.
+
+        An edit that the oracle could not decide is as good as not tried.
+        """
+        reasons = {step: [*self.reasons.get(step, ()), *self._undecided(step)] for step in steps}
         return tuple(
-            one_line(f"{step}: {'; '.join(self.reasons[step])}") if step in self.reasons else step
-            for step in steps
-            if step in self.reasons or step not in self.steps
+            one_line(f"{step}: {'; '.join(why)}") if why else step
+            for step, why in reasons.items()
+            if why or step not in self.steps
         )
+
+    def _undecided(self, step: str) -> Iterator[str]:
+        """Yield how many edits of a step that is through are not decided, by verdict."""
+        seen = Counter(
+            refusal.verdict.value
+            for (name, _), refusal in self.refusals.items()
+            if name == step and step in self.steps and refusal.verdict in UNDECIDED
+        )
+        if seen:
+            counts = ", ".join(f"{count} {verdict}" for verdict, count in seen.items())
+            yield f"not decided: {counts}"
 
     def skip(self, step: str, edit: Edit, why: str) -> None:
         """Note an edit about which nothing was asked."""

@@ -6,7 +6,7 @@ Three efforts (`efforts.py`), each tried only when the cheaper one has nothing l
 2. `thorough`, one sweep;
 3. `single`, until a sweep brings nothing: every edit of every step alone. Its end is the definition
    of the result, 1-minimal, and its refusals are the certificate. A sweep that brings much goes
-   back to 2.
+   back to 2. Edits that a short limit has ended are asked about once more then, with the whole.
 
 Whatever happens, the best case so far is returned: a used-up budget, Ctrl-C and an error of the
 oracle (it answers with a verdict; an exception of it is a bug) only end the search. A step that
@@ -63,7 +63,7 @@ class Reduction:
         neighbour: The closest case to `best` that passes; None if none did.
         neighbour_edit: What makes it of `best`.
         unfinished: Steps that have not tried each of their edits on `best`: `STEP`, or `STEP: why`
-            where it gave up.
+            where it gave up, or where the oracle could not decide about some (`not decided: …`).
         problems: What went wrong, one sentence each.
         errors: The exceptions behind them.
         flakiness: How often the given case fails, and how likely an answer is wrong; None for an
@@ -172,10 +172,24 @@ def _polish(problem: Problem, steps: Sequence[Step]) -> bool:
     while True:
         before = problem.improvements
         problem.certificate = Certificate()
-        if not _sweep(problem, steps, single):
+        if not _sweep(problem, steps, single) and not _decided(problem, steps):
             return False
         if problem.improvements - before > MANY:
             return True
+
+
+def _decided(problem: Problem, steps: Sequence[Step]) -> bool:
+    """Ask with the whole limit about each edit that a short one has ended; does one reproduce?
+
+    Everything else has been answered, and is not asked again.
+    """
+    if not problem.certificate.has_open:
+        return False
+    problem.certificate, problem.is_deciding = Certificate(), True
+    try:
+        return _sweep(problem, steps, single)
+    finally:
+        problem.is_deciding = False
 
 
 def _sweep(problem: Problem, steps: Sequence[Step], effort: Effort) -> bool:

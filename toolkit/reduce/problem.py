@@ -18,12 +18,14 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.formats.content import Contents
 from ctk.toolkit.oracle.ahead import Anticipating
 from ctk.toolkit.oracle.cache import Cache, Digests, fingerprint
+from ctk.toolkit.oracle.patience import Deciding
 from ctk.toolkit.reduce.analysis import Facts, facts_of
 from ctk.toolkit.reduce.certificate import Certificate
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.size import Measured, call_nodes, counts_of
 
 Oracle = Callable[[Case], Judgement]
+Recall = Callable[[Case], Judgement | None]
 
 
 class OutOfBudget(Exception):
@@ -144,12 +146,13 @@ class Problem:
         certificate: What came of each edit of the best case since it is the best.
         left_out: What each step that raised has said; such a step is not tried again.
         errors: What it raised.
+        is_deciding: Whether candidates that a short limit has ended are asked about with the whole.
         step: Name of the step at work.
     """
 
     best: Case
     oracle: Oracle
-    recall: Callable[[Case], Judgement | None] = lambda case: None
+    recall: Recall = lambda case: None
     budget: Budget = Budget()
     on_progress: Callable[[Progress], None] | None = None
     on_improvement: Callable[[Case], object] | None = None
@@ -159,6 +162,7 @@ class Problem:
     left_out: dict[str, str] = field(default_factory=dict[str, str])
     certificate: Certificate = field(default_factory=Certificate)
     errors: list[Exception] = field(default_factory=list[Exception])
+    is_deciding: bool = False
     step: str = "start"
     questions: int = 0
     remembered: int = 0
@@ -270,6 +274,7 @@ class Problem:
         else:
             measured = Measured(candidate, self.contents)
             self.certificate.refuse(self.step, edit, judgement, measured)
+            self.certificate.has_open |= self.is_open(judgement)
         if is_new:
             self._tell(candidate, judgement.verdict)
         return is_kept
@@ -327,24 +332,35 @@ class Problem:
         """Return the answer, and whether the oracle was asked for it."""
         key = fingerprint(case, self.digests)
         known = self.cache.find(key)
-        if known is not None:
+        is_again = known is not None and self.is_deciding and self.is_open(known)
+        if known is not None and not is_again:
             self._counts.cached += 1
             return known, False
-        known = self._recalled(case)
-        judgement = known or self._ask(case)
+        recall, ask = self._asking(is_again=is_again)
+        known = self._recalled(case, recall)
+        judgement = known or self._ask(case, ask)
         self.cache.add(key, judgement)
         return judgement, known is None
 
-    def _recalled(self, case: Case) -> Judgement | None:
+    def is_open(self, answer: Judgement) -> bool:
+        """Return whether an answer is that a limit has run out which was not the whole one."""
+        return isinstance(self.oracle, Deciding) and self.oracle.is_open(answer)
+
+    def _asking(self, *, is_again: bool) -> tuple[Recall, Oracle]:
+        if is_again and isinstance(self.oracle, Deciding):
+            return self.oracle.recall_decided, self.oracle.decide
+        return self.recall, self.oracle
+
+    def _recalled(self, case: Case, recall: Recall) -> Judgement | None:
         try:
-            known = self.recall(case)
+            known = recall(case)
         except Exception as error:
             raise Ended("the journal", error) from error
         self.remembered += known is not None
         self._counts.remembered += known is not None
         return known
 
-    def _ask(self, case: Case) -> Judgement:
+    def _ask(self, case: Case, ask: Oracle) -> Judgement:
         if self.budget.questions is not None and self.questions >= self.budget.questions:
             raise OutOfBudget("questions")
         if self.budget.seconds is not None and self.seconds >= self.budget.seconds:
@@ -352,7 +368,7 @@ class Problem:
         self.questions += 1
         self._counts.questions += 1
         try:
-            return self.oracle(case)
+            return ask(case)
         except Exception as error:
             raise Ended("the oracle", error) from error
 

@@ -41,7 +41,7 @@ class Deadly(Executor):
         expected: Signature | None = None,
         veto: Veto | None = None,
         *,
-        is_candidate: bool = False,
+        within: float | None = None,
     ) -> Judgement:
         self.asked += 1
         veto = veto or Veto()

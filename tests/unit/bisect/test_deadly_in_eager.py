@@ -22,7 +22,7 @@ class HangsInEagerToo(Executor):
         expected: Signature | None = None,
         veto: object = None,
         *,
-        is_candidate: bool = False,
+        within: float | None = None,
     ) -> Judgement:
         self.questions += 1
         verdict = Verdict.TIMEOUT if expected is None else Verdict.INVALID

@@ -27,7 +27,7 @@ class Apart(Executor):
         expected: Signature | None = None,
         veto: Veto | None = None,
         *,
-        is_candidate: bool = False,
+        within: float | None = None,
     ) -> Judgement:
         said = "all elements of input should be between 0 and 1"
         return judge(case, expected=expected, observer=Recorder(veto), eager_raised=said)

@@ -36,7 +36,7 @@ class Fake(Executor):
         self.verdict, self.asked = verdict, list[Mapping[str, object]]()
         self.vetoes: list[Veto | None] = []
 
-    def ask(self, case, expected=None, veto=None, *, is_candidate=False) -> Judgement:
+    def ask(self, case, expected=None, veto=None, *, within=None) -> Judgement:
         self.asked.append(case.config)
         self.vetoes.append(veto)
         return Judgement(self.verdict(case.config))

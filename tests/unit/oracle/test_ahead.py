@@ -10,6 +10,7 @@ import pytest
 
 from ctk.compiler.errors import CtkError
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.oracle import ahead as module
 from ctk.toolkit.oracle.ahead import Ahead, Anticipating, Asker, asked_ahead
@@ -20,6 +21,8 @@ from ctk.toolkit.oracle.protocol import Unwanted
 from tests.helpers.reduce_graphs import chain
 
 WAIT_SECONDS = 30
+SLOW_SECONDS = {99: 8.0}
+"""What an answer takes, by seed; others take no time."""
 
 
 class Gate(Executor):
@@ -31,15 +34,17 @@ class Gate(Executor):
         self.log, self.gates = log, gates
         self.unwanted = threading.Event()
 
-    def ask(self, case: Case, *rest: object, **options: object) -> Judgement:
+    def ask(self, case: Case, *rest: object, within: float | None = None) -> Judgement:
         seed = case.modes.seed
-        self.log.append(f"ask {seed}")
+        self.log.append(f"ask {seed}" if within is None else f"ask {seed} within {within}")
         while not self.gates.setdefault(seed, opened()).wait(0.005):
             if self.unwanted.is_set():
                 self.log.append(f"end {seed}")
                 raise Unwanted
         if seed == 13:
             raise CtkError("thirteen")
+        if within is not None and within < SLOW_SECONDS.get(seed, 0.0):
+            return Judgement(Verdict.TIMEOUT, Signature("timeout"), seconds=within)
         return Judgement(Verdict.REPRODUCES if seed % 2 else Verdict.PASSES)
 
     def want(self) -> None:
@@ -62,10 +67,10 @@ class Asked:
         self.executor = executor
         self.known: dict[int, Judgement] = {}
 
-    def __call__(self, case: Case) -> Judgement:
-        return self.executor.ask(case)
+    def __call__(self, case: Case, within: float | None = None) -> Judgement:
+        return self.executor.ask(case, within=within)
 
-    def recall(self, case: Case) -> Judgement | None:
+    def recall(self, case: Case, within: float | None = None) -> Judgement | None:
         return self.known.get(case.modes.seed)
 
 
@@ -205,7 +210,7 @@ def test_only_answers_of_earlier_runs_are_recalled(base: Case, case: Callable[[i
     known = {fingerprint(case(5)): Judgement(Verdict.FLAKY)}
     oracle = Asked(Gate([], {}))
     askers = [Asker(oracle, oracle.executor) for _ in range(2)]
-    with Ahead(askers, lambda asked: known.get(fingerprint(asked))) as ahead:
+    with Ahead(askers, lambda asked, within: known.get(fingerprint(asked))) as ahead:
         assert ahead.recall(case(5)) == Judgement(Verdict.FLAKY)
         ahead.anticipate([case(5), case(1)])
         known[fingerprint(case(1))] = Judgement(Verdict.REPRODUCES)  # the journal has it by now
@@ -231,3 +236,30 @@ def test_ahead_is_what_the_driver_looks_for():
     with asking(2) as it:
         assert isinstance(it.ahead, Anticipating)
         assert it.ahead.jobs == 2
+
+
+def test_what_a_shorter_limit_has_ended_is_asked_again(case: Callable[[int], Case]):
+    with asking(2) as it:
+        it.ahead.anticipate([case(0), case(99)], [2.0, 2.0])
+        wait_until(lambda: len(it.log) == 2)
+        assert it.ahead(case(99), 8.0).verdict is Verdict.REPRODUCES
+        assert it.log[2:] == ["ask 99 within 8.0"]
+
+
+def test_what_a_longer_limit_has_ended_stands(case: Callable[[int], Case]):
+    with asking(2) as it:
+        it.ahead.anticipate([case(0), case(99)], [2.0, 4.0])
+        wait_until(lambda: len(it.log) == 2)
+        assert it.ahead(case(99), 2.0).verdict is Verdict.TIMEOUT
+        assert len(it.log) == 2
+
+
+def test_a_question_that_waits_takes_the_limit_that_holds_by_now(case: Callable[[int], Case]):
+    with asking(2, closed=[0, 2]) as it:
+        it.ahead.anticipate([case(0), case(2), case(99)], [1.0, 1.0, 1.0])
+        wait_until(lambda: len(it.log) == 2)
+        it.ahead.anticipate([case(0), case(2), case(99)], [1.0, 1.0, 9.0])
+        for gate in it.gates.values():
+            gate.set()
+        assert it.ahead(case(99), 9.0).verdict is Verdict.REPRODUCES
+        assert it.log[2:] == ["ask 99 within 9.0"]

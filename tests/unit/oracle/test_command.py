@@ -13,7 +13,6 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.oracle.choice import choice_of
 from ctk.toolkit.oracle.command import CommandOracle, filled
-from ctk.toolkit.oracle.executors.patience import Patience
 from tests.helpers.case_folders import linear_case
 
 V = Verdict
@@ -60,13 +59,21 @@ def test_with_a_pattern_the_output_decides(script: str, verdict: Verdict) -> Non
 
 def test_a_candidate_that_hangs_is_no_failure_but_a_given_case_that_hangs_is() -> None:
     hangs = "trap '' TERM; while :; do sleep 0.1; done"
-    oracle = shell(hangs, patience=Patience(0.5))
+    oracle = shell(hangs, limit_seconds=0.5)
     first = oracle(linear_case())
     assert first.verdict is V.REPRODUCES
     oracle.remember(first)
     assert oracle(linear_case()).verdict is V.REPRODUCES
-    oracle = shell(hangs, patience=Patience(0.5), given="exit code 1")
+    oracle = shell(hangs, limit_seconds=0.5, given="exit code 1")
     assert oracle(linear_case()).verdict is V.TIMEOUT
+
+
+@pytest.mark.parametrize("given", ["no end", "exit code 1"])
+def test_what_a_limit_has_ended_says_so_and_which(given: str) -> None:
+    judgement = shell("sleep 9", limit_seconds=60.0, given=given)(linear_case(), 0.3)
+    assert judgement.is_out_of_time and judgement.seconds == 0.3
+    done = shell("exit 1", given=given)(linear_case(), 9.0)
+    assert not done.is_out_of_time and done.seconds is not None and 0 < done.seconds < 9
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def test_errors_keep_their_type_and_an_unwanted_question_ends():
 def test_a_question_that_was_unwanted_before_it_came_is_not_asked():
     far = FarSide(None, None)
     far.unwant(2)
-    assert '"kind": "Unwanted"' in far.answer(2, "{}", 1, b"", True)
+    assert '"kind": "Unwanted"' in far.answer(2, "{}", b"")
 
 
 def test_another_version_is_refused():

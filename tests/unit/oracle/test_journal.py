@@ -19,7 +19,9 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.oracle import cache
 from ctk.toolkit.oracle.cache import Digests, fingerprint
+from ctk.toolkit.oracle.command import CommandOracle
 from ctk.toolkit.oracle.executors.base import Executor
+from ctk.toolkit.oracle.executors.child import ChildProcess
 from ctk.toolkit.oracle.go_on import resume_command, resume_hint
 from ctk.toolkit.oracle.journal import (
     JOURNAL,
@@ -29,6 +31,8 @@ from ctk.toolkit.oracle.journal import (
     resume_journal,
     start_journal,
 )
+from ctk.toolkit.oracle.memo import Memo
+from ctk.toolkit.oracle.noted import Noted
 from ctk.toolkit.oracle.remembering import Remembering
 from tests.helpers.case_folders import linear_case
 
@@ -42,9 +46,14 @@ class Counting(Executor):
     isolates = False
 
     def __init__(
-        self, verdict: Verdict = Verdict.REPRODUCES, signature: Signature = FAILURE
+        self,
+        verdict: Verdict = Verdict.REPRODUCES,
+        signature: Signature = FAILURE,
+        limit_seconds: float | None = None,
+        memory: str = "",
     ) -> None:
         self.verdict, self.signature, self.asked = verdict, signature, 0
+        self.limit_seconds, self.memory = limit_seconds, memory
 
     def ask(
         self,
@@ -52,10 +61,11 @@ class Counting(Executor):
         expected: Signature | None = None,
         veto: Veto | None = None,
         *,
-        is_candidate: bool = False,
+        within: float | None = None,
     ) -> Judgement:
         self.asked += 1
-        return Judgement(self.verdict, self.signature, f"answer {self.asked}")
+        seconds = (within or self.limit_seconds) if self.signature.kind == "timeout" else 0.5
+        return Judgement(self.verdict, self.signature, f"answer {self.asked}", seconds)
 
 
 QUESTIONS = [
@@ -96,31 +106,67 @@ def test_what_is_only_told_of_a_failure_makes_no_other_question(tmp_path: Path) 
         assert executor.asked == 1
 
 
-def test_a_time_limit_that_ran_out_says_nothing_about_another(tmp_path: Path) -> None:
-    for verdict in (Verdict.TIMEOUT, Verdict.REPRODUCES):  # a hang may be what is looked for
-        executor = Counting(verdict, Signature("timeout"))
-        (tmp_path / verdict.value).mkdir()
-        with start_journal(tmp_path / verdict.value, HEADER) as journal:
-            for seconds in (1.0, 1.0, 2.0):
-                Remembering(executor, journal, Digests(), (seconds, None)).ask(linear_case())
-        assert executor.asked == 2
+HANG = Signature("timeout")
+
+
+@pytest.mark.parametrize("verdict", [Verdict.TIMEOUT, Verdict.REPRODUCES])  # it may be looked for
+def test_a_time_limit_that_ran_out_says_nothing_about_a_longer_one(
+    tmp_path: Path, verdict: Verdict
+) -> None:
+    asked: list[int] = []
+    with start_journal(tmp_path, HEADER) as journal:
+        for seconds in (1.0, 1.0, 2.0, 1.0, None):
+            executor = Counting(verdict, HANG, seconds)
+            Remembering(executor, journal, Digests()).ask(linear_case())
+            asked.append(executor.asked)
+    assert asked == [1, 0, 1, 0, 1]
 
 
 def test_a_memory_limit_that_was_passed_says_nothing_about_another(tmp_path: Path) -> None:
-    executor = Counting(Verdict.DIFFERENT, Signature("memory"))
+    asked: list[int] = []
     with start_journal(tmp_path, HEADER) as journal:
-        for nbytes in (1 << 20, 1 << 20, None):
-            Remembering(executor, journal, Digests(), (None, nbytes)).ask(linear_case(), FAILURE)
-    assert executor.asked == 2
+        for memory in ("200M", "200M", "8G"):
+            executor = Counting(Verdict.DIFFERENT, Signature("memory"), memory=memory)
+            Remembering(executor, journal, Digests()).ask(linear_case(), FAILURE)
+            asked.append(executor.asked)
+    assert asked == [1, 0, 1]
+
+
+def test_the_memory_that_the_environment_allows_is_a_limit_of_the_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names: list[str] = []
+    for size in ("200M", "8G"):
+        monkeypatch.setenv("CTK_MEMORY", size)
+        names.append(ChildProcess().memory)
+    monkeypatch.delenv("CTK_MEMORY")
+    assert len({*names, ChildProcess().memory}) == 3
+    assert ChildProcess(memory_nbytes=200 << 20).memory == names[0]  # as --memory says it
+    monkeypatch.setattr("ctk.toolkit.processes.memory.free_nbytes", lambda: 1 << 40)
+    with_much = ChildProcess().memory
+    monkeypatch.setattr("ctk.toolkit.processes.memory.free_nbytes", lambda: 1 << 31)
+    assert ChildProcess().memory != with_much  # a part of what is free
 
 
 def test_the_short_time_of_a_candidate_proves_no_hang(tmp_path: Path) -> None:
-    executor = Counting(Verdict.REPRODUCES, Signature("timeout"))
+    executor = Counting(Verdict.REPRODUCES, HANG, 60.0)
     with start_journal(tmp_path, HEADER) as journal:
         asking = Remembering(executor, journal, Digests())
-        asking.ask(linear_case(), is_candidate=True)
-        asking.ask(linear_case())
+        for within in (2.0, None, 2.0, 30.0):
+            asking.ask(linear_case(), within=within)
     assert executor.asked == 2
+
+
+def test_a_hang_of_a_command_is_remembered_with_its_limit(tmp_path: Path) -> None:
+    verdicts: list[Verdict] = []
+    for number, limit in enumerate((0.3, 0.3, 20.0)):
+        oracle = CommandOracle(("sh", "-c", "sleep 1", "{case}"), limit_seconds=limit)
+        opened = start_journal if number == 0 else resume_journal
+        with opened(tmp_path, HEADER) as journal:
+            memo = Memo(journal, limit)
+            noted = Noted(oracle, memo, Digests(), oracle.identity, told=oracle.remember)
+            verdicts.append(noted(linear_case()).verdict)
+    assert verdicts == [Verdict.REPRODUCES, Verdict.REPRODUCES, Verdict.PASSES]
 
 
 @pytest.fixture

@@ -1,145 +1,189 @@
 """How long a candidate may take: counted in limits given, never in seconds measured."""
 
+import math
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
+from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.executors import executor_for
 from ctk.toolkit.oracle.executors.child import ChildProcess
-from ctk.toolkit.oracle.executors.patience import (
+from ctk.toolkit.oracle.patience import (
     COMMON_NODES,
     DOUBT,
     DOUBTED,
     FACTOR,
     FLOOR_SECONDS,
     UNLIMITED_FLOOR_SECONDS,
+    UNLIMITED_SECONDS,
     Patience,
+    Patient,
 )
 from ctk.toolkit.oracle.protocol import Question
 from ctk.toolkit.processes.waits import Waits
 from tests.unit.oracle.test_executors import case_for
 
-CRASH = Signature("signal", signal=11)
 HANG = Signature("timeout")
 
 
-class Scripted(ChildProcess):
-    """Hangs for the questions whose number is in `hanging`; counts the seconds waited for them.
+@dataclass
+class Program:
+    """Stands for whoever runs a question: counts the seconds that it is waited for.
 
-    Args:
-        needs: What a question that hangs would need, had it the time.
+    Attributes:
+        needs: What it takes.
+        wanted: Whether a hang is what is looked for.
+        at_its_end: What it says when it is let finish.
+        limits: With which it was asked.
     """
 
-    def __init__(
-        self, timeout_seconds: float | None, hanging: set[int], needs: float = float("inf")
-    ) -> None:
-        super().__init__(timeout_seconds)
-        self.hanging, self.needs = hanging, needs
-        self.asked, self.waited = 0, 0.0
+    needs: float = math.inf
+    wanted: bool = False
+    at_its_end: Verdict = Verdict.PASSES
+    limits: list[float | None] = field(default_factory=list[float | None])
 
-    def _asked(self, question: Question) -> Judgement:
-        number, self.asked = self.asked, self.asked + 1
-        if number not in self.hanging:
-            return Judgement(Verdict.PASSES)
-        assert question.timeout_seconds is not None
-        if self.needs <= question.timeout_seconds:
-            self.waited += self.needs
-            return Judgement(Verdict.REPRODUCES)
-        self.waited += question.timeout_seconds
-        wanted = question.expected is not None and question.expected.kind == "timeout"
-        return Judgement(Verdict.REPRODUCES if wanted else Verdict.TIMEOUT, HANG)
+    def __call__(self, within: float | None) -> Judgement:
+        self.limits.append(within)
+        if within is None or self.needs <= within:
+            return Judgement(self.at_its_end, seconds=self.needs)
+        verdict = Verdict.REPRODUCES if self.wanted else Verdict.TIMEOUT
+        return Judgement(verdict, HANG, seconds=within)
+
+
+def quick(patience: Patience, seconds: float, nodes: int = 0) -> None:
+    """Take an answer that took so long."""
+    patience.asked(Program(seconds), nodes)
 
 
 def test_the_limits() -> None:
     patience = Patience(60.0)
-    assert patience.seconds(is_candidate=True) == 60.0  # nothing is known yet
-    patience.note(0.1)
-    assert patience.seconds(is_candidate=True) == FLOOR_SECONDS
-    assert patience.seconds(is_candidate=False) == 60.0
-    patience.note(2.0)
-    patience.note(1.0)
-    assert patience.seconds(is_candidate=True) == 2.0 * FACTOR
-    patience.note(30.0)
-    assert patience.seconds(is_candidate=True) == 60.0  # never above the user's
+    assert patience.seconds() == 60.0  # nothing is known yet
+    quick(patience, 0.1)
+    assert patience.seconds() == FLOOR_SECONDS
+    quick(patience, 2.0)
+    quick(patience, 1.0)
+    assert patience.seconds() == 2.0 * FACTOR
+    patience.answers.append((0, 30.0))
+    assert patience.seconds() == 60.0  # never above the user's
 
 
 def test_without_a_limit_candidates_have_one_all_the_same() -> None:
     patience = Patience(None)
-    assert patience.seconds(is_candidate=True) is None
-    patience.note(0.1)
-    assert patience.seconds(is_candidate=True) == UNLIMITED_FLOOR_SECONDS
-    assert patience.seconds(is_candidate=False) is None
+    assert patience.seconds() is None
+    quick(patience, 0.1)
+    assert patience.seconds() == UNLIMITED_FLOOR_SECONDS
+    assert patience.whole_seconds == UNLIMITED_SECONDS
 
 
 def test_a_small_graph_has_less_time_than_the_large_one_before_it() -> None:
     patience = Patience(600.0)
-    patience.note(8.0, 16 * COMMON_NODES - COMMON_NODES)
-    assert patience.seconds(is_candidate=True, nodes=COMMON_NODES) == FACTOR * 8.0 * 2 / 16
-    assert patience.seconds(is_candidate=True, nodes=5000) == FACTOR * 8.0
+    quick(patience, 8.0, 16 * COMMON_NODES - COMMON_NODES)
+    assert patience.seconds(COMMON_NODES) == FACTOR * 8.0 * 2 / 16
+    assert patience.seconds(5000) == FACTOR * 8.0
 
 
 def test_old_answers_are_forgotten() -> None:
     patience = Patience(600.0)
-    patience.note(30.0)
-    for _ in range(32):
-        patience.note(0.5)
-    assert patience.seconds(is_candidate=True) == FACTOR * 0.5
+    for seconds in (30.0, *[0.5] * 32):
+        quick(patience, seconds)
+    assert patience.seconds() == FACTOR * 0.5
+
+
+def test_the_first_limits_that_run_out_are_doubted_and_then_believed() -> None:
+    patience, hang = Patience(60.0), Program()
+    quick(patience, 0.1)
+    for _ in range(8):
+        assert patience.asked(hang).verdict is Verdict.TIMEOUT
+    assert hang.limits == [FLOOR_SECONDS, DOUBT * FLOOR_SECONDS] * DOUBTED + [FLOOR_SECONDS] * 6
 
 
 def test_a_limit_that_proves_too_short_makes_all_longer() -> None:
-    patience = Patience(600.0)
-    patience.note(1.0)
-    for _ in range(DOUBTED):
-        assert patience.doubted(10.0) == DOUBT * 10.0
-        patience.was_right()
-    assert patience.doubted(10.0) is None
-    patience.was_short()
-    assert patience.seconds(is_candidate=True) == 2 * FACTOR
-    assert patience.doubted(20.0) == DOUBT * 20.0
-    assert patience.doubted(600.0) is None  # there is no more than that
+    patience, slow = Patience(600.0), Program(15.0, at_its_end=Verdict.REPRODUCES)
+    quick(patience, 1.0)
+    patience.asked(Program())
+    assert patience.proved == 1
+    assert patience.asked(slow).verdict is Verdict.REPRODUCES
+    assert slow.limits == [FACTOR, DOUBT * FACTOR]
+    assert (patience.factor, patience.proved) == (2 * FACTOR, 0)
 
 
-def test_seventeen_questions_with_hanging_candidates_take_seconds() -> None:
-    executor = Scripted(60.0, hanging={*range(3, 7), *range(8, 20, 2)})
-    case = case_for("right")
-    executor.ask(case, CRASH)
-    for _ in range(16):
-        executor.ask(case, CRASH, is_candidate=True)
-    assert executor.asked == 17 + DOUBTED  # the first limits are doubted, then a "no" is believed
-    assert executor.waited == (8 + DOUBTED * DOUBT) * FLOOR_SECONDS  # 8 minutes at 60 seconds each
+def test_there_is_no_doubt_beyond_the_limit_of_the_user() -> None:
+    patience, hang = Patience(FLOOR_SECONDS), Program()
+    quick(patience, 1.0)
+    patience.asked(hang)
+    assert hang.limits == [FLOOR_SECONDS]
 
 
-def test_a_slow_candidate_is_asked_again_and_changes_the_limits() -> None:
-    executor = Scripted(60.0, hanging={1, 2}, needs=3 * FLOOR_SECONDS)
-    executor.ask(case_for("right"), CRASH)
-    answer = executor.ask(case_for("right"), CRASH, is_candidate=True)
-    assert answer.verdict is Verdict.REPRODUCES
-    assert executor.patience.factor == 2 * FACTOR
-    assert executor.patience.proved == 0
-
-
-def test_a_hang_that_is_looked_for_is_believed_once_the_whole_limit_has_run_out() -> None:
-    executor = Scripted(60.0, hanging={1, 2, 3, 4})
-    case = case_for("right")
-    executor.ask(case, HANG)
+def test_each_hang_that_is_looked_for_is_asked_about_with_the_whole_limit() -> None:
+    patience, hang = Patience(60.0), Program(wanted=True)
+    quick(patience, 0.1)
     for _ in range(3):
-        assert executor.ask(case, HANG, is_candidate=True).verdict is Verdict.REPRODUCES
-    assert executor.waited == FLOOR_SECONDS + 60.0 + 2 * FLOOR_SECONDS
+        assert patience.asked(hang).verdict is Verdict.REPRODUCES
+    assert hang.limits == [FLOOR_SECONDS, 60.0] * 3
 
 
-def test_a_slow_candidate_is_no_hang() -> None:
-    executor = Scripted(60.0, hanging={1})  # it answers when it has the whole limit
-    executor.ask(case_for("right"), HANG)
-    assert executor.ask(case_for("right"), HANG, is_candidate=True).verdict is Verdict.PASSES
-    assert not executor.patience.is_hang_proved
+def test_a_slow_candidate_is_no_hang_however_many_were_proved_before() -> None:
+    patience = Patience(60.0)
+    quick(patience, 0.1)
+    patience.asked(Program(wanted=True))
+    assert patience.asked(Program(4.0, wanted=True)).verdict is Verdict.PASSES
+
+
+def test_only_what_a_short_limit_has_ended_is_open() -> None:
+    patience = Patience(60.0)
+    ended = [Judgement(Verdict.TIMEOUT, HANG, seconds=seconds) for seconds in (2.0, 60.0)]
+    assert [patience.is_open(each) for each in ended] == [True, False]
+    assert not patience.is_open(Judgement(Verdict.PASSES, seconds=2.0))
+
+
+@dataclass
+class Known:
+    """An oracle within limits whose answers are remembered, as by a journal."""
+
+    program: Program
+    known: dict[float | None, Judgement] = field(default_factory=dict[float | None, Judgement])
+
+    def __call__(self, case: Case, within: float | None = None) -> Judgement:
+        return self.known.setdefault(within, self.program(within))
+
+    def recall(self, case: Case, within: float | None = None) -> Judgement | None:
+        return self.known.get(within)
+
+
+def test_what_was_answered_is_recalled_with_its_limits_and_half_an_answer_is_none() -> None:
+    oracle, case = Known(Program(4.0)), case_for("right")
+    before, after = Patience(60.0), Patience(60.0)
+    for patience in (before, after):
+        quick(patience, 0.1)
+    oracle(case, FLOOR_SECONDS)  # a run that was killed while it doubted
+    assert Patient(oracle, after).recall(case) is None
+    assert (after.factor, len(after.answers)) == (FACTOR, 1)
+    answer = Patient(oracle, before)(case)
+    assert Patient(oracle, after).recall(case) == answer
+    assert after == before
+    assert before.factor == 2 * FACTOR
+
+
+def test_a_child_says_how_long_it_took_or_which_limit_has_ended_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Question] = []
+    answers = iter([Judgement(Verdict.PASSES), *[Judgement(Verdict.TIMEOUT, HANG)] * 2])
+    executor = ChildProcess(60.0)
+    monkeypatch.setattr(executor, "_asked", lambda each: asked.append(each) or next(answers))
+    seconds = [executor.ask(case_for("right"), within=each).seconds for each in (None, 2.0, None)]
+    assert seconds[0] is not None and seconds[0] < 2.0
+    assert seconds[1:] == [2.0, 60.0]
+    assert [each.timeout_seconds for each in asked] == [60.0, 2.0, 60.0]
+    assert [each.busy_seconds for each in asked] == [0.0, 58.0, 0.0]
 
 
 @pytest.mark.parametrize(("given", "limit"), [(None, 60.0), (7.0, 7.0)])
@@ -147,7 +191,7 @@ def test_a_case_that_records_a_hang_has_a_limit(given: float | None, limit: floa
     case = replace(case_for("right"), signature=HANG)
     executor = executor_for([case], timeout_seconds=given)
     assert isinstance(executor, ChildProcess)
-    assert executor.patience.limit_seconds == limit
+    assert executor.limit_seconds == limit
 
 
 BUSY_LOOP = "\nwhile True: pass\n"

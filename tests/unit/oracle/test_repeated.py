@@ -68,30 +68,32 @@ def test_too_rare_a_failure_is_refused() -> None:
 
 def test_a_run_that_fails_is_believed_at_once() -> None:
     asked: list[object] = []
-    repeated = Repeated(lambda case: asked.append(case) or FAILS, FailureRate(20, 10))
+    repeated = Repeated(lambda case, _: asked.append(case) or FAILS, FailureRate(20, 10))
     assert repeated(linear_case()) is FAILS
     assert len(asked) == 1
 
 
 def test_another_failure_among_passing_runs_is_told() -> None:
     answers = iter([PASSES, DIFFERENT, *[PASSES] * 100])
-    repeated = Repeated(lambda case: next(answers), FailureRate(20, 10))
+    repeated = Repeated(lambda case, _: next(answers), FailureRate(20, 10))
     assert repeated(linear_case()) is DIFFERENT
 
 
 @pytest.mark.parametrize("verdict", [Verdict.INVALID, Verdict.TIMEOUT])
 def test_what_cannot_be_asked_is_asked_once(verdict: Verdict) -> None:
     asked: list[object] = []
-    repeated = Repeated(lambda case: asked.append(case) or Judgement(verdict), FailureRate(20, 10))
+    repeated = Repeated(
+        lambda case, _: asked.append(case) or Judgement(verdict), FailureRate(20, 10)
+    )
     assert repeated.counted(linear_case()).verdict is verdict
     assert (len(asked), repeated.error) == (1, 0)
 
 
 def test_what_is_said_of_the_errors_is_what_was_risked() -> None:
-    repeated = Repeated(lambda case: PASSES, FailureRate(20, 10))
+    repeated = Repeated(lambda case, _: PASSES, FailureRate(20, 10))
     for _ in range(5):
         repeated.counted(linear_case())
-    repeated.once = lambda case: FAILS
+    repeated.once = lambda case, _: FAILS
     repeated.counted(linear_case())  # a failing one risks nothing
     said = repeated.flakiness
     assert said.error_probability == pytest.approx(
@@ -103,7 +105,9 @@ def test_what_is_said_of_the_errors_is_what_was_risked() -> None:
 
 def test_a_failing_candidate_is_hardly_ever_lost() -> None:
     coin = random.Random(3)
-    repeated = Repeated(lambda case: FAILS if coin.random() < 0.4 else PASSES, FailureRate(20, 8))
+    repeated = Repeated(
+        lambda case, _: FAILS if coin.random() < 0.4 else PASSES, FailureRate(20, 8)
+    )
     case = linear_case()
     lost = sum(repeated.counted(case).verdict is Verdict.PASSES for _ in range(2000))
     assert lost == 0  # expected: one in 100 such tests

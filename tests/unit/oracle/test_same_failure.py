@@ -29,7 +29,7 @@ class Fake(Executor):
         expected: Signature | None = None,
         veto: Veto | None = None,
         *,
-        is_candidate: bool = False,
+        within: float | None = None,
     ) -> Judgement:
         self.asked.append(veto)
         return Judgement(Verdict.PASSES if veto == PASS else Verdict.REPRODUCES, expected)
@@ -83,7 +83,7 @@ class Seeing(Fake):
         super().__init__()
         self.seen, self.expected = seen, []
 
-    def ask(self, case, expected=None, veto=None, *, is_candidate=False):
+    def ask(self, case, expected=None, veto=None, *, within=None):
         self.expected.append(expected)
         is_same = expected is None or expected.matches(self.seen)
         return Judgement(Verdict.REPRODUCES if is_same else Verdict.DIFFERENT, self.seen)

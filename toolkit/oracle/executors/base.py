@@ -34,9 +34,13 @@ class Executor(Closing, Protocol):
 
     Attributes:
         isolates: Whether a crash or a hang of the compiled program leaves this process alone.
+        limit_seconds: Longest that it waits for an answer; None: as long as that takes.
+        memory: Names what a question may hold: that another amount was too little says nothing.
     """
 
     isolates: bool
+    limit_seconds: float | None = None
+    memory: str = ""
 
     @property
     def members(self) -> "tuple[Executor, ...]":
@@ -49,11 +53,12 @@ class Executor(Closing, Protocol):
         expected: Signature | None = None,
         veto: Veto | None = None,
         *,
-        is_candidate: bool = False,
+        within: float | None = None,
     ) -> Judgement:
         """Judge a case, compiled without what a veto names; an empty veto only observes.
 
-        About a candidate of a reduction "no" is a safe answer: it need not be waited for long.
+        It may take `within` seconds (`ctk.toolkit.oracle.patience`); None: `limit_seconds`. The
+        answer says how long it took, where that is limited.
 
         Raises:
             CtkError: The target, its options or the case are wrong, or nobody can answer.

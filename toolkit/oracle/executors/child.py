@@ -13,7 +13,7 @@ from ctk.compiler.environment import read_environment
 from ctk.compiler.errors import CtkError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.end_to_end.answer import EndToEnd
@@ -22,7 +22,6 @@ from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.formats.files import temporary_folder
 from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind, Needs
 from ctk.toolkit.oracle.executors.company import Company
-from ctk.toolkit.oracle.executors.patience import Patience
 from ctk.toolkit.oracle.executors.pool import Pool, cores
 from ctk.toolkit.oracle.executors.workers import Nursery, Worker, start_worker
 from ctk.toolkit.oracle.protocol import (
@@ -33,8 +32,11 @@ from ctk.toolkit.oracle.protocol import (
     error_of,
     read_answer,
 )
-from ctk.toolkit.processes.memory import default_limit_nbytes, too_much
+from ctk.toolkit.processes.memory import default_limit_nbytes, memory_name, too_much
 from ctk.toolkit.processes.scratch import scratch_root
+
+_BUSY = 10.0
+"""How many times a short limit a question may wait for a core, where there is no whole limit."""
 
 _WORKERS_PER_QUESTION = 3
 """How many workers a question may lose: somebody may kill one, nobody kills three by chance."""
@@ -50,10 +52,9 @@ class ChildProcess(Executor):
 
     Args:
         timeout_seconds: Time limit of one question, the time to compile included; None: no limit.
-            Candidates of a reduction may take less (patience.py).
+            Each question may have a shorter one (`ctk.toolkit.oracle.patience`).
         memory_nbytes: What one question, with all that it starts, may hold; None takes
             `CTK_MEMORY`, else most of what is free.
-        patience: The time limits, of several executors together.
         start: Starts a worker for the questions about a target.
         company: The questions that share the memory of this machine.
     """
@@ -65,12 +66,12 @@ class ChildProcess(Executor):
         timeout_seconds: float | None = None,
         memory_nbytes: int | None = None,
         *,
-        patience: Patience | None = None,
         start: Callable[[str], Worker] = start_worker,
         company: Company | None = None,
     ) -> None:
-        self.patience = patience or Patience(timeout_seconds)
+        self.limit_seconds = timeout_seconds
         self.memory_nbytes = memory_nbytes or read_environment().memory_nbytes
+        self.memory = memory_name(self.memory_nbytes)
         self._start, self._company = start, company or Company(1)
         self._worker: Worker | None = None
         self._unwanted = threading.Event()
@@ -81,7 +82,7 @@ class ChildProcess(Executor):
         expected: Signature | None = None,
         veto: Veto | None = None,
         *,
-        is_candidate: bool = False,
+        within: float | None = None,
     ) -> Judgement:
         """Judge a case in a child."""
         with temporary_folder("ctk-question-", scratch_root()) as folder:
@@ -89,55 +90,28 @@ class ChildProcess(Executor):
                 target=case.target,
                 folder=str(save_case(case, folder / "case", inputs="full", portable=False)),
                 expected=expected,
+                timeout_seconds=within,
                 veto=veto,
             )
-            nodes = len(case.graph.graph.nodes)
-            return self.ask_saved(question, nodes, is_candidate=is_candidate)
+            return self.ask_saved(question)
 
-    def ask_saved(self, question: Question, nodes: int, *, is_candidate: bool) -> Judgement:
+    def ask_saved(self, question: Question) -> Judgement:
         """Judge a case that is on disk.
 
         Args:
-            question: Its limits are set here.
-            nodes: Of its graph: what it should take follows from that.
-            is_candidate: About a candidate "no" is a safe answer.
+            question: Its time is the whole limit where it names none; its memory is set here.
         """
-        limit = self.patience.seconds(is_candidate=is_candidate, nodes=nodes)
-        answer = self._answer_within(question, nodes, limit)
-        if limit == self.patience.limit_seconds or limit is None or not _is_hang(answer):
-            return answer
-        if answer.verdict is Verdict.REPRODUCES:
-            return answer if self.patience.is_hang_proved else self._proved(question, nodes)
-        longer = self.patience.doubted(limit)
-        return answer if longer is None else self._doubted(question, nodes, longer)
-
-    def _proved(self, question: Question, nodes: int) -> Judgement:
-        """Ask with the whole limit whether a hang that is looked for is one."""
-        answer = self._answer_within(question, nodes, self.patience.limit_seconds)
-        self.patience.is_hang_proved = answer.verdict is Verdict.REPRODUCES
-        return answer
-
-    def _doubted(self, question: Question, nodes: int, limit: float) -> Judgement:
-        """Ask again with more time, and learn from that whether the limits are too short."""
-        answer = self._answer_within(question, nodes, limit)
-        if _is_hang(answer):
-            self.patience.was_right()
-        else:
-            self.patience.was_short()
-        return answer
-
-    def _answer_within(self, question: Question, nodes: int, limit: float | None) -> Judgement:
-        is_whole = limit == self.patience.limit_seconds
-        busy = 0.0 if is_whole else self.patience.busy_seconds(limit)
+        whole = self.limit_seconds
+        limit = whole if question.timeout_seconds is None else question.timeout_seconds
+        busy = 0.0 if limit is None or limit == whole else (whole or _BUSY * limit) - limit
         started = time.monotonic()
         answer = self._answer(replace(question, timeout_seconds=limit, busy_seconds=busy))
-        if not _is_hang(answer):
-            self.patience.note(time.monotonic() - started, nodes)
-        return answer
+        seconds = limit if answer.is_out_of_time else time.monotonic() - started
+        return replace(answer, seconds=seconds)
 
     def ask_program(self, question: ProgramQuestion) -> EndToEnd:
         """Compare both sides of a program, each in a child; a callable, which has no file, here."""
-        return ask_apart(question, self.patience.limit_seconds, self.memory_nbytes)
+        return ask_apart(question, self.limit_seconds, self.memory_nbytes)
 
     def want(self) -> None:
         """From now on answers are wanted."""
@@ -208,10 +182,6 @@ class ChildProcess(Executor):
         return answer
 
 
-def _is_hang(answer: Judgement) -> bool:
-    return answer.signature is not None and answer.signature.kind == "timeout"
-
-
 def _with_log(answer: Judgement, worker: Worker) -> Judgement:
     kind = answer.signature.kind if answer.signature is not None else None
     has_died = kind in ("signal", "exit", "memory")
@@ -234,11 +204,10 @@ def _start_for(needs: Needs) -> Executor:
     if jobs == 1:
         return ChildProcess(needs.timeout_seconds, needs.memory_nbytes)
     nursery, company = Nursery(), Company(jobs)
-    patience = Patience(needs.timeout_seconds)
     members = [
         ChildProcess(
-            memory_nbytes=needs.memory_nbytes,
-            patience=patience,
+            needs.timeout_seconds,
+            needs.memory_nbytes,
             start=nursery.start_worker,
             company=company,
         )

@@ -11,6 +11,7 @@ import json
 import threading
 from dataclasses import dataclass
 
+from ctk.compiler.environment import read_environment
 from ctk.compiler.errors import ConfigError, CtkError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
@@ -25,6 +26,7 @@ from ctk.toolkit.oracle.executors.far_side import pack, versions
 from ctk.toolkit.oracle.executors.pool import Pool
 from ctk.toolkit.oracle.executors.ray_cluster import Lost, Machine, Machines, connect
 from ctk.toolkit.oracle.protocol import Failure, Question, Unwanted, error_of, read_answer
+from ctk.toolkit.processes.memory import memory_name
 
 USUAL = {"CPU": 1.0}
 """What one question takes of the cluster, unless `--resources` says otherwise."""
@@ -51,6 +53,8 @@ class Elsewhere(Executor):
 
     def __init__(self, machines: Machines, size: _Size) -> None:
         self._machines, self._size = machines, size
+        self.limit_seconds = size.timeout_seconds
+        self.memory = memory_name(size.memory_nbytes or read_environment().memory_nbytes, "theirs")
         self._machine: Machine | None = None
         self._is_checked = False
         self._unwanted = threading.Event()
@@ -80,7 +84,7 @@ class Elsewhere(Executor):
         expected: Signature | None = None,
         veto: Veto | None = None,
         *,
-        is_candidate: bool = False,
+        within: float | None = None,
     ) -> Judgement:
         """Judge a case on the machine that has room for it.
 
@@ -89,19 +93,16 @@ class Elsewhere(Executor):
         """
         if self._unwanted.is_set():
             raise Unwanted
-        question = Question(target=case.target, folder="", expected=expected, veto=veto)
+        question = Question(case.target, "", expected, timeout_seconds=within, veto=veto)
         words = json.dumps(encode(question))
         self._number += 1
-        nodes = len(case.graph.graph.nodes)
         try:
             self._check(self._room())
             found = self._room().call(
                 "answer",
                 self._number,
                 words,
-                nodes,
                 pack(case),
-                is_candidate,
                 is_unwanted=self._unwanted.is_set,
             )
         except Lost as error:

@@ -1,7 +1,7 @@
 """What runs on another machine: takes a case as bytes, and asks a child there.
 
     here   pack(case) -> bytes, question -> JSON
-    there  FarSide.answer(number, question, nodes, case) -> JSON
+    there  FarSide.answer(number, question, case) -> JSON
 
 It knows nothing of the cluster that carries it (ray_cluster.py).
 """
@@ -79,17 +79,13 @@ class FarSide:
         """Return what must be the same on each machine."""
         return versions()
 
-    def answer(
-        self, number: int, question: str, nodes: int, case: bytes, is_candidate: bool
-    ) -> str:
+    def answer(self, number: int, question: str, case: bytes) -> str:
         """Return a judgement, or the failure to find one, as JSON.
 
         Args:
             number: Which question it is, from 1.
-            question: As JSON, without folder and limits.
-            nodes: Of the case's graph.
+            question: As JSON, without folder; its time only where that is short.
             case: What `pack` gave.
-            is_candidate: About a candidate "no" is a safe answer.
         """
         with self._changing:
             self._number = number
@@ -98,17 +94,17 @@ class FarSide:
         try:
             if not is_wanted:
                 raise Unwanted
-            return self._answered(question, nodes, case, is_candidate=is_candidate)
+            return self._answered(question, case)
         except Exception as error:
             return json.dumps(encode(failure_of(error)))
 
-    def _answered(self, question: str, nodes: int, case: bytes, *, is_candidate: bool) -> str:
+    def _answered(self, question: str, case: bytes) -> str:
         with temporary_folder("ctk-question-", scratch_root()) as folder:
             with tarfile.open(fileobj=io.BytesIO(case)) as archive:
                 archive.extractall(folder, filter="data")
             asked = decode(Question, question.encode(), where="question")
             asked = replace(asked, folder=str(folder / _CASE))
-            found = self._executor.ask_saved(asked, nodes, is_candidate=is_candidate)
+            found = self._executor.ask_saved(asked)
         return json.dumps(encode(found))
 
     def unwant(self, number: int) -> None:

@@ -25,9 +25,9 @@ class InProcess(Executor):
         expected: Signature | None = None,
         veto: Veto | None = None,
         *,
-        is_candidate: bool = False,
+        within: float | None = None,
     ) -> Judgement:
-        """Judge a case here.
+        """Judge a case here; nothing ends it, however long it takes.
 
         Raises:
             CtkError: An earlier question has broken CUDA.

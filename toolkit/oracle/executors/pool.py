@@ -58,6 +58,7 @@ class Pool(Executor):
 
     def __init__(self, members: Sequence[Executor], shared: Closing | None = None) -> None:
         self._members, self._shared = tuple(members), shared
+        self.limit_seconds, self.memory = members[0].limit_seconds, members[0].memory
 
     @property
     def members(self) -> tuple[Executor, ...]:
@@ -69,7 +70,7 @@ class Pool(Executor):
         expected: Signature | None = None,
         veto: Veto | None = None,
         *,
-        is_candidate: bool = False,
+        within: float | None = None,
     ) -> Judgement:
         """Judge a case, with the first member that is ready.
 
@@ -81,7 +82,7 @@ class Pool(Executor):
             member = self._ready()
             member.want()  # the end of questions ahead has told it the opposite
             try:
-                return member.ask(case, expected, veto, is_candidate=is_candidate)
+                return member.ask(case, expected, veto, within=within)
             except Unavailable as error:
                 losses.append(error)
         raise lost(losses[-1]) from losses[-1]
