@@ -42,13 +42,17 @@ class Memo:
         return answer
 
     def recall(self, key: str, within: float | None) -> Judgement | None:
-        """Return the remembered answer, if there is one that holds for these limits."""
-        for each in (key, self._without_memory(key)):
-            if (known := self.journal.recall(Judgement, each)) is not None:
-                return known
+        """Return the remembered answer, if there is one that holds for these limits.
+
+        One that was ended within such a limit, and was there in time with a longer one, is both: a
+        search that is resumed takes the way of the one that was ended.
+        """
         limit = self.limit_seconds if within is None else within
         cut_off = self.journal.recall(Judgement, _without_time(key))
-        return cut_off if cut_off is not None and cut_off.holds(limit) else None
+        if cut_off is not None and cut_off.holds(limit):
+            return cut_off
+        known = self.journal.recall(Judgement, key)
+        return known or self.journal.recall(Judgement, self._without_memory(key))
 
     def _note(self, key: str, answer: Judgement) -> None:
         if answer.is_out_of_time:

@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -155,6 +156,18 @@ def test_the_short_time_of_a_candidate_proves_no_hang(tmp_path: Path) -> None:
         for within in (2.0, None, 2.0, 30.0):
             asking.ask(linear_case(), within=within)
     assert executor.asked == 2
+
+
+def test_a_slow_answer_is_the_same_again_with_each_limit(tmp_path: Path) -> None:
+    def ask(within: float) -> Judgement:
+        ended = Judgement(Verdict.TIMEOUT, HANG, seconds=within)
+        return ended if within < 8 else Judgement(Verdict.PASSES, seconds=8.0)
+
+    for number in range(2):
+        with (resume_journal if number else start_journal)(tmp_path, HEADER) as journal:
+            memo = Memo(journal, 60.0)
+            for within, verdict in [(4.0, "timeout"), (60.0, "passes"), (4.0, "timeout")]:
+                assert memo.answered("key", within, partial(ask, within)).verdict.value == verdict
 
 
 def test_a_hang_of_a_command_is_remembered_with_its_limit(tmp_path: Path) -> None:
