@@ -19,7 +19,6 @@ from ctk.toolkit.case.listing import describe
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.operation.at_work import Operation
 from ctk.toolkit.oracle.words import blanked
-from ctk.toolkit.reduce.problem import Oracle
 from ctk.toolkit.reduce.size import is_smaller
 from ctk.toolkit.report.diagnosis import OtherFailure
 
@@ -43,16 +42,6 @@ class Others:
     run: Operation
     smallest: dict[str, Case] = field(default_factory=dict[str, Case])
     left_out: set[str] = field(default_factory=set[str])
-
-    def watching(self, oracle: Oracle) -> Oracle:
-        """Return an oracle that answers the same, and whose other failures are kept."""
-
-        def ask(case: Case) -> Judgement:
-            judgement = oracle(case)
-            self.note(case, judgement)
-            return judgement
-
-        return ask
 
     def note(self, case: Case, judgement: Judgement | None) -> None:
         """Keep a candidate if it shows another failure than the one that is looked for."""

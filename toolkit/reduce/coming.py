@@ -45,11 +45,6 @@ class Coming:
         found = self._find(index)
         return found and found[2]
 
-    def step_of(self, index: int) -> str:
-        """Return the name of the step that makes the n-th proposal."""
-        found = self._find(index)
-        return self.steps[found[0]].name if found else ""
-
     def _find(self, index: int) -> _Numbered | None:
         while len(self._known) <= index and self._asked < len(self.steps):
             place, self._asked = self._asked, self._asked + 1
