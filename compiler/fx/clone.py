@@ -32,6 +32,8 @@ def clone_value(value: object) -> object:
     if not isinstance(value, Tensor):
         return value
     source = value.detach()
+    if source.is_conj():
+        return cast("Tensor", clone_value(source.conj())).conj()
     copied = source.clone()
     if source.layout != torch.strided or source.is_nested or not source.numel():
         return copied
@@ -299,9 +301,13 @@ def _view(room: Tensor, like: Tensor, dtype: torch.dtype) -> Tensor:
 def _clone_odd(tensor: Tensor, convert: Convert) -> Tensor:
     """Clone what is not ordinary memory (sparse, quantized, lazily conjugated, a subclass).
 
+    A conjugation stays pending; a negation does not.
+
     Weights that MKL has packed, each in one column, are shared: they depend on where they lie in
     memory, so that operators read other numbers from a clone, and no operator writes to them.
     """
+    if tensor.is_conj():
+        return _clone_odd(tensor.detach().conj(), convert).conj()
     is_packed = tensor.is_mkldnn and tensor.dim() == 2 and tensor.shape[1] == 1
     if is_packed and convert(tensor.dtype) == tensor.dtype:
         return tensor.detach()

@@ -3,11 +3,12 @@
 What a tensor holds already is told by `content`.
 """
 
+from collections.abc import Callable
 from typing import cast
 
 import torch
 
-from ctk.compiler.fx.clone import clone_value
+from ctk.compiler.fx.clone import clone_inputs
 from ctk.repro_templates.values import randn
 
 RECIPE_SEEDS = range(16)
@@ -18,7 +19,7 @@ FILLINGS = ("zeros", "ones", "arange", *(f"randn:{seed}" for seed in RECIPE_SEED
 
 
 def filled(value: object, filling: str) -> object:
-    """Return a tensor with other values; shape, strides, dtype, device, `requires_grad` stay.
+    """Return a tensor with other values; all else stays (`rewritten`).
 
     Args:
         value: Only read; anything but a tensor is returned as it is.
@@ -26,13 +27,22 @@ def filled(value: object, filling: str) -> object:
     """
     if not isinstance(value, torch.Tensor):
         return value
-    result = cast("torch.Tensor", clone_value(value))
+    return rewritten(value, lambda core: _content(tuple(core.shape), core.dtype, filling))
+
+
+def rewritten(tensor: torch.Tensor, write: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+    """Return a leaf with other values; all else stays, the place in its storage too.
+
+    Args:
+        tensor: Only read. Strided.
+        write: Returns the new values for those that it is given, without the repetitions of
+            expanded dimensions.
+    """
+    clone = cast("torch.Tensor", clone_inputs([tensor])[0])
     with torch.no_grad():
-        core = core_of(result)
-        core.copy_(_content(tuple(core.shape), core.dtype, filling))
-    if isinstance(value, torch.nn.Parameter):
-        return torch.nn.Parameter(result, requires_grad=value.requires_grad)
-    return result.requires_grad_(value.requires_grad)
+        core = core_of(clone.detach())
+        core.copy_(write(core))
+    return clone
 
 
 def is_possible(value: torch.Tensor, filling: str) -> bool:

@@ -7,6 +7,15 @@ from torch.fx import GraphModule, Node
 
 from ctk.compiler.fx.walk import CALLS, fetch, flat
 
+LOOPS = frozenset({"while_loop"})
+"""Higher-order operators whose sub-graphs get what they have returned."""
+
+PLAIN_BODIES = LOOPS | {
+    "cond", "tag_activation_checkpoint", "wrap_activation_checkpoint", "wrap",
+    "invoke_subgraph", "wrap_with_set_grad_enabled", "wrap_with_autocast",
+}  # fmt: skip
+"""Higher-order operators whose sub-graphs get the operands as they are."""
+
 
 @dataclass(frozen=True, slots=True)
 class Subgraph:

@@ -8,17 +8,16 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 
-from ctk.compiler.fx.clone import clone_value, overlaps
+from ctk.compiler.fx.clone import overlaps
 from ctk.compiler.fx.walk import attributes, graphs_by_path, input_names
 from ctk.repro_templates.plain_parts import PLAIN_CLASSES
 from ctk.repro_templates.values import placed
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.roles import HELD
-from ctk.toolkit.formats.buildable import core_of, filled
+from ctk.toolkit.formats.buildable import core_of, filled, rewritten
 from ctk.toolkit.formats.content import Number, index_of, text_of
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.apply import with_constants, with_inputs
@@ -218,17 +217,15 @@ def short(value: Number) -> str:
 
 def _rewritten(value: torch.Tensor, write: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
     """Return a tensor of the same form with what `write` makes of its elements in order."""
-    result = cast("torch.Tensor", clone_value(value))
-    with torch.no_grad():
-        core = core_of(result)
+
+    def elements(core: torch.Tensor) -> torch.Tensor:
         flat = write(core.contiguous().reshape(-1).clone())
         if flat.is_floating_point() or flat.is_complex():
             nan = torch.tensor(math.nan, dtype=flat.dtype, device=flat.device)
             flat = torch.where(flat.to(_wide(flat)).isnan(), nan, flat)
-        core.copy_(flat.reshape(core.shape))
-    if isinstance(value, torch.nn.Parameter):
-        return torch.nn.Parameter(result, requires_grad=value.requires_grad)
-    return result.requires_grad_(value.requires_grad)
+        return flat.reshape(core.shape)
+
+    return rewritten(value, elements)
 
 
 def _wide(flat: torch.Tensor) -> torch.dtype:

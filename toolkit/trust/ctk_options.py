@@ -80,6 +80,13 @@ def _are_names(value: object) -> bool:
     )
 
 
+def _without_all(value: object) -> object:
+    """Return names without `*`, which means all passes."""
+    if isinstance(value, list | tuple):
+        return [each for each in cast("list[object]", value) if each != "*"]
+    return [] if value == "*" else value
+
+
 def _are_pass_options(value: object) -> bool:
     steps = cast("Mapping[object, object]", value) if isinstance(value, dict) else None
     return steps is not None and all(
@@ -100,7 +107,7 @@ _CHECKS: Mapping[str, Callable[[object], bool]] = {
     "passes": _are_pass_options,
     "decompositions": _are_names,
     "custom_passes": _is_empty,
-    "disable": _are_names,
+    "disable": lambda value: _are_names(_without_all(value)),
     "fuel": lambda value: value is None or (isinstance(value, int) and is_number(value, 0, MOST)),
     "on_failure": _one_of(get_args(OnFailure)),
     "verify": lambda value: isinstance(value, bool),

@@ -64,3 +64,11 @@ def test_a_repro_with_unusual_strides_fails_and_heals(tmp_path: Path) -> None:
         signature=Signature("accuracy", output="out0"),
     )
     fails_and_heals(case, tmp_path, backends)
+
+
+def test_a_tensor_with_other_values_stays_where_it_is_in_its_storage():
+    tensor = torch.nn.Parameter(torch.arange(30.0)[7:19].view(3, 4).t())
+    other = filled(tensor, "ones")
+    assert isinstance(other, torch.nn.Parameter) and other.requires_grad and other.is_leaf
+    assert (other.storage_offset(), other.stride()) == (7, (1, 4))
+    assert other.tolist() == torch.ones(4, 3).tolist()

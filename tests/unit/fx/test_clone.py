@@ -157,3 +157,11 @@ def test_put_back_leaves_no_trace():
     put_back((base, 3), (*clones, 3))
     assert base.tolist() == [0, 1, 2, 3, 4, 5]
     assert base._version == version
+
+
+@pytest.mark.parametrize("clone", [clone_value, lambda x: clone_inputs([x])[0]])
+def test_a_conjugation_stays_pending(clone):
+    x = torch.randn(4, 3, dtype=torch.complex64).t().conj()
+    copy = clone(x)
+    assert copy.is_conj() and copy.stride() == x.stride() and torch.equal(copy, x)
+    assert copy.untyped_storage().data_ptr() != x.untyped_storage().data_ptr()

@@ -164,3 +164,13 @@ class TestWhatTheUserSays:
     def test_a_module_does_not_cover_another(self) -> None:
         found = self.demanded(Given("eager"), allow_imports=("other",))
         assert found == ["import 'mod'", "call 'mod:f'"]
+
+
+@pytest.mark.parametrize("value", ["*", ["*"], ["*", "-joint/fold"], ["joint/fold", "-cse"]])
+def test_leaving_passes_out_needs_no_trust(value: object) -> None:
+    assert not demands_of(Words("ctk", {"disable": value}))
+
+
+@pytest.mark.parametrize("value", ["**", ["*", "my.py:f x"], ["a\nb"], {"*": 1}])
+def test_other_words_about_passes_do(value: object) -> None:
+    assert demands_of(Words("ctk", {"disable": value}))

@@ -1,9 +1,9 @@
 """Cut a window out of a tensor: fewer elements, and else what it was.
 
 The order of its dimensions in memory stays, expanded dimensions stay expanded, gaps between rows
-keep their width, and a parameter is one. The window begins at the start, moved as little as is
-needed to hold what is notable: a NaN, an infinite, a number far above the others, or all that is
-not zero behind zeros.
+keep their width, what lies before it in its storage too, and a parameter is one. The window begins
+at the start, moved as little as is needed to hold what is notable: a NaN, an infinite, a number far
+above the others, or all that is not zero behind zeros.
 """
 
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ def window(tensor: torch.Tensor, starts: Sequence[int], sizes: Sequence[int]) ->
         part = tensor.detach()
         for dim, (start, size) in enumerate(zip(starts, sizes, strict=True)):
             part = part.narrow(dim, start, size)
-        new = _placed(part, strides_for(tensor, sizes))
+        new = _placed(part, strides_for(tensor, sizes), int(tensor.storage_offset()))
     if isinstance(tensor, torch.nn.Parameter):
         return torch.nn.Parameter(new, requires_grad=tensor.requires_grad)
     return new.requires_grad_(tensor.requires_grad)
@@ -94,14 +94,17 @@ def _is_interleaved(tensor: torch.Tensor) -> bool:
     return overlaps(shape, stride)
 
 
-def _placed(part: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
-    """Return a copy of a tensor with other strides; elements that are one stay one."""
+def _placed(part: torch.Tensor, strides: Sequence[int], offset: int) -> torch.Tensor:
+    """Return a copy of a tensor elsewhere in a storage; elements that are one stay one."""
     if _is_interleaved(part):
-        memory = part.as_strided((extent(part.shape, part.stride()),), (1,)).clone()
-        return memory.as_strided(part.shape, part.stride())
+        reach = extent(part.shape, part.stride())
+        memory = part.new_zeros(offset + reach)
+        memory[offset:] = part.as_strided((reach,), (1,))
+        return memory.as_strided(part.shape, part.stride(), offset)
     core = part
     for dim, stride in enumerate(strides):
         core = core.narrow(dim, 0, 1) if stride == 0 else core
-    memory = torch.zeros(extent(core.shape, strides), dtype=part.dtype, device=part.device)
-    memory.as_strided(core.shape, strides).copy_(core)
-    return memory.as_strided(part.shape, strides)
+    reach = extent(core.shape, strides)
+    memory = part.new_zeros(offset + reach)
+    memory.as_strided(core.shape, strides, offset).copy_(core)
+    return memory.as_strided(part.shape, strides, offset)

@@ -22,15 +22,14 @@ from ctk.compiler.torch_compat.process_state import process_state_kept
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.dimensions.places import Path, Place
 from ctk.toolkit.reduce.eager_values import called
-from ctk.toolkit.reduce.subgraphs import Subgraph, operands_of, subgraphs
+from ctk.toolkit.reduce.subgraphs import (
+    LOOPS,
+    PLAIN_BODIES,
+    Subgraph,
+    operands_of,
+    subgraphs,
+)
 from ctk.toolkit.run.modes import applied
-
-BODIES = frozenset({
-    "cond", "while_loop", "tag_activation_checkpoint", "wrap_activation_checkpoint", "wrap",
-    "invoke_subgraph", "wrap_with_set_grad_enabled", "wrap_with_autocast",
-})  # fmt: skip
-"""Higher-order operators whose sub-graphs get the operands as they are."""
-
 
 _VIEWS: Mapping[str, Callable[..., object]] = MappingProxyType({
     "slice_scatter": torch.ops.aten.slice.Tensor,
@@ -158,11 +157,11 @@ class Propagation:
 
     def _bodies(self, gm: GraphModule, node: Node, env: Mapping[Node, Any], path: str) -> object:
         """Run the sub-graphs of a call; all must return values of one form."""
-        if getattr(node.target, "__name__", "") not in BODIES:
+        if getattr(node.target, "__name__", "") not in PLAIN_BODIES:
             return self._node(gm, node, env, path)
         bodies = [each for each in subgraphs(gm) if each.call == node.name]
         results = [self._body(each, node, env, path) for each in bodies]
-        is_loop = getattr(node.target, "__name__", "") == "while_loop"
+        is_loop = getattr(node.target, "__name__", "") in LOOPS
         for result in results[:-1] if not is_loop else []:
             _same_form(result, results[-1])
         if is_loop:

@@ -67,7 +67,7 @@ class Sizing:
 
     def start(self, place: Place, size: int, *, notable: bool = True) -> int:
         """Return where the window of a dimension begins: late enough to hold what is notable."""
-        return max(0, self._anchor(place) - size + 1) if notable else 0
+        return max(0, self._anchor(place) - size + 1) if notable and size else 0
 
     def has_notable(self, place: Place) -> bool:
         """Return whether something notable lies elsewhere than at the start of a dimension."""

@@ -1,5 +1,7 @@
 """Leave out arguments that have defaults, and give calls simpler numbers: 1, powers of two.
 
+Parts of what a node returns are taken from further in front: `split(x, 2)[3]` becomes `[0]`.
+
 Only where a schema or a signature tells a default, or that an argument is a number of any kind:
 sizes and dimensions are `shrink_dimensions`'.
 """
@@ -40,7 +42,14 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     for node, key, value in given:
         if isinstance(value, (int, float)) and _is_number(node, key, value):
             found.extend(_simpler(node, key, value))
+        if node.target is operator.getitem and type(value) is int and value > 0:
+            found.append(_in_front(node.name, value))
     return found
+
+
+def _in_front(name: str, place: int) -> Monotone:
+    """Return the proposal to take a part that stands further in front, the first one before all."""
+    return Monotone(lambda n: SetArgument(name, 1, place, place - n), place, strongest_first=True)
 
 
 def _is_number(node: Node, key: Key, value: float) -> bool:

@@ -159,3 +159,13 @@ def test_where_data_decides_on_sizes_the_case_is_run():
     assert shapes(new) == [(1, 5)]
     four_in_a_row = torch.ones(5, 5) - torch.eye(5)
     assert shrunk(Case(graph, (four_in_a_row,)), "x", 0, 1) is None
+
+
+def test_a_tensor_without_elements_is_no_harm():
+    empty, full = torch.zeros(0, 6), torch.zeros(4, 6)
+    full[3, 5] = 1.0
+    case = captured(lambda x, y: torch.cat([x, y]), empty, full)
+    new = shrunk(case, input_names(case.graph)[0], 1, 1)
+    assert shapes(new) == [(0, 1), (4, 1)]
+    case = captured(lambda x: x + 1, torch.zeros(6, 0, 4))
+    assert shapes(shrunk(case, "l_x_", 0, 1)) == [(1, 0, 4)]

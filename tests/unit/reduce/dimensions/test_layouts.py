@@ -68,3 +68,17 @@ def test_what_stands_behind_zeros_is_notable(dtype):
     assert notable_index(values) == (1, 0, 2)
     values[0, 0, 3] = 1
     assert notable_index(values) == (0, 0, 3)
+
+
+@pytest.mark.parametrize("make", [lambda x: x, lambda x: x.t(), lambda x: x.expand(2, 4, 6)])
+def test_a_window_begins_where_the_tensor_does_in_its_storage(make):
+    tensor = make(torch.arange(100.0)[40:64].view(4, 6))
+    part = window(tensor, [0] * tensor.dim(), [1] * tensor.dim())
+    assert part.storage_offset() == 40
+    assert part.flatten().tolist() == [40.0]
+
+
+def test_interleaved_elements_keep_their_place_too():
+    tensor = torch.arange(20.0).as_strided((3, 2), (2, 3), 5)
+    assert window(tensor, (0, 0), (2, 2)).tolist() == tensor[:2].tolist()
+    assert window(tensor, (0, 0), (2, 2)).storage_offset() == 5

@@ -221,6 +221,13 @@ def test_an_argument_that_others_read_too_stays_for_them():
     assert len(result.inputs) == 3 and "conv2d(x, w)" in result.graph.code
 
 
+def test_a_part_is_taken_from_further_in_front():
+    case = captured(lambda x: torch.split(x, 1)[3].sin(), X)
+    best = best_of(case, has_ops("split", "getitem"))
+    assert "[0]" in best.graph.code
+    assert best.inputs[0].shape == (1, 1)
+
+
 def test_a_default_in_the_midst_of_others_is_written_out():
     case = traced(lambda x: torch.clamp(x, -0.5, 0.5), X)
     result = UseDefaults((("clamp", 1),)).apply(case, facts_of(case))
