@@ -64,7 +64,7 @@ def minimize(
         gm: Only read, as the inputs are.
         inputs: One value per placeholder.
         fails: Called with a graph and inputs of its own, which it may change. True, or the verdict
-            `reproduces`, keeps a candidate.
+            `reproduces`, keeps a candidate. With one job candidates are also run in eager here.
         max_questions: Stop after so many calls of `fails`.
         max_seconds: Stop after so long.
         jobs: How many candidates are asked about at the same time, each in a fork of this process,
@@ -91,7 +91,7 @@ def minimize(
     repeated = None if rate.is_steady else Repeated(oracle.judge, rate)
     _check_runs(start)
     ask, told = (repeated, repeated.note) if repeated else (oracle.judge, _forget)
-    problem = Problem(start, ask, budget=budget, on_progress=on_progress)
+    problem = Problem(start, ask, budget=budget, on_progress=on_progress, may_run=at_once == 1)
     try:
         with asked_in_forks(ask, at_once, problem.digests, told) as problem.oracle:
             found = minimize_problem(problem)

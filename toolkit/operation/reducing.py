@@ -11,6 +11,7 @@ from ctk.toolkit.operation.best_case import BestCase
 from ctk.toolkit.operation.history import History, OnProgress
 from ctk.toolkit.operation.others import Others
 from ctk.toolkit.oracle.cache import Digests, fingerprint
+from ctk.toolkit.oracle.command import CommandOracle
 from ctk.toolkit.reduce.driver import Reduction, minimize
 from ctk.toolkit.reduce.hint import hint_step
 from ctk.toolkit.reduce.problem import Budget, Problem
@@ -94,6 +95,7 @@ class Work:
                 on_progress=history,
                 on_improvement=lambda case: self.best.improved(shown.recorded(case)),
                 digests=self.run.digests,
+                may_run=not (self.run.executor.isolates or isinstance(asking.own, CommandOracle)),
             )
             reduction = minimize(problem, (only_these(guilty), hint_step(hints), *STEPS))
         if reduction.best is not given:

@@ -30,6 +30,7 @@ class Facts:
             never cut.
         notes: What steps have found out about the case, by a name of theirs: kept as long as it.
         contents: What tensors hold, remembered for all cases of a reduction.
+        may_run: Whether candidates may run in this process; else fake tensors tell of them.
         handed_on: What they know of cases that may become the best one; the facts of the next best
             case have it too.
     """
@@ -45,15 +46,23 @@ class Facts:
         default_factory=dict[str, object], compare=False, repr=False
     )
     contents: Contents = field(default_factory=Contents, compare=False)
+    may_run: bool = True
 
 
-def facts_of(case: Case, contents: Contents | None = None) -> Facts:
+def facts_of(case: Case, contents: Contents | None = None, *, may_run: bool = True) -> Facts:
     """Run a case once in eager and return its facts."""
     with collection_put_off():
-        return _facts(case, node_infos(case), contents or Contents())
+        return facts_from(case, node_infos(case), contents, may_run=may_run)
 
 
-def _facts(case: Case, infos: Mapping[str, object], contents: Contents) -> Facts:
+def facts_from(
+    case: Case,
+    infos: Mapping[str, object],
+    contents: Contents | None = None,
+    *,
+    may_run: bool = True,
+) -> Facts:
+    """Return the facts of a case whose values are known."""
     nodes = list(case.graph.graph.nodes)
     calls = [node for node in nodes if node.op in CALLS]
     markers = frozenset(node.name for node in calls if is_marker(node, infos[node.name]))
@@ -65,7 +74,8 @@ def _facts(case: Case, infos: Mapping[str, object], contents: Contents) -> Facts
         mutators=frozenset(node.name for node in calls if mutated_arguments(node)),
         inputs=frozenset(node.name for node in nodes if node.op in ("placeholder", "get_attr")),
         free=free,
-        contents=contents,
+        contents=contents or Contents(),
+        may_run=may_run,
     )
 
 

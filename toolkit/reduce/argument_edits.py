@@ -45,7 +45,7 @@ class UseDefaults:
             if node.name in keys:
                 _trim(node)
 
-        return valid(unread and rewritten(unread, {}, change, inside=False))
+        return valid(unread and rewritten(unread, {}, change, inside=False), case, facts)
 
     def _edges(self, case: Case) -> dict[tuple[str, str], object]:
         """Return what calls read in place of arguments that other nodes compute."""
@@ -77,7 +77,7 @@ class SetArgument:
             elif node.name == self.node:
                 node.kwargs = {**node.kwargs, str(self.key): self.value}
 
-        return valid(rewritten(case, {}, change, inside=False))
+        return valid(rewritten(case, {}, change, inside=False), case, facts)
 
 
 def literals(node: Node) -> Iterator[tuple[Key, object]]:

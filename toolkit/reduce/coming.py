@@ -7,12 +7,11 @@ is not made again; what was made ahead of an earlier question and is no longer l
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-import torch
-
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.reduce.analysis import Facts, facts_of
+from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.proposal import Proposal, Step
+from ctk.toolkit.reduce.validity import facts_ahead
 
 _Numbered = tuple[int, int, Proposal]
 """A proposal with the place of its step, and its own place among those of the step."""
@@ -76,8 +75,7 @@ class Coming:
     def after(self, edit: Edit, index: int) -> "Coming | None":
         """Return what comes once an edit of the n-th proposal is the last that was accepted.
 
-        None where that cannot be told without a risk: what is to be known of the new base takes an
-        eager run, which may break a GPU for this process.
+        None where what is to be known of the new base cannot be told.
         """
         if edit not in self.accepted:
             self.accepted[edit] = self._after(edit, index)
@@ -85,18 +83,15 @@ class Coming:
 
     def _after(self, edit: Edit, index: int) -> "Coming | None":
         found, candidate = self._find(index), self.made.get(edit)
-        if found is None or candidate is None or not _runs_on_cpu(candidate):
+        if found is None or candidate is None:
             return None
         place, number, _ = found
         step = self.steps[place]
         try:
-            facts = facts_of(candidate)
+            facts = facts_ahead(candidate, self.facts)
         except Exception:  # then it will hardly be accepted
+            return None
+        if facts is None:
             return None
         facts = replace(facts, handed_on=self.facts.handed_on)
         return Coming(candidate, facts, self.steps[place:], number + (not step.repeats))
-
-
-def _runs_on_cpu(case: Case) -> bool:
-    tensors = (value for value in case.inputs if isinstance(value, torch.Tensor))
-    return all(tensor.device.type == "cpu" for tensor in tensors)

@@ -42,6 +42,7 @@ from ctk.toolkit.reduce.proposal import (
     Subset,
 )
 from ctk.toolkit.reduce.subgraphs import Subgraph, operands_of, subgraphs
+from ctk.toolkit.reduce.validity import can_run, facts_ahead
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class Inside:
         inner = self.focus.inner(case)
         if inner is None:
             return None
-        facts = facts_of(inner)
+        facts = facts_of(inner, may_run=facts.may_run)
         changed = self.edit.apply(inner, facts)
         if changed is None or not _has_results_of(inner, facts, changed):
             return None
@@ -86,26 +87,28 @@ class Inside:
         return self.focus.replace(case, graph) if graph else None
 
 
-def inner_cases(case: Case, path: tuple[str, ...] = ()) -> Iterator[tuple[Focus, Case, Facts]]:
+def inner_cases(
+    case: Case, path: tuple[str, ...] = (), *, may_run: bool = True
+) -> Iterator[tuple[Focus, Case, Facts]]:
     """Yield each sub-graph at any depth as a case of its own, with its facts, outer ones first.
 
     Left out: those that do not run on the operands of their call as they are.
     """
     for subgraph in subgraphs(case.graph):
         inner = _inner_case(case, subgraph)
-        facts = inner and _facts(inner)
+        facts = inner and _facts(inner, may_run=may_run)
         if inner is not None and facts is not None:
             inner_path = (*path, subgraph.target)
             yield Focus(inner_path), inner, facts
-            yield from inner_cases(inner, inner_path)
+            yield from inner_cases(inner, inner_path, may_run=may_run)
 
 
-def lifted(steps: Sequence[Step], case: Case) -> Iterator[Proposal]:
+def lifted(steps: Sequence[Step], case: Case, *, may_run: bool = True) -> Iterator[Proposal]:
     """Yield what steps propose for each sub-graph of a case, as proposals for the whole case.
 
     Step by step; last, why that is not all where some sub-graph cannot be looked into.
     """
-    seen = list(inner_cases(case))
+    seen = list(inner_cases(case, may_run=may_run))
     for step in steps:
         for focus, inner, facts in seen:
             for proposal in step.propose(inner, facts):
@@ -116,10 +119,10 @@ def lifted(steps: Sequence[Step], case: Case) -> Iterator[Proposal]:
         yield GaveUp(f"{', '.join(unseen)}: does not run by itself on the operands of its call")
 
 
-def _facts(inner: Case) -> Facts | None:
+def _facts(inner: Case, *, may_run: bool) -> Facts | None:
     """Return the facts of a sub-graph; None if it does not run (a map hands on slices)."""
     try:
-        return facts_of(inner)
+        return facts_of(inner, may_run=may_run)
     except Exception:  # whatever an operator raises when it refuses its arguments
         return None
 
@@ -158,10 +161,15 @@ def _inner_case(case: Case, subgraph: Subgraph) -> Case | None:
 
 
 def _has_results_of(inner: Case, facts: Facts, changed: Case) -> bool:
-    """Return whether a changed sub-graph returns what its caller expects: shapes and dtypes."""
-    after = _facts(changed)
-    if after is None:
+    """Return whether a changed sub-graph returns what its caller expects: shapes and dtypes.
+
+    Where nobody can tell without running it, the oracle finds out.
+    """
+    if can_run(changed, inner, facts) is False:
         return False
+    after = facts_ahead(changed, facts)
+    if after is None:
+        return True
     olds, news = _results(inner, facts), _results(changed, after)
     return len(olds) == len(news) and all(map(_is_like, olds, news))
 

@@ -56,7 +56,7 @@ class ConvertDtypes:
             if node.op == "call_method":
                 node.target = methods.get(str(node.target)) or node.target
 
-        return valid(rewritten(case, new, change))
+        return valid(rewritten(case, new, change), case, facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class ConvertTensors:
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
         new = _converted(case, dict.fromkeys(self.names, self.dtype))
-        return None if new is None else valid(rewritten(case, new))
+        return None if new is None else valid(rewritten(case, new), case, facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class MoveToCpu:
                 node.kwargs = {**node.kwargs, "device": "cpu"}
 
         modes = dataclasses.replace(case.modes, default_device="")
-        return valid(rewritten(dataclasses.replace(case, modes=modes), moved, change))
+        return valid(rewritten(dataclasses.replace(case, modes=modes), moved, change), case, facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class MakeContiguous:
     def apply(self, case: Case, facts: Facts) -> Case | None:
         tensors = tensors_of(case)
         copies = {name: _like(tensors[name], _contiguous(tensors[name])) for name in self.names}
-        return valid(rewritten(case, copies))
+        return valid(rewritten(case, copies), case, facts)
 
 
 @dataclass(frozen=True, slots=True)

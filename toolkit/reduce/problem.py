@@ -144,6 +144,7 @@ class Problem:
         digests: Of the tensors of cases.
         contents: What these tensors hold.
         certificate: What came of each edit of the best case since it is the best.
+        may_run: Whether candidates may run in this process (`Facts.may_run`).
         left_out: What each step that raised has said; such a step is not tried again.
         errors: What it raised.
         is_deciding: Whether candidates that a short limit has ended are asked about with the whole.
@@ -159,6 +160,7 @@ class Problem:
     cache: Cache = field(default_factory=Cache)
     digests: Digests = field(default_factory=Digests)
     contents: Contents = field(default_factory=Contents)
+    may_run: bool = True
     left_out: dict[str, str] = field(default_factory=dict[str, str])
     certificate: Certificate = field(default_factory=Certificate)
     errors: list[Exception] = field(default_factory=list[Exception])
@@ -187,7 +189,7 @@ class Problem:
         """The facts of the best case, computed once for each."""
         if self._facts is None or self._facts[0] is not self.best:
             handed_on = self._facts[1].handed_on if self._facts else {}
-            facts = facts_of(self.best, self.contents)
+            facts = facts_of(self.best, self.contents, may_run=self.may_run)
             self._facts = (self.best, dataclasses.replace(facts, handed_on=handed_on))
         return self._facts[1]
 

@@ -1,18 +1,55 @@
-"""Find out whether a candidate makes sense where fake tensors cannot tell: run it in eager."""
+"""Find out whether a candidate makes sense before anybody is asked about it.
+
+Eager tells for sure. Where a candidate must not run in this process (it may crash, hang, or use up
+the memory there) fake tensors tell what they can, and the oracle finds out the rest.
+"""
+
+from collections.abc import Mapping
 
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.analysis import Facts, facts_from, facts_of
+from ctk.toolkit.reduce.dimensions.check import check
 from ctk.toolkit.reduce.value_edits import tensors_of
 from ctk.toolkit.run.execute import run_eager
 
 
-def can_run(case: Case) -> bool | None:
-    """Return whether a case runs in eager; None where that cannot be tried without harm."""
-    breaks = case.signature is not None and case.signature.breaks_eager
-    if breaks or any(tensor.device.type != "cpu" for tensor in tensors_of(case).values()):
+def valid(candidate: Case | None, case: Case, facts: Facts) -> Case | None:
+    """Return a candidate made of a case; None if it is known not to run."""
+    if candidate is None or can_run(candidate, case, facts) is False:
         return None
-    return run_eager(case).run is not None
+    return candidate
 
 
-def valid(case: Case | None) -> Case | None:
-    """Return a case, None if it is known not to run: what cannot be tried, the oracle finds out."""
-    return None if case is None or can_run(case) is False else case
+def can_run(candidate: Case, case: Case, facts: Facts) -> bool | None:
+    """Return whether a candidate made of a case runs in eager; None where nobody can tell."""
+    if _may_run(candidate, facts):
+        return run_eager(candidate).run is not None
+    is_refused = _foreseen(candidate) is None and _is_foreseeable(case, facts)
+    return False if is_refused else None
+
+
+def facts_ahead(candidate: Case, facts: Facts) -> Facts | None:
+    """Return the facts of a candidate that nobody was asked about; None if they cannot be told."""
+    if _may_run(candidate, facts):
+        return facts_of(candidate)
+    infos = _foreseen(candidate)
+    return None if infos is None else facts_from(candidate, infos, may_run=facts.may_run)
+
+
+def _may_run(candidate: Case, facts: Facts) -> bool:
+    breaks = candidate.signature is not None and candidate.signature.breaks_eager
+    is_on_cpu = all(each.device.type == "cpu" for each in tensors_of(candidate).values())
+    return facts.may_run and is_on_cpu and not breaks
+
+
+def _foreseen(case: Case) -> Mapping[str, object] | None:
+    """Return what the value of each node is for fake tensors; None if one refuses its operands."""
+    found = check(case, {}, empty=None)
+    return None if found is None else found.infos
+
+
+def _is_foreseeable(case: Case, facts: Facts) -> bool:
+    """Return whether fake tensors can run the case itself."""
+    if "foreseeable" not in facts.notes:
+        facts.notes["foreseeable"] = _foreseen(case) is not None
+    return bool(facts.notes["foreseeable"])

@@ -394,29 +394,3 @@ def test_a_case_is_judged_twice_alike(judged):
     arguments = (lambda x: x + 1, (X,), giving(lambda x: x + 1.1))
     first, second = judged(*arguments), judged(*arguments)
     assert first == second
-
-
-DTYPE = Signature("dtype")
-
-
-@pytest.mark.parametrize("expected", [WRONG, DTYPE])
-def test_a_result_of_another_dtype_may_have_wrong_numbers_besides(judged, expected):
-    x = torch.tensor([127], dtype=torch.int8)
-    answer = judged(lambda x: x + 0, (x,), giving(lambda x: x.long() - 256), expected=expected)
-    assert (answer.verdict, answer.signature.kind) == (Verdict.REPRODUCES, expected.kind)
-
-
-def test_a_result_of_another_dtype_has_the_right_numbers(judged):
-    answer = judged(lambda x: x + 0, (X,), giving(lambda x: x.double()), expected=WRONG)
-    assert (answer.verdict, answer.signature.kind) == (Verdict.DIFFERENT, "dtype")
-
-
-def test_numbers_of_chance_beside_another_dtype_count_for_nothing(judged):
-    def race(x):
-        return x + int.from_bytes(os.urandom(2)) / 100
-
-    graph = fx.Graph()
-    graph.output(graph.call_function(race, (graph.placeholder("x"),)))
-    other = giving(lambda x: race(x).double())
-    answer = judged(fx.GraphModule({}, graph), (X,), other, expected=WRONG)
-    assert (answer.verdict, answer.signature.kind) == (Verdict.DIFFERENT, "dtype")

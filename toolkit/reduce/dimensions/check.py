@@ -20,28 +20,32 @@ class Checked:
     """What a run with other sizes has shown.
 
     Attributes:
-        shapes: Of the tensors that nodes of the outermost graph have, by name.
+        infos: Of the values of the outermost graph's nodes, by name (`eager_values.describe`).
         is_sure: Whether it is valid then; not where only running it tells some sizes.
     """
 
-    shapes: Mapping[str, tuple[int, ...]]
+    infos: Mapping[str, object]
     is_sure: bool
 
 
-def check(case: Case, sizes: Assignment, *, empty: frozenset[tuple[str, str]]) -> Checked | None:
+def check(
+    case: Case, sizes: Assignment, *, empty: frozenset[tuple[str, str]] | None
+) -> Checked | None:
     """Return what a run with these sizes shows; None if the case cannot run with them.
 
     Args:
         case: Not changed.
         sizes: Those that are not named stay.
-        empty: Values (path of the graph, node) that may have no elements; no other may lose all.
+        empty: Values (path of the graph, node) that may have no elements, no other may lose all;
+            None: any may.
     """
     run = Propagation(_Numbers(fake.new_fake_mode(), sizes))
     try:
         run.run(case)
     except Exception:  # whatever an operator raises when it refuses its arguments
         return None
-    return Checked(run.shapes, not run.needs_data) if run.empty <= empty else None
+    is_full = empty is None or run.empty <= empty
+    return Checked(run.infos, not run.needs_data) if is_full else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from ctk.compiler.torch_compat.graphs import tree_leaves
 from ctk.compiler.torch_compat.process_state import process_state_kept
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.dimensions.places import Path, Place
-from ctk.toolkit.reduce.eager_values import called
+from ctk.toolkit.reduce.eager_values import called, describe
 from ctk.toolkit.reduce.subgraphs import (
     LOOPS,
     PLAIN_BODIES,
@@ -78,13 +78,13 @@ class Propagation:
     Attributes:
         sizes: Gives the sizes.
         empty: Paths of graphs and names of nodes with a value that has no elements.
-        shapes: Of the tensors that nodes of the outermost graph have, by name.
+        infos: Of the values of the outermost graph's nodes, by name (`eager_values.describe`).
         needs_data: Whether some sizes are known only when the program runs.
         seen: Symbolic sizes of all tensors that nodes have computed, by their text.
     """
 
     sizes: Sizes
-    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict[str, "tuple[int, ...]"])
+    infos: dict[str, object] = field(default_factory=dict[str, object])
     needs_data: bool = False
     seen: dict[str, Any] = field(default_factory=dict[str, Any])
     empty: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
@@ -127,9 +127,8 @@ class Propagation:
                     self._bodies(gm, node, env, path) if call else self._node(gm, node, env, path)
                 )
                 self._note(env[node], path, node.name)
-            value = env[node]
-            if not path and isinstance(value, torch.Tensor):
-                self.shapes[node.name] = tuple(value.shape)
+            if not path:
+                self.infos[node.name] = describe(env[node])
         raise AssertionError("a graph without an output node")
 
     def _constant(self, value: object, path: str, target: str) -> object:

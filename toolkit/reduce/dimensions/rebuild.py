@@ -53,8 +53,8 @@ def with_sizes(
     indices = _Indices(case, facts, sizes, checked)
     fitted = {name: indices.fitted(name, value) for name, value in inputs.items()}
     if all(fitted[name] is value for name, value in inputs.items()):
-        return result if checked.is_sure or can_run(result) is not False else None
-    if can_run(result):
+        return result if checked.is_sure or can_run(result, case, facts) is not False else None
+    if can_run(result, case, facts):
         return result
     return dataclasses.replace(result, inputs=tuple(fitted.values()))
 
@@ -202,17 +202,12 @@ class _Indices:
                 continue
             for source in sources:
                 if source not in reached:
-                    yield from zip(
-                        self._shape(source), self.checked.shapes.get(source, ()), strict=False
-                    )
+                    now = _shape(self.checked.infos.get(source))
+                    yield from zip(_shape(self.facts.infos.get(source)), now, strict=False)
             yield from self._literals(node)
             info = self.facts.infos.get(node.name)
             if isinstance(info, TensorInfo) and not info.dtype.is_floating_point:
                 reached.add(node.name)
-
-    def _shape(self, name: str) -> Sequence[int]:
-        info = self.facts.infos.get(name)
-        return info.shape if isinstance(info, TensorInfo) else ()
 
     def _literals(self, node: Node) -> Iterator[tuple[int, int]]:
         found: list[tuple[int, int]] = []
@@ -224,6 +219,10 @@ class _Indices:
 
         map_literals({**dict(enumerate(node.args)), **node.kwargs}, note)
         yield from found
+
+
+def _shape(info: object) -> Sequence[int]:
+    return info.shape if isinstance(info, TensorInfo) else ()
 
 
 def _is_index(value: object) -> bool:

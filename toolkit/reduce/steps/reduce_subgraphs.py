@@ -13,6 +13,7 @@ from ctk.toolkit.reduce.focus import lifted
 from ctk.toolkit.reduce.proposal import Proposal, Step
 from ctk.toolkit.reduce.steps import (
     drop_effects,
+    drop_operands,
     drop_unused,
     fold_numbers,
     inline_subgraph,
@@ -27,6 +28,7 @@ INSIDE = (
     shortcut.STEP,
     drop_effects.STEP,
     inline_subgraph.STEP,
+    drop_operands.STEP,
     fold_numbers.STEP,
     simplify_arguments.STEP,
 )
@@ -65,7 +67,7 @@ OUTSIDE: Mapping[str, str] = MappingProxyType({
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     """Propose what the steps of `INSIDE` do, step by step, sub-graphs in order."""
-    return list(lifted(INSIDE, case))
+    return list(lifted(INSIDE, case, may_run=facts.may_run))
 
 
 STEP = Step("reduce_subgraphs", propose)

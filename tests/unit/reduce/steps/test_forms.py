@@ -128,7 +128,8 @@ def test_nothing_moves_to_the_cpu_from_there_and_literals_do():
     made = graph.call_function(torch.zeros, (4,), {"device": torch.device("cuda:0")})
     sent = graph.call_method("cuda", (x,))
     graph.output((graph.call_function(torch.add, (sent, made)),))
-    result = MoveToCpu().apply(Case(torch.fx.GraphModule({}, graph), (X,)), None)
+    facts = facts_of(case)
+    result = MoveToCpu().apply(Case(torch.fx.GraphModule({}, graph), (X,)), facts)
     assert result is not None and torch.equal(result.graph(X)[0], X)
 
 

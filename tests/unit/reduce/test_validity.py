@@ -1,0 +1,66 @@
+"""Candidates that must not run in this process: fake tensors say what they can."""
+
+import os
+
+import pytest
+import torch
+from torch import Tensor
+
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.reduce.analysis import facts_of
+from ctk.toolkit.reduce.argument_edits import SetArgument
+from ctk.toolkit.reduce.driver import minimize
+from ctk.toolkit.reduce.form_edits import ConvertTensors
+from ctk.toolkit.reduce.problem import Problem
+from ctk.toolkit.reduce.validity import can_run, facts_ahead
+from tests.helpers.reduce_graphs import captured, has_ops, op_names
+from tests.helpers.reduce_steps import X, traced
+
+
+@torch.library.custom_op("ctk_tests::fragile", mutates_args=())
+def fragile(x: Tensor, number: float) -> Tensor:
+    """Return a copy; a small number ends the process."""
+    if number < 50:
+        os._exit(77)
+    return x + 1
+
+
+@fragile.register_fake
+def _(x: Tensor, number: float) -> Tensor:
+    return torch.empty_like(x)
+
+
+def test_what_would_end_this_process_is_left_to_the_oracle():
+    case = traced(lambda x: torch.ops.ctk_tests.fragile(x.relu(), 100.0), X)
+
+    def oracle(candidate: Case) -> Judgement:  # as one that asks another process
+        fails = has_ops("fragile")(candidate) and "100.0" in candidate.graph.code
+        return Judgement(Verdict.REPRODUCES if fails else Verdict.PASSES)
+
+    found = minimize(Problem(case, oracle, may_run=False))
+    assert found.finished and op_names(found.best) == ["fragile"]
+
+
+@pytest.mark.parametrize("may_run", [True, False])
+def test_what_fake_tensors_refuse_is_no_candidate(may_run):
+    case = traced(lambda i, w: torch.embedding(w, i), torch.arange(3), X)
+    facts = facts_of(case, may_run=may_run)
+    assert ConvertTensors(("i",), torch.float32).apply(case, facts) is None
+
+
+def test_what_fake_tensors_cannot_run_at_all_may_be_one():
+    case = captured(lambda x: x[x > 0] * 2.0, X)
+    facts = facts_of(case, may_run=False)
+    node = next(node.name for node in case.graph.graph.nodes if "mul" in node.name)
+    candidate = SetArgument(node, 1, 2.0, 1.0).apply(case, facts)
+    assert candidate is not None
+    assert can_run(candidate, case, facts) is None
+
+
+def test_facts_foreseen_are_those_of_a_run():
+    case = captured(lambda x: torch.split(x.relu().t(), 2)[1] * x.size(0), X)
+    facts = facts_of(case, may_run=False)
+    ahead = facts_ahead(case, facts)
+    assert ahead is not None and ahead.units == facts.units and ahead.free == facts.free
+    assert {n: ahead.infos[n] for n in ahead.infos} == {n: facts.infos[n] for n in ahead.infos}
