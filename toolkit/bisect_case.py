@@ -5,6 +5,7 @@ from typing import Unpack
 
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.importers import Inputs, Subject
+from ctk.toolkit.operation.keywords import Given
 from ctk.toolkit.operation.opening import operation
 from ctk.toolkit.operation.options import ask_options
 from ctk.toolkit.operation.whole_program import refined
@@ -41,8 +42,9 @@ def bisect(
         options: `target`, `config`, `backward`, `dynamic`, `graph`, `allow_imports`, `isolate`,
             `timeout_seconds`.
     """
+    given = Given(options)
     with operation(
-        "bisect-pass", subject, inputs, options, out=out, resume=resume, keep="full", say=say
+        "bisect-pass", subject, inputs, given, out=out, resume=resume, keep="full", say=say
     ) as run:
         found = run.bisected()
         if found.is_shown_by_no_graph:

@@ -17,9 +17,9 @@ from ctk.toolkit.formats.schema import document
 from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.minify import reduced
 from ctk.toolkit.operation.at_work import Operation
+from ctk.toolkit.operation.history import OnProgress
 from ctk.toolkit.operation.keywords import ReduceOptions, sorted_keywords
 from ctk.toolkit.operation.opening import operation
-from ctk.toolkit.operation.reducing import OnProgress
 from ctk.toolkit.operation.whole_program import explained
 from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.oracle.progress import Say, silent
@@ -68,16 +68,7 @@ def diagnose(
     budget = budget_of(max_questions, max_seconds)
     given = sorted_keywords(options)
     with operation(
-        "diagnose",
-        subject,
-        inputs,
-        given.options,
-        out=out,
-        resume=resume,
-        keep=keep,
-        say=say,
-        jobs=given.jobs,
-        choice=given.choice,
+        "diagnose", subject, inputs, given, out=out, resume=resume, keep=keep, say=say
     ) as run:
         found = run.bisected(captured=run.folder / "case")
         if found.is_shown_by_no_graph:

@@ -26,14 +26,13 @@ from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.operation.asking import Asking, asking_same, steadied
 from ctk.toolkit.operation.at_work import Operation
-from ctk.toolkit.operation.best_case import BestCase
+from ctk.toolkit.operation.history import OnProgress
 from ctk.toolkit.operation.keywords import MinifyOptions, sorted_keywords
 from ctk.toolkit.operation.opening import discard, operation
 from ctk.toolkit.operation.options import ask_options
-from ctk.toolkit.operation.others import Others
 from ctk.toolkit.operation.own_question import is_measured, reduced_for_user, seen_again
-from ctk.toolkit.operation.reducing import OnProgress, Work
-from ctk.toolkit.operation.smallest_repro import guilty_pass, repro_of
+from ctk.toolkit.operation.reducing import Work, finished, work_on
+from ctk.toolkit.operation.smallest_repro import Written, guilty_pass, repro_of
 from ctk.toolkit.operation.whole_program import explained
 from ctk.toolkit.oracle.choice import Choice
 from ctk.toolkit.oracle.progress import Say, silent
@@ -89,16 +88,7 @@ def minify(
     budget = budget_of(max_questions, max_seconds)
     given = sorted_keywords(options)
     with operation(
-        "minify",
-        subject,
-        inputs,
-        given.options,
-        out=out,
-        resume=resume,
-        keep=keep,
-        say=say,
-        jobs=given.jobs,
-        choice=given.choice,
+        "minify", subject, inputs, given, out=out, resume=resume, keep=keep, say=say
     ) as run:
         return _minified(run, given.choice, budget, on_progress)
 
@@ -137,35 +127,22 @@ def reduced(
         rule: What makes two failures the same, if not their signatures.
         with_options: Ask which options of the target matter, too.
     """
-
-    best, others = BestCase(run, folder), Others(run)
-    work = Work(run, best, others, budget, on_progress)
+    work = work_on(run, folder, budget, on_progress)
     reduction, minimal, is_interrupted = _reduced(work, rule)
-    seen_others = others.finish()
-    run.complained(*reduction.problems)
-    run.keep_tracebacks(reduction.errors)
-    if not best.improved(reduction.best):
-        return run.finish(
-            is_done=False, reduction=reduction, is_interrupted=is_interrupted, others=seen_others
+    is_over = reduction.reason in ("questions", "seconds")
+
+    def write(smallest: Case, is_interrupted: bool) -> Written:
+        assert run.found is not None and run.found.case is not None
+        is_same = not is_other(run.found.case, smallest)
+        culprit = guilty_pass(minimal, run.found.search if is_same else None)
+        script, seen, is_interrupted = repro_of(
+            run, smallest, folder, culprit, is_interrupted=is_interrupted
         )
-    assert run.found is not None and run.found.case is not None
-    is_same = not is_other(run.found.case, reduction.best)
-    culprit = guilty_pass(minimal, run.found.search if is_same else None)
-    script, seen, is_interrupted = repro_of(
-        run, reduction.best, folder, culprit, is_interrupted=is_interrupted
-    )
-    if with_options and not is_interrupted and reduction.reason not in ("questions", "seconds"):
-        is_interrupted = not ask_options(run, reduction.best)
-    return run.finish(
-        is_done=reduction.finished,
-        reduction=reduction,
-        minimal_search=minimal,
-        minimal=folder,
-        repro=script,
-        repro_run=seen,
-        is_interrupted=is_interrupted,
-        others=seen_others,
-    )
+        if with_options and not is_interrupted and not is_over:
+            is_interrupted = not ask_options(run, smallest)
+        return script, seen, is_interrupted
+
+    return finished(work, reduction, write, minimal, is_interrupted=is_interrupted)
 
 
 def _reduced(work: Work, rule: SameRule | None) -> tuple[Reduction, Search | None, bool]:
@@ -175,36 +152,55 @@ def _reduced(work: Work, rule: SameRule | None) -> tuple[Reduction, Search | Non
         The reduction, the bisection of the smallest case (None when there is none), and whether
         Ctrl-C has ended it.
     """
-    run, best = work.run, work.best
+    run = work.run
     assert run.found is not None and run.found.case is not None
     case, search = run.found.case, run.found.search
     base = _without_code(run, case, search)
     asking = _asking(run, SameFailure(case, run.executor, None, base, rule))
-    if asking.repeated is not None:
-        run.write(search=Search(search.judgement, reason=_BY_CHANCE, compiles=search.compiles))
+    if asking.repeated is None:
+        hints = search.culprit.captured if search.culprit else ()
+        reduction = work.attempt(case, asking, hints, _guilty(search))
+    else:
         reduction = work.attempt(case, asking)
+    if reduction.flakiness is not None:
+        run.write(search=Search(search.judgement, reason=_BY_CHANCE, compiles=search.compiles))
         return reduction, None, reduction.reason == "interrupted"
-    hints = search.culprit.captured if search.culprit else ()
-    reduction = work.attempt(case, asking, hints, _guilty(search))
     minimal = None
     try:
         if reduction.reason != "interrupted":
             minimal = _bisected_again(run, reduction)
         is_held = rule not in ("type", "any")
         if minimal is not None and is_held and _slipped(search, minimal):
-            run.say("the smallest case fails for another reason: reduce again, holding the culprit")
-            best.start_again()
-            assert search.culprit is not None
-            cause = Veto(passes=frozenset({search.culprit.where}))
-            same = SameFailure(case, run.executor, cause, None, rule)
-            reduction = work.attempt(case, asking_same(run, same))
-            if reduction.reason != "interrupted":
-                minimal = _bisected_again(run, reduction)
+            reduction, minimal = _held(work, reduction, minimal, rule)
     except DoesNotReproduce as error:
         run.complained(f"the smallest case may fail for another reason: {error}")
     except KeyboardInterrupt:
         return reduction, None, True
     return reduction, minimal, reduction.reason == "interrupted"
+
+
+def _held(
+    work: Work, slipped: Reduction, minimal: Search, rule: SameRule | None
+) -> tuple[Reduction, Search | None]:
+    """Reduce the case again, held to its culprit, with what the first search left of the budget.
+
+    Raises:
+        DoesNotReproduce: The case passes without its culprit, or does not fail with it.
+    """
+    run = work.run
+    assert run.found is not None and run.found.case is not None
+    case, culprit = run.found.case, run.found.search.culprit
+    assert culprit is not None
+    if slipped.reason in ("questions", "seconds"):
+        run.complained(f"the smallest case fails for another reason than {culprit.where}")
+        return slipped, minimal
+    run.say("the smallest case fails for another reason: reduce again, holding the culprit")
+    work.best.start_again()
+    cause = Veto(passes=frozenset({culprit.where}))
+    same = SameFailure(case, run.executor, cause, None, rule)
+    reduction = work.attempt(case, asking_same(run, same), before=slipped)
+    is_bisected = reduction.reason != "interrupted" and reduction.flakiness is None
+    return reduction, _bisected_again(run, reduction) if is_bisected else None
 
 
 def _guilty(search: Search) -> frozenset[str]:
@@ -218,10 +214,15 @@ _BY_CHANCE = "it fails in some runs only: a pass that is left out proves nothing
 
 
 def _asking(run: Operation, same: SameFailure) -> Asking:
-    """Return the question, asked as often as it must be; the bisection's answer is one already."""
+    """Return the question, asked as often as it must be; the bisection's answer is one already.
+
+    Of a failure that kills, the bisection has only seen what a child said, and that is remembered.
+    """
     assert run.found is not None
     asking, first = asking_same(run, same), run.found.search.judgement
-    answers = [first, asking.oracle(same.case)]
+    answer = asking.oracle(same.case)
+    is_one = answer == first and first.signature is not None and first.signature.is_deadly
+    answers = [answer] if is_one else [first, answer]
     return steadied(run, asking, same.case, answers)
 
 

@@ -3,24 +3,25 @@
 For whoever has a graph and a question of their own: a pass that crashes, a verifier that complains,
 a number that is off. What it does not do: compile or compare anything itself (`minify` does).
 
-The predicate is asked three times about the given graph. One that changes its mind is asked more
-often, and then several times about each candidate (oracle/repeated.py); one that hardly ever says
-yes is refused.
+The predicate is asked five times about the given graph, and up to 45 times while that takes no
+time; at the end as often about the smallest one. One that changes its mind is asked more often, and
+then several times about each candidate (oracle/repeated.py); one that hardly ever says yes is
+refused.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 
 from torch.fx import GraphModule
 
 from ctk.compiler.errors import CtkError, DoesNotReproduce, PredicateError, ProgramError
 from ctk.compiler.observe import first_line
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.judgement import Judgement
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.graphs.listing import graph_lines
 from ctk.toolkit.importers.base import Request
 from ctk.toolkit.importers.in_memory import case_of_graph
+from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.oracle.executors.base import jobs_of
 from ctk.toolkit.oracle.executors.pool import cores
 from ctk.toolkit.oracle.forked import asked_in_forks
@@ -29,13 +30,15 @@ from ctk.toolkit.oracle.repeated import FailureRate, Repeated, check_workable, r
 from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.reduce.driver import minimize as minimize_problem
-from ctk.toolkit.reduce.problem import Problem, Progress, budget_of
+from ctk.toolkit.reduce.going_on import doubted, go_on_after, joined
+from ctk.toolkit.reduce.problem import Budget, Problem, Progress, budget_of
 from ctk.toolkit.reduce.size import call_nodes
 from ctk.toolkit.run.private_copy import private_copy
 
 Predicate = Callable[[GraphModule, tuple[object, ...]], object]
 """Returns a bool or a `Verdict`."""
 
+_FAILS = Judgement(Verdict.REPRODUCES)
 _NEXT = "Seed what is random in it, or let it try several times and answer for all of them."
 
 
@@ -88,17 +91,10 @@ def minimize(
     _require_graph(gm)
     start = case_of_graph(gm, inputs, Request(target="predicate"))
     rate = _rate(oracle := _Oracle(fails), start)
-    repeated = None if rate.is_steady else Repeated(oracle.judge, rate)
     _check_runs(start)
-    ask, told = (repeated, repeated.note) if repeated else (oracle.judge, _forget)
-    problem = Problem(start, ask, budget=budget, on_progress=on_progress, may_run=at_once == 1)
-    try:
-        with asked_in_forks(ask, at_once, problem.digests, told) as problem.oracle:
-            found = minimize_problem(problem)
-    except _Raised as raised:
-        raise raised.told(problem.best) from raised.error
-    _raise_again(found)
-    return replace(found, flakiness=repeated.flakiness) if repeated is not None else found
+    searches = _Searches(oracle, at_once, budget, on_progress)
+    found = searches.run(start, rate)
+    return found if found.flakiness is not None else searches.settled(found)
 
 
 def _require_graph(given: object) -> None:
@@ -108,6 +104,69 @@ def _require_graph(given: object) -> None:
             f"minimize takes a GraphModule, not a {type(given).__name__}; "
             "torch.fx.symbolic_trace and torch.export make one"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Searches:
+    """The searches of one call: a second one where the first shows that chance answers.
+
+    Attributes:
+        oracle: Asks the predicate.
+        jobs: How many candidates at the same time.
+        budget: Of all searches together.
+        on_progress: Called after each call of the predicate.
+    """
+
+    oracle: "_Oracle"
+    jobs: int
+    budget: Budget
+    on_progress: Callable[[Progress], None] | None
+
+    def run(self, start: Case, rate: FailureRate, before: Reduction | None = None) -> Reduction:
+        """Search from a case that fails at a rate, after an earlier search if there was one.
+
+        Raises:
+            PredicateError: The predicate raised.
+        """
+        repeated = None if rate.is_steady else Repeated(self.oracle.judge, rate)
+        ask, told = (repeated, repeated.note) if repeated else (self.oracle.judge, _forget)
+        problem = Problem(
+            start,
+            ask,
+            budget=self.budget,
+            on_progress=self.on_progress,
+            may_run=self.jobs == 1,
+        )
+        if before is not None:
+            go_on_after(problem, before)
+            problem.cache.add(fingerprint(start, problem.digests), _FAILS)
+        try:
+            with asked_in_forks(ask, self.jobs, problem.digests, told) as problem.oracle:
+                found = minimize_problem(problem)
+        except _Raised as raised:
+            raise raised.told(problem.best) from raised.error
+        _raise_again(found)
+        found = replace(found, flakiness=repeated.flakiness if repeated else None)
+        return joined(before, found) if before is not None else found
+
+    def settled(self, found: Reduction) -> Reduction:
+        """Ask again about the smallest graph; where answers differ, search on from it.
+
+        Raises:
+            PredicateError: The predicate raised.
+        """
+        if found.reason not in ("minimal", "incomplete"):
+            return found
+        try:
+            rate = rate_of([_FAILS], lambda number: self.oracle.judge(found.best, number))
+            check_workable(rate, "the smallest graph", _NEXT)
+        except _Raised as raised:
+            raise raised.told(found.best) from raised.error
+        except KeyboardInterrupt:
+            return doubted(found, "interrupted")
+        except DoesNotReproduce as error:
+            return doubted(found, "incomplete", error)
+        return found if rate.is_steady else self.run(found.best, rate, found)
 
 
 def _forget(judgement: Judgement) -> None:
@@ -128,7 +187,10 @@ class _Oracle:
         self._fails = fails
         self._asked = 0
 
-    def judge(self, candidate: Case, within: float | None = None) -> Judgement:
+    def judge(
+        self, candidate: Case, _number: int = 1, _within: float | None = None
+    ) -> Judgement:
+        """Ask about a candidate, whichever run of it this is: each is another call."""
         self._asked += 1
         gm, inputs = private_copy(candidate.graph, candidate.inputs, lazy=False)
         try:
@@ -144,7 +206,7 @@ def _rate(oracle: _Oracle, start: Case) -> FailureRate:
         DoesNotReproduce: The answers are no, or nearly all of them.
     """
     try:
-        rate = rate_of((), partial(oracle.judge, start))
+        rate = rate_of((), lambda number: oracle.judge(start, number))
     except _Raised as raised:
         raise raised.told(start) from raised.error
     if not rate.failed:

@@ -3,8 +3,9 @@
 1. Nothing chosen, or something to measure: an executor compiles and runs (`SameFailure`).
 2. A command or function of the user: it is asked (`CommandOracle`, `FunctionOracle`).
 
-Either is asked about the given case more than once first. One that changes its mind is asked
-several times about each candidate from then on (`Repeated`). No answer is asked for again.
+Either is asked about the given case more than once first, and about the smallest one at the end.
+One that changes its mind is asked several times about each candidate from then on (`Repeated`).
+Each of these runs is in the journal (`EachRun`): no answer is asked for again.
 
 Several questions are asked at once (`ahead.py`) where that cannot change an answer: not for one
 that counts its errors, not for a function of the user, and not while time is measured.
@@ -13,22 +14,29 @@ that counts its errors, not for a function of the user, and not while time is me
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.judgement import Judgement
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.operation.at_work import Operation
 from ctk.toolkit.oracle.ahead import Ahead, Asker, TimedOracle, asked_ahead
 from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.oracle.choice import Choice
 from ctk.toolkit.oracle.command import LONGEST_SECONDS, CommandOracle
+from ctk.toolkit.oracle.each_run import EachRun
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.oracle.function import FunctionOracle
 from ctk.toolkit.oracle.memo import Memo
 from ctk.toolkit.oracle.noted import Noted
 from ctk.toolkit.oracle.patience import Patience, Patient
-from ctk.toolkit.oracle.repeated import FailureRate, Repeated, check_workable, rate_of
+from ctk.toolkit.oracle.repeated import (
+    ASKED_PASSING,
+    ASKED_PASSING_COMPILE,
+    FailureRate,
+    Repeated,
+    check_workable,
+    rate_of,
+)
 from ctk.toolkit.oracle.same_failure import SameFailure
 
 Note = Callable[[Case, Judgement], object]
@@ -40,7 +48,7 @@ class Asking:
 
     Attributes:
         oracle: Answers, and remembers.
-        fresh: Answers, and remembers nothing.
+        runs: Asks again; each run has its own answer.
         limit_seconds: Longest that an answer is waited for; None: as long as it takes.
         identity: What names the question in the journal.
         own: The command or function of the user; None where ctk compares.
@@ -51,13 +59,18 @@ class Asking:
     """
 
     oracle: TimedOracle
-    fresh: Callable[[Case, float | None], Judgement]
+    runs: EachRun
     identity: str
     limit_seconds: float | None = None
     own: CommandOracle | FunctionOracle | None = None
     with_executor: Callable[[Executor], TimedOracle] | None = None
     repeated: Repeated | None = None
     takes_others: bool = False
+
+    @property
+    def passing_runs(self) -> int:
+        """After how many runs it is believed that a given case does not fail."""
+        return ASKED_PASSING if self.own is not None else ASKED_PASSING_COMPILE
 
 
 def asking_own(run: Operation, choice: Choice) -> Asking:
@@ -68,12 +81,12 @@ def asking_own(run: Operation, choice: Choice) -> Asking:
             choice.function, choice.words, choice.code
         )
         noted = Noted(own, Memo(run.journal), run.digests, own.identity)
-        return Asking(noted, own, own.identity, own=own)
+        return Asking(noted, each_run(run, own, own.identity), own.identity, own=own)
     limit = LONGEST_SECONDS if seconds is None else seconds
     own = CommandOracle(choice.command, choice.match, choice.same, limit)
     memo = Memo(run.journal, limit)
     noted = Noted(own, memo, run.digests, own.identity, told=own.remember)
-    return Asking(noted, own, own.identity, limit, own)
+    return Asking(noted, each_run(run, own, own.identity, limit), own.identity, limit, own)
 
 
 def asking_same(run: Operation, same: SameFailure) -> Asking:
@@ -81,24 +94,42 @@ def asking_same(run: Operation, same: SameFailure) -> Asking:
     fresh = replace(same, executor=run.subject.executor)
     rule = f"{same.rule} {same.cause} {same.base} {same.case.signature}"
     is_timed = same.case.signature is not None and same.case.signature.kind == "slow"
+    identity = f"same failure {rule}"
     return Asking(
         same,
-        fresh,
-        f"same failure {rule}",
+        each_run(run, fresh, identity, run.executor.limit_seconds),
+        identity,
         run.executor.limit_seconds,
         with_executor=None if is_timed else lambda executor: replace(same, executor=executor),
         takes_others=same.rule in ("type", "any"),
     )
 
 
+def each_run(
+    run: Operation,
+    ask: Callable[[Case, float | None], Judgement],
+    identity: str,
+    limit: float | None = None,
+) -> EachRun:
+    """Return who asks a question again, run after run; each answer is in the journal.
+
+    Args:
+        run: The operation.
+        ask: Asks, and remembers nothing.
+        identity: What names the question.
+        limit: Longest that a run is waited for, in seconds; None: as long as it takes.
+    """
+    return EachRun(ask, Memo(run.journal, limit, run.executor.memory), run.digests, identity)
+
+
 def steadied(run: Operation, asking: Asking, given: Case, answers: list[Judgement]) -> Asking:
-    """Return the question as often as it must be asked, for what it says of the given case.
+    """Return the question as often as it must be asked, for what it says of one case.
 
     Args:
         run: Remembers how often the case fails.
         asking: The question.
         given: A case that fails, at least once.
-        answers: What was answered about it already.
+        answers: What was answered about it already, one of them that it fails.
 
     Raises:
         DoesNotReproduce: It fails too rarely to be reduced.
@@ -106,16 +137,18 @@ def steadied(run: Operation, asking: Asking, given: Case, answers: list[Judgemen
     key = f"{asking.identity}/{fingerprint(given, run.digests)}"
     rate = run.journal.recall(FailureRate, key)
     if rate is None:
-        rate = rate_of(answers, partial(asking.fresh, given, None))
+        rate = rate_of(answers, lambda number: asking.runs(given, number))
         run.journal.note(key, rate)
     if rate.is_steady:
         return asking
     check_workable(rate, given.name)
     run.say(f"{given.name} fails in {rate} only: each question takes several")
-    repeated = Repeated(asking.fresh, rate)
+    repeated = Repeated(asking.runs, rate)
     identity = f"{rate.failed}/{rate.asked} {asking.identity}"
     memo = Memo(run.journal, asking.limit_seconds, run.executor.memory)
     noted = Noted(repeated, memo, run.digests, identity, told=repeated.note)
+    failing = next(each for each in answers if each.verdict is Verdict.REPRODUCES)
+    memo.answered(f"{identity}/{fingerprint(given, run.digests)}", None, lambda: failing)
     return replace(asking, oracle=noted, repeated=repeated)
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ctk.compiler.choices import SameRule
-from ctk.toolkit.oracle.choice import Choice, OracleKeywords, choice_of
-from ctk.toolkit.oracle.executors.base import JobKeywords, Jobs, jobs_of
+from ctk.toolkit.oracle.choice import NOTHING_CHOSEN, Choice, OracleKeywords, choice_of
+from ctk.toolkit.oracle.executors.base import ONE_JOB, JobKeywords, Jobs, jobs_of
 from ctk.toolkit.oracle.several import AskOptions
 
 
@@ -50,8 +50,8 @@ class Given:
     """
 
     options: AskOptions
-    jobs: Jobs
-    choice: Choice
+    jobs: Jobs = ONE_JOB
+    choice: Choice = NOTHING_CHOSEN
 
 
 def sorted_keywords(given: Mapping[str, object]) -> Given:

@@ -22,9 +22,9 @@ from ctk.toolkit.case.sources import plan_sources
 from ctk.toolkit.graphs.callables import called_modules
 from ctk.toolkit.importers import Inputs, Subject, name_of
 from ctk.toolkit.operation.at_work import Done, Operation
+from ctk.toolkit.operation.keywords import Given
 from ctk.toolkit.oracle.cache import Digests, fingerprint
-from ctk.toolkit.oracle.choice import NOTHING_CHOSEN, Choice
-from ctk.toolkit.oracle.executors.base import ONE_JOB, Jobs
+from ctk.toolkit.oracle.choice import Choice
 from ctk.toolkit.oracle.go_on import resume_command
 from ctk.toolkit.oracle.journal import (
     JOURNAL,
@@ -60,14 +60,12 @@ def operation(
     name: OperationName,
     subject: Subject,
     inputs: Inputs | None,
-    options: AskOptions,
+    given: Given,
     *,
     out: str | Path | None,
     resume: bool,
     keep: InputsMode,
     say: Say,
-    jobs: Jobs = ONE_JOB,
-    choice: Choice = NOTHING_CHOSEN,
 ) -> Generator[Operation]:
     """Load the cases, start who answers, and open the folder; closed at the end.
 
@@ -75,23 +73,22 @@ def operation(
         name: Which operation.
         subject: What it is about.
         inputs: Those of one call, for a graph or a callable.
-        options: How.
+        given: The keywords: who answers, how many at once, which question.
         out: The folder; None for a new one here, or with `resume` the newest of the same case.
         resume: Go on where an earlier run was ended.
         keep: What written cases keep of their inputs.
         say: Told what happens.
-        jobs: How many questions may be asked at the same time, and where.
-        choice: Which question is asked.
 
     Raises:
         CaseError: There is no such folder to go on in, it is in use, or is about something else.
         ConfigError: The function that decides cannot be compared with that of the earlier run.
     """
+    options, choice = given.options, given.choice
     if resume:
         choice.check_resumable()
-    with opened(subject, inputs, options, jobs) as it:
+    with opened(subject, inputs, options, given.jobs) as it:
         digests = Digests()
-        told = {**options, **jobs.told, **choice.told}
+        told = {**options, **given.jobs.told, **choice.told}
         header = _header(name, subject, told, keep, it.cases, digests)
         header = replace(header, sources={**header.sources, **dict(_files(choice))})
         default = f"{PREFIXES[name]}_{name_of(subject)}"
@@ -134,7 +131,10 @@ def _leave(run: Operation, error: BaseException) -> None:
 
 
 def discard(run: Operation) -> None:
-    """Remove the folder of an operation that found nothing worth keeping."""
+    """Remove the folder of an operation that found nothing; what an earlier run answered stays."""
+    if run.journal.remembered:
+        run.say(f"{run.folder} is kept: an earlier run has its answers there")
+        return
     with suppress(OSError):
         for file in (run.folder / JOURNAL, run.folder / "diagnosis.json"):
             file.unlink(missing_ok=True)

@@ -7,25 +7,24 @@ folder, journal and script.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from ctk.compiler.errors import CaptureError
 from ctk.toolkit.bisect import Search
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
-from ctk.toolkit.operation.asking import Asking, asking_own, asking_same, steadied
+from ctk.toolkit.operation.asking import Asking, asking_own, asking_same, each_run, steadied
 from ctk.toolkit.operation.at_work import Operation
-from ctk.toolkit.operation.best_case import BestCase
+from ctk.toolkit.operation.history import OnProgress
 from ctk.toolkit.operation.opening import discard
-from ctk.toolkit.operation.others import Others
-from ctk.toolkit.operation.reducing import OnProgress, Work
+from ctk.toolkit.operation.reducing import Work, finished, work_on
 from ctk.toolkit.operation.smallest_repro import Written, repro_for, repro_of
 from ctk.toolkit.oracle.choice import Choice
 from ctk.toolkit.oracle.command import CommandOracle
-from ctk.toolkit.oracle.repeated import ASKED_FIRST, ASKED_PASSING
+from ctk.toolkit.oracle.repeated import ASKED_PASSING_COMPILE
 from ctk.toolkit.oracle.same_failure import SameFailure
 from ctk.toolkit.oracle.several import first_failing
-from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.reduce.problem import Budget
 from ctk.toolkit.report.diagnosis import Diagnosis
 from ctk.toolkit.run.decided import with_decisions
@@ -63,7 +62,8 @@ def reduced_for_user(
     run.found = Diagnosis(case, search, 0.0, folder=run.folder, decided_by=words)
     run.write(state="bisected")
     asking = steadied(run, asking, case, answers)
-    return _reduced(run, case, asking, budget, on_progress)
+    work = work_on(run, run.folder / "case", budget, on_progress)
+    return finished(work, work.attempt(case, asking), partial(_repro, work, asking))
 
 
 def _asking(run: Operation, choice: Choice) -> tuple[Sequence[Case], Asking]:
@@ -80,45 +80,16 @@ def _asking(run: Operation, choice: Choice) -> tuple[Sequence[Case], Asking]:
 def _asked_again(asking: Asking, case: Case, first: Judgement) -> list[Judgement]:
     """Return the answers about the given case; one that does not fail may do so by chance."""
     answers = [first]
-    enough = ASKED_PASSING if asking.own is not None else ASKED_FIRST
-    while answers[-1].verdict in (Verdict.PASSES, Verdict.FLAKY) and len(answers) < enough:
-        answers.append(asking.fresh(case, None))
+    if first.verdict in (Verdict.PASSES, Verdict.FLAKY):
+        answers += asking.runs.until_failing(case, asking.passing_runs - 1)
     if isinstance(asking.own, CommandOracle) and answers[-1].verdict is Verdict.REPRODUCES:
         asking.own.remember(answers[-1])
     return answers
 
 
-def _reduced(
-    run: Operation, case: Case, asking: Asking, budget: Budget, on_progress: OnProgress | None
-) -> Diagnosis:
-    folder = run.folder / "case"
-    best, others = BestCase(run, folder), Others(run)
-    reduction = Work(run, best, others, budget, on_progress).attempt(case, asking)
-    run.complained(*reduction.problems)
-    run.keep_tracebacks(reduction.errors)
-    is_interrupted = reduction.reason == "interrupted"
-    if not best.improved(reduction.best):
-        return run.finish(
-            is_done=False,
-            reduction=reduction,
-            is_interrupted=is_interrupted,
-            others=others.finish(),
-        )
-    script, seen, is_interrupted = _repro(run, reduction, asking, is_interrupted)
-    return run.finish(
-        is_done=reduction.finished,
-        reduction=reduction,
-        minimal=folder,
-        repro=script,
-        repro_run=seen,
-        is_interrupted=is_interrupted,
-        others=others.finish(),
-    )
-
-
-def _repro(run: Operation, reduction: Reduction, asking: Asking, is_interrupted: bool) -> Written:
+def _repro(work: Work, asking: Asking, smallest: Case, is_interrupted: bool) -> Written:
+    run, folder = work.run, work.best.folder
     assert run.found is not None
-    folder, smallest = run.folder / "case", reduction.best
     if asking.own is None:
         return repro_of(run, smallest, folder, None, is_interrupted=is_interrupted)
     words = run.found.decided_by
@@ -132,14 +103,17 @@ def seen_again(run: Operation) -> bool:
     """
     if run.found is None or run.found.case is None:
         return False
+
+    def observed(case: Case) -> Judgement:
+        return run.subject.executor.ask(case, case.signature, Veto())
+
     for case in run.subject.cases:
-        for _ in range(ASKED_FIRST - 1):
-            judgement = run.subject.executor.ask(case, case.signature, Veto())
-            if judgement.verdict is Verdict.REPRODUCES:
-                failing = with_decisions(replace(case, signature=judgement.signature))
-                passed = run.found.search
-                search = replace(passed, judgement=judgement, reason="it passed at first")
-                run.found = Diagnosis(failing, search, 0.0, folder=run.folder)
-                run.write(state="bisected")
-                return True
+        runs = each_run(run, observed, f"does it fail {case.signature}")
+        judgement = runs.until_failing(case, ASKED_PASSING_COMPILE - 1)[-1]
+        if judgement.verdict is Verdict.REPRODUCES:
+            failing = with_decisions(replace(case, signature=judgement.signature))
+            search = replace(run.found.search, judgement=judgement, reason="it passed at first")
+            run.found = Diagnosis(failing, search, 0.0, folder=run.folder)
+            run.write(state="bisected")
+            return True
     return False

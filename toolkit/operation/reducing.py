@@ -1,22 +1,35 @@
-"""One reduction of an operation: its problem, with everything that is kept on the way."""
+"""One reduction of an operation: its searches, what is kept on the way, and its end.
+
+A search that has ended is asked about once more: the smallest case must fail as often as the given
+one did. Where it passes in some runs, answers were chance, and a second search goes on from it that
+asks each question several times. All searches of a reduction share one budget.
+"""
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
 
+from ctk.compiler.errors import DoesNotReproduce
+from ctk.toolkit.bisect import Search
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.operation.asking import Asking, Watched, asked
+from ctk.toolkit.operation.asking import Asking, Watched, asked, steadied
 from ctk.toolkit.operation.at_work import Operation
 from ctk.toolkit.operation.best_case import BestCase
 from ctk.toolkit.operation.history import History, OnProgress
 from ctk.toolkit.operation.others import Others
+from ctk.toolkit.operation.smallest_repro import Written
 from ctk.toolkit.oracle.cache import Digests, fingerprint
 from ctk.toolkit.oracle.command import CommandOracle
 from ctk.toolkit.reduce.driver import Reduction, minimize
+from ctk.toolkit.reduce.going_on import doubted, go_on_after, joined
 from ctk.toolkit.reduce.hint import hint_step
 from ctk.toolkit.reduce.problem import Budget, Problem
+from ctk.toolkit.reduce.proposal import Step
 from ctk.toolkit.reduce.steps import STEPS
 from ctk.toolkit.reduce.steps.leave_out_passes import only_these
+from ctk.toolkit.report.diagnosis import Diagnosis
 
 
 @dataclass(slots=True)
@@ -52,15 +65,15 @@ class Work:
         run: The operation.
         best: Keeps the smallest case so far.
         others: Keeps the other failures.
-        budget: What may be used.
-        on_progress: Called after each question.
+        budget: What all searches together may use.
+        history: Told each answer.
     """
 
     run: Operation
     best: BestCase
     others: Others
     budget: Budget
-    on_progress: OnProgress | None
+    history: History
 
     def attempt(
         self,
@@ -68,16 +81,41 @@ class Work:
         asking: Asking,
         hints: tuple[str, ...] = (),
         guilty: frozenset[str] = frozenset(),
+        before: Reduction | None = None,
     ) -> Reduction:
-        """Reduce a case; the result records the failure that it shows itself.
+        """Reduce a case, and ask again about the smallest; it records the failure that it shows.
 
         Args:
             given: The case.
             asking: The question.
             hints: Nodes that are tried first.
             guilty: Passes that may be all that is needed.
+            before: An earlier search of this reduction; it counts on from there.
         """
-        history = History(self.run, given, self.on_progress)
+        steps = (only_these(guilty), hint_step(hints), *STEPS)
+        found = self._search(given, asking, steps, before)
+        if asking.repeated is not None or found.reason not in ("minimal", "incomplete"):
+            return found
+        try:
+            known = asking.oracle.recall(found.best)
+            if known is None:
+                return found  # it hangs, and was given the whole limit already
+            if known.signature is not None and known.signature.is_measured:
+                return found  # rounds decide about it; the least slow case is at the limit
+            steadier = steadied(self.run, asking, found.best, [known])
+        except KeyboardInterrupt:
+            return doubted(found, "interrupted")
+        except DoesNotReproduce as error:
+            return doubted(found, "incomplete", error)
+        except Exception as error:
+            return doubted(found, "error", error)
+        if steadier.repeated is None:
+            return found
+        return self._search(found.best, steadier, steps, found)
+
+    def _search(
+        self, given: Case, asking: Asking, steps: tuple[Step, ...], before: Reduction | None
+    ) -> Reduction:
         shown = Shown(self.run.digests)
 
         def note(case: Case, judgement: Judgement | None) -> None:
@@ -92,15 +130,75 @@ class Work:
                 oracle,
                 recall=oracle.recall,
                 budget=self.budget,
-                on_progress=history,
+                on_progress=self.history,
                 on_improvement=lambda case: self.best.improved(shown.recorded(case)),
                 digests=self.run.digests,
                 may_run=not (self.run.executor.isolates or isinstance(asking.own, CommandOracle)),
             )
-            reduction = minimize(problem, (only_these(guilty), hint_step(hints), *STEPS))
-        if reduction.best is not given:
-            reduction = replace(reduction, best=shown.recorded(reduction.best))
-        self.best.certify(reduction)
-        history.draw()
+            if before is not None:
+                go_on_after(problem, before)
+            found = minimize(problem, steps)
+        if found.best is not given:
+            found = replace(found, best=shown.recorded(found.best))
+        self.best.certify(found)
+        self.history.draw()
         repeated = asking.repeated
-        return replace(reduction, flakiness=repeated.flakiness if repeated else None)
+        found = replace(found, flakiness=repeated.flakiness if repeated else None)
+        return joined(before, found) if before is not None else found
+
+
+def work_on(run: Operation, folder: Path, budget: Budget, on_progress: OnProgress | None) -> Work:
+    """Return what a reduction of the failing case that was found works with.
+
+    Args:
+        run: Knows the case.
+        folder: For the smallest case.
+        budget: What may be used.
+        on_progress: Called after each question.
+    """
+    assert run.found is not None and run.found.case is not None
+    history = History(run, run.found.case, on_progress)
+    return Work(run, BestCase(run, folder), Others(run), budget, history)
+
+
+class WriteScript(Protocol):
+    """Writes the script of the smallest case, and runs it unless Ctrl-C has come."""
+
+    def __call__(self, smallest: Case, is_interrupted: bool) -> Written: ...
+
+
+def finished(
+    work: Work,
+    reduction: Reduction,
+    write: WriteScript,
+    minimal_search: Search | None = None,
+    *,
+    is_interrupted: bool | None = None,
+) -> Diagnosis:
+    """Write the result of a reduction; finishes the operation.
+
+    Args:
+        work: What it worked with.
+        reduction: The result.
+        write: Writes its script.
+        minimal_search: The bisection of the smallest case.
+        is_interrupted: Whether Ctrl-C has come; None: if it has ended the reduction.
+    """
+    run = work.run
+    is_over = reduction.reason == "interrupted" if is_interrupted is None else is_interrupted
+    others = work.others.finish()
+    run.complained(*reduction.problems)
+    run.keep_tracebacks(reduction.errors)
+    if not work.best.improved(reduction.best):
+        return run.finish(is_done=False, reduction=reduction, is_interrupted=is_over, others=others)
+    script, seen, is_over = write(reduction.best, is_over)
+    return run.finish(
+        is_done=reduction.finished,
+        reduction=reduction,
+        minimal_search=minimal_search,
+        minimal=work.best.folder,
+        repro=script,
+        repro_run=seen,
+        is_interrupted=is_over,
+        others=others,
+    )

@@ -4,7 +4,9 @@ import gc
 import operator
 import random
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from itertools import chain, cycle, repeat
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from torch.fx import GraphModule, symbolic_trace
 import ctk
 from ctk.compiler.errors import ConfigError, DoesNotReproduce, PredicateError, ProgramError
 from ctk.toolkit.minimize import Predicate
+from ctk.toolkit.oracle.repeated import ASKED_FIRST, QUICK_SECONDS
 
 
 def program(x: torch.Tensor) -> torch.Tensor:
@@ -22,12 +25,12 @@ def program(x: torch.Tensor) -> torch.Tensor:
 
 
 def long_graph() -> GraphModule:
-    def chain(x: torch.Tensor) -> torch.Tensor:
+    def cosines(x: torch.Tensor) -> torch.Tensor:
         for _ in range(12):
             x = torch.cos(x)
         return x
 
-    return symbolic_trace(chain)
+    return symbolic_trace(cosines)
 
 
 def graph() -> GraphModule:
@@ -136,7 +139,7 @@ def test_a_predicate_that_answers_by_chance_is_asked_several_times() -> None:
     """It says yes of every second graph that has both: each is asked until it does."""
     coin = random.Random(7)
 
-    def fails(gm: GraphModule, inputs: tuple[object, ...]) -> bool:
+    def fails(gm: GraphModule, inputs: tuple[object, ...]) -> object:
         both = has(torch.sin)(gm, inputs) and has(torch.relu)(gm, inputs)
         return both and coin.random() < 0.5
 
@@ -148,16 +151,64 @@ def test_a_predicate_that_answers_by_chance_is_asked_several_times() -> None:
     assert found.flakiness.most_runs >= 8
 
 
-def test_a_steady_predicate_is_asked_little_at_the_start() -> None:
+def test_a_steady_predicate_that_takes_time_is_asked_little() -> None:
     asked: list[int] = []
 
-    def fails(gm: GraphModule, inputs: tuple[object, ...]) -> bool:
+    def fails(gm: GraphModule, inputs: tuple[object, ...]) -> object:
         asked.append(len(gm.graph.nodes))
+        if len(asked) == 1:
+            time.sleep(QUICK_SECONDS)
         return has(torch.sin)(gm, inputs)
 
     found = ctk.minimize(graph(), X, fails)
     assert found.flakiness is None
-    assert asked.count(asked[0]) == 4
+    assert asked.count(asked[0]) == ASKED_FIRST + 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_predicate_that_mostly_says_yes_is_noticed(seed: int) -> None:
+    coin = random.Random(seed)
+
+    def fails(gm: GraphModule, inputs: tuple[object, ...]) -> object:
+        return has(torch.sin)(gm, inputs) and coin.random() < 0.8
+
+    found = ctk.minimize(graph(), X, fails)
+    assert (found.finished, names(found.graph)) == (True, ["x", "sin", "output"])
+    assert found.flakiness is not None and found.flakiness.error_probability <= 0.01
+
+
+def answering(small: Iterator[bool]) -> Predicate:
+    """Return a predicate that says yes of a graph with sin and relu; of sin alone by turns."""
+
+    def fails(gm: GraphModule, inputs: tuple[object, ...]) -> bool:
+        if not has(torch.sin)(gm, inputs):
+            return False
+        return True if has(torch.relu)(gm, inputs) else next(small)
+
+    return fails
+
+
+def test_a_graph_that_fails_by_chance_only_when_it_is_small_is_searched_again() -> None:
+    told: list[int] = []
+    fails = answering(cycle((True, False)))
+    found = ctk.minimize(graph(), X, fails, on_progress=lambda state: told.append(state.questions))
+    assert (found.finished, names(found.graph)) == (True, ["x", "sin", "output"])
+    assert found.flakiness is not None and found.flakiness.given.asked == 20
+    assert found.flakiness.most_runs >= 7
+    assert told == list(range(1, found.questions + 1))  # both searches count on
+    assert sum(counts.questions for counts in found.statistics.values()) == found.questions
+    assert found.nodes_before == 4
+    ended = ctk.minimize(
+        graph(), X, answering(cycle((True, False))), max_questions=found.questions - 1
+    )
+    assert (ended.reason, ended.questions) == ("questions", found.questions - 1)
+
+
+def test_a_smallest_graph_that_hardly_fails_again_is_not_called_minimal() -> None:
+    found = ctk.minimize(graph(), X, answering(chain([True], repeat(False))))
+    assert (found.finished, found.reason) == (False, "incomplete")
+    (problem,) = found.problems
+    assert "the smallest graph is flaky: it fails in 1 of 20 runs only" in problem
 
 
 def test_a_predicate_that_says_no_is_refused() -> None:

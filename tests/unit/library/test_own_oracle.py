@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,11 @@ import ctk
 from ctk.compiler.errors import ConfigError, DoesNotReproduce
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.operation.history import read_history
+from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.oracle.journal import JOURNAL
+from ctk.toolkit.oracle.repeated import ASKED_PASSING, FailureRate
+from ctk.toolkit.report.diagnosis import Diagnosis
 from tests.helpers.cli import ctk as command
 from tests.helpers.cli import write
 from tests.helpers.warm_python import warm_python
@@ -293,6 +298,109 @@ def test_too_rare_a_failure_is_refused(program: Path, tmp_path: Path) -> None:
     numbers = iter(range(100))
     with pytest.raises(DoesNotReproduce, match=r"flaky: it fails in 1 of 20 runs only"):
         ctk.minify(program, oracle=lambda case: next(numbers) == 1, out=tmp_path / "out")
+
+
+def is_given(case: Case) -> bool:
+    return len(calls(case)) == 7
+
+
+def test_a_run_that_ends_between_the_first_questions_loses_none(
+    program: Path, tmp_path: Path
+) -> None:
+    asked: list[bool] = []
+
+    def oracle(case: Case) -> bool:
+        asked.append(is_given(case))
+        if len(asked) == 4:
+            raise KeyboardInterrupt
+        return has_softmax(case) and len(asked) != 1  # by chance
+
+    with pytest.raises(KeyboardInterrupt):
+        ctk.minify(program, oracle=oracle, out=tmp_path / "out")
+    found = ctk.minify(program, oracle=oracle, out=tmp_path / "out", resume=True)
+    assert found.reduction is not None and found.reduction.flakiness is not None
+    assert found.reduction.flakiness.given == FailureRate(20, 19)
+    assert sum(asked[:21]) == 21 and not asked[21]  # the 20 answers, and the one that never came
+
+
+def test_going_on_keeps_what_is_known_even_if_nothing_fails_any_more(
+    program: Path, tmp_path: Path
+) -> None:
+    out, answers = tmp_path / "out", iter([False, True])
+    ended = ctk.minify(program, oracle=lambda case: next(answers, True), out=out, max_questions=2)
+    assert ended.reduction is not None
+    lines = (out / JOURNAL).read_text()
+    again = ctk.minify(program, oracle=lambda case: False, out=out, resume=True)
+    assert again.reduction is not None
+    assert (out / JOURNAL).read_text().startswith(lines)
+    assert json.loads((out / "diagnosis.json").read_text())["verdict"] == "reproduces"
+
+
+def test_the_folder_of_an_earlier_run_stays_where_nothing_fails(
+    program: Path, tmp_path: Path
+) -> None:
+    out, asked, said = tmp_path / "out", list[str](), list[str]()
+
+    def say(message: str, done: int | None = None, total: int | None = None) -> None:
+        said.append(message)
+
+    def oracle(case: Case) -> bool:
+        asked.append(case.name)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return False
+
+    with pytest.raises(KeyboardInterrupt):
+        ctk.minify(program, oracle=oracle, out=out)
+    found = ctk.minify(
+        program, oracle=oracle, out=out, resume=True, say=lambda line, *_: said.append(line)
+    )
+    assert found.judgement.verdict is Verdict.PASSES
+    assert len(asked) == ASKED_PASSING + 1
+    assert (out / JOURNAL).is_file()
+    assert f"{out} is kept: an earlier run has its answers there" in said
+
+
+def test_what_fails_by_chance_only_when_it_is_small_is_asked_about_again(
+    program: Path, tmp_path: Path
+) -> None:
+    small = cycle((True, False))
+
+    def oracle(case: Case) -> bool:
+        return has_softmax(case) and (len(calls(case)) > 1 or next(small))
+
+    found = ctk.minify(program, oracle=oracle, out=tmp_path / "out")
+    assert found.reduction is not None and found.reduction.finished
+    assert calls(found.reduction.best) == ["softmax"]
+    assert found.reduction.flakiness is not None
+    assert found.reduction.flakiness.error_probability <= 0.01
+    asked = [line.question for line in read_history(tmp_path / "out")]
+    assert asked == list(range(found.reduction.questions + 1))  # both searches count on
+
+
+def raised_again(error: BaseException, program: Path, out: Path) -> Diagnosis:
+    """Reduce with an oracle that raises as soon as the smallest case is asked about again."""
+    seen: set[str] = set()
+
+    def oracle(case: Case) -> bool:
+        key = fingerprint(case)
+        if key in seen and not is_given(case):
+            raise error
+        seen.add(key)
+        return has_softmax(case)
+
+    return ctk.minify(program, oracle=oracle, out=out)
+
+
+def test_an_oracle_that_raises_when_it_is_asked_again_leaves_the_result(
+    program: Path, tmp_path: Path
+) -> None:
+    ended = raised_again(ValueError("gone"), program, tmp_path / "raised").reduction
+    assert ended is not None and (ended.finished, ended.reason) == (False, "error")
+    assert calls(ended.best) == ["softmax"] and "gone" in ended.problems[-1]
+    found = raised_again(KeyboardInterrupt(), program, tmp_path / "interrupted")
+    assert found.is_interrupted and found.reduction is not None
+    assert found.reduction.reason == "interrupted"
 
 
 FLAKY = '''

@@ -8,6 +8,7 @@ import pytest
 from ctk.compiler.errors import DoesNotReproduce
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.oracle import repeated as repeated_runs
 from ctk.toolkit.oracle.repeated import (
     ASKED_FIRST,
     ASKED_FLAKY,
@@ -22,6 +23,7 @@ from tests.helpers.case_folders import linear_case
 
 PASSES = Judgement(Verdict.PASSES)
 FAILS = Judgement(Verdict.REPRODUCES)
+RACE = Judgement(Verdict.REPRODUCES, Signature("runtime-error", "RuntimeError", message="lost"))
 EXACT = Judgement(Verdict.REPRODUCES, Signature("accuracy", message="max abs 2"))
 OTHER_DIGITS = Judgement(Verdict.REPRODUCES, Signature("accuracy", message="max abs 3"))
 DIFFERENT = Judgement(Verdict.DIFFERENT, Signature("nan"))
@@ -29,16 +31,46 @@ DIFFERENT = Judgement(Verdict.DIFFERENT, Signature("nan"))
 
 def rate(answers: Iterable[Judgement]) -> FailureRate:
     left = iter(answers)
-    return rate_of((), lambda: next(left))
+    return rate_of((), lambda number: next(left))
+
+
+def counted(repeated: Repeated) -> Judgement:
+    """Ask, and count the answer, as a search does."""
+    judgement = repeated(linear_case())
+    repeated.note(judgement)
+    return judgement
 
 
 def test_two_answers_equal_to_the_last_digit_are_enough() -> None:
     assert rate([EXACT, EXACT]) == FailureRate(2, 2)
 
 
-@pytest.mark.parametrize("answers", [[FAILS] * 3, [EXACT, OTHER_DIGITS, OTHER_DIGITS]])
-def test_where_chance_would_not_show_three_are_asked(answers: list[Judgement]) -> None:
-    assert rate(answers) == FailureRate(ASKED_FIRST, 3)
+@pytest.mark.parametrize("answers", [[FAILS] * 9, [EXACT, *[OTHER_DIGITS] * 8]])
+def test_where_chance_would_not_show_more_are_asked(
+    answers: list[Judgement], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repeated_runs, "QUICK_SECONDS", 0)
+    assert rate(answers) == FailureRate(ASKED_FIRST, ASKED_FIRST)
+
+
+@pytest.mark.parametrize("p", [0.5, 0.7, 0.9])
+def test_an_exception_that_comes_and_goes_is_hardly_ever_called_steady(p: float) -> None:
+    """Its words are the same each time it comes: two of them say nothing."""
+    coin = random.Random(5)
+
+    def ask(_: int = 0) -> Judgement:
+        return RACE if coin.random() < p else PASSES
+
+    assert sum(rate_of([RACE, ask()], ask).is_steady for _ in range(1000)) <= 1000 * ERROR * 1.5
+
+
+def test_a_slow_question_is_asked_as_often_as_is_said_and_a_limit_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(repeated_runs, "QUICK_SECONDS", 0)
+    assert rate([RACE] * 9) == FailureRate(ASKED_FIRST, ASKED_FIRST)
+    hangs = Judgement(Verdict.REPRODUCES, Signature("timeout"))
+    assert rate([hangs, hangs]) == FailureRate(2, 2)
 
 
 def test_two_that_differ_lead_to_more() -> None:
@@ -47,7 +79,7 @@ def test_two_that_differ_lead_to_more() -> None:
 
 
 def test_answers_that_are_known_are_not_asked_for() -> None:
-    assert rate_of([EXACT, EXACT], pytest.fail) == FailureRate(2, 2)
+    assert rate_of([EXACT, EXACT], lambda run: pytest.fail(f"run {run}")) == FailureRate(2, 2)
 
 
 @pytest.mark.parametrize("p", [0.1, 0.3, 0.5, 0.9])
@@ -68,33 +100,32 @@ def test_too_rare_a_failure_is_refused() -> None:
 
 def test_a_run_that_fails_is_believed_at_once() -> None:
     asked: list[object] = []
-    repeated = Repeated(lambda case, _: asked.append(case) or FAILS, FailureRate(20, 10))
+    repeated = Repeated(lambda case, run, within: asked.append(run) or FAILS, FailureRate(20, 10))
     assert repeated(linear_case()) is FAILS
-    assert len(asked) == 1
+    assert asked == [1]
 
 
 def test_another_failure_among_passing_runs_is_told() -> None:
     answers = iter([PASSES, DIFFERENT, *[PASSES] * 100])
-    repeated = Repeated(lambda case, _: next(answers), FailureRate(20, 10))
+    repeated = Repeated(lambda case, run, within: next(answers), FailureRate(20, 10))
     assert repeated(linear_case()) is DIFFERENT
 
 
 @pytest.mark.parametrize("verdict", [Verdict.INVALID, Verdict.TIMEOUT])
 def test_what_cannot_be_asked_is_asked_once(verdict: Verdict) -> None:
     asked: list[object] = []
-    repeated = Repeated(
-        lambda case, _: asked.append(case) or Judgement(verdict), FailureRate(20, 10)
-    )
-    assert repeated.counted(linear_case()).verdict is verdict
+    answer = Judgement(verdict)
+    repeated = Repeated(lambda case, run, within: asked.append(run) or answer, FailureRate(20, 10))
+    assert counted(repeated).verdict is verdict
     assert (len(asked), repeated.error) == (1, 0)
 
 
 def test_what_is_said_of_the_errors_is_what_was_risked() -> None:
-    repeated = Repeated(lambda case, _: PASSES, FailureRate(20, 10))
+    repeated = Repeated(lambda case, run, within: PASSES, FailureRate(20, 10))
     for _ in range(5):
-        repeated.counted(linear_case())
-    repeated.once = lambda case, _: FAILS
-    repeated.counted(linear_case())  # a failing one risks nothing
+        counted(repeated)
+    repeated.once = lambda case, run, within: FAILS
+    counted(repeated)  # a failing one risks nothing
     said = repeated.flakiness
     assert said.error_probability == pytest.approx(
         sum(0.5 ** runs_needed(0.5, number) for number in range(1, 6)), abs=1e-6
@@ -105,9 +136,7 @@ def test_what_is_said_of_the_errors_is_what_was_risked() -> None:
 
 def test_a_failing_candidate_is_hardly_ever_lost() -> None:
     coin = random.Random(3)
-    repeated = Repeated(
-        lambda case, _: FAILS if coin.random() < 0.4 else PASSES, FailureRate(20, 8)
-    )
-    case = linear_case()
-    lost = sum(repeated.counted(case).verdict is Verdict.PASSES for _ in range(2000))
+    rate = FailureRate(20, 8)
+    repeated = Repeated(lambda case, run, within: FAILS if coin.random() < 0.4 else PASSES, rate)
+    lost = sum(counted(repeated).verdict is Verdict.PASSES for _ in range(2000))
     assert lost == 0  # expected: one in 100 such tests
