@@ -137,9 +137,9 @@ class _Searches:
             on_progress=self.on_progress,
             may_run=self.jobs == 1,
         )
+        problem.cache.add(fingerprint(start, problem.digests), _FAILS)
         if before is not None:
             go_on_after(problem, before)
-            problem.cache.add(fingerprint(start, problem.digests), _FAILS)
         try:
             with asked_in_forks(ask, self.jobs, problem.digests, told) as problem.oracle:
                 found = minimize_problem(problem)

@@ -16,7 +16,7 @@ from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.reduce.edits import Edit
-from ctk.toolkit.reduce.problem import Problem
+from ctk.toolkit.reduce.problem import Problem, Progress
 from ctk.toolkit.report.as_json import read_json
 from ctk.toolkit.repro.run import ReproRun
 from tests.helpers.cli import BROKEN_PASS, write
@@ -138,6 +138,26 @@ def test_minify_and_diagnose_ask_the_same_questions(
     assert asked == first[: len(asked)]  # diagnose asks for options afterwards
     options = [rest[-1] for _, rest in first[len(asked) :]]
     assert options and not any(veto != Veto() for veto in options)
+
+
+def test_a_reduction_that_is_made_again_has_what_is_left_of_the_budget(
+    broken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The smallest case has another culprit than the whole: here that is only said."""
+    whole = ctk.minify(broken, out=tmp_path / "whole").reduction
+    assert whole is not None and whole.finished
+    monkeypatch.setattr("ctk.toolkit.minify._slipped", lambda before, after: True)
+    for most in (whole.questions - 1, whole.questions + 2):
+        asked: list[Progress] = []
+        found = ctk.minify(
+            broken, out=tmp_path / str(most), max_questions=most, on_progress=asked.append
+        )
+        assert found.reduction is not None
+        assert (found.reduction.questions, found.reduction.reason) == (most, "questions")
+        assert [state.questions for state in asked] == list(range(1, most + 1))
+        assert sum(each.questions for each in found.reduction.statistics.values()) == most
+    found = ctk.minify(broken, out=tmp_path / str(whole.questions - 1), resume=True)
+    assert found.reduction is not None and found.reduction.finished
 
 
 def test_the_record_on_disk_is_finished_in_the_end(broken: Path, tmp_path: Path) -> None:

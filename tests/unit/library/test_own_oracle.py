@@ -352,9 +352,7 @@ def test_the_folder_of_an_earlier_run_stays_where_nothing_fails(
 
     with pytest.raises(KeyboardInterrupt):
         ctk.minify(program, oracle=oracle, out=out)
-    found = ctk.minify(
-        program, oracle=oracle, out=out, resume=True, say=lambda line, *_: said.append(line)
-    )
+    found = ctk.minify(program, oracle=oracle, out=out, resume=True, say=say)
     assert found.judgement.verdict is Verdict.PASSES
     assert len(asked) == ASKED_PASSING + 1
     assert (out / JOURNAL).is_file()
