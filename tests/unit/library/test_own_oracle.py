@@ -304,57 +304,72 @@ def is_given(case: Case) -> bool:
     return len(calls(case)) == 7
 
 
+def by_turns(case: Case) -> bool:
+    """Answer as the letters of a file say, the last of them for ever: yes, no, or Ctrl-C (c).
+
+    What a function holds itself may not change between two runs of ctk.
+    """
+    file = Path(os.environ["ANSWERS"])
+    answers = file.read_text()
+    file.write_text(answers[1:] or answers)
+    with file.with_suffix(".asked").open("a") as asked_file:
+        asked_file.write("given " if is_given(case) else "smaller ")
+    if answers[0] == "c":
+        raise KeyboardInterrupt
+    return answers[0] == "y" and has_softmax(case)
+
+
+@pytest.fixture
+def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file whose letters are the answers of `by_turns`; beside it what was asked."""
+    monkeypatch.setenv("ANSWERS", str(tmp_path / "letters.txt"))
+    return tmp_path / "letters.txt"
+
+
 def test_a_run_that_ends_between_the_first_questions_loses_none(
-    program: Path, tmp_path: Path
+    program: Path, answers: Path, tmp_path: Path
 ) -> None:
-    asked: list[bool] = []
-
-    def oracle(case: Case) -> bool:
-        asked.append(is_given(case))
-        if len(asked) == 4:
-            raise KeyboardInterrupt
-        return has_softmax(case) and len(asked) != 1  # by chance
-
+    answers.write_text("nyycy")
     with pytest.raises(KeyboardInterrupt):
-        ctk.minify(program, oracle=oracle, out=tmp_path / "out")
-    found = ctk.minify(program, oracle=oracle, out=tmp_path / "out", resume=True)
+        ctk.minify(program, oracle=by_turns, out=tmp_path / "out")
+    found = ctk.minify(program, oracle=by_turns, out=tmp_path / "out", resume=True)
     assert found.reduction is not None and found.reduction.flakiness is not None
     assert found.reduction.flakiness.given == FailureRate(20, 19)
-    assert sum(asked[:21]) == 21 and not asked[21]  # the 20 answers, and the one that never came
+    asked = answers.with_suffix(".asked").read_text().split()
+    assert asked[:21] == ["given"] * 21  # the 20 answers, and the one that never came
+    assert asked[21] == "smaller"
 
 
 def test_going_on_keeps_what_is_known_even_if_nothing_fails_any_more(
-    program: Path, tmp_path: Path
+    program: Path, answers: Path, tmp_path: Path
 ) -> None:
-    out, answers = tmp_path / "out", iter([False, True])
-    ended = ctk.minify(program, oracle=lambda case: next(answers, True), out=out, max_questions=2)
+    answers.write_text("ny")
+    out = tmp_path / "out"
+    ended = ctk.minify(program, oracle=by_turns, out=out, max_questions=2)
     assert ended.reduction is not None
     lines = (out / JOURNAL).read_text()
-    again = ctk.minify(program, oracle=lambda case: False, out=out, resume=True)
+    answers.write_text("n")
+    again = ctk.minify(program, oracle=by_turns, out=out, resume=True)
     assert again.reduction is not None
     assert (out / JOURNAL).read_text().startswith(lines)
     assert json.loads((out / "diagnosis.json").read_text())["verdict"] == "reproduces"
 
 
 def test_the_folder_of_an_earlier_run_stays_where_nothing_fails(
-    program: Path, tmp_path: Path
+    program: Path, answers: Path, tmp_path: Path
 ) -> None:
-    out, asked, said = tmp_path / "out", list[str](), list[str]()
+    answers.write_text("nncn")
+    out, said = tmp_path / "out", list[str]()
 
     def say(message: str, done: int | None = None, total: int | None = None) -> None:
         said.append(message)
 
-    def oracle(case: Case) -> bool:
-        asked.append(case.name)
-        if len(asked) == 3:
-            raise KeyboardInterrupt
-        return False
-
     with pytest.raises(KeyboardInterrupt):
-        ctk.minify(program, oracle=oracle, out=out)
-    found = ctk.minify(program, oracle=oracle, out=out, resume=True, say=say)
+        ctk.minify(program, oracle=by_turns, out=out)
+    found = ctk.minify(program, oracle=by_turns, out=out, resume=True, say=say)
     assert found.judgement.verdict is Verdict.PASSES
-    assert len(asked) == ASKED_PASSING + 1
+    asked = answers.with_suffix(".asked").read_text().split()
+    assert asked == ["given"] * (ASKED_PASSING + 1)
     assert (out / JOURNAL).is_file()
     assert f"{out} is kept: an earlier run has its answers there" in said
 
