@@ -187,9 +187,7 @@ class _Oracle:
         self._fails = fails
         self._asked = 0
 
-    def judge(
-        self, candidate: Case, _number: int = 1, _within: float | None = None
-    ) -> Judgement:
+    def judge(self, candidate: Case, _number: int = 1, _within: float | None = None) -> Judgement:
         """Ask about a candidate, whichever run of it this is: each is another call."""
         self._asked += 1
         gm, inputs = private_copy(candidate.graph, candidate.inputs, lazy=False)

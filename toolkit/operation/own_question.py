@@ -104,11 +104,12 @@ def seen_again(run: Operation) -> bool:
     if run.found is None or run.found.case is None:
         return False
 
-    def observed(case: Case) -> Judgement:
-        return run.subject.executor.ask(case, case.signature, Veto())
+    def observed(case: Case, within: float | None) -> Judgement:
+        return run.subject.executor.ask(case, case.signature, Veto(), within=within)
 
     for case in run.subject.cases:
-        runs = each_run(run, observed, f"does it fail {case.signature}")
+        limit = run.executor.limit_seconds
+        runs = each_run(run, observed, f"does it fail {case.signature}", limit)
         judgement = runs.until_failing(case, ASKED_PASSING_COMPILE - 1)[-1]
         if judgement.verdict is Verdict.REPRODUCES:
             failing = with_decisions(replace(case, signature=judgement.signature))
