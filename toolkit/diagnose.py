@@ -24,7 +24,7 @@ from ctk.toolkit.operation.whole_program import explained
 from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.oracle.progress import Say, silent
 from ctk.toolkit.reduce.probe import first_wrong_node
-from ctk.toolkit.reduce.problem import budget_of
+from ctk.toolkit.reduce.progress import budget_of
 from ctk.toolkit.report.diagnosis import Diagnosis
 
 

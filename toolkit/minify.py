@@ -38,7 +38,7 @@ from ctk.toolkit.oracle.choice import Choice
 from ctk.toolkit.oracle.progress import Say, silent
 from ctk.toolkit.oracle.same_failure import SameFailure, is_other
 from ctk.toolkit.reduce.driver import Reduction
-from ctk.toolkit.reduce.problem import Budget, budget_of
+from ctk.toolkit.reduce.progress import Budget, budget_of
 from ctk.toolkit.report.diagnosis import Diagnosis
 from ctk.toolkit.targets import traits_of
 

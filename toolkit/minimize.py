@@ -31,7 +31,8 @@ from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.reduce.driver import minimize as minimize_problem
 from ctk.toolkit.reduce.going_on import doubted, go_on_after, joined
-from ctk.toolkit.reduce.problem import Budget, Problem, Progress, budget_of
+from ctk.toolkit.reduce.problem import Problem
+from ctk.toolkit.reduce.progress import Budget, Progress, budget_of
 from ctk.toolkit.reduce.size import call_nodes
 from ctk.toolkit.run.private_copy import private_copy
 

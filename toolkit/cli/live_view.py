@@ -43,7 +43,7 @@ from ctk.toolkit.processes.link import tell_alive
 
 if TYPE_CHECKING:
     from ctk.toolkit.case.case import Case
-    from ctk.toolkit.reduce.problem import Progress as Reduction
+    from ctk.toolkit.reduce.progress import Progress as Reduction
     from ctk.toolkit.reduce.size import Counts
 
 PER_SECOND = 4

@@ -20,7 +20,7 @@ from ctk.toolkit.oracle.progress import Say
 from ctk.toolkit.processes.link import tell_alive
 
 if TYPE_CHECKING:
-    from ctk.toolkit.reduce.problem import Progress as Reduction
+    from ctk.toolkit.reduce.progress import Progress as Reduction
 
 LOG_SECONDS = 5.0
 

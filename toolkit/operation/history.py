@@ -23,7 +23,7 @@ from ctk.toolkit.formats.files import append_line, write_text
 from ctk.toolkit.formats.limits import EVENTS_NBYTES
 from ctk.toolkit.formats.schema import decode, document, encode
 from ctk.toolkit.operation.at_work import Operation
-from ctk.toolkit.reduce.problem import Progress
+from ctk.toolkit.reduce.progress import Progress
 from ctk.toolkit.reduce.size import Counts, counts_of
 from ctk.toolkit.report.history_plot import Point, svg_of
 

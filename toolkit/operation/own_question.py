@@ -25,7 +25,7 @@ from ctk.toolkit.oracle.command import CommandOracle
 from ctk.toolkit.oracle.repeated import ASKED_PASSING_COMPILE
 from ctk.toolkit.oracle.same_failure import SameFailure
 from ctk.toolkit.oracle.several import first_failing
-from ctk.toolkit.reduce.problem import Budget
+from ctk.toolkit.reduce.progress import Budget
 from ctk.toolkit.report.diagnosis import Diagnosis
 from ctk.toolkit.run.decided import with_decisions
 

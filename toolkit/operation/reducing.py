@@ -25,7 +25,8 @@ from ctk.toolkit.oracle.command import CommandOracle
 from ctk.toolkit.reduce.driver import Reduction, minimize
 from ctk.toolkit.reduce.going_on import doubted, go_on_after, joined
 from ctk.toolkit.reduce.hint import hint_step
-from ctk.toolkit.reduce.problem import Budget, Problem
+from ctk.toolkit.reduce.problem import Problem
+from ctk.toolkit.reduce.progress import Budget
 from ctk.toolkit.reduce.proposal import Step
 from ctk.toolkit.reduce.steps import STEPS
 from ctk.toolkit.reduce.steps.leave_out_passes import only_these

@@ -26,7 +26,7 @@ from ctk.toolkit.end_to_end.smallest_program import (
 from ctk.toolkit.formats.schema import document
 from ctk.toolkit.operation.at_work import Operation
 from ctk.toolkit.oracle.several import Opened
-from ctk.toolkit.reduce.problem import Budget
+from ctk.toolkit.reduce.progress import Budget
 from ctk.toolkit.reduce_program.player import TIMEOUT_SECONDS
 from ctk.toolkit.reduce_program.search import Limits
 from ctk.toolkit.report.diagnosis import Diagnosis, ProgramSize

@@ -27,7 +27,8 @@ from ctk.toolkit.reduce.coming import Coming
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.efforts import Effort, coarse, single, thorough
 from ctk.toolkit.reduce.lookahead import Place, upcoming
-from ctk.toolkit.reduce.problem import Ended, OutOfBudget, Problem, StepStatistics
+from ctk.toolkit.reduce.problem import Ended, Problem
+from ctk.toolkit.reduce.progress import OutOfBudget, StepStatistics
 from ctk.toolkit.reduce.proposal import GaveUp, Proposal, Step
 from ctk.toolkit.reduce.size import call_nodes
 from ctk.toolkit.reduce.steps import STEPS

@@ -16,7 +16,8 @@ from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.reduce.edits import Edit
-from ctk.toolkit.reduce.problem import Problem, Progress
+from ctk.toolkit.reduce.problem import Problem
+from ctk.toolkit.reduce.progress import Progress
 from ctk.toolkit.report.as_json import read_json
 from ctk.toolkit.repro.run import ReproRun
 from tests.helpers.cli import BROKEN_PASS, write

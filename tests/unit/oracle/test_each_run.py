@@ -8,6 +8,7 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.cache import Digests
 from ctk.toolkit.oracle.each_run import EachRun
 from ctk.toolkit.oracle.journal import Header, Journal, resume_journal, start_journal
+from ctk.toolkit.oracle.memo import Memo
 from tests.helpers.case_folders import linear_case
 
 HEADER = Header("minify", "net.py", {}, "full", (), {})
@@ -16,10 +17,10 @@ HEADER = Header("minify", "net.py", {}, "full", (), {})
 def runs(journal: Journal, answers: list[Judgement], seconds: float | None = None) -> EachRun:
     """Return who asks for the answers, one after the other; they are gone then."""
 
-    def ask(case: Case) -> Judgement:
+    def ask(case: Case, within: float | None) -> Judgement:
         return answers.pop(0)
 
-    return EachRun(ask, journal, Digests(), "test", (seconds, None))
+    return EachRun(ask, Memo(journal, seconds), Digests(), "test")
 
 
 PASSES, FAILS = Judgement(Verdict.PASSES), Judgement(Verdict.REPRODUCES)
@@ -39,7 +40,7 @@ def test_a_run_that_is_gone_on_with_asks_none_of_them_again(tmp_path: Path) -> N
 
 def test_a_run_that_a_limit_has_ended_says_nothing_about_another_limit(tmp_path: Path) -> None:
     case = linear_case()
-    late = Judgement(Verdict.REPRODUCES, Signature("timeout"))
+    late = Judgement(Verdict.REPRODUCES, Signature("timeout"), seconds=1)
     with start_journal(tmp_path, HEADER) as journal:
         assert runs(journal, [late], seconds=1)(case, 1) == late
         assert runs(journal, [], seconds=1)(case, 1) == late

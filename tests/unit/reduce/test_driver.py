@@ -12,7 +12,8 @@ from ctk.compiler.errors import ConfigError, DoesNotReproduce
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.reduce.driver import minimize
-from ctk.toolkit.reduce.problem import Budget, Problem, budget_of
+from ctk.toolkit.reduce.problem import Problem
+from ctk.toolkit.reduce.progress import Budget, budget_of
 from ctk.toolkit.reduce.proposal import GaveUp, Step, listed
 from ctk.toolkit.reduce.size import is_smaller
 from ctk.toolkit.reduce.steps import STEPS, drop_prefix, drop_suffix
