@@ -114,7 +114,7 @@ class _Question:
     """What was, is or will be asked.
 
     Attributes:
-        case: What about.
+        case: What about; let go of with the answer, which may never be wanted.
         within: How long the answer may take.
         state: Whether somebody works on it.
         asker: Who does.
@@ -124,7 +124,7 @@ class _Question:
         losses: How many askers have ended over it.
     """
 
-    case: Case
+    case: Case | None
     within: float | None = None
     state: Literal["waiting", "running", "done"] = "waiting"
     asker: Asker | None = None
@@ -290,6 +290,7 @@ class Ahead(Closing):
         """Be an asker's thread."""
         while (question := self._next(asker)) is not None:
             answer, error = None, None
+            assert question.case is not None
             try:
                 answer = asker.ask(question.case, question.within)
             except BaseException as raised:
@@ -325,6 +326,7 @@ class Ahead(Closing):
                 self._forget()
             else:
                 question.state, question.answer, question.error = "done", answer, error
+                question.case = None
                 self._seconds.append(time.monotonic() - question.started)
             self._changed.notify_all()
 

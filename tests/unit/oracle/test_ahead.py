@@ -1,8 +1,10 @@
 """Questions ahead: the same answers as one after the other, at the same time."""
 
 import dataclasses
+import gc
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -263,3 +265,17 @@ def test_a_question_that_waits_takes_the_limit_that_holds_by_now(case: Callable[
             gate.set()
         assert it.ahead(case(99), 9.0).verdict is Verdict.REPRODUCES
         assert it.log[2:] == ["ask 99 within 9.0"]
+
+
+def test_an_answer_that_nobody_comes_for_holds_no_case(case: Callable[[int], Case]):
+    with asking(2) as it:
+        guess = dataclasses.replace(case(1001), graph=chain(3, {}).graph)
+        graph = weakref.ref(guess.graph)
+        first, last = case(1), case(2)
+        it.ahead.anticipate([first, guess])
+        it.ahead(first)
+        wait_until(lambda: "ask 1001" in it.log)
+        del guess
+        it.ahead.anticipate([last])
+        it.ahead(last)
+        wait_until(lambda: gc.collect() >= 0 and graph() is None)
