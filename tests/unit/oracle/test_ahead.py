@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from ctk.compiler.errors import CtkError
+from ctk.compiler.fx.copy import copy_graph_module
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
@@ -269,7 +270,7 @@ def test_a_question_that_waits_takes_the_limit_that_holds_by_now(case: Callable[
 
 def test_an_answer_that_nobody_comes_for_holds_no_case(case: Callable[[int], Case]):
     with asking(2) as it:
-        guess = dataclasses.replace(case(1001), graph=chain(3, {}).graph)
+        guess = dataclasses.replace(case(1001), graph=copy_graph_module(case(1).graph))
         graph = weakref.ref(guess.graph)
         first, last = case(1), case(2)
         it.ahead.anticipate([first, guess])
