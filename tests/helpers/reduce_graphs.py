@@ -13,6 +13,7 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.roles import roles_of
 from ctk.toolkit.formats.scalars import size_hint
 from ctk.toolkit.graphs.value_types import describe_dynamic
+from ctk.toolkit.reduce.subgraphs import subgraphs
 
 FAILURE = Signature("accuracy", output="out0")
 
@@ -137,3 +138,20 @@ def tree(depth: int) -> Case:
         return left + right
 
     return captured(lambda x: build(x, depth, 0), torch.linspace(-1, 1, 16).reshape(4, 4))
+
+
+def unread_operand() -> Case:
+    """Return a case of a `cond` with an operand that neither branch reads."""
+    case = captured(
+        lambda x, y: torch.cond(
+            x.sum() > 0, lambda a, b: a.sin() + b, lambda a, b: a.cos() + b, (x, y * 2)
+        ),
+        torch.linspace(-1, 1, 16).reshape(4, 4),
+        torch.ones(4, 4),
+    )
+    for body in subgraphs(case.graph):
+        add = next(n for n in body.graph.graph.nodes if n.op != "placeholder" and "add" in n.name)
+        add.replace_all_uses_with(add.args[0])
+        body.graph.graph.erase_node(add)
+        body.graph.recompile()
+    return case

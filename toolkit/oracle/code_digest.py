@@ -39,6 +39,9 @@ from ctk.toolkit.oracle.tensor_text import TensorTexts
 _MOST = 20_000
 """Values that are looked at, before an object counts as too large to compare."""
 
+_NEVER_THEIRS = frozenset({"ctk", "torch"})
+"""Packages that are no user's, even where they are not installed (a checkout)."""
+
 _CHANGES = frozenset({
     "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "put",
     "remove", "setdefault", "sort", "update", "write", "writelines",
@@ -224,7 +227,7 @@ def _is_users(module: str) -> bool:
     if module == "__main__":
         return True
     file = getattr(found, "__file__", None)
-    if found is None or module.partition(".")[0] in ("ctk", "torch"):
+    if found is None or module.partition(".")[0] in _NEVER_THEIRS:
         return found is None
     return file is not None and not is_installed(Path(file))
 

@@ -10,31 +10,14 @@ from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.steps.drop_operands import STEP, DropOperands
 from ctk.toolkit.reduce.subgraphs import subgraphs
 from ctk.toolkit.run.execute import run_eager
-from tests.helpers.reduce_graphs import FakeOracle, captured, has_ops
+from tests.helpers.reduce_graphs import FakeOracle, captured, has_ops, unread_operand
 from tests.helpers.reduce_steps import X, edits, proposals
 
 Y = X + 1
 
 
-def unread_in_both():
-    """Return a case of a `cond` with an operand that neither branch reads."""
-    case = captured(
-        lambda x, y: torch.cond(
-            x.sum() > 0, lambda a, b: a.sin() + b, lambda a, b: a.cos() + b, (x, y * 2)
-        ),
-        X,
-        Y,
-    )
-    for body in subgraphs(case.graph):
-        add = next(n for n in body.graph.graph.nodes if n.op != "placeholder" and "add" in n.name)
-        add.replace_all_uses_with(add.args[0])
-        body.graph.graph.erase_node(add)
-        body.graph.recompile()
-    return case
-
-
 def test_an_operand_that_no_branch_reads_goes_everywhere():
-    case = unread_in_both()
+    case = unread_operand()
     found = proposals(STEP, case)
     (call,) = {body.call for body in subgraphs(case.graph)}
     (edit,) = edits(found[0])
@@ -64,6 +47,6 @@ def test_a_checkpoint_takes_only_what_it_needs():
 
 
 def test_a_branch_keeps_nothing_that_it_does_not_need():
-    best = minimize(Problem(unread_in_both(), FakeOracle(has_ops("cond")))).best
+    best = minimize(Problem(unread_operand(), FakeOracle(has_ops("cond")))).best
     assert [len(placeholders(body.graph)) for body in subgraphs(best.graph)] == [1, 1]
     assert len(best.inputs) == 2  # the predicate, and what a branch reads
