@@ -52,11 +52,11 @@ def is_possible(value: torch.Tensor, filling: str) -> bool:
     0 is valid where any index is.
     """
     kind = filling.partition(":")[0]
-    if not value.numel() or value.is_complex() or value.is_sparse or value.is_quantized:
+    if not value.numel() or value.is_sparse or value.is_quantized:
         return False
     if value.is_floating_point():
         return True
-    if value.dtype == torch.bool:
+    if value.dtype == torch.bool or value.is_complex():
         return kind in ("zeros", "ones")
     least, largest = int(value.min()), int(value.max())
     wanted = {"zeros": (0, 0), "ones": (1, 1), "arange": (0, value.numel() - 1)}.get(kind)

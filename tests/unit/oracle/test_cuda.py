@@ -86,7 +86,7 @@ def test_a_candidate_that_breaks_cuda_in_eager_costs_only_itself(child: ChildPro
     (case,) = capture(lambda x, i: x[i] * 2, torch.randn(4, device="cuda"), torch.tensor([1]))
     (bad,) = capture(lambda i, x: x[i.cuda()] * 2, torch.tensor([1]), torch.randn(4, device="cuda"))
     bad = dataclasses.replace(bad, inputs=(torch.tensor([9]), bad.inputs[1]))
-    judgement = child.ask(dataclasses.replace(bad, target="ctk"))
+    judgement = child.ask(dataclasses.replace(bad, target="aot_eager"))
     assert judgement.verdict is Verdict.PASSES, judgement  # both sides fail the assertion
     assert "device-side assert" in judgement.detail
     assert child.ask(dataclasses.replace(case, target="ctk")).verdict is Verdict.PASSES

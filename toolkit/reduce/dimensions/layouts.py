@@ -103,7 +103,7 @@ def _placed(part: torch.Tensor, strides: Sequence[int], offset: int) -> torch.Te
         return memory.as_strided(part.shape, part.stride(), offset)
     core = part
     for dim, stride in enumerate(strides):
-        core = core.narrow(dim, 0, 1) if stride == 0 else core
+        core = core.narrow(dim, 0, 1) if stride == 0 and core.shape[dim] else core
     reach = extent(core.shape, strides)
     memory = part.new_zeros(offset + reach)
     memory.as_strided(core.shape, strides, offset).copy_(core)

@@ -1,6 +1,12 @@
-"""Read one input in the place of others of the same form, and inputs in the place of constants."""
+"""Read one input in the place of others of the same form, and inputs in the place of constants.
 
-from collections.abc import Sequence
+A part that is taken twice out of what a node returns is taken once.
+"""
+
+import operator
+from collections.abc import Iterator, Sequence
+
+from torch.fx import Node
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.roles import HELD
@@ -22,7 +28,19 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     for names in _alike(case, facts):
         firsts += [(name, names[0]) for name in names[1:]]
         nexts += [(names[i], names[i - 1]) for i in range(2, len(names))]
-    return [Subset(Replace, tuple(pairs)) for pairs in (firsts, nexts) if pairs]
+    twice = list(_taken_twice(case))
+    return [Subset(Replace, tuple(pairs)) for pairs in (firsts, nexts, twice) if pairs]
+
+
+def _taken_twice(case: Case) -> Iterator[tuple[str, str]]:
+    """Yield each part that an earlier node takes out of the same tuple, with that node."""
+    parts: dict[object, Node] = {}
+    for node in case.graph.graph.find_nodes(op="call_function", target=operator.getitem):
+        source, index = node.args
+        if type(index) is int and isinstance(node.args[0], Node):
+            first = parts.setdefault((source, index), node)
+            if first is not node:
+                yield node.name, first.name
 
 
 def all_merged(case: Case, facts: Facts) -> Replace | None:

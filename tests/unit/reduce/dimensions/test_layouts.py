@@ -82,3 +82,8 @@ def test_interleaved_elements_keep_their_place_too():
     tensor = torch.arange(20.0).as_strided((3, 2), (2, 3), 5)
     assert window(tensor, (0, 0), (2, 2)).tolist() == tensor[:2].tolist()
     assert window(tensor, (0, 0), (2, 2)).storage_offset() == 5
+
+
+def test_a_window_without_elements():
+    part = window(torch.zeros(3, 0, 0), (0, 0, 0), (1, 0, 0))
+    assert part.shape == (1, 0, 0)

@@ -246,3 +246,17 @@ def test_arguments_become_their_defaults_where_they_are_not_needed():
 def test_an_argument_that_makes_no_sense_without_its_value_is_none():
     case = traced(lambda x: x.sum(0).view(2, 2), X)
     assert SetArgument("view", 1, 2, 1).apply(case, facts_of(case)) is None
+
+
+def test_a_part_that_is_taken_twice_is_taken_once():
+    def program(x):
+        parts = torch.split(x, 1)
+        return parts[0].sum(0), parts[0].exp()
+
+    best = best_of(traced(program, X), has_ops("sum", "exp", "getitem"))
+    assert sorted(op_names(best)) == ["exp", "getitem", "split", "sum"]
+
+
+def test_complex_numbers_become_zero():
+    best = best_of(traced(torch.neg, torch.randn(4, dtype=torch.complex64)), has_ops("neg"))
+    assert not best.inputs[0].any()
