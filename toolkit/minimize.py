@@ -85,7 +85,8 @@ def minimize(
         DoesNotReproduce: `fails` says no of the given graph, or yes too rarely.
         PredicateError: `fails` raised, or its answer is none; it names the candidate and holds the
             smallest graph so far.
-        ProgramError: `gm` is no `GraphModule`, takes other inputs, or fails in eager.
+        ProgramError: `gm` is no `GraphModule`, takes other inputs, or fails in eager where fake
+            tensors do not tell what it would have given.
     """
     budget = budget_of(max_questions, max_seconds)
     at_once = jobs_of(jobs, "local", None).count or cores()
