@@ -181,7 +181,7 @@ class _Run:
             return fake.to_fake(value, mode)
 
         args, kwargs = (map_aggregate(values, faked) for values in (args, kwargs))
-        with fake.fake_compute(mode):
+        with fake.without_log(), fake.fake_compute(mode):
             value = called(self.graph, node, args, kwargs)
         return map_aggregate(value, _zeros)
 
