@@ -3,8 +3,8 @@
 For whoever has a graph and a question of their own: a pass that crashes, a verifier that complains,
 a number that is off. What it does not do: compile or compare anything itself (`minify` does).
 
-The predicate is asked five times about the given graph, and up to 45 times while that takes no
-time; at the end as often about the smallest one. One that changes its mind is asked more often, and
+The predicate is asked three times about the given graph, five times where that takes no time; at
+the end as often about the smallest one. One that changes its mind is asked more often, and
 then several times about each candidate (oracle/repeated.py); one that hardly ever says yes is
 refused.
 """
