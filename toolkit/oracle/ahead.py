@@ -72,20 +72,11 @@ class Anticipating(Protocol):
         ...
 
 
-class SavedOracle(Protocol):
-    """An oracle that knows answers of earlier runs."""
-
-    def __call__(self, case: Case, /) -> Judgement:
-        """Judge a case."""
-        ...
-
-    def recall(self, case: Case, /) -> Judgement | None:
-        """Return the answer that is known, if there is one."""
-        ...
-
-
 class TimedOracle(Protocol):
-    """The same, told how long its answer may take; None: as long as the whole limit."""
+    """An oracle that knows answers of earlier runs.
+
+    It is told how long an answer may take; None: as long as the whole limit.
+    """
 
     def __call__(self, case: Case, within: float | None = None, /) -> Judgement:
         """Judge a case."""
