@@ -7,7 +7,7 @@ from functools import partial
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.dimensions.check import Checked
-from ctk.toolkit.reduce.dimensions.layouts import notable_index
+from ctk.toolkit.reduce.dimensions.layouts import notable_index, window_start
 from ctk.toolkit.reduce.dimensions.places import Place
 from ctk.toolkit.reduce.dimensions.rebuild import with_sizes
 from ctk.toolkit.reduce.dimensions.relations import resized
@@ -89,6 +89,6 @@ class CutDimensions:
         }
 
         def start(place: Place, size: int) -> int:
-            return max(0, last.get(place, 0) - size + 1)
+            return window_start(last.get(place, 0), size)
 
         return with_sizes(case, facts, sizes, checked=Checked({}, is_sure=False), starts=start)

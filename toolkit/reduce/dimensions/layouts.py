@@ -54,6 +54,14 @@ def window(tensor: torch.Tensor, starts: Sequence[int], sizes: Sequence[int]) ->
     return new.requires_grad_(tensor.requires_grad)
 
 
+def window_start(index: int, size: int) -> int:
+    """Return where a window of a dimension begins that holds an index and the least before it.
+
+    One without elements begins at the start.
+    """
+    return max(0, index - size + 1) if size else 0
+
+
 def notable_index(tensor: torch.Tensor) -> tuple[int, ...] | None:
     """Return where a window must not end before; None if nothing is notable.
 

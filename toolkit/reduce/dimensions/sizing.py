@@ -14,7 +14,7 @@ from ctk.repro_templates.verdict import said
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.dimensions.check import Checked, check
-from ctk.toolkit.reduce.dimensions.layouts import notable_index
+from ctk.toolkit.reduce.dimensions.layouts import notable_index, window_start
 from ctk.toolkit.reduce.dimensions.places import Place
 from ctk.toolkit.reduce.dimensions.relations import Relations, solve_relations
 from ctk.toolkit.reduce.dimensions.solve import Assignment, assignments
@@ -67,7 +67,7 @@ class Sizing:
 
     def start(self, place: Place, size: int, *, notable: bool = True) -> int:
         """Return where the window of a dimension begins: late enough to hold what is notable."""
-        return max(0, self._anchor(place) - size + 1) if notable and size else 0
+        return window_start(self._anchor(place), size) if notable else 0
 
     def has_notable(self, place: Place) -> bool:
         """Return whether something notable lies elsewhere than at the start of a dimension."""

@@ -3,7 +3,12 @@
 import pytest
 import torch
 
-from ctk.toolkit.reduce.dimensions.layouts import notable_index, strides_for, window
+from ctk.toolkit.reduce.dimensions.layouts import (
+    notable_index,
+    strides_for,
+    window,
+    window_start,
+)
 
 ROWS = torch.arange(24.0).reshape(4, 6)
 
@@ -87,3 +92,8 @@ def test_interleaved_elements_keep_their_place_too():
 def test_a_window_without_elements():
     part = window(torch.zeros(3, 0, 0), (0, 0, 0), (1, 0, 0))
     assert part.shape == (1, 0, 0)
+
+
+def test_a_window_begins_as_near_the_start_as_it_can():
+    assert [window_start(5, size) for size in (1, 4, 6, 9)] == [5, 2, 0, 0]
+    assert window_start(5, 0) == 0
