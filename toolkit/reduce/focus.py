@@ -165,11 +165,12 @@ def _has_results_of(inner: Case, facts: Facts, changed: Case) -> bool:
 
     Where nobody can tell without running it, the oracle finds out.
     """
-    if can_run(changed, inner, facts) is False:
+    try:
+        after = facts_ahead(changed, facts)
+    except Exception:  # whatever an operator raises when it refuses its arguments
         return False
-    after = facts_ahead(changed, facts)
     if after is None:
-        return True
+        return can_run(changed, inner, facts) is not False
     olds, news = _results(inner, facts), _results(changed, after)
     return len(olds) == len(news) and all(map(_is_like, olds, news))
 
