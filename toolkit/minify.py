@@ -31,6 +31,7 @@ from ctk.toolkit.operation.keywords import MinifyOptions, sorted_keywords
 from ctk.toolkit.operation.opening import discard, operation
 from ctk.toolkit.operation.options import ask_options
 from ctk.toolkit.operation.own_question import is_measured, reduced_for_user, seen_again
+from ctk.toolkit.operation.quiet import quiet
 from ctk.toolkit.operation.reducing import Work, finished, work_on
 from ctk.toolkit.operation.smallest_repro import Written, guilty_pass, repro_of
 from ctk.toolkit.operation.whole_program import explained
@@ -108,6 +109,7 @@ def _minified(
     return reduced(run, run.folder / "case", budget, on_progress, rule=choice.same)
 
 
+@quiet()
 def reduced(
     run: Operation,
     folder: Path,

@@ -24,7 +24,7 @@ from ctk.toolkit.cli.options import (
 from ctk.toolkit.cli.oracle_options import OracleOptions, SameFailureOption
 from ctk.toolkit.cli.progress import progress
 from ctk.toolkit.cli.shell import Command
-from ctk.toolkit.formats.plain_text import one_line
+from ctk.toolkit.formats.plain_text import REASON_LENGTH, one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -166,8 +166,8 @@ def flaky_and_others(found: "Diagnosis") -> list[str]:
     flakiness = reduction.flakiness if reduction is not None else None
     lines = [f"flaky: {flakiness}"] if flakiness is not None else []
     return lines + [
-        f"also seen: {each.signature}; ctk repro {quote(str(each.folder))}"
-        f"{trust_option(each.folder)}"
+        f"also seen: {one_line(str(each.signature), REASON_LENGTH)}; "
+        f"ctk repro {quote(str(each.folder))}{trust_option(each.folder)}"
         for each in found.others
     ]
 

@@ -15,6 +15,9 @@ from ctk.toolkit.formats.limits import TEXT_LENGTH
 LINE_LENGTH = 2_000
 """Characters of one line for people; the middle of a longer text is left out."""
 
+REASON_LENGTH = 300
+"""Characters of one thing among others in a line or table: a failure, why something was refused."""
+
 
 def one_line(text: str, limit: int = LINE_LENGTH) -> str:
     """Return a text as one printable line of at most about `limit` characters.

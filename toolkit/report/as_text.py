@@ -19,6 +19,7 @@ from shlex import quote
 from ctk.toolkit.bisect.culprit import in_one_line, option_words
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
+from ctk.toolkit.formats.plain_text import REASON_LENGTH, one_line
 from ctk.toolkit.report.as_json import CulpritRecord, OptionRecord, Record
 from ctk.toolkit.report.next_steps import next_steps
 from ctk.toolkit.report.words import MEANINGS, PLACES, VERDICTS, ending, label_of, left_out
@@ -39,7 +40,8 @@ def summary(record: Record, folder: Path) -> list[str]:
     if record.flakiness is not None:
         lines.append(f"flaky      {record.flakiness}")
     lines += [
-        f"also seen  {each.signature}; ctk repro {quote(str(folder / each.case))}"
+        f"also seen  {one_line(str(each.signature), REASON_LENGTH)}; "
+        f"ctk repro {quote(str(folder / each.case))}"
         for each in record.others
     ]
     lines += [f"problem    {problem}" for problem in record.problems]

@@ -24,7 +24,7 @@ from ctk.toolkit.case.replacing import whole_case
 from ctk.toolkit.formats.checked import Line, Sha256
 from ctk.toolkit.formats.files import write_text
 from ctk.toolkit.formats.limits import CERTIFICATE_NBYTES
-from ctk.toolkit.formats.plain_text import one_line
+from ctk.toolkit.formats.plain_text import REASON_LENGTH, one_line
 from ctk.toolkit.formats.schema import document, encode, read_document, write_document
 from ctk.toolkit.formats.strict_json import dump_json
 from ctk.toolkit.graphs.listing import node_line
@@ -37,8 +37,6 @@ SCHEMA: Final = 1
 
 MOST = 10_000
 """Refusals that are kept: a reduction that was ended early on a large graph has more."""
-
-_WHY_LENGTH = 300
 
 
 @document
@@ -141,7 +139,7 @@ def digest_of_case(folder: Path) -> str:
 
 
 def _short(refusal: Refusal) -> Refusal:
-    return replace(refusal, why=one_line(refusal.why, _WHY_LENGTH))
+    return replace(refusal, why=one_line(refusal.why, REASON_LENGTH))
 
 
 def _remaining(case: Case) -> Iterator[Remaining]:
