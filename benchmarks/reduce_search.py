@@ -2,14 +2,16 @@
 
     python -m benchmarks.reduce_search [--size N] [--seeds N]
 
-Halving with memory (what the reducer does), ddmin, ProbDD, counter-based probabilities and chunks
-from the front or the back, each inside the reducer on the same planted problems, and each on bare
-sets. Counted are the questions until the result is 1-minimal, the last look at every single edit
-included.
+Halving with memory (what the reducer does), binary splitting, ddmin, ProbDD, counter-based
+probabilities and chunks from the front or the back, each inside the reducer on the same planted
+problems, and each on bare sets. Counted are the questions until the result is 1-minimal, the last
+look at every single edit included.
 
-Source: Zeller and Hildebrandt, Simplifying and Isolating Failure-Inducing Input, TSE 2002; Wang et
-al., Probabilistic Delta Debugging, ESEC/FSE 2021; Zhang et al., Toward a Better Understanding of
-Probabilistic Delta Debugging, 2024 (counters in place of probabilities).
+Source: Hwang, A Method for Detecting All Defective Members in a Population by Group Testing, JASA
+1972 (here a block is as long as the gap before the last atom that was needed); Zeller and
+Hildebrandt, Simplifying and Isolating Failure-Inducing Input, TSE 2002; Wang et al., Probabilistic
+Delta Debugging, ESEC/FSE 2021; Zhang et al., Toward a Better Understanding of Probabilistic Delta
+Debugging, 2024 (counters in place of probabilities).
 """
 
 import argparse
@@ -106,6 +108,29 @@ def chunks(
     return _gone(atoms, kept)
 
 
+def splitting(atoms: Sequence[Any]) -> Search[tuple[Any, ...], tuple[Any, ...]]:
+    """Bisect a refused block down to one atom, and leave what is behind it to the next block."""
+    chosen: list[int] = []
+    place, width, gap = 0, len(atoms), 0
+    while place < len(atoms):
+        block = range(place, min(place + width, len(atoms)))
+        is_taken = yield tuple(atoms[each] for each in (*chosen, *block))
+        while not is_taken and len(block) > 1:
+            left = block[: len(block) // 2]
+            if (yield tuple(atoms[each] for each in (*chosen, *left))):
+                chosen.extend(left)
+                gap, block = gap + len(left), block[len(left) :]
+            else:
+                block = left
+        place = block.stop
+        if is_taken:
+            chosen.extend(block)
+            gap, width = gap + len(block), 2 * width
+        else:  # the next one is most likely as far away as this one was
+            gap, width = 0, max(1, gap)
+    return tuple(atoms[each] for each in chosen)
+
+
 def _blocks(kept: Sequence[int], width: int) -> Iterator[Sequence[int]]:
     return (kept[i : i + width] for i in range(0, len(kept), width))
 
@@ -121,6 +146,7 @@ def _gone(atoms: Sequence[Any], kept: Sequence[int]) -> tuple[Any, ...]:
 
 WAYS: dict[str, Subset] = {
     "halving": largest_subset,
+    "splitting": splitting,
     "ddmin": ddmin,
     "ProbDD": probdd,
     "counters": counters,

@@ -229,9 +229,20 @@ def depends_on_relu(case: Case) -> bool:
     return False
 
 
+def twice(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    y = x.relu()
+    return y, y
+
+
+def many_passed_on(
+    a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    return torch.relu(a), F.gelu(b), a, b, c, d
+
+
 NEEDED = {
     "drop_unused": (lambda: traced(lambda x, y: x.relu(), X, X), has_ops("relu"), ["relu"]),
-    "drop_outputs": (lambda: traced(lambda x: (x.relu(), x), X), has_ops("relu"), ["relu"]),
+    "drop_outputs": (lambda: traced(twice, X), has_ops("relu"), ["relu"]),
     "cut": (
         lambda: traced(lambda x: F.gelu((torch.relu(x) + 9).exp()), X), has_large_input,
         ["relu", "gelu"],
@@ -296,6 +307,7 @@ CHEAPER = {
     "drop_suffix": (lambda: chain(300, SPREAD), has_ops("relu", "gelu")),
     "drop_prefix": (lambda: traced(lambda x: x.sum(0).relu(), X), has_ops("relu")),
     "remove": (lambda: chain(300, SPREAD), has_ops("relu", "gelu")),
+    "drop_passed_on": (lambda: traced(many_passed_on, *[X] * 4), has_ops("relu", "gelu")),
 }
 
 

@@ -43,6 +43,7 @@ OUTSIDE: Mapping[str, str] = MappingProxyType({
     "drop_suffix": _FIXED,
     "drop_prefix": _FIXED,
     "drop_outputs": _FIXED,
+    "drop_passed_on": _FIXED,
     "cut": _FIXED,
     "reform_inputs": _FIXED,
     "merge_inputs": _FIXED,

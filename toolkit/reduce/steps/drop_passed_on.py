@@ -1,0 +1,29 @@
+"""Drop results that no node computes: inputs and constants that are handed on.
+
+They are left over where `remove` took the nodes that computed them. All at once first, since most
+likely none matters; `drop_outputs` tries them one by one, among the others.
+"""
+
+from collections.abc import Sequence
+
+from torch.fx import Node
+
+from ctk.compiler.fx.walk import CALLS, output_leaves
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.analysis import Facts
+from ctk.toolkit.reduce.edits import DropOutputs
+from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
+
+
+def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
+    """Propose to drop any of these results where there are computed ones, too."""
+    leaves = output_leaves(case.graph)
+    passed_on = tuple(place for place, leaf in enumerate(leaves) if not _is_computed(leaf))
+    return [Subset(DropOutputs, passed_on)] if 0 < len(passed_on) < len(leaves) else []
+
+
+def _is_computed(leaf: object) -> bool:
+    return isinstance(leaf, Node) and leaf.op in CALLS
+
+
+STEP = Step("drop_passed_on", propose)
