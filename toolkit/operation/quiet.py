@@ -18,17 +18,17 @@ def quiet() -> Generator[None]:
     with warnings.catch_warnings():
         warnings.showwarning = _say_nothing
         for handler in handlers:
-            handler.addFilter(_says_nothing)
+            handler.addFilter(_is_not_torchs)  # a handler may be others', too
         try:
             yield
         finally:
             for handler in handlers:
-                handler.removeFilter(_says_nothing)
+                handler.removeFilter(_is_not_torchs)
 
 
 def _say_nothing(*_: object, **__: object) -> None:
     pass
 
 
-def _says_nothing(_: logging.LogRecord) -> bool:
-    return False
+def _is_not_torchs(record: logging.LogRecord) -> bool:
+    return record.name.partition(".")[0] != "torch"

@@ -50,10 +50,13 @@ def test_torchs_log_says_nothing_meanwhile(
     lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TORCH_LOGS", raising=False)
+    ours = logging.getLogger("ctk.some.module")
+    monkeypatch.setattr(ours, "handlers", logging.getLogger("torch").handlers)
     with quiet():
         torch_log.error("of a candidate")
+        ours.error("of ours")
     torch_log.error("of the program")
-    assert lines == ["of the program"]
+    assert lines == ["of ours", "of the program"]
 
 
 def test_who_asks_for_torchs_log_gets_it(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
