@@ -138,6 +138,7 @@ class _Searches:
             budget=self.budget,
             on_progress=self.on_progress,
             may_run=self.jobs == 1,
+            is_own=True,
         )
         problem.cache.add(fingerprint(start, problem.digests), _FAILS)
         if before is not None:

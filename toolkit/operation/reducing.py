@@ -134,6 +134,7 @@ class Work:
                 on_progress=self.history,
                 on_improvement=lambda case: self.best.improved(shown.recorded(case)),
                 digests=self.run.digests,
+                is_own=asking.own is not None,
                 may_run=not (self.run.executor.isolates or isinstance(asking.own, CommandOracle)),
             )
             if before is not None:

@@ -2,7 +2,7 @@
 
 import operator
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch.fx import Node
@@ -28,6 +28,7 @@ class Facts:
         inputs: Nodes that hold a value and compute none: placeholders and attributes.
         free: Number-valued nodes that only need inputs (`x.size(0)`, `s77 * 4`): copied along,
             never cut.
+        raised: Nodes that raised in eager; zeros stand in their places.
         notes: What steps have found out about the case, by a name of theirs: kept as long as it.
         contents: What tensors hold, remembered for all cases of a reduction.
         may_run: Whether candidates may run in this process; else fake tensors tell of them.
@@ -41,6 +42,7 @@ class Facts:
     mutators: frozenset[str]
     inputs: frozenset[str]
     free: frozenset[str]
+    raised: frozenset[str] = frozenset()
     notes: dict[str, object] = field(default_factory=dict[str, object], compare=False, repr=False)
     handed_on: dict[str, object] = field(
         default_factory=dict[str, object], compare=False, repr=False
@@ -52,7 +54,8 @@ class Facts:
 def facts_of(case: Case, contents: Contents | None = None, *, may_run: bool = True) -> Facts:
     """Run a case once in eager and return its facts."""
     with collection_put_off():
-        return facts_from(case, node_infos(case), contents, may_run=may_run)
+        infos, raised = node_infos(case)
+        return replace(facts_from(case, infos, contents, may_run=may_run), raised=raised)
 
 
 def facts_from(

@@ -32,6 +32,7 @@ from ctk.toolkit.reduce.progress import OutOfBudget, StepStatistics
 from ctk.toolkit.reduce.proposal import GaveUp, Proposal, Step
 from ctk.toolkit.reduce.size import call_nodes
 from ctk.toolkit.reduce.steps import STEPS
+from ctk.toolkit.run.limited_rounds import Rounds
 
 logger = logging.getLogger("ctk")
 
@@ -115,9 +116,13 @@ def minimize(
     """
     reason: Reason = "minimal"
     problems: list[str] = []
+    rounds = Rounds()
     try:
-        problem.check_start()
-        _search(problem, steps, blocks)
+        with rounds.counted():
+            problem.check_start()
+            problem.see_given()
+            rounds.hold()
+            _search(problem, steps, blocks)
         reason = "incomplete" if problem.left_out else "minimal"
     except OutOfBudget as out:
         reason = "questions" if str(out) == "questions" else "seconds"

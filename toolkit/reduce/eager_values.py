@@ -29,6 +29,7 @@ from ctk.compiler.torch_compat.process_state import (
     process_state_kept,
 )
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.run.limited_rounds import rounds_limited
 from ctk.toolkit.run.modes import applied
 from ctk.toolkit.run.private_copy import private_copy
 
@@ -72,15 +73,19 @@ def describe(value: object) -> object:
     return value
 
 
-def node_infos(case: Case) -> dict[str, object]:
-    """Return the description of every node's value in an eager run of the case, by node name."""
+def node_infos(case: Case) -> tuple[dict[str, object], frozenset[str]]:
+    """Run the case in eager.
+
+    Returns:
+        The description of every node's value, by node name, and the nodes that raised.
+    """
     infos: dict[str, object] = {}
 
     def after(node: Node, env: Mapping[Node, object]) -> None:
         infos[node.name] = describe(env[node])
 
-    _walk(case, after=after)
-    return infos
+    run = _walk(case, after=after)
+    return infos, frozenset(node.name for node in run.raised)
 
 
 def values_before(case: Case, wanted: Mapping[str, str]) -> dict[str, object]:
@@ -124,11 +129,13 @@ class _Run:
         graph: What is run.
         values: What the nodes have given so far; what is read no more is let go.
         on_cpu: Whether the nodes run on the CPU, with copies of what they read.
+        raised: Those in whose place zeros stand.
     """
 
     def __init__(self, graph: GraphModule, inputs: Sequence[object], *, on_cpu: bool) -> None:
         self.graph, self.on_cpu = graph, on_cpu
         self.values: dict[Node, object] = {}
+        self.raised: list[Node] = []
         self._inputs = iter(inputs)
         self._last_read = _last_reads(graph)
 
@@ -147,6 +154,7 @@ class _Run:
             except Exception:  # fake tensors do not know either
                 pass
             else:
+                self.raised.append(node)
                 return
             raise
 
@@ -237,16 +245,17 @@ def _walk(
     *,
     before: Callable[[Node, Mapping[Node, object]], None] = _ignore,
     after: Callable[[Node, Mapping[Node, object]], None] = _ignore,
-) -> None:
+) -> _Run:
     """Run the case once; on private copies if the graph changes any of its values."""
     graph, inputs = case.graph, case.inputs
     if any(node.op == "call_module" or mutated_arguments(node) for node in graph.graph.nodes):
         graph, inputs = private_copy(graph, inputs)
     on_cpu = case.signature is not None and case.signature.breaks_eager
     run = _Run(graph, inputs, on_cpu=on_cpu)
-    with applied(case.modes), process_state_kept():
+    with applied(case.modes), process_state_kept(), rounds_limited(graph):
         for node in graph.graph.nodes:
             before(node, run.values)
             run.step(node)
             after(node, run.values)
             run.let_go(node)
+    return run

@@ -4,6 +4,7 @@
 oracle is asked. An answer that an earlier, killed run got is recalled and costs no budget.
 """
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterable
@@ -58,6 +59,8 @@ class Problem:
         contents: What these tensors hold.
         certificate: What came of each edit of the best case since it is the best.
         may_run: Whether candidates may run in this process (`Facts.may_run`).
+        is_own: Whether a function or command of the user answers: it need not run what it is asked
+            about, so that what it takes is run in eager here.
         left_out: What each step that raised has said; such a step is not tried again.
         errors: What it raised.
         is_deciding: Whether candidates that a short limit has ended are asked about with the whole.
@@ -74,6 +77,7 @@ class Problem:
     digests: Digests = field(default_factory=Digests)
     contents: Contents = field(default_factory=Contents)
     may_run: bool = True
+    is_own: bool = False
     left_out: dict[str, str] = field(default_factory=dict[str, str])
     certificate: Certificate = field(default_factory=Certificate)
     errors: list[Exception] = field(default_factory=list[Exception])
@@ -86,6 +90,7 @@ class Problem:
     started: float = field(default_factory=time.monotonic)
     nodes_before: int = -1
     _facts: tuple[Case, Facts] | None = None
+    _candidates_facts: tuple[Case, Facts] | None = None
     _measured: Measured | None = None
     _ahead: int = 0
     _asked_best: set[str] = field(default_factory=set[str])
@@ -124,6 +129,11 @@ class Problem:
                 f"that is to be reduced: the oracle says {judgement.verdict.value}{seen}{detail}\n"
                 "See what it does now with `ctk repro CASE`; one that comes and goes is `flaky`."
             )
+
+    def see_given(self) -> None:
+        """Run the given case in eager; each step says itself where that is not possible."""
+        with contextlib.suppress(Exception):
+            assert self.facts
 
     @property
     def jobs(self) -> int:
@@ -183,6 +193,9 @@ class Problem:
             return None
         self._check_is_other(candidate, edit)
         judgement, is_new = self._judge(candidate)
+        if judgement.verdict is Verdict.REPRODUCES and not self._makes_sense(candidate):
+            judgement = Judgement(Verdict.INVALID, detail="eager raises")
+            self.cache.add(fingerprint(candidate, self.digests), judgement)
         is_kept = judgement.verdict is Verdict.REPRODUCES
         if is_kept:
             self._keep(candidate)
@@ -193,6 +206,20 @@ class Problem:
         if is_new:
             self._tell(candidate, judgement.verdict)
         return is_kept
+
+    def _makes_sense(self, candidate: Case) -> bool:
+        """Return whether a candidate that an own oracle takes runs in eager, if the best does."""
+        if not self.is_own or self.facts.raised:
+            return True
+        try:
+            facts = facts_of(candidate, self.contents, may_run=self.may_run)
+        except Exception:  # whatever an operator raises when it refuses its arguments
+            return False
+        if facts.raised:
+            return False
+        facts = dataclasses.replace(facts, handed_on=self.facts.handed_on)
+        self._candidates_facts = (candidate, facts)
+        return True
 
     def _is_smaller(self, candidate: Case) -> bool:
         if self._measured is None or self._measured.case is not self.best:
@@ -212,6 +239,8 @@ class Problem:
         self._asked_best.add(fingerprint(candidate, self.digests))
         self._count_won(candidate)
         self.best = candidate
+        if self._candidates_facts is not None and self._candidates_facts[0] is candidate:
+            self._facts = self._candidates_facts
         self.certificate = Certificate()
         self.improvements += 1
         self._counts.useful += 1

@@ -12,6 +12,7 @@ What it does not do: it runs nothing, and does not see what a function keeps in 
 import contextlib
 import copy
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any, NamedTuple, cast
 
@@ -29,6 +30,7 @@ from ctk.compiler.torch_compat import operators
 from ctk.compiler.torch_compat.process_state import process_state_kept
 from ctk.repro_templates.float64 import wider
 from ctk.toolkit.run.float64 import upcast_graph
+from ctk.toolkit.run.limited_rounds import rounds_limited
 
 
 def private_copy(
@@ -103,8 +105,12 @@ class Eager(Interpreter):
     """
 
     def __call__(self, *inputs: object) -> object:
-        with process_state_kept():
+        with process_state_kept(), self._rounds_limited():
             return self.run(*inputs, enable_io_processing=False)
+
+    def _rounds_limited(self) -> AbstractContextManager[None]:
+        module = self.module
+        return rounds_limited(module) if isinstance(module, GraphModule) else nullcontext()
 
     def run_node(self, n: Node) -> object:
         """Run a node; what it raises keeps the name and operator of the outermost node."""

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import ctk
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.reduce.analysis import facts_of
@@ -64,3 +65,27 @@ def test_facts_foreseen_are_those_of_a_run():
     ahead = facts_ahead(case, facts)
     assert ahead is not None and ahead.units == facts.units and ahead.free == facts.free
     assert {n: ahead.infos[n] for n in ahead.infos} == {n: facts.infos[n] for n in ahead.infos}
+
+
+def has_cholesky(graph: torch.fx.GraphModule, inputs: tuple[object, ...]) -> bool:
+    return any("cholesky" in str(node.target) for node in graph.graph.nodes)
+
+
+def test_what_an_own_predicate_takes_runs_in_eager():
+    def run(x):
+        return torch.linalg.cholesky(x @ x.T + torch.eye(4)).sin()
+
+    given = torch.randn(4, 4)
+    found = ctk.minimize(torch.fx.symbolic_trace(run), [given], has_cholesky)
+    assert found.finished
+    found.graph(*found.inputs)
+    refused = [each for each in found.certificate if each.why == "eager raises"]
+    assert refused and all(each.verdict is Verdict.INVALID for each in refused)
+
+
+def test_a_program_that_raises_in_eager_is_reduced_all_the_same():
+    def run(x):
+        return torch.linalg.cholesky(x - 1).sin()
+
+    found = ctk.minimize(torch.fx.symbolic_trace(run), [torch.ones(4, 4)], has_cholesky)
+    assert found.finished and found.nodes_after == 1
