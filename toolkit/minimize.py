@@ -68,7 +68,8 @@ def minimize(
         gm: Only read, as the inputs are.
         inputs: One value per placeholder.
         fails: Called with a graph and inputs of its own, which it may change. True, or the verdict
-            `reproduces`, keeps a candidate. With one job candidates are also run in eager here.
+            `reproduces`, keeps a candidate that runs in eager (if the given graph does), which is
+            tried here.
         max_questions: Stop after so many calls of `fails`.
         max_seconds: Stop after so long.
         jobs: How many candidates are asked about at the same time, each in a fork of this process,
