@@ -12,7 +12,6 @@ What it does not do: it runs nothing, and does not see what a function keeps in 
 import contextlib
 import copy
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any, NamedTuple, cast
 
@@ -108,9 +107,11 @@ class Eager(Interpreter):
         with process_state_kept(), self._rounds_limited():
             return self.run(*inputs, enable_io_processing=False)
 
-    def _rounds_limited(self) -> AbstractContextManager[None]:
+    def _rounds_limited(self) -> contextlib.AbstractContextManager[None]:
         module = self.module
-        return rounds_limited(module) if isinstance(module, GraphModule) else nullcontext()
+        return (
+            rounds_limited(module) if isinstance(module, GraphModule) else contextlib.nullcontext()
+        )
 
     def run_node(self, n: Node) -> object:
         """Run a node; what it raises keeps the name and operator of the outermost node."""
