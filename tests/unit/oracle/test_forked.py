@@ -26,6 +26,16 @@ pytestmark = pytest.mark.skipif(not Path("/proc").exists(), reason="looks at pro
 SLOW_SECONDS = 0.3
 
 
+def others() -> list[int]:
+    """Return what runs below this process: a warm interpreter, workers of torch's compiler."""
+    return descendants(os.getpid())
+
+
+def forks(others: list[int]) -> list[int]:
+    """Return what runs below this process, less what others have started meanwhile."""
+    return descendants(os.getpid(), spare=others)
+
+
 def said(predicate):
     return lambda case: Judgement(Verdict.REPRODUCES if predicate(case) else Verdict.PASSES)
 
@@ -66,7 +76,7 @@ def test_an_unwanted_fork_leaves_its_place_and_closing_ends_all():
         time.sleep(600 if case is slow else 0)
         return Judgement(Verdict.PASSES)
 
-    before = descendants(os.getpid())  # the warm interpreter of other tests, if there is one
+    before = others()
     with Forked(ask, 2) as forked:
         forked.anticipate([quick, slow])
         assert forked(quick).verdict is Verdict.PASSES
@@ -74,7 +84,7 @@ def test_an_unwanted_fork_leaves_its_place_and_closing_ends_all():
         assert forked(other).verdict is Verdict.PASSES
         assert forked(quick).verdict is Verdict.PASSES
         forked.anticipate([slow])
-    assert set(descendants(os.getpid())) <= set(before)
+    assert forks(before) == []
 
 
 def test_a_process_that_does_not_lead_its_group_yet_is_ended_as_well():
@@ -108,11 +118,11 @@ def test_the_end_of_the_process_is_told_and_one_killed_from_outside_is_asked_aga
         time.sleep(SLOW_SECONDS)
         return Judgement(Verdict.PASSES)
 
-    before = descendants(os.getpid())
+    before = others()
     with Forked(slow, 2) as forked:
         case = chain(2, {})
         forked.anticipate([case])
-        (fork,) = set(descendants(os.getpid())) - set(before)
+        (fork,) = forks(before)
         os.kill(fork, signal.SIGKILL)
         assert forked(case).verdict is Verdict.PASSES
 
@@ -122,10 +132,10 @@ def test_ctrl_c_ends_the_forks():
         time.sleep(600)
         raise AssertionError
 
-    before = set(descendants(os.getpid()))
+    before = others()
 
     def press_ctrl_c() -> None:
-        wait_until(lambda: len(set(descendants(os.getpid())) - before) == 2)
+        wait_until(lambda: len(forks(before)) == 2)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     cases = [chain(2, {}), chain(3, {})]
@@ -136,7 +146,7 @@ def test_ctrl_c_ends_the_forks():
         with pytest.raises(KeyboardInterrupt):
             forked(cases[0])
         finger.join()
-        assert set(descendants(os.getpid())) <= before
+        assert forks(before) == []
 
 
 def test_cuda_is_refused(monkeypatch: pytest.MonkeyPatch):
