@@ -59,6 +59,20 @@ def test_torchs_log_says_nothing_meanwhile(
     assert lines == ["of ours", "of the program"]
 
 
+def test_the_loggers_that_have_handlers_of_their_own_say_nothing_either(
+    lines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TORCH_LOGS", raising=False)
+    inductor = logging.getLogger("torch._inductor")
+    monkeypatch.setattr(inductor, "handlers", logging.getLogger("torch").handlers)
+    monkeypatch.setattr(inductor, "propagate", False)
+    monkeypatch.setattr(inductor, "level", logging.DEBUG)
+    with quiet():
+        logging.getLogger("torch._inductor.some.module").error("of a candidate")
+        inductor.debug("asked for in Python: it is off by default")
+    assert lines == ["asked for in Python: it is off by default"]
+
+
 def test_who_asks_for_torchs_log_gets_it(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_LOGS", "+dynamo")
     with quiet():
