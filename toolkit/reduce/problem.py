@@ -90,7 +90,6 @@ class Problem:
     started: float = field(default_factory=time.monotonic)
     nodes_before: int = -1
     _facts: tuple[Case, Facts] | None = None
-    _candidates_facts: tuple[Case, Facts] | None = None
     _measured: Measured | None = None
     _ahead: int = 0
     _asked_best: set[str] = field(default_factory=set[str])
@@ -208,17 +207,20 @@ class Problem:
         return is_kept
 
     def _makes_sense(self, candidate: Case) -> bool:
-        """Return whether a candidate that an own oracle takes runs in eager, if the best does."""
-        if not self.is_own or self.facts.raised:
+        """Return whether a candidate that an own oracle takes runs in eager, if the best does.
+
+        Its facts are needed next, as those of the best case; without them no step can go on.
+        """
+        if not self.is_own:
             return True
         try:
             facts = facts_of(candidate, self.contents, may_run=self.may_run)
         except Exception:  # whatever an operator raises when it refuses its arguments
             return False
-        if facts.raised:
+        if facts.raised and not self.facts.raised:
             return False
         facts = dataclasses.replace(facts, handed_on=self.facts.handed_on)
-        self._candidates_facts = (candidate, facts)
+        self._facts = (candidate, facts)
         return True
 
     def _is_smaller(self, candidate: Case) -> bool:
@@ -239,8 +241,6 @@ class Problem:
         self._asked_best.add(fingerprint(candidate, self.digests))
         self._count_won(candidate)
         self.best = candidate
-        if self._candidates_facts is not None and self._candidates_facts[0] is candidate:
-            self._facts = self._candidates_facts
         self.certificate = Certificate()
         self.improvements += 1
         self._counts.useful += 1

@@ -53,6 +53,23 @@ def test_the_given_program_may_take_many(monkeypatch: pytest.MonkeyPatch):
     assert found.finished
 
 
+def test_it_is_refused_also_where_the_given_program_raises():
+    gm = looping(3)
+    x, *_, output = gm.graph.nodes
+    with gm.graph.inserting_before(output):
+        raising = gm.graph.call_function(torch.linalg.cholesky, (x,))
+    output.args = ((output.args[0], raising),)
+    gm.recompile()
+
+    def fails(gm: GraphModule, inputs: tuple[object, ...]) -> bool:
+        has_cholesky = any(node.target is torch.linalg.cholesky for node in gm.graph.nodes)
+        return has_cholesky and tanh_inside(gm, inputs)
+
+    found = ctk.minimize(gm, [torch.zeros(3, 3)], fails)
+    assert found.finished and not found.problems
+    assert any(each.why == "eager raises" for each in found.certificate)
+
+
 def test_a_loop_that_lost_its_counter_is_refused():
     found = ctk.minimize(looping(3), [X], tanh_inside)
     assert found.finished
