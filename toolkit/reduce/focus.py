@@ -171,6 +171,8 @@ def _has_results_of(inner: Case, facts: Facts, changed: Case) -> bool:
         return False
     if after is None:
         return can_run(changed, inner, facts) is not False
+    if after.raised and not facts.raised:
+        return False
     olds, news = _results(inner, facts), _results(changed, after)
     return len(olds) == len(news) and all(map(_is_like, olds, news))
 

@@ -1,6 +1,7 @@
 """reduce_subgraphs: other steps, lifted: the edit says where, and the caller notices nothing."""
 
 import dataclasses
+import operator
 from dataclasses import dataclass
 
 import torch
@@ -176,3 +177,26 @@ def test_a_sub_graph_that_gets_slices_is_said_not_to_be_looked_into():
     case = calling(mapped, lambda a: a.view(2, 2).relu(), lambda x: [x], lambda x: [])
     gave_up = [each for each in STEP.propose(case, facts_of(case)) if isinstance(each, GaveUp)]
     assert gave_up == [GaveUp("body: does not run by itself on the operands of its call")]
+
+
+def test_an_edit_after_which_the_subgraph_raises_makes_no_sense():
+    inner = Graph()
+    x, y = map(inner.placeholder, "xy")
+    total = inner.call_function(torch.ops.aten.add.Tensor, (x, y))
+    inner.output((inner.call_function(torch.linalg.cholesky, (total,)),))
+    root = torch.nn.Module()
+    root.true = root.false = GraphModule({}, inner)
+    outer = Graph()
+    p, x, y = map(outer.placeholder, "pxy")
+    branches = (outer.get_attr("true"), outer.get_attr("false"))
+    call = outer.call_function(torch.ops.higher_order.cond, (p, *branches, (x, y)))
+    outer.output((outer.call_function(operator.getitem, (call, 0)),))
+    inputs = (torch.tensor(True), torch.zeros(3, 3), torch.eye(3))
+    case = Case(GraphModule(root, outer), inputs, target="eager")
+    facts = facts_of(case)
+
+    def changed(operand: str) -> Case | None:
+        return Inside(Focus(("true",)), Replace(((total.name, operand),))).apply(case, facts)
+
+    assert changed("y") is not None
+    assert changed("x") is None  # cholesky of zeros, of which fake tensors know nothing
