@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from torch.fx import GraphModule
+from torch.nn import Module
 
 from ctk.compiler.errors import CtkError
 
@@ -54,11 +55,11 @@ _ROUNDS: ContextVar[Rounds | None] = ContextVar("_ROUNDS", default=None)
 
 
 @contextmanager
-def rounds_limited(gm: GraphModule) -> Generator[None]:
+def rounds_limited(program: Module) -> Generator[None]:
     """Count how often the sub-graphs of a graph are called meanwhile, if anybody wants to know.
 
     Args:
-        gm: Its sub-graphs have a hook meanwhile.
+        program: Its sub-graphs have a hook meanwhile.
 
     Raises:
         Endless: More often than the limit says; raised within.
@@ -67,7 +68,9 @@ def rounds_limited(gm: GraphModule) -> Generator[None]:
     if rounds is None:
         yield
         return
-    inner = [each for each in gm.modules() if isinstance(each, GraphModule) and each is not gm]
+    inner = [
+        each for each in program.modules() if isinstance(each, GraphModule) and each is not program
+    ]
     calls = 0
 
     def count(*_: object) -> None:

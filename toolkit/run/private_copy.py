@@ -104,14 +104,8 @@ class Eager(Interpreter):
     """
 
     def __call__(self, *inputs: object) -> object:
-        with process_state_kept(), self._rounds_limited():
+        with process_state_kept(), rounds_limited(self.module):
             return self.run(*inputs, enable_io_processing=False)
-
-    def _rounds_limited(self) -> contextlib.AbstractContextManager[None]:
-        module = self.module
-        return (
-            rounds_limited(module) if isinstance(module, GraphModule) else contextlib.nullcontext()
-        )
 
     def run_node(self, n: Node) -> object:
         """Run a node; what it raises keeps the name and operator of the outermost node."""
