@@ -147,7 +147,7 @@ class TestProcesses:
             assert judgement.verdict is Verdict.TIMEOUT
             assert executor.ask(case, judgement.signature).verdict is Verdict.REPRODUCES
             assert not sleepers(mark)
-        assert children() == before
+        assert children() <= before  # others may end meanwhile
         assert not marked(mark)
 
     @pytest.mark.usefixtures("warm_children")
@@ -208,7 +208,7 @@ class TestProcesses:
             with pytest.raises(KeyboardInterrupt):
                 executor.ask(case_for("hang"))
             finger.join()
-            assert children() == before
+            assert children() <= before  # others may end meanwhile
             assert not marked(mark)
             assert executor.ask(case_for("right")).verdict is Verdict.PASSES
 

@@ -23,8 +23,6 @@ from tests.unit.oracle.test_executors import wait_until
 
 pytestmark = pytest.mark.skipif(not Path("/proc").exists(), reason="looks at processes")
 
-SLOW_SECONDS = 0.3
-
 
 def others() -> list[int]:
     """Return what runs below this process: a warm interpreter, workers of torch's compiler."""
@@ -103,7 +101,9 @@ def test_an_exception_is_raised_here():
         forked(chain(2, {}))
 
 
-def test_the_end_of_the_process_is_told_and_one_killed_from_outside_is_asked_again():
+def test_the_end_of_the_process_is_told_and_one_killed_from_outside_is_asked_again(
+    tmp_path: Path,
+):
     def ask(case: Case) -> Judgement:
         os.kill(os.getpid(), signal.SIGSEGV)
         raise AssertionError
@@ -114,14 +114,17 @@ def test_the_end_of_the_process_is_told_and_one_killed_from_outside_is_asked_aga
     ):
         forked(chain(2, {}))
 
-    def slow(case: Case) -> Judgement:
-        time.sleep(SLOW_SECONDS)
+    def killed_at_first(case: Case) -> Judgement:
+        if not (tmp_path / "asked").exists():
+            (tmp_path / "asked").touch()
+            time.sleep(600)
         return Judgement(Verdict.PASSES)
 
     before = others()
-    with Forked(slow, 2) as forked:
+    with Forked(killed_at_first, 2) as forked:
         case = chain(2, {})
         forked.anticipate([case])
+        wait_until((tmp_path / "asked").exists)
         (fork,) = forks(before)
         os.kill(fork, signal.SIGKILL)
         assert forked(case).verdict is Verdict.PASSES

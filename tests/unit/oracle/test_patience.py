@@ -229,7 +229,10 @@ def test_time_without_a_core_is_told_from_time_asleep() -> None:
         took - waited < 2 * SECONDS_OF_WORK + 0.3
     )  # with three neighbours it took four times that
     assert waited > SECONDS_OF_WORK
-    with subprocess.Popen([sys.executable, "-SEc", "import time; time.sleep(60)"]) as sleeper:
+    sleeps = [sys.executable, "-SEc", "import time; print(flush=True); time.sleep(60)"]
+    with subprocess.Popen(sleeps, stdout=subprocess.PIPE) as sleeper:
+        assert sleeper.stdout is not None
+        sleeper.stdout.readline()  # its start may wait for a core
         waits = Waits()
         waits.since([sleeper.pid])
         time.sleep(0.3)

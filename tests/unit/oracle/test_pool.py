@@ -98,8 +98,7 @@ def test_a_child_that_is_killed_in_the_middle_is_asked_again(pool: Pool):
     worker = member._worker
     assert worker is not None
     answer = in_thread(lambda: member.ask(case_for("slow_wrong_gelu")))
-    wait_until(lambda: worker._is_asked)
-    time.sleep(0.1)
+    wait_until(lambda: worker._is_asked and descendants(worker.pid))
     for child in descendants(worker.pid):
         os.kill(child, signal.SIGKILL)
     found = answer()
