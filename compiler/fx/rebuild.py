@@ -81,6 +81,7 @@ class Change:
         substitutes: What is used instead of a node's value; the node itself goes.
         gone: Nodes that go although they have an effect or were unused. Nothing that stays may need
             them.
+        dead: Nodes that stay although the change takes their last user.
         outputs: The new outputs, as a flat tuple; None leaves the output as it is.
         edges: What one user reads in place of one value, by the names of both; it comes before
             `substitutes`.
@@ -91,6 +92,7 @@ class Change:
 
     substitutes: Mapping[str, Substitute] = field(default_factory=dict[str, Substitute])
     gone: frozenset[str] = frozenset()
+    dead: frozenset[str] = frozenset()
     outputs: tuple[str, ...] | None = None
     edges: Mapping[tuple[str, str], Substitute] = field(
         default_factory=dict[tuple[str, str], Substitute]
@@ -171,7 +173,8 @@ def _resolve_all(substitute: Substitute, change: Change) -> Substitute:
 def _roots(gm: GraphModule, change: Change) -> Iterator[str]:
     for node in gm.graph.nodes:
         is_named = node.name in change.gone or node.name in change.substitutes
-        if node.op in CALLS and not is_named and (not node.users or mutated_arguments(node)):
+        is_dead = not node.users or node.name in change.dead
+        if node.op in CALLS and not is_named and (is_dead or mutated_arguments(node)):
             yield node.name
     if change.outputs is not None:
         yield from change.outputs

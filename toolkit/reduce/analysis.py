@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 
 from ctk.compiler.fx.effects import is_marker, mutated_arguments
 from ctk.compiler.fx.garbage import collection_put_off
@@ -97,6 +97,20 @@ def is_cuttable(info: object) -> bool:
         return not info.in_transform
     plain = (int, float, bool, str, torch.dtype, torch.device, type(None))
     return isinstance(info, plain)
+
+
+def dead_calls(gm: GraphModule, effects: frozenset[str]) -> frozenset[str]:
+    """Return the calls without an effect that only calls of the same kind read, or nobody.
+
+    Args:
+        gm: Only read.
+        effects: The calls that have an effect.
+    """
+    dead: set[Node] = set()
+    for node in reversed(gm.graph.nodes):
+        if node.op in CALLS and node.name not in effects and node.users.keys() <= dead:
+            dead.add(node)
+    return frozenset(node.name for node in dead)
 
 
 def has_gradient(case: Case) -> bool:

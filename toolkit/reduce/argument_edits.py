@@ -23,7 +23,8 @@ Key = int | str
 class UseDefaults:
     """Leave out arguments that have defaults: pairs (node, place or name).
 
-    One in the midst of others gets the value of its default. What only computed it goes, too.
+    One in the midst of others gets the value of its default, and one that may be None but must be
+    written becomes None (the bias of a convolution). What only computed it goes, too.
     """
 
     places: tuple[tuple[str, Key], ...]
@@ -40,20 +41,25 @@ class UseDefaults:
         def change(node: Node) -> None:
             for key in keys.get(node.name, ()):
                 found = parameter(node, key)
-                if found is not None and found.has_default:
-                    _set(node, key, found.default)
+                if found is not None and _may_go(found):
+                    _set(node, key, found)
             if node.name in keys:
                 _trim(node)
 
         return valid(unread and rewritten(unread, {}, change, inside=False), case, facts)
 
     def _edges(self, case: Case) -> dict[tuple[str, str], object]:
-        """Return what calls read in place of arguments that other nodes compute."""
+        """Return what calls read in place of arguments that other nodes compute.
+
+        A value that the same call reads in another place, too, is left to that place.
+        """
         nodes = by_name(case.graph)
         edges: dict[tuple[str, str], object] = {}
         for name, key in self.places:
             value, found = _argument(nodes[name], key), parameter(nodes[name], key)
-            if isinstance(value, Node) and found is not None:
+            others = [v for k, v in _arguments(nodes[name]) if (name, k) not in self.places]
+            is_read = any(leaf is value for other in others for leaf in flat(other))
+            if isinstance(value, Node) and found is not None and not is_read:
                 edges[name, value.name] = found.default
         return edges
 
@@ -82,17 +88,16 @@ class SetArgument:
 
 def literals(node: Node) -> Iterator[tuple[Key, object]]:
     """Yield the arguments of a call that hold no value of another node."""
-    pairs: list[tuple[Key, object]] = [*enumerate(node.args), *node.kwargs.items()]
-    for key, value in pairs:
+    for key, value in _arguments(node):
         if not any(isinstance(leaf, Node) for leaf in flat(value)):
             yield key, value
 
 
 def optional(node: Node) -> Iterator[Key]:
     """Yield the arguments of a call that another node computes and that may be left out."""
-    pairs: list[tuple[Key, object]] = [*enumerate(node.args), *node.kwargs.items()]
-    for key, value in pairs:
-        if isinstance(value, Node) and has_default(node, key):
+    for key, value in _arguments(node):
+        found = parameter(node, key)
+        if isinstance(value, Node) and found is not None and _may_go(found):
             yield key
 
 
@@ -115,13 +120,24 @@ def parameter(node: Node, key: Key) -> Parameter | None:
     return None
 
 
+def _may_go(found: Parameter) -> bool:
+    """Return whether an argument has a default, or may be None."""
+    return found.has_default or found.type.startswith("Optional[")
+
+
+def _arguments(node: Node) -> list[tuple[Key, object]]:
+    return [*enumerate(node.args), *node.kwargs.items()]
+
+
 def _argument(node: Node, key: Key) -> object:
     return node.args[key] if isinstance(key, int) else node.kwargs[key]
 
 
-def _set(node: Node, key: Key, default: object) -> None:
+def _set(node: Node, key: Key, found: Parameter) -> None:
     if isinstance(key, int):
-        node.update_arg(key, cast("Any", default))
+        node.update_arg(key, cast("Any", found.default))
+    elif not found.has_default:
+        node.update_kwarg(key, None)
     else:
         node.kwargs = {name: value for name, value in node.kwargs.items() if name != key}
 

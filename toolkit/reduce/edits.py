@@ -15,7 +15,7 @@ from ctk.compiler.fx.effects import mutated_arguments
 from ctk.compiler.fx.rebuild import Change, Inline, SameAs, Substitute
 from ctk.compiler.fx.walk import by_name, fetch, output_leaves, placeholders
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.reduce.analysis import Facts, is_cuttable, is_number
+from ctk.toolkit.reduce.analysis import Facts, dead_calls, is_cuttable, is_number
 from ctk.toolkit.reduce.apply import changed, size_symbol
 from ctk.toolkit.reduce.eager_values import values_before
 from ctk.toolkit.reduce.reconnect import reconnected
@@ -137,7 +137,10 @@ class DropOutputs:
 
 @dataclass(frozen=True, slots=True)
 class DropUnused:
-    """Drop nodes and inputs that nothing uses."""
+    """Drop dead calls, with those that read them, and inputs that nothing uses.
+
+    What they alone read stays where it is not named: a dead call may be what fails.
+    """
 
     names: tuple[str, ...]
 
@@ -145,7 +148,12 @@ class DropUnused:
         return f"without {listing(self.names)}, which nothing reads"
 
     def apply(self, case: Case, facts: Facts) -> Case | None:
-        return changed(case, Change(gone=frozenset(self.names)))
+        dead = dead_calls(case.graph, facts.markers | facts.mutators)
+        gone = {*self.names}
+        for node in case.graph.graph.nodes:
+            if node.name in dead and any(each.name in gone for each in node.all_input_nodes):
+                gone.add(node.name)
+        return changed(case, Change(gone=frozenset(gone), dead=dead - gone))
 
 
 @dataclass(frozen=True, slots=True)

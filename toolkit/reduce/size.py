@@ -223,7 +223,7 @@ def _whole_numbers(argument: object) -> Iterator[int]:
 
 
 def _complexity(argument: object) -> int:
-    """Return how much there is to read in an argument; other nodes' values count nothing."""
+    """Return how much there is to read in an argument; another node's value counts as a 0 does."""
     if isinstance(argument, (tuple, list)):
         items = cast("Sequence[object]", argument)
         return len(items) + sum(_complexity(item) for item in items)
@@ -232,8 +232,10 @@ def _complexity(argument: object) -> int:
         return sum(1 + _complexity(item) for item in items)
     if isinstance(argument, slice):
         return _complexity((argument.start, argument.stop, argument.step))
-    if argument is None or isinstance(argument, Node):
+    if argument is None:
         return 0
+    if isinstance(argument, Node):
+        return 1
     if isinstance(argument, bool):
         return 1 + argument
     if isinstance(argument, int):

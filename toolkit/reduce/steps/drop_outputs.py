@@ -1,30 +1,82 @@
 """Drop results: first all but the one computed last, then any combination.
 
-Truncation ends where the failure is, so that the last one most likely shows it.
+Truncation ends where the failure is, so that the last one most likely shows it. A part that is only
+taken out of what a node returns to be a result goes with its `getitem`, and nothing reads the node:
+
+    split = split(x, 1)             split = split(x, 1)
+    getitem = split[0]              return x
+    return getitem
 """
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from torch.fx import Node
 
-from ctk.compiler.fx.walk import output_leaves
+from ctk.compiler.fx.rebuild import Change
+from ctk.compiler.fx.walk import CALLS, by_name, output_leaves
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.edits import DropOutputs
+from ctk.toolkit.reduce.apply import changed
+from ctk.toolkit.reduce.eager_values import TensorInfo
+from ctk.toolkit.reduce.edits import DropOutputs, listing
 from ctk.toolkit.reduce.proposal import Guesses, Proposal, Step, Subset
 
 
+@dataclass(frozen=True, slots=True)
+class LeaveUnread:
+    """Drop the parts of what nodes return that are only results; the nodes themselves stay.
+
+    If no result is left, what the nodes read is handed on.
+    """
+
+    names: tuple[str, ...]
+
+    def says(self) -> str:
+        return f"nothing of {listing(self.names)} as a result"
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        nodes = [by_name(case.graph)[name] for name in self.names]
+        gone = {part.name for node in nodes for part in node.users}
+        kept = [leaf.name for leaf in output_leaves(case.graph) if isinstance(leaf, Node)]
+        read = [each.name for node in nodes for each in node.all_input_nodes]
+        tensors = [name for name in read if isinstance(facts.infos[name], TensorInfo)]
+        outputs = [name for name in kept if name not in gone] or tensors[:1]
+        if not outputs:
+            return None
+        dead = frozenset(self.names)
+        return changed(case, Change(gone=frozenset(gone), dead=dead, outputs=tuple(outputs)))
+
+
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
-    """Propose to keep only the result that is computed last; then to drop any combination."""
+    """Propose to keep only the result that is computed last; then to drop any combination.
+
+    Last, to leave what nodes return unread.
+    """
     leaves = output_leaves(case.graph)
+    unread = tuple(_only_results(case))
+    last_turn = [Subset(LeaveUnread, unread)] if unread else []
     if len(leaves) < 2:
-        return []
+        return last_turn
     order = {node: place for place, node in enumerate(case.graph.graph.nodes)}
     places = [order[leaf] if isinstance(leaf, Node) else -1 for leaf in leaves]
     last = places.index(max(places))
     positions = tuple(range(len(leaves)))
     others = tuple(position for position in positions if position != last)
-    return [Guesses((DropOutputs(others),)), Subset(DropOutputs, positions)]
+    return [Guesses((DropOutputs(others),)), Subset(DropOutputs, positions), *last_turn]
+
+
+def _only_results(case: Case) -> Iterator[str]:
+    """Yield the nodes of whose values only parts are read, all of them as results alone."""
+    for node in case.graph.graph.nodes:
+        if node.op in CALLS and node.users and all(map(_is_only_result, node.users)):
+            yield node.name
+
+
+def _is_only_result(part: Node) -> bool:
+    is_part = part.target is operator.getitem and type(part.args[1]) is int
+    return is_part and all(user.op == "output" for user in part.users)
 
 
 STEP = Step("drop_outputs", propose, is_thorough=False)

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -213,6 +214,40 @@ def test_what_computes_an_argument_goes_with_it():
     assert len(result.inputs) == 2 and "exp" not in result.graph.code
     best = best_of(case, has_ops("conv2d"))
     assert sum(each.numel() for each in best.inputs) <= 2
+
+
+class Convolution(torch.nn.Conv2d):
+    def forward(self, x):
+        return torch.ops.aten.convolution.default(
+            x, self.weight, self.bias, [1, 1], [0, 0], [1, 1], False, [0, 0], 1
+        )
+
+
+class Norm(torch.nn.LayerNorm):
+    def forward(self, x):
+        return torch.ops.aten.native_layer_norm.default(x, [4], self.weight, self.bias, 1e-5)[0]
+
+
+@pytest.mark.parametrize(
+    ("program", "inputs", "op", "text"),
+    [
+        (Convolution(2, 3, 2), (torch.rand(1, 2, 5, 5),), "convolution.default", "x, None, [1, 1]"),
+        (Norm(4), (X,), "native_layer_norm.default", "x, [1], None, None, 1.0"),
+        (
+            lambda x, m: torch.ops.aten._native_batch_norm_legit_no_training.default(
+                x, m, m, m, m, 0.1, 1e-5
+            )[0],
+            (torch.rand(1, 4, 3, 3), torch.rand(4)),
+            "_native_batch_norm_legit_no_training.default", "x, None, None, m, m",
+        ),
+    ],
+)  # fmt: skip
+def test_a_tensor_that_may_be_none_goes_although_something_must_be_written(
+    program, inputs, op: str, text: str
+):
+    best = best_of(traced(program, *inputs), has_ops(op))
+    assert text in best.graph.code
+    assert not best.graph.graph.find_nodes(op="get_attr")
 
 
 def test_an_argument_that_others_read_too_stays_for_them():
