@@ -18,9 +18,7 @@ from tests.helpers.reduce_families import FAMILIES
 
 SEEDS = (0, 1)
 
-NOT_YET: dict[str, tuple[str, ...]] = {
-    "elements": ("two_scattered", "three_scattered", "equal_ops_dag"),
-}
+NOT_YET: dict[str, tuple[str, ...]] = {}
 """Families, by goal."""
 
 NEARLY = 1.01

@@ -1,27 +1,52 @@
 """Read one input in the place of others of the same form, and inputs in the place of constants.
 
-A part that is taken twice out of what a node returns is taken once.
+One of another rank is read where the readers take it (`[4]` for `[1, 4]`). A part that is taken
+twice out of what a node returns is taken once.
 """
 
 import operator
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+import torch
 from torch.fx import Node
 
+from ctk.compiler.fx.walk import by_name
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.roles import HELD
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.eager_values import TensorInfo
 from ctk.toolkit.reduce.edits import Replace
-from ctk.toolkit.reduce.proposal import Proposal, Step, Subset
+from ctk.toolkit.reduce.proposal import Guesses, Proposal, Step, Subset
+from ctk.toolkit.reduce.reconnect import reconnected
 from ctk.toolkit.reduce.steps import simplify_dtypes
+from ctk.toolkit.reduce.validity import valid
 from ctk.toolkit.reduce.value_edits import changeable
+
+Form = tuple[tuple[int, ...], torch.dtype, str]
+"""Shape, dtype and device."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadInstead:
+    """Read one input in place of one of another form: pairs (gone, kept)."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+    def says(self) -> str:
+        return Replace(self.pairs).says()
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        names = frozenset(name for name, _ in self.pairs)
+        return valid(reconnected(case, facts, names, dict(self.pairs)), case, facts)
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     """Propose the first of each form in the place of any others; then each one's predecessor.
 
-    A form is shape, dtype and device. An input whose sizes are symbolic is left alone.
+    A form is shape, dtype and device. An input whose sizes are symbolic is left alone. Last, the
+    first of each form in the place of those that have more or fewer dimensions of size 1; all of
+    this at once is tried before, because each improvement less may save a sweep.
     """
     firsts: list[tuple[str, str]] = []
     nexts: list[tuple[str, str]] = []
@@ -29,7 +54,37 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
         firsts += [(name, names[0]) for name in names[1:]]
         nexts += [(names[i], names[i - 1]) for i in range(2, len(names))]
     twice = list(_taken_twice(case))
-    return [Subset(Replace, tuple(pairs)) for pairs in (firsts, nexts, twice) if pairs]
+    same = [Subset(Replace, tuple(pairs)) for pairs in (firsts, nexts, twice) if pairs]
+    others = list(_of_other_ranks(case, facts))
+    tables = (dict(firsts) | dict(each.atoms) for each in others if firsts)
+    whole = tuple(ReadInstead(tuple(table.items())) for table in tables)
+    return [*([Guesses(whole)] if whole else []), *same, *others]
+
+
+def _of_other_ranks(case: Case, facts: Facts) -> Iterator[Subset[tuple[str, str]]]:
+    """Yield, for the first input of each form, what it may stand for, if fake tensors agree."""
+    nodes = by_name(case.graph)
+    forms = _forms(case, facts).items()
+    for form, (kept, *_) in forms:
+        pairs = tuple(
+            (name, kept)
+            for other, names in forms
+            if other != form and _without_ones(other) == _without_ones(form)
+            for name in names
+            if _is_there(nodes[kept], nodes[name])
+        )
+        if pairs:
+            yield Subset(ReadInstead, pairs)
+
+
+def _is_there(kept: Node, gone: Node) -> bool:
+    """Return whether whoever reads one input or constant may read another."""
+    return kept.op == "placeholder" or kept < gone
+
+
+def _without_ones(form: Form) -> Form:
+    shape, dtype, device = form
+    return (tuple(size for size in shape if size != 1), dtype, device)
 
 
 def _taken_twice(case: Case) -> Iterator[tuple[str, str]]:
@@ -52,8 +107,14 @@ def all_merged(case: Case, facts: Facts) -> Replace | None:
 
 def _alike(case: Case, facts: Facts, *, as_usual: bool = False) -> list[list[str]]:
     """Return the inputs and constants of each form, if there are several, in program order."""
+    forms = _forms(case, facts, as_usual=as_usual)
+    return [names for names in forms.values() if names[1:]]
+
+
+def _forms(case: Case, facts: Facts, *, as_usual: bool = False) -> dict[Form, list[str]]:
+    """Return the inputs and constants of each form, in program order."""
     own = changeable(case)
-    groups: dict[object, list[str]] = {}
+    groups: dict[Form, list[str]] = {}
     for node in case.graph.graph.nodes:
         key = HELD + str(node.target) if node.op == "get_attr" else node.name
         info = facts.infos[node.name]
@@ -61,7 +122,7 @@ def _alike(case: Case, facts: Facts, *, as_usual: bool = False) -> list[list[str
         if is_value and isinstance(info, TensorInfo) and key in own and key not in case.dynamic:
             dtype = simplify_dtypes.usual(info.dtype) if as_usual else info.dtype
             groups.setdefault((info.shape, dtype, info.device), []).append(node.name)
-    return [names for names in groups.values() if names[1:]]
+    return groups
 
 
 STEP = Step("merge_inputs", propose)

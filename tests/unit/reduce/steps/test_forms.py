@@ -181,6 +181,32 @@ def test_a_constant_is_read_from_an_input():
     assert len(best.inputs) == 1 and not best.graph.graph.find_nodes(op="get_attr")
 
 
+def test_an_input_is_read_where_one_of_another_rank_was_if_the_readers_take_it():
+    case = traced(lambda b, x, y: torch.addmm(b, x, y).sum() + b, X[0].clone(), X, X + 1)
+    found = proposals(merge_inputs.STEP, traced(lambda x, y: x * y, X[0].clone(), X[:1].clone()))
+    assert edits(found[0]) == [merge_inputs.ReadInstead((("y", "x"),))]
+    assert edits(found[1]) == [merge_inputs.ReadInstead((("x", "y"),))]
+    best = best_of(case, has_ops("addmm"))
+    assert [tuple(v.shape) for v in best.inputs] == [(1, 1)]
+    case = traced(lambda x, y: torch.mv(x, y), torch.ones(1, 1), torch.ones(1))
+    oracle = FakeOracle(has_ops("mv"))
+    best = minimize(Problem(case, oracle)).best
+    assert len(best.inputs) == 2 and all(len(asked.inputs) == 2 for asked in oracle.asked)
+
+
+def test_a_constant_of_another_rank_is_read_from_an_input():
+    class Holding(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("table", torch.ones(1, 1))
+
+        def forward(self, x):
+            return x.sin() * self.table, self.table
+
+    best = best_of(traced(Holding(), torch.ones(1)), has_ops("mul"))
+    assert len(best.inputs) == 1 and not best.graph.graph.find_nodes(op="get_attr")
+
+
 def test_inputs_that_must_differ_stay_two():
     case = traced(lambda x, y: x * y, X, X + 1)
     best = best_of(case, lambda c: len(c.inputs) == 2 and not torch.equal(c.inputs[0], c.inputs[1]))
