@@ -13,10 +13,10 @@ import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import metadata
+from importlib import import_module, metadata
 from typing import cast
 
-from ctk.compiler.errors import CtkError, StorageError
+from ctk.compiler.errors import CtkError, StorageError, message_of
 from ctk.toolkit.formats.files import temporary_folder, write_text
 
 SUPPORTED_TORCH = ((2, 11), (2, 14))
@@ -24,6 +24,10 @@ SUPPORTED_TORCH = ((2, 11), (2, 14))
 
 PACKAGES = ("ctk", "numpy", "scipy", "typer", "rich", "safetensors", "pydantic", "filelock")
 MINIMUM_FREE_NBYTES = 512 << 20
+TORCH_ADVICE = 'correct TORCH_LOGS and the like until `python -c "import torch"` works'
+REASON_LENGTH = 200
+"""Most characters of torch's reason: it lists each setting that it knows."""
+
 SWITCHES = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
 """Variables that make `torch.compile` do nothing at all."""
 
@@ -50,8 +54,16 @@ class Health:
 
 
 def examine() -> list[Health]:
-    """Run every check, in order; a check that itself fails is a problem found."""
-    return [_examine_one(name, check) for name, check in CHECKS]
+    """Run every check, in order; a check that itself fails is a problem found.
+
+    Without torch the later ones are left out: an import that has failed must not be tried again.
+    """
+    found: list[Health] = []
+    for name, check in CHECKS:
+        found.append(_examine_one(name, check))
+        if check is check_torch and "torch" not in sys.modules:
+            break
+    return found
 
 
 def _examine_one(name: str, check: Callable[[str], Health]) -> Health:
@@ -78,12 +90,18 @@ def check_packages(name: str) -> Health:
 
 
 def check_torch(name: str) -> Health:
-    """Look whether the installed torch is one that ctk supports."""
+    """Look whether the installed torch is one that ctk supports, and can be imported."""
     version = _version_of("torch")
     first, last = (".".join(map(str, bound)) for bound in SUPPORTED_TORCH)
     advice = f"ctk supports torch >= {first}, < {last}: pip install 'torch>={first},<{last}'"
     if version is None:
         return Health(name, False, "missing", advice)
+    try:
+        import_module("torch")
+    except Exception as error:  # a wrong TORCH_LOGS, a library that is not there
+        why = " ".join(message_of(error).split())[:REASON_LENGTH]
+        detail = f"{version} cannot be imported: {type(error).__name__}: {why}"
+        return Health(name, False, detail, TORCH_ADVICE)
     return Health(name, is_supported_torch(version), version, advice)
 
 

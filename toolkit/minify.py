@@ -98,8 +98,11 @@ def _minified(
     run: Operation, choice: Choice, budget: Budget, on_progress: OnProgress | None
 ) -> Diagnosis:
     """Ask the question that was chosen, and reduce what fails."""
-    if choice.is_own or choice.measured or is_measured(run):
+    if choice.is_own:  # what a function of the user says is his
         return reduced_for_user(run, choice, budget, on_progress)
+    if choice.measured or is_measured(run):
+        with quiet():
+            return reduced_for_user(run, choice, budget, on_progress)
     found = run.bisected()
     if found.is_shown_by_no_graph:
         return explained(run, run.folder / "case", budget)

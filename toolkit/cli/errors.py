@@ -27,6 +27,7 @@ from ctk.compiler.errors import (
     message_of,
 )
 from ctk.toolkit.cli.answer import Answer, ExitCode
+from ctk.toolkit.doctor import REASON_LENGTH, TORCH_ADVICE
 from ctk.toolkit.formats.files import NEXT_STEPS
 from ctk.toolkit.formats.scrub import scrub
 
@@ -42,7 +43,6 @@ CANNOT_TELL_ERRORS = (
 """Errors that are not the caller's: a fair question that cannot be answered here."""
 
 GONE = "the working folder is gone: it was removed or moved"
-
 BUG_MESSAGE = """The traceback is in {path}
 Please report it with that file, the command line and the output of `ctk doctor`."""
 
@@ -85,8 +85,21 @@ def answer_for(error: BaseException) -> Answer:
             return Answer(ExitCode.USAGE, f"ctk: {said}", error_data(error, said))
         case OSError() if error.errno in NEXT_STEPS:
             return cannot_tell(error, str(error), NEXT_STEPS[error.errno])
+        case Exception() if has_failed_to_import_torch(error):
+            why = " ".join(message_of(error).split())[:REASON_LENGTH]
+            said = f"torch cannot be imported: {type(error).__name__}: {why}"
+            return cannot_tell(error, said, TORCH_ADVICE)
         case _:
             return bug(error)
+
+
+def has_failed_to_import_torch(error: Exception) -> bool:
+    """Return whether torch has raised while it was imported: its settings, or not whole."""
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(
+        frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "torch"
+        for frame in frames
+    )
 
 
 def has_working_folder() -> bool:

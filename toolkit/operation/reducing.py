@@ -22,6 +22,7 @@ from ctk.toolkit.operation.others import Others
 from ctk.toolkit.operation.smallest_repro import Written
 from ctk.toolkit.oracle.cache import Digests, fingerprint
 from ctk.toolkit.oracle.command import CommandOracle
+from ctk.toolkit.oracle.same_failure import is_alike
 from ctk.toolkit.reduce.driver import Reduction, minimize
 from ctk.toolkit.reduce.going_on import doubted, go_on_after, joined
 from ctk.toolkit.reduce.hint import hint_step
@@ -35,13 +36,17 @@ from ctk.toolkit.report.diagnosis import Diagnosis
 
 @dataclass(slots=True)
 class Shown:
-    """What the candidates show that count as failing: with a wide rule not all the same.
+    """What the candidates show that count as failing: other numbers, with a wide rule other words.
 
     Attributes:
+        given: What the given case shows.
+        takes_others: Whether a candidate may show another failure.
         digests: Of the tensors of cases.
         signatures: By the fingerprint of the candidate.
     """
 
+    given: Signature | None
+    takes_others: bool
     digests: Digests
     signatures: dict[str, Signature] = field(default_factory=dict[str, Signature])
 
@@ -49,8 +54,11 @@ class Shown:
         """Take note of an answer."""
         if judgement is None or judgement.verdict is not Verdict.REPRODUCES:
             return
-        if judgement.signature is not None:
-            self.signatures[fingerprint(case, self.digests)] = judgement.signature
+        seen = judgement.signature
+        if self.given is None or seen is None:
+            return
+        if self.takes_others or is_alike(self.given, seen, "strict"):
+            self.signatures[fingerprint(case, self.digests)] = seen
 
     def recorded(self, case: Case) -> Case:
         """Return a candidate with the failure that it shows itself."""
@@ -117,11 +125,11 @@ class Work:
     def _search(
         self, given: Case, asking: Asking, steps: tuple[Step, ...], before: Reduction | None
     ) -> Reduction:
-        shown = Shown(self.run.digests)
+        shown = Shown(given.signature, asking.takes_others, self.run.digests)
 
         def note(case: Case, judgement: Judgement | None) -> None:
             self.others.note(case, judgement)
-            if asking.takes_others:
+            if asking.own is None:
                 shown.note(case, judgement)
 
         with asked(self.run, asking) as asker:

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -141,6 +142,19 @@ class TestDoor:
         code, out, _ = run_command(raising(KeyboardInterrupt()))
         assert code == 125
         assert "interrupted" in out.splitlines()[0]
+
+    @pytest.mark.parametrize("command", ["minify", "doctor"])
+    def test_settings_that_torch_refuses_at_its_import_are_no_bug(
+        self, command: str, tmp_path: Path
+    ) -> None:
+        given = [tmp_path] if command == "minify" else []
+        words = (sys.executable, "-c", "from ctk.toolkit.cli.main import main; main()", command)
+        env = os.environ | {"TORCH_LOGS": "nonsense"}
+        said = subprocess.run((*words, *given), env=env, capture_output=True, text=True)
+        assert said.returncode == (125 if command == "minify" else 1)
+        assert "cannot be imported: ValueError: Invalid log settings: nonsense" in said.stdout
+        assert "orrect TORCH_LOGS" in said.stdout and "a bug" not in said.stdout
+        assert "Traceback" not in said.stdout + said.stderr
 
     def test_bug_leaves_its_traceback_in_a_file(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

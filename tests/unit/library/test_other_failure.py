@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 import ctk
 from tests.helpers.cli import ctk as command
@@ -67,3 +68,37 @@ def test_the_smallest_case_records_the_failure_that_it_shows(
     assert command("repro", out / "case", "--trust").code == 1
     shown = command("show", out).out
     assert "its own    compile-error" in shown and "another failure than the case's" in shown
+
+
+WRONG_BACKEND = '''
+import torch
+
+def compile(gm, example_inputs):
+    """Adds one wherever there is a relu."""
+    for node in gm.graph.nodes:
+        if getattr(node.target, "__name__", "") == "relu":
+            with gm.graph.inserting_after(node):
+                wrong = gm.graph.call_function(torch.add, (node, 1))
+            node.replace_all_uses_with(wrong, lambda user: user is not wrong)
+    gm.recompile()
+    return gm
+'''
+
+
+def test_the_smallest_case_records_its_own_numbers_of_the_same_failure(tmp_path: Path) -> None:
+    program = write(tmp_path, "program.py", PROGRAM)
+    backend = write(tmp_path, "backend.py", WRONG_BACKEND)
+    out = tmp_path / "out"
+    said = command("minify", program, "--target", f"{backend}:compile", "--out", out)
+    assert said.code == 1
+    smallest = ctk.load_case(out / "case", trust=True)
+    (value,) = smallest.inputs
+    assert isinstance(value, torch.Tensor) and value.numel() == 1
+    assert smallest.signature is not None
+    assert smallest.signature.message.startswith("1 of 1 elements wrong")
+    script = (out / "case" / "repro.py").read_text()
+    assert "1 of 1 elements" in script.partition("import")[0]
+    assert "1 of 1 elements wrong" in command("show", out / "case").out
+    record = json.loads((out / "diagnosis.json").read_text())
+    assert record["signature"]["message"].split()[1:4] == ["of", "64", "elements"]
+    assert record["minimal"]["other_failure"] is None
