@@ -1,6 +1,6 @@
 """Edits of the arguments of calls: left out for their defaults, simpler numbers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -65,6 +65,40 @@ class UseDefaults:
 
 
 @dataclass(frozen=True, slots=True)
+class DropItems:
+    """Shorten the lists of values that calls read, by some places: pairs (node, place).
+
+    All lists of a call that are as long are shortened together (`_foreach_add`).
+    """
+
+    places: tuple[tuple[str, int], ...]
+
+    def says(self) -> str:
+        return ", ".join(
+            f"without item {place} of what {node} reads" for node, place in self.places
+        )
+
+    def apply(self, case: Case, facts: Facts) -> Case | None:
+        gone: dict[str, set[int]] = {}
+        for name, place in self.places:
+            gone.setdefault(name, set()).add(place)
+
+        def change(node: Node) -> None:
+            length, places = items_of(node), gone.get(node.name, ())
+
+            def shorter(value: Any) -> Any:
+                if not isinstance(value, (list, tuple)) or len(value) != length:
+                    return value
+                return type(value)(item for i, item in enumerate(value) if i not in places)
+
+            if places:
+                node.args = tuple(map(shorter, node.args))
+                node.kwargs = {name: shorter(value) for name, value in node.kwargs.items()}
+
+        return valid(rewritten(case, {}, change, inside=False), case, facts)
+
+
+@dataclass(frozen=True, slots=True)
 class SetArgument:
     """Give a call another number."""
 
@@ -96,15 +130,24 @@ def literals(node: Node) -> Iterator[tuple[Key, object]]:
 def optional(node: Node) -> Iterator[Key]:
     """Yield the arguments of a call that another node computes and that may be left out."""
     for key, value in _arguments(node):
-        found = parameter(node, key)
-        if isinstance(value, Node) and found is not None and _may_go(found):
+        if isinstance(value, Node) and may_go(node, key):
             yield key
 
 
-def has_default(node: Node, key: Key) -> bool:
-    """Return whether an argument is known to have a default."""
+def may_go(node: Node, key: Key) -> bool:
+    """Return whether an argument is known to have a default, or may be None."""
     found = parameter(node, key)
-    return found is not None and found.has_default
+    return found is not None and _may_go(found)
+
+
+def items_of(node: Node) -> int:
+    """Return how many items the first list of other nodes' values has that a call reads; or 0."""
+    for _, value in _arguments(node):
+        if isinstance(value, (list, tuple)):
+            items = cast("Sequence[object]", value)
+            if any(isinstance(item, Node) for item in items):
+                return len(items)
+    return 0
 
 
 def parameter(node: Node, key: Key) -> Parameter | None:

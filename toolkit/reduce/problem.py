@@ -60,7 +60,7 @@ class Problem:
         certificate: What came of each edit of the best case since it is the best.
         may_run: Whether candidates may run in this process (`Facts.may_run`).
         is_own: Whether a function or command of the user answers: it need not run what it is asked
-            about, so that what it takes is run in eager here.
+            about, so that it is run in eager here before.
         left_out: What each step that raised has said; such a step is not tried again.
         errors: What it raised.
         is_deciding: Whether candidates that a short limit has ended are asked about with the whole.
@@ -90,6 +90,7 @@ class Problem:
     started: float = field(default_factory=time.monotonic)
     nodes_before: int = -1
     _facts: tuple[Case, Facts] | None = None
+    _tried: tuple[Case, Facts] | None = None
     _measured: Measured | None = None
     _ahead: int = 0
     _asked_best: set[str] = field(default_factory=set[str])
@@ -106,7 +107,10 @@ class Problem:
         """The facts of the best case, computed once for each."""
         if self._facts is None or self._facts[0] is not self.best:
             handed_on = self._facts[1].handed_on if self._facts else {}
-            facts = facts_of(self.best, self.contents, may_run=self.may_run)
+            if self._tried is not None and self._tried[0] is self.best:
+                facts = self._tried[1]
+            else:
+                facts = facts_of(self.best, self.contents, may_run=self.may_run)
             self._facts = (self.best, dataclasses.replace(facts, handed_on=handed_on))
         return self._facts[1]
 
@@ -191,10 +195,8 @@ class Problem:
             self.certificate.skip(self.step, edit, "is not smaller")
             return None
         self._check_is_other(candidate, edit)
+        self._check_makes_sense(candidate)
         judgement, is_new = self._judge(candidate)
-        if judgement.verdict is Verdict.REPRODUCES and not self._makes_sense(candidate):
-            judgement = Judgement(Verdict.INVALID, detail="eager raises")
-            self.cache.add(fingerprint(candidate, self.digests), judgement)
         is_kept = judgement.verdict is Verdict.REPRODUCES
         if is_kept:
             self._keep(candidate)
@@ -206,22 +208,23 @@ class Problem:
             self._tell(candidate, judgement.verdict)
         return is_kept
 
-    def _makes_sense(self, candidate: Case) -> bool:
-        """Return whether a candidate that an own oracle takes runs in eager, if the best does.
+    def _check_makes_sense(self, candidate: Case) -> None:
+        """Answer for an own oracle where a candidate does not run in eager, and the best does.
 
-        Its facts are needed next, as those of the best case; without them no step can go on.
+        It may hang there, or take what shows nothing. The facts of a candidate that it takes are
+        needed next, as those of the best case.
         """
-        if not self.is_own:
-            return True
+        key = fingerprint(candidate, self.digests)
+        if not self.is_own or key in self.cache.judgements:
+            return
         try:
             facts = facts_of(candidate, self.contents, may_run=self.may_run)
         except Exception:  # whatever an operator raises when it refuses its arguments
-            return False
-        if facts.raised and not self.facts.raised:
-            return False
-        facts = dataclasses.replace(facts, handed_on=self.facts.handed_on)
-        self._facts = (candidate, facts)
-        return True
+            facts = None
+        if facts is None or (facts.raised and not self.facts.raised):
+            self.cache.add(key, Judgement(Verdict.INVALID, detail="eager raises"))
+        else:
+            self._tried = (candidate, facts)
 
     def _is_smaller(self, candidate: Case) -> bool:
         if self._measured is None or self._measured.case is not self.best:

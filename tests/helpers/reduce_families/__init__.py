@@ -91,7 +91,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType({
         _convolution(2), p.StridedKernel(3, 2), Optimum(1, 10, 0), 80, sizes=(20,)),
     "convolution_image": _family(
         _convolution(1), p.BigImage(5000), Optimum(1, 5001, 0), 80, sizes=(20,)),
-    "cond": _family(structures.inside_cond, p.InsideCall("cond", "relu"), Optimum(3, 2, 0), 60),
+    "cond": _family(structures.inside_cond, p.InsideCall("cond", "relu"), Optimum(2, 2, 0), 60),
     "diamond": _family(structures.diamond, p.Diamond("relu", "minimum"), Optimum(4, 1, 0), 60),
     "in_place": _family(
         structures.in_place, p.MutatedThenRead("mul_", "gelu"), TWO, 60, small=24),

@@ -83,6 +83,21 @@ def test_what_an_own_predicate_takes_runs_in_eager():
     assert refused and all(each.verdict is Verdict.INVALID for each in refused)
 
 
+def test_an_own_predicate_is_not_asked_about_what_raises_in_eager():
+    def run(x, i, v):
+        return torch.ops.aten.index_put_.default(x, [i], v, True)
+
+    def fails(graph: torch.fx.GraphModule, inputs: tuple[object, ...]) -> bool:
+        graph(*inputs)  # what it raises would end the search
+        return any("index_put_" in str(node.target) for node in graph.graph.nodes)
+
+    given = torch.randn(4, 5), torch.tensor([1, 3]), torch.randn(2, 5)
+    found = ctk.minimize(torch.fx.symbolic_trace(run), given, fails)
+    assert found.finished
+    refused = [each for each in found.certificate if each.why == "eager raises"]
+    assert refused and all(each.verdict is Verdict.INVALID for each in refused)
+
+
 def test_a_program_that_raises_in_eager_is_reduced_all_the_same():
     def run(x):
         return torch.linalg.cholesky(x - 1).sin()

@@ -7,6 +7,7 @@ twice out of what a node returns is taken once.
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch.fx import Node
@@ -42,7 +43,7 @@ class ReadInstead:
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
-    """Propose the first of each form in the place of any others; then each one's predecessor.
+    """Propose the first of each form in the place of any others; then each one's neighbours.
 
     A form is shape, dtype and device. An input whose sizes are symbolic is left alone. Last, the
     first of each form in the place of those that have more or fewer dimensions of size 1; all of
@@ -50,11 +51,14 @@ def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
     """
     firsts: list[tuple[str, str]] = []
     nexts: list[tuple[str, str]] = []
+    befores: list[tuple[str, str]] = []
+    nodes = by_name(case.graph)
     for names in _alike(case, facts):
         firsts += [(name, names[0]) for name in names[1:]]
         nexts += [(names[i], names[i - 1]) for i in range(2, len(names))]
+        befores += [pair for pair in pairwise(names) if _is_there(nodes[pair[1]], nodes[pair[0]])]
     twice = list(_taken_twice(case))
-    same = [Subset(Replace, tuple(pairs)) for pairs in (firsts, nexts, twice) if pairs]
+    same = [Subset(Replace, tuple(pairs)) for pairs in (firsts, nexts, befores, twice) if pairs]
     others = list(_of_other_ranks(case, facts))
     tables = (dict(firsts) | dict(each.atoms) for each in others if firsts)
     whole = tuple(ReadInstead(tuple(table.items())) for table in tables)

@@ -1,5 +1,6 @@
 """Leave out arguments that have defaults, and give calls simpler numbers: 1, powers of two.
 
+Lists of values that a call reads get shorter: `cat([a, b, b])` becomes `cat([a])`.
 Parts of what a node returns are taken from further in front: `split(x, 2)[3]` becomes `[0]`.
 
 Only where a schema or a signature tells a default, or that an argument is a number of any kind:
@@ -15,11 +16,13 @@ from ctk.compiler.fx.walk import CALLS
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.argument_edits import (
+    DropItems,
     Key,
     SetArgument,
     UseDefaults,
-    has_default,
+    items_of,
     literals,
+    may_go,
     optional,
     parameter,
 )
@@ -33,12 +36,17 @@ ARITHMETIC = frozenset((
 
 
 def propose(case: Case, facts: Facts) -> Sequence[Proposal]:
-    """Propose the defaults of what nodes compute, of what is written, then simpler numbers."""
+    """Propose the defaults of what nodes compute, of what is written, shorter lists, numbers."""
     nodes = [node for node in case.graph.graph.nodes if node.op in CALLS]
     given = [(node, key, value) for node in nodes for key, value in literals(node)]
     computed = tuple((node.name, key) for node in nodes for key in optional(node))
-    written = tuple((node.name, key) for node, key, _ in given if has_default(node, key))
+    written = tuple(
+        (node.name, key) for node, key, value in given if value is not None and may_go(node, key)
+    )
+    items = tuple((n.name, i) for n in nodes if items_of(n) > 1 for i in range(items_of(n)))
     found: list[Proposal] = [Subset(UseDefaults, each) for each in (computed, written) if each]
+    if items:
+        found.append(Subset(DropItems, items))
     for node, key, value in given:
         if isinstance(value, (int, float)) and _is_number(node, key, value):
             found.extend(_simpler(node, key, value))

@@ -220,6 +220,7 @@ def test_arguments_with_defaults_and_numbers():
     case = traced(lambda x: F.gelu(x.sum(0, True) * 7.5, approximate="tanh"), X)
     found = proposals(simplify_arguments.STEP, case)
     assert edits(found[0]) == [
+        UseDefaults((("sum_1", 1),)),
         UseDefaults((("sum_1", 2),)),
         UseDefaults((("gelu", "approximate"),)),
     ]
@@ -228,6 +229,39 @@ def test_arguments_with_defaults_and_numbers():
     both = UseDefaults((("sum_1", 2), ("gelu", "approximate"))).apply(case, facts_of(case))
     assert both is not None
     assert "tanh" not in both.graph.code and "True" not in both.graph.code
+
+
+def test_lists_of_values_get_shorter():
+    case = traced(lambda x, y: torch.cat([x, y, x * 2, y]), X, X)
+    best = best_of(case, has_ops("cat"))
+    assert len(best.inputs) == 1
+    assert "torch.cat([x])" in best.graph.code or "torch.cat([y])" in best.graph.code
+
+
+def test_lists_that_are_as_long_get_shorter_together():
+    def add(x, y):
+        return torch._foreach_add([x, y, x], [y, x, y])[1]
+
+    case = traced(add, X, X + 1)
+    best = best_of(case, has_ops("_foreach_add"))
+    (call,) = (node for node in best.graph.graph.nodes if node.target is torch._foreach_add)
+    assert [len(each) for each in call.args] == [1, 1]
+
+
+def test_an_argument_that_may_be_none_becomes_none():
+    case = traced(lambda x: torch.ops.aten.sum.dim_IntList(x, [0]), X)
+    best = best_of(case, has_ops("sum.dim_IntList"))
+    assert "dim_IntList(x, None)" in best.graph.code
+
+
+def test_any_input_of_a_form_serves_for_another():
+    def needs(case):
+        code, values = case.graph.code, [float(each.sum()) for each in case.inputs]
+        return "sin" in code and "neg" in code and any(value < 0 for value in values)
+
+    case = traced(lambda a, b: (a.sin(), b.neg()), X.abs(), -X.abs() - 1)
+    best = best_of(case, needs)
+    assert len(best.inputs) == 1 and float(best.inputs[0].sum()) == -1
 
 
 def test_what_computes_an_argument_goes_with_it():
