@@ -43,18 +43,19 @@ def test_what_would_end_this_process_is_left_to_the_oracle():
     assert found.finished and op_names(found.best) == ["fragile"]
 
 
-LATER = pytest.mark.skipif(torch.__version__ < "2.13", reason="those of torch 2.11 take it")
+def embedding(i: Tensor, w: Tensor) -> Tensor:
+    return torch.embedding(w, i)
+
+
+def gather(i: Tensor, w: Tensor) -> Tensor:
+    return w.gather(0, i[:, None])
 
 
 @pytest.mark.parametrize("may_run", [True, False])
-@pytest.mark.parametrize(
-    "call",
-    [
-        pytest.param(lambda i, w: torch.embedding(w, i), marks=LATER, id="embedding"),
-        pytest.param(lambda i, w: w.gather(0, i[:, None]), id="gather"),
-    ],
-)
+@pytest.mark.parametrize("call", [embedding, gather])
 def test_what_fake_tensors_refuse_is_no_candidate(call, may_run):
+    if call is embedding and not may_run and torch.__version__ < "2.13":
+        pytest.skip("the fake tensors of torch 2.11 take floats as its indices")
     case = traced(call, torch.arange(3), X)
     facts = facts_of(case, may_run=may_run)
     assert ConvertTensors(("i",), torch.float32).apply(case, facts) is None
