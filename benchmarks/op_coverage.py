@@ -32,7 +32,7 @@ from typing import Any
 import torch
 
 from ctk.compiler.backend import ctk
-from ctk.compiler.config import patch
+from ctk.compiler.options.config import patch
 from ctk.compiler.observe import first_line
 from ctk.repro_templates.program_arguments import Arguments
 from ctk.repro_templates.program_compare import EagerPlays, compare_plays

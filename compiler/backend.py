@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, cast
 
-from ctk.compiler.environment import read_environment
+from ctk.compiler.options.environment import read_environment
 from ctk.compiler.errors import CtkError
 
 if TYPE_CHECKING:

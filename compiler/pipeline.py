@@ -19,9 +19,9 @@ from ctk.compiler.artifacts.whole_graph import Made, cache_of
 from ctk.compiler.codegen import CODEGEN_OPTIONS
 from ctk.compiler.codegen.base import BoxedCallable
 from ctk.compiler.codegen.select import generate, generators
-from ctk.compiler.config import Config, resolve
-from ctk.compiler.decomposition_table import decomposition_table
-from ctk.compiler.dispatch import Stages, dispatch
+from ctk.compiler.options.config import Config, resolve
+from ctk.compiler.dispatch.decomposition_table import decomposition_table
+from ctk.compiler.dispatch.autograd import Stages, dispatch
 from ctk.compiler.errors import UnsupportedPlatform
 from ctk.compiler.freezing.call import FrozenCall, fw_compiler_freezing
 from ctk.compiler.fx.copy import copy_graph_module

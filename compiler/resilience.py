@@ -14,7 +14,7 @@ from typing import TypeVar, cast
 
 from torch.fx import GraphModule
 
-from ctk.compiler.config import Config
+from ctk.compiler.options.config import Config
 from ctk.compiler.error_place import place, where_of
 from ctk.compiler.fx.adopt import adopt
 from ctk.compiler.fx.copy import copy_graph_module

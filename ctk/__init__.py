@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     )
     from ctk.compiler.ahead_of_time.write import aot_compile, compile_fx_aot, write_package
     from ctk.compiler.artifacts.package import load
-    from ctk.compiler.config import Config, patch
+    from ctk.compiler.options.config import Config, patch
     from ctk.compiler.errors import CtkError
     from ctk.compiler.freezing.call import fw_compiler_freezing
     from ctk.compiler.freezing.freeze import freeze
@@ -97,7 +97,7 @@ __all__ = [
 _PLACES = {
     "Case": "ctk.toolkit.case.case",
     "CheckReport": "ctk.toolkit.check_case",
-    "Config": "ctk.compiler.config",
+    "Config": "ctk.compiler.options.config",
     "CtkError": "ctk.compiler.errors",
     "Verdict": "ctk.toolkit.case.judgement",
     "aot_compile": "ctk.compiler.ahead_of_time.write",
@@ -118,7 +118,7 @@ _PLACES = {
     "load_operator_packages": "ctk.compiler.ahead_of_time.operators.compile",
     "minify": "ctk.toolkit.minify",
     "minimize": "ctk.toolkit.minimize",
-    "patch": "ctk.compiler.config",
+    "patch": "ctk.compiler.options.config",
     "repro": "ctk.toolkit.repro_case",
     "save_case": "ctk.toolkit.case.store",
     "verify_rules": "ctk.toolkit.verify_rules.verify",

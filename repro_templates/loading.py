@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import torch
 
-from ctk.compiler.python_files import load_file
+from ctk.compiler.usercode.python_files import load_file
 
 
 class CannotTell(Exception):

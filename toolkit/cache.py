@@ -13,7 +13,7 @@ from ctk.compiler.artifacts.store import Store
 from ctk.compiler.artifacts.whole_graph import variants
 from ctk.compiler.cache_folder.folder import private_folder
 from ctk.compiler.cache_folder.notes import Event
-from ctk.compiler.environment import cache_settings
+from ctk.compiler.options.environment import cache_settings
 from ctk.compiler.errors import CaseError, ConfigError
 
 VARIANT = "variant"

@@ -135,7 +135,7 @@ def check_pipeline(name: str) -> Health:
     import torch
     from torch.fx import symbolic_trace
 
-    from ctk.compiler.config import Config
+    from ctk.compiler.options.config import Config
     from ctk.compiler.pipeline import compile_fx
 
     def program(x: torch.Tensor) -> tuple[torch.Tensor]:
@@ -172,7 +172,7 @@ def check_cpp_compiler(name: str) -> Health:
 
 def check_variables(name: str) -> Health:
     """Look whether the `CTK_*` variables that are set are known and valid."""
-    from ctk.compiler.environment import VARIABLES, cache_settings, misspelt, read_environment
+    from ctk.compiler.options.environment import VARIABLES, cache_settings, misspelt, read_environment
 
     strangers = misspelt(os.environ)
     if strangers:
@@ -209,7 +209,7 @@ def check_dump_folder(name: str) -> Health:
 def check_cache_folder(name: str) -> Health:
     """Look whether the folder of the persistent cache may be used; one that is not there is."""
     from ctk.compiler.cache_folder.folder import private_folder
-    from ctk.compiler.environment import cache_settings
+    from ctk.compiler.options.environment import cache_settings
 
     settings = cache_settings()
     if settings.folder is None:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
-from ctk.compiler.choices import InputsMode, SameRule
+from ctk.compiler.options.choices import InputsMode, SameRule
 from ctk.compiler.errors import DoesNotReproduce
 from ctk.toolkit.bisect import Search
 from ctk.toolkit.bisect.questions import NO_KERNELS

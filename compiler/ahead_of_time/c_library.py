@@ -26,9 +26,9 @@ from ctk.compiler.codegen.c.compile import COptions, PrintedKernel, flags_of
 from ctk.compiler.codegen.c.features import features_of
 from ctk.compiler.codegen.c.toolchain import command_with
 from ctk.compiler.codegen.schedule.options import with_config
-from ctk.compiler.config import Config
+from ctk.compiler.options.config import Config
 from ctk.compiler.errors import CodegenUnsupported
-from ctk.compiler.lowering.sizes import NotLowered, sizes_of
+from ctk.compiler.sizes.size_guards import NotLowered, sizes_of
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
 from ctk.compiler.runtime.values import JSON
 from ctk.compiler.runtime.values import value_of as decoded

@@ -13,9 +13,9 @@ from ctk.compiler.artifacts.door import Condition, Door
 from ctk.compiler.codegen import CODEGEN_OPTIONS
 from ctk.compiler.codegen.schedule.options import KernelOptions, with_config
 from ctk.compiler.codegen.select import generators
-from ctk.compiler.config import Config
+from ctk.compiler.options.config import Config
 from ctk.compiler.errors import ArtifactError, ConfigError
-from ctk.compiler.lowering.sizes import NotLowered, size_of_expression, symbols_of
+from ctk.compiler.sizes.size_guards import NotLowered, size_of_expression, symbols_of
 from ctk.compiler.passes import PASSES
 from ctk.compiler.pipeline import Compile, require_supported_platform
 from ctk.compiler.rewriting.numbering import Numbering

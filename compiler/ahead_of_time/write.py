@@ -24,9 +24,9 @@ from ctk.compiler.artifacts.door_json import door_json
 from ctk.compiler.artifacts.machine import requirements
 from ctk.compiler.artifacts.package import DEFAULT, FORMAT, MANIFEST
 from ctk.compiler.artifacts.versions import version_of
-from ctk.compiler.config import Config, resolve
+from ctk.compiler.options.config import Config, resolve
 from ctk.compiler.errors import ArtifactError, ConfigError, InputError, StorageError
-from ctk.compiler.lowering.sizes import NotLowered, size_of
+from ctk.compiler.sizes.size_guards import NotLowered, size_of
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
 from ctk.compiler.runtime.tensors import stored_tensors
 from ctk.compiler.runtime.values import JSON, size_json, value_json

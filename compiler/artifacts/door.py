@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from ctk.compiler.errors import InputError
-from ctk.compiler.lowering.index import Index, Symbol
-from ctk.compiler.lowering.sizes import number_of, symbols_of
+from ctk.compiler.sizes.index import Index, Symbol
+from ctk.compiler.sizes.size_guards import number_of, symbols_of
 from ctk.compiler.runtime.helpers import fitted
 from ctk.compiler.torch_compat import allocate
 

@@ -26,8 +26,8 @@ import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.artifacts import code_identity, versions
-from ctk.compiler.config import Config
-from ctk.compiler.decomposition_table import decomposition_table
+from ctk.compiler.options.config import Config
+from ctk.compiler.dispatch.decomposition_table import decomposition_table
 from ctk.compiler.errors import Uncacheable
 from ctk.compiler.fx.canonical import CanonicalGraph, canonical_graph
 from ctk.compiler.fx.literals import text_of

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ctk.compiler.process_name import place, process_name, start_time
+from ctk.compiler.usercode.process_name import place, process_name, start_time
 
 PREFIX = ".ctk-partial-"
 

@@ -40,7 +40,7 @@ from ctk.compiler.artifacts.entry import (
 from ctk.compiler.artifacts.listing import Entry
 from ctk.compiler.cache_folder.folder import cache_folder, subfolder, warn_once
 from ctk.compiler.cache_folder.notes import Notes
-from ctk.compiler.environment import cache_settings
+from ctk.compiler.options.environment import cache_settings
 from ctk.compiler.errors import ContainerError, StorageError, UnreadableContainer
 
 log = logging.getLogger("ctk.cache")

@@ -30,8 +30,8 @@ from ctk.compiler.artifacts.entry import Key
 from ctk.compiler.artifacts.key import Passes, key_parts
 from ctk.compiler.artifacts.store import Store, open_store
 from ctk.compiler.codegen.base import BoxedCallable, as_boxed, check_count
-from ctk.compiler.config import Config
-from ctk.compiler.dispatch import resumed
+from ctk.compiler.options.config import Config
+from ctk.compiler.dispatch.autograd import resumed
 from ctk.compiler.errors import MALFORMED, ArtifactError, Uncacheable
 from ctk.compiler.fx.outputs import restore_of
 from ctk.compiler.fx.walk import placeholders

@@ -19,7 +19,7 @@ import stat
 from pathlib import Path
 from shlex import quote
 
-from ctk.compiler.environment import cache_settings
+from ctk.compiler.options.environment import cache_settings
 from ctk.compiler.errors import StorageError
 
 log = logging.getLogger("ctk.cache")

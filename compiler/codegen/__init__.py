@@ -4,7 +4,7 @@
 `CODEGEN` and one line here.
 """
 
-from ctk.compiler.choices import Options
+from ctk.compiler.options.choices import Options
 from ctk.compiler.codegen.c.codegen import CODEGEN as C
 from ctk.compiler.codegen.c.codegen import GENERATOR as C_GENERATOR
 from ctk.compiler.codegen.eager import CODEGEN as EAGER

@@ -15,7 +15,7 @@ from ctk.compiler.codegen import CODEGENS
 from ctk.compiler.codegen.base import BoxedCallable, as_boxed
 from ctk.compiler.codegen.kernels import Codegen, KernelContext
 from ctk.compiler.codegen.watch_calls import CompiledGraph, watch_calls
-from ctk.compiler.config import Config
+from ctk.compiler.options.config import Config
 from ctk.compiler.error_place import place
 from ctk.compiler.errors import CodegenUnsupported, ConfigError, nearest
 from ctk.compiler.fx.types import tensor_of

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ctk.compiler.lowering.index import ZERO, Index, Var, is_less
+from ctk.compiler.sizes.index import ZERO, Index, Var, is_less
 from ctk.compiler.lowering.ir import Kernel, Sweep
 from ctk.compiler.lowering.layout import number_in
 from ctk.compiler.lowering.walk import Rewriting

@@ -16,10 +16,10 @@ from typing import TypeAlias
 
 import torch
 
-from ctk.compiler.lowering.index import ONE, ZERO, Index, IndexLike, Indirect, as_index, of_atom
+from ctk.compiler.sizes.index import ONE, ZERO, Index, IndexLike, Indirect, as_index, of_atom
 from ctk.compiler.lowering.ir import Const, Dtype, Guarded, Op, Position, Value
 from ctk.compiler.lowering.layout import Shape, flatten, unflatten
-from ctk.compiler.lowering.sizes import NotLowered
+from ctk.compiler.sizes.size_guards import NotLowered
 from ctk.compiler.lowering.vocabulary import BOOL_RESULTS
 
 At: TypeAlias = tuple[Index, ...]

@@ -3,7 +3,7 @@
 import torch
 
 from ctk.compiler.lowering.ir import Dtype, StoreMode
-from ctk.compiler.lowering.sizes import NotLowered
+from ctk.compiler.sizes.size_guards import NotLowered
 
 _TYPES = frozenset((torch.float32, torch.float64, torch.int32, torch.int64))
 _ADDED = _TYPES | {torch.float16, torch.bfloat16}

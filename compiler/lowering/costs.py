@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ctk.compiler.lowering.index import ZERO, Indirect, Var, is_nonnegative, product
+from ctk.compiler.sizes.index import ZERO, Indirect, Var, is_nonnegative, product
 from ctk.compiler.lowering.ir import Kernel, Load, Op
 from ctk.compiler.lowering.merge import sole_store
 from ctk.compiler.lowering.vocabulary import FUNCTIONS

@@ -24,14 +24,14 @@ import torch
 from torch import Tensor
 from torch.fx import Node
 
-from ctk.compiler.decomposition_table import KEPT
+from ctk.compiler.dispatch.decomposition_table import KEPT
 from ctk.compiler.fx.properties import UNDECLARED_VIEWS
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.lowering.arrays import Array, compute_type
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.ir import View
 from ctk.compiler.lowering.operators import LOWERINGS
-from ctk.compiler.lowering.sizes import NotLowered, size_of, sizes_of
+from ctk.compiler.sizes.size_guards import NotLowered, size_of, sizes_of
 from ctk.compiler.torch_compat import decompositions, fake
 from ctk.compiler.torch_compat.graphs import tree_map
 from ctk.compiler.torch_compat.operators import declared_by

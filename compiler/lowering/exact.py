@@ -23,7 +23,7 @@ from ctk.compiler.lowering.ir import (
     Store,
     Value,
 )
-from ctk.compiler.lowering.sizes import NotLowered
+from ctk.compiler.sizes.size_guards import NotLowered
 from ctk.compiler.lowering.vocabulary import EXACT
 from ctk.compiler.lowering.walk import reads, walk, writes
 

@@ -33,7 +33,7 @@ from ctk.compiler.lowering.costs import (
     trip_count,
 )
 from ctk.compiler.lowering.groups import Group, leads, put_before
-from ctk.compiler.lowering.index import Var
+from ctk.compiler.sizes.index import Var
 from ctk.compiler.lowering.ir import Allow, Buffer, Kernel, Program, Step
 from ctk.compiler.lowering.merge import inline, merge, pruned, sole_store
 from ctk.compiler.lowering.order import dependencies, in_order, step_reads, step_writes, together

@@ -34,7 +34,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch.fx import Node
 
-from ctk.compiler.lowering.index import ZERO, Index, IndexLike, Var
+from ctk.compiler.sizes.index import ZERO, Index, IndexLike, Var
 
 Dtype: TypeAlias = torch.dtype
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ctk.compiler.lowering.index import Index, product
+from ctk.compiler.sizes.index import Index, product
 from ctk.compiler.lowering.ir import Allow, Buffer, Kernel, LibraryCall, Program, Step, is_temporary
 from ctk.compiler.lowering.order import gathered, step_reads, step_writes
 from ctk.compiler.lowering.walk import loads, writes

@@ -24,7 +24,7 @@ from itertools import islice
 from typing import TypeAlias
 
 from ctk.compiler.lowering.align import Link, Misaligned, align
-from ctk.compiler.lowering.index import ONE, Index, Quotient, Remainder, Var
+from ctk.compiler.sizes.index import ONE, Index, Quotient, Remainder, Var
 from ctk.compiler.lowering.ir import (
     Const,
     Kernel,

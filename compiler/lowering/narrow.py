@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import torch
 
-from ctk.compiler.lowering.index import (
+from ctk.compiler.sizes.index import (
     Atom,
     Index,
     IndexLike,

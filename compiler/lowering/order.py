@@ -19,7 +19,7 @@ from ctk.compiler.fx.types import value_of
 from ctk.compiler.lowering.aliases import base_name, memory_of
 from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.ir import Kernel, Program, Step, is_temporary
-from ctk.compiler.lowering.sizes import mentioned_symbols
+from ctk.compiler.sizes.size_guards import mentioned_symbols
 from ctk.compiler.lowering.walk import reads, writes
 
 _WORLD = "%effects"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ctk.compiler.lowering.atoms import Atom, Indirect, Quotient, Remainder
-from ctk.compiler.lowering.index import Index
+from ctk.compiler.sizes.atoms import Atom, Indirect, Quotient, Remainder
+from ctk.compiler.sizes.index import Index
 from ctk.compiler.lowering.ir import (
     Buffer,
     Const,

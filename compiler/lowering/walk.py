@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ctk.compiler.lowering.index import Atom, Index, IndexLike, Indirect, Var
+from ctk.compiler.sizes.index import Atom, Index, IndexLike, Indirect, Var
 from ctk.compiler.lowering.ir import (
     Const,
     Guarded,

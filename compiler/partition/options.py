@@ -7,7 +7,7 @@ pass, because it makes two graphs of one.
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from ctk.compiler.choices import Options
+from ctk.compiler.options.choices import Options
 from ctk.compiler.errors import ConfigError
 
 Algorithm = Literal["min_cut", "default", "torch"]

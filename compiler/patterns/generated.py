@@ -20,7 +20,7 @@ from typing import Any, cast
 
 import torch
 
-from ctk.compiler.environment import generates_patterns
+from ctk.compiler.options.environment import generates_patterns
 from ctk.compiler.patterns.expression import Dim, Match, Op, Size, Var, ops_of
 from ctk.compiler.patterns.insert import TraceFunction
 from ctk.compiler.patterns.matcher import Rule, RuleTable, holds

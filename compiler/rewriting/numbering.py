@@ -19,7 +19,7 @@ from typing import Any
 
 from torch.fx import GraphModule, Node
 
-from ctk.compiler.config import Config, leaves_out
+from ctk.compiler.options.config import Config, leaves_out
 from ctk.compiler.errors import VerifyError
 from ctk.compiler.fx.copy import snapshot_graph
 from ctk.compiler.fx.excerpt import excerpt

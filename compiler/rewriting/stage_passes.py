@@ -7,8 +7,8 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from ctk.compiler.choices import Options, PassSlot
-from ctk.compiler.config import Config, leaves_out
+from ctk.compiler.options.choices import Options, PassSlot
+from ctk.compiler.options.config import Config, leaves_out
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.compiler.observe import Stage
 from ctk.compiler.partition.options import PartitionOptions

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.compiler.observe import Numerics
-from ctk.compiler.references import load
+from ctk.compiler.usercode.references import load
 from ctk.compiler.rewriting.base import Pass
 
 ENTRY_POINT_GROUP = "ctk.passes"

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from ctk.compiler.errors import ArtifactError
-from ctk.compiler.lowering.index import Index
-from ctk.compiler.lowering.sizes import number_of
+from ctk.compiler.sizes.index import Index
+from ctk.compiler.sizes.size_guards import number_of
 from ctk.compiler.runtime.values import size_of, value_of
 from ctk.compiler.torch_compat import cuda_launch
 from ctk.compiler.torch_compat.allocate import empty

@@ -25,8 +25,8 @@ from typing import Any, Literal, cast
 
 import torch
 
-from ctk.compiler.lowering.index import Index
-from ctk.compiler.lowering.sizes import python_text
+from ctk.compiler.sizes.index import Index
+from ctk.compiler.sizes.size_guards import python_text
 from ctk.compiler.runtime.steps import (
     Allocation,
     Argument,

@@ -18,8 +18,8 @@ from typing import Any, TypeAlias, cast
 
 import torch
 
-from ctk.compiler.lowering.index import Index
-from ctk.compiler.lowering.sizes import symbols_of
+from ctk.compiler.sizes.index import Index
+from ctk.compiler.sizes.size_guards import symbols_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from typing import Any, cast
 import torch
 
 from ctk.compiler.errors import MALFORMED, ArtifactError
-from ctk.compiler.lowering.index import Index, as_index, larger, smaller, symbol
-from ctk.compiler.lowering.sizes import python_text
+from ctk.compiler.sizes.index import Index, as_index, larger, smaller, symbol
+from ctk.compiler.sizes.size_guards import python_text
 from ctk.compiler.runtime.steps import Argument, Ref
 
 JSON = Any

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ctk.compiler.config import Config
+from ctk.compiler.options.config import Config
 from ctk.compiler.passes.freezing import (
     fold_binary,
     fuse_post_ops,

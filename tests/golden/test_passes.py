@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ctk.compiler.config import Config
+from ctk.compiler.options.config import Config
 from ctk.compiler.passes import PASSES
 from ctk.compiler.passes.freezing import concat_linear, fold_batch_norm, fold_binary
 from ctk.compiler.passes.joint import (

@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 
-from ctk.compiler.config import Config
+from ctk.compiler.options.config import Config
 from ctk.compiler.passes.freezing import fuse_quantized, prepack_quantized, promote_dequantize
 from ctk.compiler.passes.freezing.fuse_quantized import RULES
 from ctk.compiler.patterns.matcher import explain, why_not

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ctk.compiler.config import Config
+from ctk.compiler.options.config import Config
 from ctk.compiler.passes.post_grad import reinplace
 from tests.helpers.passes import aten_graph, rules_of, run_pass, text_of
 from tests.unit.passes.test_pre_grad import compiled_with_log, count

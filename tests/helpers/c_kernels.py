@@ -10,7 +10,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from ctk.compiler.codegen.c.compile import COptions, compile_kernels
 from ctk.compiler.lowering.arguments import arguments_of
-from ctk.compiler.lowering.index import Index
+from ctk.compiler.sizes.index import Index
 from ctk.compiler.lowering.ir import Buffer, Kernel, Program
 from ctk.compiler.lowering.lower import lower
 

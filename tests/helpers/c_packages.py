@@ -26,8 +26,8 @@ from ctk.compiler.artifacts.container import write
 from ctk.compiler.codegen.c import compile as c_compile
 from ctk.compiler.codegen.c.print import KernelCode
 from ctk.compiler.codegen.schedule import compile as schedule_compile
-from ctk.compiler.lowering.index import Index, as_index
-from ctk.compiler.lowering.sizes import sizes_of
+from ctk.compiler.sizes.index import Index, as_index
+from ctk.compiler.sizes.size_guards import sizes_of
 from ctk.compiler.pipeline import compile_fx
 from ctk.compiler.runtime.steps import Schedule
 

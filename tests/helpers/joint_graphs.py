@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.fx import GraphModule
 from torch.utils.checkpoint import checkpoint
 
-from ctk.compiler.config import Config
-from ctk.compiler.dispatch import Stages, dispatch
+from ctk.compiler.options.config import Config
+from ctk.compiler.dispatch.autograd import Stages, dispatch
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.passes import JOINT
 from ctk.compiler.rewriting.numbering import Numbering

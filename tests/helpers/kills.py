@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from ctk.compiler.process_name import start_time
+from ctk.compiler.usercode.process_name import start_time
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.processes.scratch import sweep
 from ctk.toolkit.processes.tree import carriers

@@ -22,7 +22,7 @@ from ctk.compiler.lowering import builder, merge
 from ctk.compiler.lowering import fuse as fusion
 from ctk.compiler.lowering import memory as planning
 from ctk.compiler.lowering.arrays import Array, cast, constant, moved
-from ctk.compiler.lowering.index import Index, Var
+from ctk.compiler.sizes.index import Index, Var
 from ctk.compiler.lowering.ir import Kernel, Load, Program, Sweep, View
 from ctk.compiler.lowering.operators import LOWERINGS, reductions
 from ctk.compiler.lowering.walk import reads, writes

@@ -14,8 +14,8 @@ from torch.fx import Graph, GraphModule
 from torch.utils._pytree import tree_leaves
 
 from ctk.compiler.codegen.select import generate
-from ctk.compiler.config import Config
-from ctk.compiler.dispatch import Stages, dispatch
+from ctk.compiler.options.config import Config
+from ctk.compiler.dispatch.autograd import Stages, dispatch
 from ctk.compiler.lowering.interpret import run_program
 from ctk.compiler.lowering.ir import LibraryCall, Program
 from ctk.compiler.lowering.lower import LoweringOptions, lower

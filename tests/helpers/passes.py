@@ -5,7 +5,7 @@ from torch import fx
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
-from ctk.compiler.config import Config
+from ctk.compiler.options.config import Config
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.run_stage import run_stage

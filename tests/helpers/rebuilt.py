@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule, Interpreter
 
-from ctk.compiler.dispatch import Stages, dispatch
+from ctk.compiler.dispatch.autograd import Stages, dispatch
 from ctk.compiler.torch_compat import aot_runtime, graphs
 
 

@@ -17,7 +17,7 @@ from ctk.compiler.lowering.interpret_kernel import run_kernel
 from ctk.compiler.lowering.interpret_memory import memory_of, unwritten
 from ctk.compiler.lowering.ir import Buffer, Kernel, Program
 from ctk.compiler.lowering.lower import lower
-from ctk.compiler.lowering.sizes import number_of
+from ctk.compiler.sizes.size_guards import number_of
 
 Memories = dict[str, Tensor]
 

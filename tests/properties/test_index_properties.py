@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from ctk.compiler.lowering.atoms import Atom, Extreme, Quotient, Symbol, Var
-from ctk.compiler.lowering.index import (
+from ctk.compiler.sizes.atoms import Atom, Extreme, Quotient, Symbol, Var
+from ctk.compiler.sizes.index import (
     Index,
     as_index,
     is_less,

@@ -9,7 +9,7 @@ from hypothesis import Phase, given, note, settings
 from torch import Tensor, fx
 
 from ctk.compiler.codegen.select import generate
-from ctk.compiler.config import Config
+from ctk.compiler.options.config import Config
 from ctk.compiler.lowering.fuse import FusionOptions, fuse
 from ctk.compiler.lowering.interpret import run_program
 from ctk.compiler.lowering.ir import Program as Lowered

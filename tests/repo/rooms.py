@@ -40,22 +40,22 @@ ROOMS = (
     ),
     Room("compiler/errors.py", "Every exception of ctk."),
     Room("compiler/observe.py", "What a pipeline tells the outside: the Observer and its records."),
-    Room("compiler/process_name.py", "Name a process so that no other has the name."),
-    Room("compiler/choices.py", "The words that options and variables may take."),
+    Room("compiler/usercode/process_name.py", "Name a process so that no other has the name."),
+    Room("compiler/options/choices.py", "The words that options and variables may take."),
     Room("compiler/fx", "FX graphs: walk, copy, compare, rebuild, describe, print; knows no pass."),
-    Room("compiler/python_files.py", "Run a Python file; its neighbours can be imported."),
+    Room("compiler/usercode/python_files.py", "Run a Python file; its neighbours can be imported."),
     Room("compiler/error_place.py", "Write on an exception where it was raised."),
     Room("repro_templates", "What emitted scripts carry, and the toolkit judges by: torch only."),
     Room(
-        "compiler/references.py",
+        "compiler/usercode/references.py",
         "Functions that users name: `module:function`, `file.py:function`.",
     ),
-    Room("compiler/environment.py", "The `CTK_*` variables, read in one place."),
+    Room("compiler/options/environment.py", "The `CTK_*` variables, read in one place."),
     Room(
         "compiler/cache_folder",
         "The folder of the persistent cache: where it is, if it is safe, and small notes in it.",
     ),
-    Room("compiler/config.py", "Every option of the pipeline, immutable."),
+    Room("compiler/options/config.py", "Every option of the pipeline, immutable."),
     Room(
         "compiler/partition",
         "A joint graph becomes forward and backward: what is saved, what is computed again.",
@@ -69,13 +69,13 @@ ROOMS = (
         "compiler/passes",
         "The passes of each stage, in the order in which they run and are bisected.",
     ),
-    Room("compiler/decomposition_table.py", "Which operators dispatch takes apart, and why."),
+    Room("compiler/dispatch/decomposition_table.py", "Which operators dispatch takes apart, and why."),
     Room(
-        "compiler/decompositions.py",
+        "compiler/dispatch/decompositions.py",
         "Decompositions as passes of the stage `dispatch`: named, and left out.",
     ),
     Room(
-        "compiler/fake_kernels.py",
+        "compiler/dispatch/fake_kernels.py",
         "What operators say of their results before they run, as passes of `dispatch`.",
     ),
     Room(
@@ -86,7 +86,7 @@ ROOMS = (
         "compiler/runtime",
         "What a compiled graph is as data, and what runs it: no compiler is needed for that.",
     ),
-    Room("compiler/dispatch.py", "Autograd: from a captured graph to functional ATen graphs."),
+    Room("compiler/dispatch/autograd.py", "Autograd: from a captured graph to functional ATen graphs."),
     Room(
         "compiler/freezing",
         "The parameters of an inference graph as constants, and their originals.",
@@ -222,7 +222,7 @@ def modules() -> dict[str, Path]:
 
 
 def module_of(name: str) -> Path | None:
-    """Return the file that a dotted name leads to: `ctk.compiler.config.Config` is in config.py."""
+    """Return the file that a dotted name leads to: `ctk.compiler.options.config.Config` is in config.py."""
     while name and name not in modules():
         name = name.rpartition(".")[0]
     return modules().get(name)

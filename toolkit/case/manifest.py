@@ -20,7 +20,7 @@ from typing import Annotated, Final, Literal, cast
 import torch
 from pydantic import AfterValidator, Field
 
-from ctk.compiler.choices import InputsMode
+from ctk.compiler.options.choices import InputsMode
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Modes
 from ctk.toolkit.case.environment import recorded_variables

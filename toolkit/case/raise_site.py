@@ -12,7 +12,7 @@ OURS = "ctk"
 """Our package: its frames are not the place of a failure."""
 
 FROM_FILE = "ctk_folder_"
-"""How modules are named that `ctk.compiler.python_files` loads from a path: by its hash."""
+"""How modules are named that `ctk.compiler.usercode.python_files` loads from a path: by its hash."""
 
 GENERATED = re.compile(r"<eval_with_key>|<string>|torchinductor_|compile_tasks|^c[a-z2-7]{50,}$")
 """File or module names of code that was generated for one compile."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import cast
 
 from ctk.compiler.errors import CaseError, StorageError
-from ctk.compiler.references import Reference
+from ctk.compiler.usercode.references import Reference
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.manifest import Manifest, expand_home, map_strings
 from ctk.toolkit.formats.files import make_folder, replace_file

@@ -19,7 +19,7 @@ from typing import cast, get_args
 from torch import Tensor
 from torch.fx import GraphModule
 
-from ctk.compiler.choices import InputsMode
+from ctk.compiler.options.choices import InputsMode
 from ctk.compiler.errors import CaseError, TrustError, nearest
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.inputs import Inputs, pack_inputs, stored_values, unpack_inputs

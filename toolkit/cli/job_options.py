@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ctk.compiler.choices import ExecutorName
+from ctk.compiler.options.choices import ExecutorName
 from ctk.compiler.errors import ConfigError
 from ctk.toolkit.cli.options import RUN
 

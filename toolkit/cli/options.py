@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ctk.compiler.choices import InputsMode
-from ctk.compiler.environment import parse_size
+from ctk.compiler.options.choices import InputsMode
+from ctk.compiler.options.environment import parse_size
 from ctk.compiler.errors import ConfigError
 from ctk.toolkit.cli.completion import complete_case, complete_folder, complete_target
 

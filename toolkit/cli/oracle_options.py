@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ctk.compiler.choices import SameRule
+from ctk.compiler.options.choices import SameRule
 from ctk.toolkit.cli.options import RUN
 
 if TYPE_CHECKING:

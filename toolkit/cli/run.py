@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ctk.compiler.choices import Check, InputsMode, OnFailure
+from ctk.compiler.options.choices import Check, InputsMode, OnFailure
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.toolkit.cli.answer import Answer, ExitCode
 from ctk.toolkit.cli.completion import complete_case
@@ -100,7 +100,7 @@ def run(
     first calls of each compiled function end to end: results, exceptions, aliases, Python state.
     Options of ctk stand before SCRIPT. What the script prints goes to stderr.
     """
-    from ctk.compiler.environment import read_environment
+    from ctk.compiler.options.environment import read_environment
     from ctk.toolkit.watch.script import run_script
 
     summary = run_script(

@@ -11,7 +11,7 @@ from rich.console import RenderableType
 from rich.table import Table
 
 from ctk.compiler.errors import CaseError, ConfigError
-from ctk.compiler.references import near_file
+from ctk.compiler.usercode.references import near_file
 from ctk.toolkit.cli.answer import Answer, ExitCode, table
 from ctk.toolkit.cli.completion import complete_case
 from ctk.toolkit.cli.shell import Command
@@ -264,7 +264,7 @@ def show_pass(folder: Path, number: int) -> Answer:
 
 def show_why_not(folder: Path, rule: str, *, trust: bool = False) -> Answer:
     """Return the answer for `--why-not RULE`: what it did in each run of its pass."""
-    from ctk.compiler.config import resolve
+    from ctk.compiler.options.config import resolve
     from ctk.toolkit.case.store import load_case
     from ctk.toolkit.compile_log.recorder import Recorder
     from ctk.toolkit.compile_log.why_not import DECOMPOSE, why_not_decomposed, why_nots

@@ -54,7 +54,7 @@ def certified_case(folder: Path) -> Path:
     Raises:
         CaseError: There is none.
     """
-    from ctk.compiler.references import near_file
+    from ctk.compiler.usercode.references import near_file
     from ctk.toolkit.case.manifest import MANIFEST
     from ctk.toolkit.oracle.go_on import resume_hint
     from ctk.toolkit.oracle.journal import JOURNAL

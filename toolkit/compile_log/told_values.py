@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from ctk.compiler.errors import CaseError
-from ctk.compiler.fake_kernels import fake_kernel_id
+from ctk.compiler.dispatch.fake_kernels import fake_kernel_id
 from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.torch_compat.operators import kind_of
 from ctk.repro_templates.errors import Mismatch

@@ -5,7 +5,7 @@ A decomposition is a rule, too: `decompose.aten.gelu.default`. What chooses them
 
 from dataclasses import dataclass
 
-from ctk.compiler.decomposition_table import Operator, decomposable, explain_decomposition
+from ctk.compiler.dispatch.decomposition_table import Operator, decomposable, explain_decomposition
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.compiler.observe import PassRecord
 from ctk.compiler.passes import PASSES, rule_tables

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ctk.compiler.ahead_of_time.write import Weights, write_package
 from ctk.compiler.artifacts.package import DEFAULT, MANIFEST
-from ctk.compiler.config import resolve
+from ctk.compiler.options.config import resolve
 from ctk.compiler.errors import ConfigError
 from ctk.toolkit.compile_package.programs import Source, read_source
 from ctk.toolkit.oracle.progress import Say, silent

@@ -13,7 +13,7 @@ import torch
 
 from ctk.compiler.ahead_of_time.write import module_of, program_of
 from ctk.compiler.errors import CaptureError, CtkError, EagerError, ProgramError
-from ctk.compiler.references import searched_last, user_traceback
+from ctk.compiler.usercode.references import searched_last, user_traceback
 from ctk.compiler.torch_compat.exported import sizes_that_vary
 from ctk.compiler.torch_compat.settings import settings_put_on
 from ctk.repro_templates.program_play import seeded

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ctk.compiler.errors import ProgramError
-from ctk.compiler.references import searched_last
+from ctk.compiler.usercode.references import searched_last
 from ctk.compiler.torch_compat.settings import settings_put_on
 from ctk.compiler.torch_compat.stance import eager_stance
 from ctk.repro_templates.program_compare import Comparison, EagerPlays, compare_plays

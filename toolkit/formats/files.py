@@ -28,7 +28,7 @@ from collections.abc import Generator, Iterable
 from pathlib import Path
 from shlex import quote
 
-from ctk.compiler.environment import shares_files
+from ctk.compiler.options.environment import shares_files
 from ctk.compiler.errors import CaseError, StorageError
 from ctk.toolkit.formats.scrub import scrub
 

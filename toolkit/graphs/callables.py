@@ -30,8 +30,8 @@ import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.errors import CaseError, nearest
-from ctk.compiler.python_files import is_of_folder, load_file
-from ctk.compiler.references import searched_last
+from ctk.compiler.usercode.python_files import is_of_folder, load_file
+from ctk.compiler.usercode.references import searched_last
 from ctk.compiler.torch_compat import operators
 from ctk.toolkit.formats.plain_text import one_line, quoted
 from ctk.toolkit.graphs.allow_list import Function, function_name, functions_by_name

@@ -21,7 +21,7 @@ import torch
 
 from ctk.compiler.errors import ProgramError, TrustError
 from ctk.compiler.observe import first_line
-from ctk.compiler.references import near_file
+from ctk.compiler.usercode.references import near_file
 from ctk.compiler.torch_compat import dynamo, fake, graphs
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.importers.base import Importer, Request

@@ -25,7 +25,7 @@ from ctk.compiler.errors import (
 )
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import first_line
-from ctk.compiler.references import searched_last, user_traceback
+from ctk.compiler.usercode.references import searched_last, user_traceback
 from ctk.compiler.torch_compat import dynamo, fake
 from ctk.compiler.torch_compat.capture_reasons import Collected, collected, switched_off_by
 from ctk.compiler.torch_compat.settings import settings_put_on

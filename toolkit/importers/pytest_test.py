@@ -26,7 +26,7 @@ import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.errors import CaptureError, ProgramError, TargetError, nearest
-from ctk.compiler.references import near_file
+from ctk.compiler.usercode.references import near_file
 from ctk.compiler.torch_compat import dynamo, inductor
 from ctk.compiler.torch_compat.capture_reasons import Collected, collected
 from ctk.compiler.torch_compat.settings import settings_kept

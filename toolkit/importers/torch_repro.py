@@ -27,8 +27,8 @@ from torch.fx import GraphModule, Tracer
 
 from ctk.compiler.errors import ProgramError
 from ctk.compiler.observe import first_line
-from ctk.compiler.python_files import load_file
-from ctk.compiler.references import searched_last, user_traceback
+from ctk.compiler.usercode.python_files import load_file
+from ctk.compiler.usercode.references import searched_last, user_traceback
 from ctk.compiler.torch_compat.settings import settings_kept
 from ctk.compiler.torch_compat.stance import eager_stance
 from ctk.repro_templates.program_play import SEED, seeded

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ctk.compiler.choices import InputsMode
+from ctk.compiler.options.choices import InputsMode
 from ctk.compiler.errors import CtkError
 from ctk.repro_templates.verdict import said
 from ctk.toolkit.bisect import Search, find_culprit

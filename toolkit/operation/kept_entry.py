@@ -18,7 +18,7 @@ from dataclasses import replace
 from ctk.compiler.artifacts.entry import Key
 from ctk.compiler.artifacts.store import Store, open_store
 from ctk.compiler.artifacts.whole_graph import variants
-from ctk.compiler.environment import cache_settings
+from ctk.compiler.options.environment import cache_settings
 from ctk.compiler.errors import Uncacheable
 from ctk.compiler.observe import first_line
 from ctk.toolkit.bisect import Search

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ctk.compiler.choices import SameRule
+from ctk.compiler.options.choices import SameRule
 from ctk.toolkit.oracle.choice import NOTHING_CHOSEN, Choice, OracleKeywords, choice_of
 from ctk.toolkit.oracle.executors.base import ONE_JOB, JobKeywords, Jobs, jobs_of
 from ctk.toolkit.oracle.several import AskOptions

@@ -18,8 +18,8 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
-from ctk.compiler.python_files import is_installed
-from ctk.compiler.references import Reference, files_of, imported_files
+from ctk.compiler.usercode.python_files import is_installed
+from ctk.compiler.usercode.references import Reference, files_of, imported_files
 from ctk.toolkit.usercode.sources import source_files
 
 _LARGEST_SCRIPT = 1 << 16

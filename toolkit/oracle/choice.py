@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypedDict, cast, get_args
 
-from ctk.compiler.choices import SameRule
+from ctk.compiler.options.choices import SameRule
 from ctk.compiler.errors import ConfigError, nearest
-from ctk.compiler.references import load
+from ctk.compiler.usercode.references import load
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.oracle.asked_files import files_of_command, files_of_reference

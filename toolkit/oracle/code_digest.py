@@ -30,8 +30,8 @@ from typing import Any, cast
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.python_files import is_installed
-from ctk.compiler.references import files_of
+from ctk.compiler.usercode.python_files import is_installed
+from ctk.compiler.usercode.references import files_of
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.oracle.cache import Digests, fingerprint
 from ctk.toolkit.oracle.tensor_text import TensorTexts

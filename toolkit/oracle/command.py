@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from re import Pattern
 
-from ctk.compiler.choices import SameRule
+from ctk.compiler.options.choices import SameRule
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature

@@ -5,7 +5,7 @@ Every reduction of a compile asks through here, so that `minify` and `diagnose` 
 
 from dataclasses import dataclass, replace
 
-from ctk.compiler.choices import SameRule
+from ctk.compiler.options.choices import SameRule
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict

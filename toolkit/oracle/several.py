@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypedDict, TypeVar
 
-from ctk.compiler.environment import read_environment
+from ctk.compiler.options.environment import read_environment
 from ctk.compiler.errors import CtkError, EagerError, NoGraphError
 from ctk.compiler.observe import first_line
 from ctk.toolkit.case.case import Case

@@ -2,7 +2,7 @@
 
     <tmp>/ctk-run-<place>-<pid>-<start>-<random>/
 
-Place, pid and start name the process (`compiler/process_name.py`). What a killed process started
+Place, pid and start name the process (`compiler/usercode/process_name.py`). What a killed process started
 carries the same name in the variable `CTK_OWNER`: the sweep ends it. The sweep also removes the
 folders `ctk-c-...`, in which a process compiled C when it was killed.
 
@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from ctk.compiler.errors import StorageError
-from ctk.compiler.process_name import place, process_name, start_time
+from ctk.compiler.usercode.process_name import place, process_name, start_time
 from ctk.toolkit.processes.tree import carriers, end_processes
 
 OWNER = "CTK_OWNER"

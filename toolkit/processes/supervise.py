@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Literal
 
 from ctk.compiler.errors import StorageError
-from ctk.compiler.process_name import process_name
+from ctk.compiler.usercode.process_name import process_name
 from ctk.toolkit.processes.forks import hide_from_forks
 from ctk.toolkit.processes.groups import adopt_orphans, die_with
 from ctk.toolkit.processes.link import Link, Notes, Watch, set_link

@@ -12,7 +12,7 @@ import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from ctk.compiler.process_name import stat_of
+from ctk.compiler.usercode.process_name import stat_of
 
 PROC = Path("/proc")
 

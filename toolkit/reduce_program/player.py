@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from ctk.compiler.errors import CtkError
-from ctk.compiler.process_name import process_name
-from ctk.compiler.references import files_of
+from ctk.compiler.usercode.process_name import process_name
+from ctk.compiler.usercode.references import files_of
 from ctk.compiler.torch_compat import inductor
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict

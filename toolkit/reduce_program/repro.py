@@ -11,7 +11,7 @@ import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ctk.compiler.references import files_of
+from ctk.compiler.usercode.references import files_of
 from ctk.repro_templates.program_play import How
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.formats.files import make_folder, write_text

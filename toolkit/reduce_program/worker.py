@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ctk.compiler.observe import first_line
-from ctk.compiler.python_files import load_file
+from ctk.compiler.usercode.python_files import load_file
 from ctk.compiler.torch_compat import dynamo
 from ctk.compiler.torch_compat.settings import settings_put_on
 from ctk.compiler.torch_compat.stance import eager_stance

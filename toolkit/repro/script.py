@@ -44,7 +44,7 @@ _HOLDING = (
 CARRIED = (
     *(f"ctk.repro_templates.{name}" for name in _HOLDING),
     "ctk.compiler.torch_compat.handing",
-    "ctk.compiler.python_files",
+    "ctk.compiler.usercode.python_files",
 )
 """Where the names are defined that a script itself uses."""
 

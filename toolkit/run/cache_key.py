@@ -12,7 +12,7 @@ from torch.fx import GraphModule
 from ctk.compiler.artifacts.entry import Key
 from ctk.compiler.artifacts.key import key_parts
 from ctk.compiler.codegen import CODEGEN_OPTIONS
-from ctk.compiler.config import resolve
+from ctk.compiler.options.config import resolve
 from ctk.compiler.errors import CaseError
 from ctk.compiler.observe import Observer
 from ctk.compiler.passes import PASSES

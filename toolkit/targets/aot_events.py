@@ -11,8 +11,8 @@ from typing import Any
 from torch.fx import GraphModule
 
 from ctk.compiler.codegen.watch_calls import CompiledGraph, watch_calls
-from ctk.compiler.decompositions import Decompositions
-from ctk.compiler.fake_kernels import FakeKernels
+from ctk.compiler.dispatch.decompositions import Decompositions
+from ctk.compiler.dispatch.fake_kernels import FakeKernels
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import ErrorRecord, KernelRecord, Observer, Stage, StageRecord
 from ctk.compiler.rewriting.numbering import Numbering

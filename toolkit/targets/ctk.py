@@ -11,7 +11,7 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from ctk.compiler.config import resolve
+from ctk.compiler.options.config import resolve
 from ctk.compiler.observe import Observer
 from ctk.repro_templates.loading import CannotTell
 from ctk.toolkit.targets.base import Target, Traits, Trial
@@ -50,7 +50,7 @@ def _check_config(config: Mapping[str, object]) -> None:
     """Raise `ConfigError` for an option that nobody takes, or names what is unknown."""
     from ctk.compiler.codegen import CODEGEN_OPTIONS
     from ctk.compiler.codegen.select import generators
-    from ctk.compiler.decomposition_table import decomposition_table
+    from ctk.compiler.dispatch.decomposition_table import decomposition_table
     from ctk.compiler.passes import PASSES
     from ctk.compiler.rewriting.stage_passes import select_passes
 

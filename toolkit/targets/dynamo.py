@@ -30,7 +30,7 @@ from ctk.compiler.observe import (
     StageRecord,
     first_line,
 )
-from ctk.compiler.references import load
+from ctk.compiler.usercode.references import load
 from ctk.compiler.resilience import DISPATCH
 from ctk.compiler.torch_compat import aot, dynamo, graphs, inductor
 from ctk.compiler.torch_compat.sites import wrapped

@@ -60,7 +60,7 @@ def _compile_dispatched(
 ) -> Compiled:
     """Compile the graphs that AOTAutograd makes of a captured graph."""
     from ctk.compiler.codegen.torchscript.codegen import ts_compile
-    from ctk.compiler.dispatch import Stages, dispatch  # these two load torch's compiler parts
+    from ctk.compiler.dispatch.autograd import Stages, dispatch  # these two load torch's compiler parts
     from ctk.compiler.fx.copy import copy_graph_module
     from ctk.compiler.resilience import DISPATCH
     from ctk.compiler.rewriting.numbering import Numbering

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import cast, get_args
 
-from ctk.compiler.choices import OnFailure
+from ctk.compiler.options.choices import OnFailure
 
 GENERATORS = ("c", "triton", "torchscript", "eager")
 """The code generators; a test holds them to the table CODEGENS."""

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from ctk.compiler.python_files import is_file_module
+from ctk.compiler.usercode.python_files import is_file_module
 
 
 def reference_to(value: object) -> str | None:

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ctk.compiler.references import files_of
+from ctk.compiler.usercode.references import files_of
 from ctk.toolkit.usercode.source_file import Import, SourceFile, read_source, text_of
 from ctk.toolkit.usercode.statements import (
     DEFINITIONS,

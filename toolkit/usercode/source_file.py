@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ctk.compiler.references import imported_files
+from ctk.compiler.usercode.references import imported_files
 from ctk.toolkit.usercode.statements import DEFINITIONS, IMPORTS, Statement, statements_of
 
 NOTE = "# ctk:"

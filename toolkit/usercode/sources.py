@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
-from ctk.compiler.python_files import is_installed
-from ctk.compiler.references import Reference, files_of, searched_last
+from ctk.compiler.usercode.python_files import is_installed
+from ctk.compiler.usercode.references import Reference, files_of, searched_last
 
 
 def source_files(target: str, config: object, folder: Path) -> tuple[Path, ...]:

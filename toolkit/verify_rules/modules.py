@@ -5,8 +5,8 @@ from pathlib import Path
 from types import ModuleType
 
 from ctk.compiler.errors import ConfigError, nearest
-from ctk.compiler.python_files import load_file
-from ctk.compiler.references import near_file, searched_last, user_traceback
+from ctk.compiler.usercode.python_files import load_file
+from ctk.compiler.usercode.references import near_file, searched_last, user_traceback
 
 
 def module_named(name: str | Path | ModuleType) -> tuple[ModuleType, str | None]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.fx import GraphModule
 
-from ctk.compiler.config import Config
+from ctk.compiler.options.config import Config
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.same import same_graph
 from ctk.compiler.observe import first_line

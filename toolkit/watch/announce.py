@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ctk.compiler.choices import InputsMode
+from ctk.compiler.options.choices import InputsMode
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.raise_site import root_error
 from ctk.toolkit.case.trust import command_on

@@ -15,8 +15,8 @@ from typing import Literal, TypedDict, cast, get_args
 
 import torch
 
-from ctk.compiler.choices import Check, InputsMode, OnFailure
-from ctk.compiler.environment import parse_size, read_environment
+from ctk.compiler.options.choices import Check, InputsMode, OnFailure
+from ctk.compiler.options.environment import parse_size, read_environment
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.toolkit.formats.files import claim_folder, make_folder
 from ctk.toolkit.watch.child_start import note

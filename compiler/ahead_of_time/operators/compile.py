@@ -32,7 +32,7 @@ from ctk.compiler.ahead_of_time.write import Options, write_package
 from ctk.compiler.artifacts import code_identity, versions
 from ctk.compiler.artifacts.door import FixedInput, Input
 from ctk.compiler.artifacts.package import DEFAULT
-from ctk.compiler.config import Config, resolve
+from ctk.compiler.options.config import Config, resolve
 from ctk.compiler.errors import ArtifactError, CtkError, StorageError
 from ctk.compiler.runtime.values import JSON
 from ctk.compiler.torch_compat import ambient, exported, graphs

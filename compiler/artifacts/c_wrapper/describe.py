@@ -19,9 +19,9 @@ from ctk.compiler.artifacts.c_wrapper.entries import (
 from ctk.compiler.artifacts.c_wrapper.text import array_text, int_text, size_name, string_text
 from ctk.compiler.artifacts.c_wrapper.text import size_text as text_of_size
 from ctk.compiler.artifacts.door import Condition
-from ctk.compiler.lowering.atoms import Symbol
-from ctk.compiler.lowering.index import Index, as_index
-from ctk.compiler.lowering.sizes import symbols_of
+from ctk.compiler.sizes.atoms import Symbol
+from ctk.compiler.sizes.index import Index, as_index
+from ctk.compiler.sizes.size_guards import symbols_of
 
 _KINDS = {
     "tensor": "CTK_TENSOR",

@@ -19,7 +19,7 @@ import torch
 
 from ctk.compiler.artifacts.door import Condition
 from ctk.compiler.codegen.c.print import KernelCode
-from ctk.compiler.lowering.index import Index
+from ctk.compiler.sizes.index import Index
 from ctk.compiler.runtime.steps import Schedule
 
 Kind = Literal["tensor", "int", "float", "bool", "none"]

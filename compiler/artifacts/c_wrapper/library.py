@@ -16,7 +16,7 @@ from ctk.compiler.artifacts.c_wrapper.prelude import prelude
 from ctk.compiler.artifacts.c_wrapper.steps import calls_torch, fault_function, function_text
 from ctk.compiler.codegen.c.libraries import beginning
 from ctk.compiler.codegen.c.toolchain import command_with, compile_together
-from ctk.compiler.process_name import process_name
+from ctk.compiler.usercode.process_name import process_name
 from ctk.compiler.torch_compat import c_shim
 
 

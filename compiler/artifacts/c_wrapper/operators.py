@@ -22,7 +22,7 @@ from ctk.compiler.artifacts.c_wrapper.entries import DTYPES, NotInC
 from ctk.compiler.artifacts.c_wrapper.places import Find, Number, Tensor
 from ctk.compiler.artifacts.c_wrapper.text import float_text, int_text, size_text, string_text
 from ctk.compiler.codegen.schedule.calls import BINDINGS
-from ctk.compiler.lowering.index import Index
+from ctk.compiler.sizes.index import Index
 from ctk.compiler.runtime.steps import Argument, Call, Ref
 from ctk.compiler.torch_compat import c_shim, operators
 from ctk.compiler.torch_compat.c_shim import Parameter

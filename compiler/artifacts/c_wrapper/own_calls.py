@@ -17,7 +17,7 @@ from ctk.compiler.artifacts.c_wrapper.entries import NotInC, dtype_code
 from ctk.compiler.artifacts.c_wrapper.operators import number_text
 from ctk.compiler.artifacts.c_wrapper.places import Items, Nothing, Number
 from ctk.compiler.artifacts.c_wrapper.text import array_text, size_text, sizes_text, string_text
-from ctk.compiler.lowering.index import Index
+from ctk.compiler.sizes.index import Index
 from ctk.compiler.runtime.helpers import fitted, required
 from ctk.compiler.runtime.steps import Call, Ref
 from ctk.compiler.torch_compat import allocate

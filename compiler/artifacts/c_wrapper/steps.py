@@ -31,7 +31,7 @@ from ctk.compiler.artifacts.c_wrapper.text import (
     string_text,
 )
 from ctk.compiler.codegen.c.print import KernelCode
-from ctk.compiler.lowering.index import Index
+from ctk.compiler.sizes.index import Index
 from ctk.compiler.runtime.c_kernels import fault_text
 from ctk.compiler.runtime.python_code import last_uses
 from ctk.compiler.runtime.steps import Allocation, Argument, Call, Launch, Ref, Size

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from ctk.compiler.codegen.c.types import index_code
-from ctk.compiler.lowering.index import Index, as_index
-from ctk.compiler.lowering.sizes import symbols_of
+from ctk.compiler.sizes.index import Index, as_index
+from ctk.compiler.sizes.size_guards import symbols_of
 
 
 def size_name(symbol: str) -> str:

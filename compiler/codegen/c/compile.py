@@ -9,7 +9,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
-from ctk.compiler.choices import Options
+from ctk.compiler.options.choices import Options
 from ctk.compiler.codegen.c.libraries import load
 from ctk.compiler.codegen.c.print import KernelCode, kernel_code
 from ctk.compiler.codegen.c.toolchain import command_with

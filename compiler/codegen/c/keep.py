@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ctk.compiler.codegen.c.loops import variables_of_value
 from ctk.compiler.codegen.c.plan import Plan, cost_of
-from ctk.compiler.lowering.index import ZERO, Var
+from ctk.compiler.sizes.index import ZERO, Var
 from ctk.compiler.lowering.ir import Guarded, Op, Reduce, Store, Sweep, Value
 from ctk.compiler.lowering.walk import Numbers, operands, walk
 

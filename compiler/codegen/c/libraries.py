@@ -27,7 +27,7 @@ from ctk.compiler.codegen.c.functions import PREAMBLE, functions_for
 from ctk.compiler.codegen.c.print import KernelCode
 from ctk.compiler.codegen.c.toolchain import command_with, compile_files
 from ctk.compiler.errors import ArtifactError, CodegenUnsupported
-from ctk.compiler.process_name import process_name
+from ctk.compiler.usercode.process_name import process_name
 from ctk.compiler.runtime.c_kernels import Library, load_library
 
 LIMIT = 1024

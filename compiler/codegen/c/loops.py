@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ctk.compiler.lowering.index import (
+from ctk.compiler.sizes.index import (
     ZERO,
     Index,
     Indirect,

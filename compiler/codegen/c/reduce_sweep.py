@@ -31,7 +31,7 @@ from ctk.compiler.codegen.c.reductions import (
 from ctk.compiler.codegen.c.sweeps import SweepPrinter
 from ctk.compiler.codegen.c.types import C_TYPES, grouped
 from ctk.compiler.codegen.c.values import Block, with_origins
-from ctk.compiler.lowering.index import Var
+from ctk.compiler.sizes.index import Var
 from ctk.compiler.lowering.ir import Dtype, Reduce, Store, Sweep
 from ctk.compiler.lowering.layout import number_in
 

@@ -16,7 +16,7 @@ from ctk.compiler.codegen.c.operations import cast_code
 from ctk.compiler.codegen.c.reductions import identity, update
 from ctk.compiler.codegen.c.types import C_TYPES, SUFFIXES, grouped, is_narrow
 from ctk.compiler.codegen.c.values import Block, Values
-from ctk.compiler.lowering.index import Var
+from ctk.compiler.sizes.index import Var
 from ctk.compiler.lowering.ir import Scan, Statement, Store, Sweep, Value
 from ctk.compiler.lowering.walk import walk
 

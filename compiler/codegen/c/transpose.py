@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ctk.compiler.codegen.c.loops import variables_of
-from ctk.compiler.lowering.index import ONE, Var
+from ctk.compiler.sizes.index import ONE, Var
 from ctk.compiler.lowering.ir import Guarded, Kernel, Load, Store, Sweep
 from ctk.compiler.lowering.walk import indirect, walk
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from ctk.compiler.lowering.index import (
+from ctk.compiler.sizes.index import (
     Extreme,
     Index,
     Indirect,

@@ -21,7 +21,7 @@ import torch
 from ctk.compiler.codegen.c.faults import Faults
 from ctk.compiler.codegen.c.operations import operation_code, without_rounding
 from ctk.compiler.codegen.c.types import C_TYPES, Names, grouped, index_code, literal
-from ctk.compiler.lowering.index import Index, Indirect, Symbol, Var
+from ctk.compiler.sizes.index import Index, Indirect, Symbol, Var
 from ctk.compiler.lowering.ir import (
     Const,
     Guarded,

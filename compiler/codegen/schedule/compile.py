@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.choices import Options
+from ctk.compiler.options.choices import Options
 from ctk.compiler.codegen.base import BoxedCallable, as_boxed, check_count
 from ctk.compiler.codegen.in_eager import constants_data, eager_compile
 from ctk.compiler.codegen.kernels import Kernel as ObservedKernel

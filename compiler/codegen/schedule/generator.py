@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ctk.compiler.choices import Options
+from ctk.compiler.options.choices import Options
 from ctk.compiler.lowering.ir import Buffer, Kernel
 from ctk.compiler.runtime.stored import StoredKernel
 

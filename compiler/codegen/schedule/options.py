@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal, TypeVar
 
-from ctk.compiler.choices import Options
-from ctk.compiler.config import Config
+from ctk.compiler.options.choices import Options
+from ctk.compiler.options.config import Config
 from ctk.compiler.rewriting.options import set_options
 
 

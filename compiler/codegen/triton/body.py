@@ -20,8 +20,8 @@ from ctk.compiler.codegen.triton.ops import INFIX, TYPES, const_text, op_text
 from ctk.compiler.codegen.triton.runs import Runs, in_runs
 from ctk.compiler.codegen.triton.shown import Lines, Shown, union
 from ctk.compiler.codegen.triton.special import special_form
-from ctk.compiler.lowering.atoms import Atom, Indirect, Quotient, Var
-from ctk.compiler.lowering.index import Index, of_atom
+from ctk.compiler.sizes.atoms import Atom, Indirect, Quotient, Var
+from ctk.compiler.sizes.index import Index, of_atom
 from ctk.compiler.lowering.ir import (
     Const,
     Guarded,
@@ -31,7 +31,7 @@ from ctk.compiler.lowering.ir import (
     Position,
     Value,
 )
-from ctk.compiler.lowering.sizes import symbols_of
+from ctk.compiler.sizes.size_guards import symbols_of
 from ctk.compiler.lowering.walk import Numbers, indirect, operands
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ctk.compiler.lowering.atoms import Atom, Extreme, Indirect, Quotient, Remainder, Symbol, Var
-from ctk.compiler.lowering.index import Index, is_nonnegative
+from ctk.compiler.sizes.atoms import Atom, Extreme, Indirect, Quotient, Remainder, Symbol, Var
+from ctk.compiler.sizes.index import Index, is_nonnegative
 
 
 @dataclass(slots=True)

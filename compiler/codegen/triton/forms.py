@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from ctk.compiler.lowering.atoms import Atom, Var
-from ctk.compiler.lowering.index import Index, of_atom
+from ctk.compiler.sizes.atoms import Atom, Var
+from ctk.compiler.sizes.index import Index, of_atom
 from ctk.compiler.lowering.ir import Const, Op, Position, Value
 from ctk.compiler.lowering.vocabulary import COMPARISON
 from ctk.compiler.lowering.walk import operands

@@ -21,10 +21,10 @@ from ctk.compiler.codegen.triton.layout import (
     is_whole,
 )
 from ctk.compiler.codegen.triton.split import can_split
-from ctk.compiler.lowering.atoms import Atom, Extreme, Indirect, Quotient, Symbol, Var
-from ctk.compiler.lowering.index import ONE, ZERO, Index
+from ctk.compiler.sizes.atoms import Atom, Extreme, Indirect, Quotient, Symbol, Var
+from ctk.compiler.sizes.index import ONE, ZERO, Index
 from ctk.compiler.lowering.ir import Kernel
-from ctk.compiler.lowering.sizes import number_of
+from ctk.compiler.sizes.size_guards import number_of
 from ctk.compiler.lowering.walk import indices_of
 
 PROGRAMS = 1056

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ctk.compiler.choices import Options
+from ctk.compiler.options.choices import Options
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from ctk.compiler.codegen.triton.shown import Lines, Shown
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.atomics import is_atomic
-from ctk.compiler.lowering.index import Index
+from ctk.compiler.sizes.index import Index
 from ctk.compiler.lowering.ir import (
     Kernel,
     Load,

@@ -27,8 +27,8 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from ctk.compiler.codegen.triton.ops import highest, lowest
-from ctk.compiler.lowering.atoms import Indirect, Var
-from ctk.compiler.lowering.index import ONE, ZERO, Index, as_index, of_atom, product, smaller
+from ctk.compiler.sizes.atoms import Indirect, Var
+from ctk.compiler.sizes.index import ONE, ZERO, Index, as_index, of_atom, product, smaller
 from ctk.compiler.lowering.ir import (
     Buffer,
     Const,

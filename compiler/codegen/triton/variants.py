@@ -21,7 +21,7 @@ from ctk.compiler.errors import CtkError
 from ctk.compiler.lowering.arguments import Arguments, arguments_of
 from ctk.compiler.lowering.ir import Buffer, Kernel
 from ctk.compiler.lowering.layout import extent_of
-from ctk.compiler.lowering.sizes import number_of
+from ctk.compiler.sizes.size_guards import number_of
 from ctk.compiler.torch_compat import cuda_launch, triton_launch
 from ctk.compiler.torch_compat.allocate import empty
 

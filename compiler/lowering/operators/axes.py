@@ -13,7 +13,7 @@ from ctk.compiler.lowering.arrays import (
     moved,
     positions,
 )
-from ctk.compiler.lowering.index import ZERO, Index, IndexLike, as_index, product
+from ctk.compiler.sizes.index import ZERO, Index, IndexLike, as_index, product
 from ctk.compiler.lowering.ir import Dtype
 
 

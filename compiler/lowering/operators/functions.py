@@ -11,7 +11,7 @@ import torch
 from ctk.compiler.lowering.arrays import Array, apply, cast, constant, equal, raised, where
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.operators.promotion import Operand, operand, promoted
-from ctk.compiler.lowering.sizes import NotLowered
+from ctk.compiler.sizes.size_guards import NotLowered
 
 aten = torch.ops.aten
 

@@ -21,7 +21,7 @@ from ctk.compiler.lowering.arrays import (
     reshaped,
 )
 from ctk.compiler.lowering.builder import Builder
-from ctk.compiler.lowering.index import (
+from ctk.compiler.sizes.index import (
     ONE,
     ZERO,
     Index,
@@ -34,7 +34,7 @@ from ctk.compiler.lowering.index import (
 )
 from ctk.compiler.lowering.ir import Position
 from ctk.compiler.lowering.operators.axes import all_of, axis_of, joined, moved_along
-from ctk.compiler.lowering.sizes import NotLowered, sizes_of
+from ctk.compiler.sizes.size_guards import NotLowered, sizes_of
 
 aten = torch.ops.aten
 

@@ -18,7 +18,7 @@ import torch
 
 from ctk.compiler.lowering.arrays import Array, apply, cast, reshaped
 from ctk.compiler.lowering.builder import Builder
-from ctk.compiler.lowering.index import ONE
+from ctk.compiler.sizes.index import ONE
 from ctk.compiler.lowering.operators.axes import count_of
 from ctk.compiler.lowering.operators.normalization import (
     accumulated,

@@ -20,7 +20,7 @@ from ctk.compiler.lowering.arrays import (
 )
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.operators.promotion import Operand, operand, promoted
-from ctk.compiler.lowering.sizes import NotLowered, sizes_of
+from ctk.compiler.sizes.size_guards import NotLowered, sizes_of
 
 aten = torch.ops.aten
 

@@ -16,7 +16,7 @@ from typing import TypeAlias
 import torch
 
 from ctk.compiler.lowering.arrays import Array, Number, cast, compute_type, constant
-from ctk.compiler.lowering.index import Index
+from ctk.compiler.sizes.index import Index
 from ctk.compiler.lowering.ir import Dtype
 
 Operand: TypeAlias = Array | Index | Number

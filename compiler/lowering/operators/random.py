@@ -23,7 +23,7 @@ from ctk.compiler.lowering.arrays import (
     where,
 )
 from ctk.compiler.lowering.builder import Builder
-from ctk.compiler.lowering.index import Index, as_index
+from ctk.compiler.sizes.index import Index, as_index
 from ctk.compiler.lowering.ir import Dtype, Op, Position
 from ctk.compiler.lowering.layout import flatten
 from ctk.compiler.passes.joint.philox import DIGITS, DRAW

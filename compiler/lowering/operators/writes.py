@@ -19,7 +19,7 @@ from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.ir import View
 from ctk.compiler.lowering.operators.indexing import INDEXING
 from ctk.compiler.lowering.operators.pointwise import POINTWISE
-from ctk.compiler.lowering.sizes import NotLowered
+from ctk.compiler.sizes.size_guards import NotLowered
 
 aten = torch.ops.aten
 _FUNCTIONAL = {**POINTWISE, **INDEXING}

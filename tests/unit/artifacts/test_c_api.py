@@ -13,8 +13,8 @@ from torch.export import Dim
 
 from ctk.compiler.artifacts.container import open_container, write
 from ctk.compiler.artifacts.door import Condition
-from ctk.compiler.lowering.index import as_index
-from ctk.compiler.lowering.index import symbol as make_symbol
+from ctk.compiler.sizes.index import as_index
+from ctk.compiler.sizes.index import symbol as make_symbol
 from tests.helpers.c_packages import Entry, entry_of, package_of
 from tests.helpers.c_program import call
 

@@ -16,7 +16,7 @@ import torch
 
 from ctk.compiler.artifacts.code_identity import identity_of
 from ctk.compiler.errors import Uncacheable
-from ctk.compiler.python_files import load_file
+from ctk.compiler.usercode.python_files import load_file
 from ctk.compiler.rewriting.base import Pass
 
 SCALE = 2

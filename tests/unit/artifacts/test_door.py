@@ -11,7 +11,7 @@ from ctk.compiler.artifacts.door import (
 )
 from ctk.compiler.artifacts.door_json import door_json, door_of
 from ctk.compiler.errors import ArtifactError, InputError
-from ctk.compiler.lowering.index import as_index, symbol
+from ctk.compiler.sizes.index import as_index, symbol
 
 S, T = symbol("s1"), symbol("s10")
 CPU = torch.device("cpu")

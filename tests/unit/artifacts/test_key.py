@@ -18,7 +18,7 @@ from torch.fx import symbolic_trace
 
 from ctk.compiler.artifacts.key import key_parts
 from ctk.compiler.codegen import CODEGEN_OPTIONS
-from ctk.compiler.config import Config
+from ctk.compiler.options.config import Config
 from ctk.compiler.errors import Uncacheable
 from ctk.compiler.passes import PASSES
 from ctk.compiler.rewriting.stage_passes import select_passes
@@ -349,7 +349,7 @@ PROGRAM = """
 import json, torch
 from ctk.compiler.artifacts.key import key_parts
 from ctk.compiler.codegen import CODEGEN_OPTIONS
-from ctk.compiler.config import Config
+from ctk.compiler.options.config import Config
 from ctk.compiler.passes import PASSES
 from ctk.compiler.rewriting.stage_passes import select_passes
 

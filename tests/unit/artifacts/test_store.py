@@ -15,7 +15,7 @@ from ctk.compiler.artifacts.entry import Difference, Key, write_entry
 from ctk.compiler.artifacts.partial import PREFIX
 from ctk.compiler.artifacts.store import Store, open_store
 from ctk.compiler.cache_folder.folder import forget_warnings
-from ctk.compiler.process_name import process_name
+from ctk.compiler.usercode.process_name import process_name
 
 KEY = Key({"graph": "abs(x)", "torch": "2.13"})
 OTHER = Key({"graph": "abs(y)", "torch": "2.13"})

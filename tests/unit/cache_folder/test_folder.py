@@ -12,7 +12,7 @@ from ctk.compiler.cache_folder.folder import (
     private_folder,
     subfolder,
 )
-from ctk.compiler.environment import cache_settings
+from ctk.compiler.options.environment import cache_settings
 from ctk.compiler.errors import ConfigError, StorageError
 
 

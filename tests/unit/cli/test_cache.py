@@ -9,7 +9,7 @@ from ctk.compiler.artifacts.entry import Key
 from ctk.compiler.artifacts.key import key_parts
 from ctk.compiler.artifacts.store import Store
 from ctk.compiler.codegen import CODEGEN_OPTIONS
-from ctk.compiler.config import resolve
+from ctk.compiler.options.config import resolve
 from ctk.compiler.passes import PASSES
 from ctk.compiler.rewriting.stage_passes import select_passes
 from ctk.toolkit.cli import cache_clear, cache_ls, cache_verify, cache_why

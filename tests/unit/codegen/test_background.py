@@ -15,7 +15,7 @@ from ctk.compiler.codegen.c.codegen import CODEGEN, GENERATOR
 from ctk.compiler.codegen.kernels import KernelContext
 from ctk.compiler.codegen.schedule.background import THREAD
 from ctk.compiler.codegen.schedule.compile import scheduled
-from ctk.compiler.config import Config
+from ctk.compiler.options.config import Config
 from ctk.compiler.errors import ArtifactError
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.toolkit.compile_log.recorder import Recorder

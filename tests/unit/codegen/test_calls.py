@@ -11,7 +11,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from ctk.compiler.codegen.base import BoxedCallable
 from ctk.compiler.codegen.c.codegen import CODEGEN
 from ctk.compiler.codegen.kernels import KernelContext
-from ctk.compiler.config import Config
+from ctk.compiler.options.config import Config
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.toolkit.compile_log.recorder import Recorder
 

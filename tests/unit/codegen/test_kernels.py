@@ -12,7 +12,7 @@ from ctk.compiler.codegen import CODEGENS
 from ctk.compiler.codegen.base import as_boxed
 from ctk.compiler.codegen.kernels import Codegen, KernelContext
 from ctk.compiler.codegen.select import generate
-from ctk.compiler.config import Config
+from ctk.compiler.options.config import Config
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.observe import KernelId
 from ctk.compiler.pipeline import compile_fx

@@ -10,9 +10,9 @@ from ctk.compiler.codegen.triton.options import TritonOptions
 from ctk.compiler.codegen.triton.source import kernel_source
 from ctk.compiler.codegen.triton.variants import KernelError
 from ctk.compiler.errors import CodegenUnsupported
-from ctk.compiler.lowering import sizes
-from ctk.compiler.lowering.atoms import Indirect, Var
-from ctk.compiler.lowering.index import ONE, Index, as_index, of_atom, symbol
+from ctk.compiler.sizes import size_guards as sizes
+from ctk.compiler.sizes.atoms import Indirect, Var
+from ctk.compiler.sizes.index import ONE, Index, as_index, of_atom, symbol
 from ctk.compiler.lowering.ir import (
     Buffer,
     Const,

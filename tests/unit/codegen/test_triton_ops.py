@@ -7,9 +7,9 @@ import torch
 
 from ctk.compiler.codegen.triton.ops import PRINTERS
 from ctk.compiler.codegen.triton.options import TritonOptions
-from ctk.compiler.lowering.atoms import Var
+from ctk.compiler.sizes.atoms import Var
 from ctk.compiler.lowering.builder import row_major
-from ctk.compiler.lowering.index import as_index, of_atom
+from ctk.compiler.sizes.index import as_index, of_atom
 from ctk.compiler.lowering.interpret_memory import memory_of
 from ctk.compiler.lowering.ir import (
     Buffer,

@@ -3,7 +3,7 @@
 import pytest
 
 from ctk import Config, patch
-from ctk.compiler.config import resolve
+from ctk.compiler.options.config import resolve
 from ctk.compiler.errors import ConfigError
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctk.compiler.config import leaves_out, resolve
+from ctk.compiler.options.config import leaves_out, resolve
 
 
 def test_the_proof_of_a_repro_that_runs_one_pass_only(monkeypatch: pytest.MonkeyPatch):

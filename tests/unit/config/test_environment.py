@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ctk.compiler.environment import Environment, misspelt, parse_size, read_environment
+from ctk.compiler.options.environment import Environment, misspelt, parse_size, read_environment
 from ctk.compiler.errors import ConfigError
 from ctk.toolkit.case.environment import RECORDED, recorded_variables
 

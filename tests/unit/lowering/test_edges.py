@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ctk.compiler.config import Config
+from ctk.compiler.options.config import Config
 from ctk.compiler.pipeline import compile_fx
 from ctk.compiler.runtime.helpers import fitted, required
 from tests.helpers.lowered import Lowered, captured, compare

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ctk.compiler.codegen.select import generate
-from ctk.compiler.config import Config
+from ctk.compiler.options.config import Config
 from ctk.compiler.lowering.fuse import fuse
 from ctk.compiler.lowering.interpret import run_program
 from ctk.compiler.lowering.lower import lower

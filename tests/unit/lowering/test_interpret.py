@@ -9,8 +9,8 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves
 
-from ctk.compiler.lowering.atoms import Indirect, Var
-from ctk.compiler.lowering.index import Index, as_index, of_atom
+from ctk.compiler.sizes.atoms import Indirect, Var
+from ctk.compiler.sizes.index import Index, as_index, of_atom
 from ctk.compiler.lowering.interpret import run_program
 from ctk.compiler.lowering.interpret_kernel import run_kernel
 from ctk.compiler.lowering.interpret_memory import Memory, unwritten

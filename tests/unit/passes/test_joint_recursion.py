@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from ctk.compiler.config import Config
+from ctk.compiler.options.config import Config
 from ctk.compiler.passes import PASSES
 from ctk.compiler.pipeline import compile_fx
 from ctk.toolkit.compile_log.recorder import Recorder

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ctk.compiler.config import resolve
+from ctk.compiler.options.config import resolve
 from ctk.compiler.passes.joint import products
 from ctk.compiler.passes.joint.pad_mm import PadMm
 from ctk.compiler.passes.joint.products import Operand, Product

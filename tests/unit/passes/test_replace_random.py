@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ctk.compiler.config import Config
+from ctk.compiler.options.config import Config
 from ctk.compiler.passes.joint.philox import DRAW
 from ctk.compiler.passes.joint.replace_random import RECIPES, ReplaceRandom
 from ctk.compiler.pipeline import compile_fx

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional
 
 from ctk import save_case
-from ctk.compiler.config import Config
+from ctk.compiler.options.config import Config
 from ctk.compiler.passes.joint.attention_forms import FORMS
 from ctk.compiler.passes.joint.fuse_attention import ALL_RULES, PASS, RULES, replacements
 from ctk.compiler.patterns import generated

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from ctk.compiler.config import Config
+from ctk.compiler.options.config import Config
 from ctk.compiler.patterns.expression import Op, Var
 from ctk.compiler.patterns.insert import fwd_only, joint_fwd_bwd, jvp, replace_by_example
 from ctk.compiler.patterns.lazy import LazyTable

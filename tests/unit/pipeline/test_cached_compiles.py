@@ -14,7 +14,8 @@ import pytest
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler import backend, dispatch
+from ctk.compiler import backend
+from ctk.compiler.dispatch import autograd as dispatch
 from ctk.compiler.artifacts import whole_graph
 from ctk.compiler.artifacts.store import open_store
 from ctk.compiler.pipeline import compile_fx
@@ -255,7 +256,8 @@ def test_threads_that_compile_one_graph_compile_it_once(cache: Path, traces: lis
 
 PROGRAM = """
 import torch
-from ctk.compiler import backend, dispatch
+from ctk.compiler import backend
+from ctk.compiler.dispatch import autograd as dispatch
 
 original, traces = dispatch.aot.trace, []
 dispatch.aot.trace = lambda *a, **k: (traces.append(1), original(*a, **k))[1]

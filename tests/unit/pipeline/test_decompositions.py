@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ctk.compiler.config import Config
-from ctk.compiler.decomposition_table import (
+from ctk.compiler.options.config import Config
+from ctk.compiler.dispatch.decomposition_table import (
     TABLES,
     Operator,
     decomposition_table,

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ctk.compiler.environment import parse_size
+from ctk.compiler.options.environment import parse_size
 from ctk.toolkit.processes import memory
 
 

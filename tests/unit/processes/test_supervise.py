@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ctk.compiler.errors import StorageError
-from ctk.compiler.process_name import process_name, start_time
+from ctk.compiler.usercode.process_name import process_name, start_time
 from ctk.toolkit.processes.tree import carriers, descendants
 from tests.helpers.project import ROOT
 

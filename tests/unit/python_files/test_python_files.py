@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ctk.compiler import python_files
-from ctk.compiler.python_files import is_installed, is_neighbour, load_file
+from ctk.compiler.usercode import python_files
+from ctk.compiler.usercode.python_files import is_installed, is_neighbour, load_file
 
 
 def write(folder: Path, **files: str) -> Path:

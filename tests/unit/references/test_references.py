@@ -8,7 +8,7 @@ from torch import fx
 
 from ctk.compiler.errors import ConfigError, TargetError
 from ctk.compiler.pipeline import compile_fx
-from ctk.compiler.references import Reference, files_of, load
+from ctk.compiler.usercode.references import Reference, files_of, load
 from ctk.toolkit.targets import resolve_target
 from ctk.toolkit.usercode.program import load_program
 

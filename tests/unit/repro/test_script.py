@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.config import resolve
+from ctk.compiler.options.config import resolve
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.case.failure import Signature

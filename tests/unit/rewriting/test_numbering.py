@@ -2,7 +2,7 @@
 
 import pytest
 
-from ctk.compiler.config import Config
+from ctk.compiler.options.config import Config
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 

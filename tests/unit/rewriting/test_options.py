@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ctk import Config, patch
-from ctk.compiler.config import resolve
+from ctk.compiler.options.config import resolve
 from ctk.compiler.errors import ConfigError
 from ctk.compiler.passes import PASSES
 from ctk.compiler.passes.joint.fold_constants import FoldConstants

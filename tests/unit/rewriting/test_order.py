@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import fx
 
-from ctk.compiler.config import Config
+from ctk.compiler.options.config import Config
 from ctk.compiler.errors import VerifyError
 from ctk.compiler.fx.order import orderings, sort_stably
 from ctk.compiler.fx.properties import is_pure

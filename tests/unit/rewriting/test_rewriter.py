@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ctk.compiler.config import Config
+from ctk.compiler.options.config import Config
 from ctk.compiler.errors import VerifyError
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.rewriter import Rewriter

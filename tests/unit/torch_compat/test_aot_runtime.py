@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from ctk.compiler.dispatch import Stages, dispatch
+from ctk.compiler.dispatch.autograd import Stages, dispatch
 from ctk.compiler.torch_compat import aot_runtime
 from ctk.compiler.torch_compat.aot_data import NoDataForm, decode, encode
 from tests.helpers.alias_programs import (

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ctk.compiler.codegen import CODEGENS
-from ctk.compiler.config import Config
+from ctk.compiler.options.config import Config
 from ctk.compiler.torch_compat import inductor, operators
 from ctk.compiler.torch_compat.dynamo import inductor_mode_options
 from ctk.toolkit.targets import TARGETS, target_names

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ctk.compiler.python_files import load_file
+from ctk.compiler.usercode.python_files import load_file
 from ctk.toolkit.usercode.slicing import sliced_files
 
 BESIDE = """

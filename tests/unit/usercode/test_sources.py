@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from torch import fx
 
-from ctk.compiler.references import load
+from ctk.compiler.usercode.references import load
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.store import load_case, save_case
 from ctk.toolkit.usercode.references import reference_to

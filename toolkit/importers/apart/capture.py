@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 
 from ctk.compiler.errors import EagerError
-from ctk.compiler.process_name import process_name
+from ctk.compiler.usercode.process_name import process_name
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.formats.files import temporary_folder

@@ -11,7 +11,7 @@ import json
 import threading
 from dataclasses import dataclass
 
-from ctk.compiler.environment import read_environment
+from ctk.compiler.options.environment import read_environment
 from ctk.compiler.errors import ConfigError, CtkError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature

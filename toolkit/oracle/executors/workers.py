@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO, cast
 
 from ctk.compiler.errors import CtkError
-from ctk.compiler.process_name import process_name
+from ctk.compiler.usercode.process_name import process_name
 from ctk.compiler.torch_compat import inductor
 from ctk.toolkit.oracle.protocol import READY, UNWANTED, Question, write_line
 from ctk.toolkit.processes.closing import Closing

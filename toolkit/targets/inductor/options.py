@@ -7,7 +7,7 @@ from collections.abc import Callable as CallableType
 from typing import Any
 
 from ctk.compiler.errors import ConfigError, nearest
-from ctk.compiler.references import load
+from ctk.compiler.usercode.references import load
 from ctk.compiler.torch_compat import inductor
 
 COMPARABLE: Mapping[str, object] = {

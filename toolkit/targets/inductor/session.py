@@ -26,8 +26,8 @@ from functools import partial
 
 from torch.fx import GraphModule
 
-from ctk.compiler.decompositions import Decompositions
-from ctk.compiler.fake_kernels import FakeKernels
+from ctk.compiler.dispatch.decompositions import Decompositions
+from ctk.compiler.dispatch.fake_kernels import FakeKernels
 from ctk.compiler.fx.adopt import adopt
 from ctk.compiler.fx.same import Fingerprint, fingerprint, same_inputs
 from ctk.compiler.fx.walk import contains

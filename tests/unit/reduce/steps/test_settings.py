@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from ctk.compiler.config import leaves_out
+from ctk.compiler.options.config import leaves_out
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.reduce.driver import minimize

@@ -13,9 +13,9 @@ from typing import cast
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.decomposition_table import Decomposition, Operator
-from ctk.compiler.decompositions import Decompositions, is_wanted
-from ctk.compiler.fake_kernels import FakeKernels
+from ctk.compiler.dispatch.decomposition_table import Decomposition, Operator
+from ctk.compiler.dispatch.decompositions import Decompositions, is_wanted
+from ctk.compiler.dispatch.fake_kernels import FakeKernels
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.torch_compat import aot, aot_runtime, graphs, inductor
 from ctk.compiler.torch_compat.graphs import Boxed

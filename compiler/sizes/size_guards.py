@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import torch
 
-from ctk.compiler.lowering.index import (
+from ctk.compiler.sizes.index import (
     ONE,
     Atom,
     Extreme,

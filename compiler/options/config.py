@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, cast, get_args
 
-from ctk.compiler.choices import OnFailure, PassSlot
+from ctk.compiler.options.choices import OnFailure, PassSlot
 from ctk.compiler.errors import ConfigError, nearest
 
 
@@ -282,7 +282,7 @@ def resolve(config: "Config | Mapping[str, object] | None") -> Config:
     """Return the Config of a call: a Config as it is, a mapping as a patch of the ambient one."""
     if isinstance(config, Config):
         return config
-    from ctk.compiler.environment import read_environment
+    from ctk.compiler.options.environment import read_environment
 
     environment = read_environment()
     resolved = Config()

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ctk.compiler.lowering.atoms import (
+from ctk.compiler.sizes.atoms import (
     Atom,
     Extreme,
     Indirect,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from ctk.compiler.lowering.index import Index
+    from ctk.compiler.sizes.index import Index
     from ctk.compiler.lowering.ir import Value
 
 

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, cast, get_args
 
-from ctk.compiler.choices import Check, InputsMode, OnFailure
+from ctk.compiler.options.choices import Check, InputsMode, OnFailure
 from ctk.compiler.errors import ConfigError, nearest
 
 T = TypeVar("T")
