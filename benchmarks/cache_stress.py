@@ -14,8 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from ctk.compiler.artifacts.entry import Key
-from ctk.compiler.artifacts.store import Store
+from ctk.compiler.cache.entry import Key
+from ctk.compiler.cache.store import Store
 from tests.helpers.cache_stress import KEYS, key_of, kill_at_random, loaded_after_mutations
 
 SIZES = (1_000, 100_000, 1_000_000, 10_000_000, 100_000_000)

@@ -20,9 +20,9 @@ from torch import Tensor
 from torch.fx import GraphModule
 from torch.nn import functional as F
 
-from ctk.compiler.codegen.c import compile as c
+from ctk.compiler.codegen.c import build as c
 from ctk.compiler.codegen.c import libraries
-from ctk.compiler.codegen.c.codegen import GENERATOR
+from ctk.compiler.codegen.c.c_codegen import GENERATOR
 from ctk.compiler.codegen.c.toolchain import compile_files
 from ctk.compiler.lowering.fuse import FusionOptions, fuse
 from ctk.compiler.lowering.ir import Kernel

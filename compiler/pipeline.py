@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from torch.fx import GraphModule
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 
-from ctk.compiler.artifacts.whole_graph import Made, cache_of
+from ctk.compiler.cache.whole_graph import Made, cache_of
 from ctk.compiler.codegen import CODEGEN_OPTIONS
 from ctk.compiler.codegen.base import BoxedCallable
 from ctk.compiler.codegen.select import generate, generators

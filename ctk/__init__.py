@@ -38,13 +38,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ctk.compiler.ahead_of_time.operators.compile import (
+    from ctk.compiler.packages.operators.operator_package import (
         aoti_compile_with_persistent_cache,
         find_operator_package,
         load_operator_packages,
     )
-    from ctk.compiler.ahead_of_time.write import aot_compile, compile_fx_aot, write_package
-    from ctk.compiler.artifacts.package import load
+    from ctk.compiler.packages.write import aot_compile, compile_fx_aot, write_package
+    from ctk.compiler.packages.package import load
     from ctk.compiler.options.config import Config, patch
     from ctk.compiler.errors import CtkError
     from ctk.compiler.freezing.call import fw_compiler_freezing
@@ -100,29 +100,29 @@ _PLACES = {
     "Config": "ctk.compiler.options.config",
     "CtkError": "ctk.compiler.errors",
     "Verdict": "ctk.toolkit.case.judgement",
-    "aot_compile": "ctk.compiler.ahead_of_time.write",
-    "aoti_compile_with_persistent_cache": "ctk.compiler.ahead_of_time.operators.compile",
+    "aot_compile": "ctk.compiler.packages.write",
+    "aoti_compile_with_persistent_cache": "ctk.compiler.packages.operators.operator_package",
     "bisect": "ctk.toolkit.bisect_case",
     "check": "ctk.toolkit.check_case",
     "compile_fx": "ctk.compiler.pipeline",
-    "compile_fx_aot": "ctk.compiler.ahead_of_time.write",
+    "compile_fx_aot": "ctk.compiler.packages.write",
     "debug_compile": "ctk.toolkit.watch.hooks",
     "diagnose": "ctk.toolkit.diagnose",
     "diff": "ctk.toolkit.diff_case",
-    "find_operator_package": "ctk.compiler.ahead_of_time.operators.compile",
+    "find_operator_package": "ctk.compiler.packages.operators.operator_package",
     "freeze": "ctk.compiler.freezing.freeze",
     "fw_compiler_freezing": "ctk.compiler.freezing.call",
     "install": "ctk.toolkit.watch.hooks",
-    "load": "ctk.compiler.artifacts.package",
+    "load": "ctk.compiler.packages.package",
     "load_case": "ctk.toolkit.case.store",
-    "load_operator_packages": "ctk.compiler.ahead_of_time.operators.compile",
+    "load_operator_packages": "ctk.compiler.packages.operators.operator_package",
     "minify": "ctk.toolkit.minify",
     "minimize": "ctk.toolkit.minimize",
     "patch": "ctk.compiler.options.config",
     "repro": "ctk.toolkit.repro_case",
     "save_case": "ctk.toolkit.case.store",
     "verify_rules": "ctk.toolkit.verify_rules.verify",
-    "write_package": "ctk.compiler.ahead_of_time.write",
+    "write_package": "ctk.compiler.packages.write",
 }
 
 

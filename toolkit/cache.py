@@ -7,10 +7,10 @@ find. What it does not do: make keys (toolkit/cache_subject.py does).
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ctk.compiler.artifacts.entry import Difference, Key, differences
-from ctk.compiler.artifacts.listing import Entry
-from ctk.compiler.artifacts.store import Store
-from ctk.compiler.artifacts.whole_graph import variants
+from ctk.compiler.cache.entry import Difference, Key, differences
+from ctk.compiler.cache.listing import Entry
+from ctk.compiler.cache.store import Store
+from ctk.compiler.cache.whole_graph import variants
 from ctk.compiler.cache_folder.folder import private_folder
 from ctk.compiler.cache_folder.notes import Event
 from ctk.compiler.options.environment import cache_settings

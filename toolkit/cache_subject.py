@@ -5,7 +5,7 @@ Nothing is compiled. What it does not do: ask the guards on sizes that an entry 
 
 from pathlib import Path
 
-from ctk.compiler.artifacts.store import Store
+from ctk.compiler.cache.store import Store
 from ctk.compiler.errors import Uncacheable
 from ctk.compiler.observe import first_line
 from ctk.toolkit.cache import Explanation, compared

@@ -38,7 +38,7 @@ from pathlib import Path
 from shlex import quote
 from types import MappingProxyType
 
-from ctk.compiler.artifacts import partial
+from ctk.compiler.artifacts import partial_files as partial
 from ctk.compiler.errors import ContainerError, StorageError, UnreadableContainer
 
 ALIGNMENT = 64

@@ -5,7 +5,7 @@ that belongs to somebody else, or that others may write to, is not used. No cach
 program, not a broken one: whatever is wrong with it is one warning in the log of `ctk.cache`.
 
     ~/.cache/ctk/            or CTK_CACHE_DIR
-        entries/<digest>     one container for each entry (compiler/artifacts/store.py)
+        entries/<digest>     one container for each entry (compiler/cache/store.py)
         locks/<digest>       held while an entry is made
         notes.sqlite3        tuning choices, and what happened lately (notes.py)
 

@@ -5,14 +5,14 @@
 """
 
 from ctk.compiler.options.choices import Options
-from ctk.compiler.codegen.c.codegen import CODEGEN as C
-from ctk.compiler.codegen.c.codegen import GENERATOR as C_GENERATOR
+from ctk.compiler.codegen.c.c_codegen import CODEGEN as C
+from ctk.compiler.codegen.c.c_codegen import GENERATOR as C_GENERATOR
 from ctk.compiler.codegen.eager import CODEGEN as EAGER
 from ctk.compiler.codegen.kernels import Codegen
 from ctk.compiler.codegen.schedule.options import KernelOptions
-from ctk.compiler.codegen.torchscript.codegen import CODEGEN as TORCHSCRIPT
-from ctk.compiler.codegen.triton.codegen import CODEGEN as TRITON
-from ctk.compiler.codegen.triton.codegen import GENERATOR as TRITON_GENERATOR
+from ctk.compiler.codegen.torchscript.torchscript_codegen import CODEGEN as TORCHSCRIPT
+from ctk.compiler.codegen.triton.triton_codegen import CODEGEN as TRITON
+from ctk.compiler.codegen.triton.triton_codegen import GENERATOR as TRITON_GENERATOR
 
 CODEGENS: tuple[Codegen, ...] = (C, TRITON, TORCHSCRIPT, EAGER)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from torch.fx import GraphModule
 
 from ctk.compiler.codegen.base import BoxedCallable
-from ctk.compiler.codegen.in_eager import eager_compile
+from ctk.compiler.codegen.eager_nodes import eager_compile
 from ctk.compiler.codegen.kernels import Codegen, one_kernel
 from ctk.compiler.codegen.packing import with_packed_weights
 

@@ -22,7 +22,7 @@ from typing import Any
 from torch.fx import GraphModule
 
 from ctk.compiler.codegen.base import BoxedCallable
-from ctk.compiler.codegen.in_eager import eager_compile
+from ctk.compiler.codegen.eager_nodes import eager_compile
 from ctk.compiler.codegen.watch_calls import Returned, watch_kernel
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import KernelId, KernelRecord, Observer, Stage

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from ctk.compiler.errors import ArtifactError
-from ctk.compiler.runtime.stored import StoredKernel
+from ctk.compiler.runtime.stored_kernels import StoredKernel
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from ctk.compiler.runtime import c_kernels, cuda_kernels
 from ctk.compiler.runtime.python_code import PythonCode, Takes
 from ctk.compiler.runtime.schedule_json import schedule_json, schedule_of
 from ctk.compiler.runtime.steps import Launch, Schedule
-from ctk.compiler.runtime.stored import StoredKernel
+from ctk.compiler.runtime.stored_kernels import StoredKernel
 from ctk.compiler.runtime.tensors import stored_tensors, tensors_of
 from ctk.compiler.runtime.values import JSON
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ctk.compiler.codegen.c.print import kernel_code
+from ctk.compiler.codegen.c.kernel_printer import kernel_code
 from ctk.compiler.lowering.ir import Kernel
 from ctk.compiler.lowering.lower import lower
 from ctk.compiler.lowering.text import kernel_text

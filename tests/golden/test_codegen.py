@@ -6,7 +6,7 @@ from torch import nn
 
 from ctk.compiler.codegen import eager
 from ctk.compiler.codegen.kernels import KernelContext
-from ctk.compiler.codegen.torchscript import codegen as torchscript
+from ctk.compiler.codegen.torchscript import torchscript_codegen as torchscript
 from ctk.compiler.rewriting.numbering import Numbering
 from tests.helpers.codegen_graphs import functional, module_graph
 

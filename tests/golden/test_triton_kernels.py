@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from ctk.compiler.codegen.triton.options import TritonOptions
+from ctk.compiler.codegen.triton.kernel_options import TritonOptions
 from ctk.compiler.lowering.text import program_text
 from tests.helpers.project import ROOT
 from tests.helpers.triton_programs import PROGRAMS, program, variants_of

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ctk.compiler.codegen.c.compile import COptions, compile_kernels
+from ctk.compiler.codegen.c.build import COptions, compile_kernels
 from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.sizes.index import Index
 from ctk.compiler.lowering.ir import Buffer, Kernel, Program

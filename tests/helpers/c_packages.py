@@ -11,8 +11,8 @@ from unittest.mock import patch
 
 import torch
 
-from ctk.compiler.artifacts.c_api import LIBRARY_MEMBER
-from ctk.compiler.artifacts.c_wrapper.entries import (
+from ctk.compiler.packages.c_api import LIBRARY_MEMBER
+from ctk.compiler.packages.c_wrapper.entries import (
     Entry,
     FromInput,
     FromWeight,
@@ -21,11 +21,11 @@ from ctk.compiler.artifacts.c_wrapper.entries import (
     Value,
     Weight,
 )
-from ctk.compiler.artifacts.c_wrapper.library import build, sources
+from ctk.compiler.packages.c_wrapper.library import build, sources
 from ctk.compiler.artifacts.container import write
-from ctk.compiler.codegen.c import compile as c_compile
-from ctk.compiler.codegen.c.print import KernelCode
-from ctk.compiler.codegen.schedule import compile as schedule_compile
+from ctk.compiler.codegen.c import build as c_compile
+from ctk.compiler.codegen.c.kernel_printer import KernelCode
+from ctk.compiler.codegen.schedule import compilation as schedule_compile
 from ctk.compiler.sizes.index import Index, as_index
 from ctk.compiler.sizes.size_guards import sizes_of
 from ctk.compiler.pipeline import compile_fx

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 
-from ctk.compiler.artifacts.c_api import FOLDER, SOURCE
-from ctk.compiler.artifacts.c_wrapper.entries import DTYPES
+from ctk.compiler.packages.c_api import FOLDER, SOURCE
+from ctk.compiler.packages.c_wrapper.entries import DTYPES
 
 _PROGRAM = Path(__file__).parent.parent / "c_api" / "call.c"
 _TYPES = {code: dtype for dtype, (_, code) in DTYPES.items()}

@@ -16,8 +16,8 @@ from pathlib import Path
 from random import Random
 
 from ctk.compiler.artifacts import container
-from ctk.compiler.artifacts.entry import MAGIC, Key, write_entry
-from ctk.compiler.artifacts.store import Store
+from ctk.compiler.cache.entry import MAGIC, Key, write_entry
+from ctk.compiler.cache.store import Store
 
 KEYS = 20
 _FORK = multiprocessing.get_context("fork")

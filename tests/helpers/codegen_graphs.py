@@ -8,8 +8,8 @@ from torch.fx import GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ctk.compiler.codegen.base import BoxedCallable
-from ctk.compiler.codegen.in_eager import eager_compile
-from ctk.compiler.codegen.torchscript.codegen import ts_compile
+from ctk.compiler.codegen.eager_nodes import eager_compile
+from ctk.compiler.codegen.torchscript.torchscript_codegen import ts_compile
 from ctk.compiler.fx.clone import clone_values, layout
 
 RUNS = 3

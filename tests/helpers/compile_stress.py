@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, symbolic_trace
 
-from ctk.compiler.artifacts.store import Store, open_store
+from ctk.compiler.cache.store import Store, open_store
 from ctk.compiler.pipeline import compile_fx
 
 GRAPHS = 20

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn import functional as F
 
-from ctk.compiler.codegen.triton.options import TritonOptions
+from ctk.compiler.codegen.triton.kernel_options import TritonOptions
 from ctk.compiler.codegen.triton.variants import Variants
 from ctk.compiler.lowering.ir import Kernel, Program
 from ctk.compiler.passes.joint.philox import DRAW

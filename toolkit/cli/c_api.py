@@ -21,7 +21,7 @@ def c_api(
     Without an option: the folder of ctk.h, which is the documentation, and ctk.c. A program needs
     neither Python nor ctk once it is compiled.
     """
-    from ctk.compiler.artifacts.c_api import FOLDER, SOURCE
+    from ctk.compiler.packages.c_api import FOLDER, SOURCE
 
     found = {"cflags": f"-I{FOLDER}", "sources": str(SOURCE), "libs": "-ldl"}
     data = {"folder": str(FOLDER), **found}

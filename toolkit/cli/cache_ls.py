@@ -8,7 +8,7 @@ from ctk.toolkit.cli.ls import spoken_age
 from ctk.toolkit.cli.shell import Command
 
 if TYPE_CHECKING:
-    from ctk.compiler.artifacts.listing import Entry
+    from ctk.compiler.cache.listing import Entry
 
 SHOWN_DIGITS = 12
 """How many digits of a digest are shown."""

@@ -14,7 +14,7 @@ from ctk.toolkit.cli.ls import spoken_age
 from ctk.toolkit.cli.shell import Command
 
 if TYPE_CHECKING:
-    from ctk.compiler.artifacts.store import Store
+    from ctk.compiler.cache.store import Store
     from ctk.toolkit.cache import Explanation
 
 _LONGEST = 60

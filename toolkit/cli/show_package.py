@@ -11,14 +11,14 @@ from ctk.toolkit.cli.answer import Answer, ExitCode, table
 from ctk.toolkit.cli.cache_ls import spoken_size
 
 if TYPE_CHECKING:
-    from ctk.compiler.artifacts.description import Description, EntryDescription, Size, Value
+    from ctk.compiler.packages.description import Description, EntryDescription, Size, Value
 
 _MOST_WEIGHTS = 20
 
 
 def show_package(path: Path) -> Answer:
     """Return the answer for a package."""
-    from ctk.compiler.artifacts.description import describe
+    from ctk.compiler.packages.description import describe
 
     found = describe(path)
     count = len(found.entries)

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctk.compiler.ahead_of_time.write import Weights, write_package
-from ctk.compiler.artifacts.package import DEFAULT, MANIFEST
+from ctk.compiler.packages.write import Weights, write_package
+from ctk.compiler.packages.package import DEFAULT, MANIFEST
 from ctk.compiler.options.config import resolve
 from ctk.compiler.errors import ConfigError
 from ctk.toolkit.compile_package.programs import Source, read_source

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from ctk.compiler.ahead_of_time.write import module_of, program_of
+from ctk.compiler.packages.write import module_of, program_of
 from ctk.compiler.errors import CaptureError, CtkError, EagerError, ProgramError
 from ctk.compiler.usercode.references import searched_last, user_traceback
 from ctk.compiler.torch_compat.exported import sizes_that_vary

@@ -15,9 +15,9 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ctk.compiler.artifacts.entry import Key
-from ctk.compiler.artifacts.store import Store, open_store
-from ctk.compiler.artifacts.whole_graph import variants
+from ctk.compiler.cache.entry import Key
+from ctk.compiler.cache.store import Store, open_store
+from ctk.compiler.cache.whole_graph import variants
 from ctk.compiler.options.environment import cache_settings
 from ctk.compiler.errors import Uncacheable
 from ctk.compiler.observe import first_line

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from torch.fx import GraphModule
 
-from ctk.compiler.artifacts.entry import Key
-from ctk.compiler.artifacts.key import key_parts
+from ctk.compiler.cache.entry import Key
+from ctk.compiler.cache.key import key_parts
 from ctk.compiler.codegen import CODEGEN_OPTIONS
 from ctk.compiler.options.config import resolve
 from ctk.compiler.errors import CaseError

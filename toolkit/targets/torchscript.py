@@ -59,7 +59,7 @@ def _compile_dispatched(
     gm: GraphModule, example_inputs: Sequence[object], observer: Observer | None
 ) -> Compiled:
     """Compile the graphs that AOTAutograd makes of a captured graph."""
-    from ctk.compiler.codegen.torchscript.codegen import ts_compile
+    from ctk.compiler.codegen.torchscript.torchscript_codegen import ts_compile
     from ctk.compiler.dispatch.autograd import Stages, dispatch  # these two load torch's compiler parts
     from ctk.compiler.fx.copy import copy_graph_module
     from ctk.compiler.resilience import DISPATCH

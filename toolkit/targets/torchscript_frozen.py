@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
-from ctk.compiler.codegen.torchscript.codegen import are_real, compiling
+from ctk.compiler.codegen.torchscript.torchscript_codegen import are_real, compiling
 from ctk.compiler.codegen.watch_calls import CompiledGraph, watch_calls
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.fx.clone import clone_value, clone_values, layout, put_back

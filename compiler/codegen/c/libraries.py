@@ -24,7 +24,7 @@ from pathlib import Path
 
 from ctk.compiler.codegen.c.faults import FAULT_TYPE, NOTE_FAULT
 from ctk.compiler.codegen.c.functions import PREAMBLE, functions_for
-from ctk.compiler.codegen.c.print import KernelCode
+from ctk.compiler.codegen.c.kernel_printer import KernelCode
 from ctk.compiler.codegen.c.toolchain import command_with, compile_files
 from ctk.compiler.errors import ArtifactError, CodegenUnsupported
 from ctk.compiler.usercode.process_name import process_name

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 
-from ctk.compiler.codegen.c.reductions import (
+from ctk.compiler.codegen.c.accumulators import (
     BLOCK,
     ROWS,
     arg_update,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 
 from ctk.compiler.codegen.c.operations import cast_code
-from ctk.compiler.codegen.c.reductions import identity, update
+from ctk.compiler.codegen.c.accumulators import identity, update
 from ctk.compiler.codegen.c.types import C_TYPES, SUFFIXES, grouped, is_narrow
 from ctk.compiler.codegen.c.values import Block, Values
 from ctk.compiler.sizes.index import Var

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from ctk.compiler.options.choices import Options
 from ctk.compiler.lowering.ir import Buffer, Kernel
-from ctk.compiler.runtime.stored import StoredKernel
+from ctk.compiler.runtime.stored_kernels import StoredKernel
 
 
 @dataclass(frozen=True, slots=True)

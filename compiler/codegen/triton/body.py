@@ -18,7 +18,7 @@ from ctk.compiler.codegen.triton.forms import constant_of, is_logistic, operands
 from ctk.compiler.codegen.triton.layout import Axis, Layout
 from ctk.compiler.codegen.triton.ops import INFIX, TYPES, const_text, op_text
 from ctk.compiler.codegen.triton.runs import Runs, in_runs
-from ctk.compiler.codegen.triton.shown import Lines, Shown, union
+from ctk.compiler.codegen.triton.printed_values import Lines, Shown, union
 from ctk.compiler.codegen.triton.special import special_form
 from ctk.compiler.sizes.atoms import Atom, Indirect, Quotient, Var
 from ctk.compiler.sizes.index import Index, of_atom

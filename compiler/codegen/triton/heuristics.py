@@ -20,7 +20,7 @@ from ctk.compiler.codegen.triton.layout import (
     inner_loops,
     is_whole,
 )
-from ctk.compiler.codegen.triton.split import can_split
+from ctk.compiler.codegen.triton.row_splitting import can_split
 from ctk.compiler.sizes.atoms import Atom, Extreme, Indirect, Quotient, Symbol, Var
 from ctk.compiler.sizes.index import ONE, ZERO, Index
 from ctk.compiler.lowering.ir import Kernel

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ctk.compiler.codegen.triton import reductions
 from ctk.compiler.codegen.triton.body import Body
 from ctk.compiler.codegen.triton.layout import Axis, Layout
-from ctk.compiler.codegen.triton.shown import Lines, Shown
+from ctk.compiler.codegen.triton.printed_values import Lines, Shown
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.atomics import is_atomic

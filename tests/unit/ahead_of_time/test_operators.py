@@ -18,8 +18,8 @@ import pytest
 import torch
 
 import ctk
-from ctk.compiler.ahead_of_time.operators import compile as operators
-from ctk.compiler.ahead_of_time.operators.implementation import implementation_text
+from ctk.compiler.packages.operators import operator_package as operators
+from ctk.compiler.packages.operators.implementation import implementation_text
 from tests.helpers.warm_python import warm_python
 
 aten = torch.ops.aten

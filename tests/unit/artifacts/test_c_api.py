@@ -12,7 +12,7 @@ from torch import nn
 from torch.export import Dim
 
 from ctk.compiler.artifacts.container import open_container, write
-from ctk.compiler.artifacts.door import Condition
+from ctk.compiler.packages.input_guard import Condition
 from ctk.compiler.sizes.index import as_index
 from ctk.compiler.sizes.index import symbol as make_symbol
 from tests.helpers.c_packages import Entry, entry_of, package_of
@@ -142,7 +142,7 @@ def test_another_processor_or_version_is_refused(program, scale, tmp_path):
     other = package_of(tmp_path / "new.ctk", [entry], weights, features=("sse2", "avx2048"))
     found = call(program, other, [], torch_library="-")
     assert found.status == MACHINE and "avx2048" in found.message and "sse2" not in found.message
-    with patch("ctk.compiler.artifacts.c_wrapper.describe.ABI_VERSION", 99):
+    with patch("ctk.compiler.packages.c_wrapper.description_tables.ABI_VERSION", 99):
         other = package_of(tmp_path / "abi.ctk", [entry], weights)
     found = call(program, other, [], torch_library="-")
     assert found.status == VERSION and "version 99 of ctk.h" in found.message

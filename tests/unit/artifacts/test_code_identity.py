@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from ctk.compiler.artifacts.code_identity import identity_of
+from ctk.compiler.cache.code_identity import identity_of
 from ctk.compiler.errors import Uncacheable
 from ctk.compiler.usercode.python_files import load_file
 from ctk.compiler.rewriting.base import Pass

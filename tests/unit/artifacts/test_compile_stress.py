@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ctk.compiler.artifacts.entry import Key
-from ctk.compiler.artifacts.store import Store, open_store
+from ctk.compiler.cache.entry import Key
+from ctk.compiler.cache.store import Store, open_store
 from tests.helpers.compile_stress import GRAPHS, compiled_at_once, kill_at_random
 from tests.helpers.project import ROOT
 

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from ctk.compiler.artifacts.door import (
+from ctk.compiler.packages.input_guard import (
     Condition,
     Dimension,
     Door,
@@ -9,7 +9,7 @@ from ctk.compiler.artifacts.door import (
     NumberInput,
     TensorInput,
 )
-from ctk.compiler.artifacts.door_json import door_json, door_of
+from ctk.compiler.packages.input_guard_json import door_json, door_of
 from ctk.compiler.errors import ArtifactError, InputError
 from ctk.compiler.sizes.index import as_index, symbol
 

@@ -16,7 +16,7 @@ import torch._dynamo.config
 import torch._functorch.config
 from torch.fx import symbolic_trace
 
-from ctk.compiler.artifacts.key import key_parts
+from ctk.compiler.cache.key import key_parts
 from ctk.compiler.codegen import CODEGEN_OPTIONS
 from ctk.compiler.options.config import Config
 from ctk.compiler.errors import Uncacheable
@@ -347,7 +347,7 @@ def test_variables_and_the_compiler_are_parts(monkeypatch: pytest.MonkeyPatch) -
 
 PROGRAM = """
 import json, torch
-from ctk.compiler.artifacts.key import key_parts
+from ctk.compiler.cache.key import key_parts
 from ctk.compiler.codegen import CODEGEN_OPTIONS
 from ctk.compiler.options.config import Config
 from ctk.compiler.passes import PASSES

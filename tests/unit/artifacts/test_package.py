@@ -8,9 +8,9 @@ import stat
 import pytest
 import torch
 
-from ctk.compiler.ahead_of_time.write import aot_compile, write_package
+from ctk.compiler.packages.write import aot_compile, write_package
 from ctk.compiler.artifacts.container import open_container, write
-from ctk.compiler.artifacts.package import MANIFEST, load
+from ctk.compiler.packages.package import MANIFEST, load
 from ctk.compiler.errors import (
     ArtifactError,
     ConfigError,
@@ -147,7 +147,7 @@ def test_a_sealed_package_says_what_it_holds(change, says, path, tmp_path):
 
 
 def test_what_is_no_place_for_a_file_is_refused_before_a_compile(model, tmp_path, monkeypatch):
-    monkeypatch.setattr("ctk.compiler.ahead_of_time.write.program_of", None)
+    monkeypatch.setattr("ctk.compiler.packages.write.program_of", None)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     link = tmp_path / "link"

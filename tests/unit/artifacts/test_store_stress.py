@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ctk.compiler.artifacts.store import Store
+from ctk.compiler.cache.store import Store
 from ctk.compiler.cache_folder.folder import forget_warnings
 from tests.helpers.cache_stress import (
     KEYS,

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from ctk.compiler.artifacts.entry import Key
-from ctk.compiler.artifacts.key import key_parts
-from ctk.compiler.artifacts.store import Store
+from ctk.compiler.cache.entry import Key
+from ctk.compiler.cache.key import key_parts
+from ctk.compiler.cache.store import Store
 from ctk.compiler.codegen import CODEGEN_OPTIONS
 from ctk.compiler.options.config import resolve
 from ctk.compiler.passes import PASSES

@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ctk.compiler.codegen.base import BoxedCallable
-from ctk.compiler.codegen.c.codegen import CODEGEN, GENERATOR
+from ctk.compiler.codegen.c.c_codegen import CODEGEN, GENERATOR
 from ctk.compiler.codegen.kernels import KernelContext
 from ctk.compiler.codegen.schedule.background import THREAD
-from ctk.compiler.codegen.schedule.compile import scheduled
+from ctk.compiler.codegen.schedule.compilation import scheduled
 from ctk.compiler.options.config import Config
 from ctk.compiler.errors import ArtifactError
 from ctk.compiler.rewriting.numbering import Numbering

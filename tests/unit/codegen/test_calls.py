@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ctk.compiler.codegen.base import BoxedCallable
-from ctk.compiler.codegen.c.codegen import CODEGEN
+from ctk.compiler.codegen.c.c_codegen import CODEGEN
 from ctk.compiler.codegen.kernels import KernelContext
 from ctk.compiler.options.config import Config
 from ctk.compiler.rewriting.numbering import Numbering

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ctk.compiler.codegen.torchscript.codegen import ts_compile
+from ctk.compiler.codegen.torchscript.torchscript_codegen import ts_compile
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.fx.clone import layout
 from tests.helpers.codegen_graphs import (

@@ -7,7 +7,7 @@ import torch
 from torch.fx import Graph, GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ctk.compiler.codegen.in_eager import eager_compile
+from ctk.compiler.codegen.eager_nodes import eager_compile
 from ctk.compiler.fx.clone import clone_value, layout
 from tests.helpers.codegen_graphs import functional
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ctk.compiler.codegen.torchscript.codegen import ts_compile
+from ctk.compiler.codegen.torchscript.torchscript_codegen import ts_compile
 from ctk.compiler.codegen.torchscript.fusing import DTYPES, OPERATORS, why_unfused
 from tests.helpers.codegen_graphs import RUNS, functional
 

@@ -8,7 +8,7 @@ from torch import nn
 from torch.fx import Graph, GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ctk.compiler.codegen.torchscript.codegen import ts_compile
+from ctk.compiler.codegen.torchscript.torchscript_codegen import ts_compile
 from ctk.compiler.errors import CodegenUnsupported
 from tests.helpers.codegen_graphs import functional
 

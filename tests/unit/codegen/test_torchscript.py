@@ -9,8 +9,8 @@ from torch import nn
 from torch.fx import Graph, GraphModule
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ctk.compiler.codegen.in_eager import eager_compile
-from ctk.compiler.codegen.torchscript.codegen import are_real, ts_compile
+from ctk.compiler.codegen.eager_nodes import eager_compile
+from ctk.compiler.codegen.torchscript.torchscript_codegen import are_real, ts_compile
 from ctk.compiler.fx.clone import clone_values
 from tests.helpers.codegen_graphs import (
     assert_like_eager,

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from ctk.compiler.codegen.triton.compile import compile_kernels
+from ctk.compiler.codegen.triton.launch import compile_kernels
 from ctk.compiler.codegen.triton.heuristics import layout_of
-from ctk.compiler.codegen.triton.options import TritonOptions
+from ctk.compiler.codegen.triton.kernel_options import TritonOptions
 from ctk.compiler.codegen.triton.source import kernel_source
 from ctk.compiler.codegen.triton.variants import KernelError
 from ctk.compiler.errors import CodegenUnsupported

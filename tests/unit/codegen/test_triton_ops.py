@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ctk.compiler.codegen.triton.ops import PRINTERS
-from ctk.compiler.codegen.triton.options import TritonOptions
+from ctk.compiler.codegen.triton.kernel_options import TritonOptions
 from ctk.compiler.sizes.atoms import Var
 from ctk.compiler.lowering.builder import row_major
 from ctk.compiler.sizes.index import as_index, of_atom

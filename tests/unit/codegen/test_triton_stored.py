@@ -8,15 +8,15 @@ import sys
 
 import pytest
 
-from ctk.compiler.codegen.triton.stored import bounds_of
+from ctk.compiler.codegen.triton.kernel_data import bounds_of
 from tests.helpers.project import ROOT
 
 PROGRAM = """
 import json, torch
 from dataclasses import replace
 from torch.fx.experimental.proxy_tensor import make_fx
-from ctk.compiler.codegen.triton.options import TritonOptions
-from ctk.compiler.codegen.triton.stored import bounds_of, stored_kernel
+from ctk.compiler.codegen.triton.kernel_options import TritonOptions
+from ctk.compiler.codegen.triton.kernel_data import bounds_of, stored_kernel
 from ctk.compiler.codegen.triton.variants import Variants
 from ctk.compiler.lowering.fuse import FusionOptions, fuse
 from ctk.compiler.lowering.ir import Kernel

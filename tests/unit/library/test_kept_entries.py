@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ctk.compiler.artifacts.entry import Key
-from ctk.compiler.artifacts.store import Store, open_store
+from ctk.compiler.cache.entry import Key
+from ctk.compiler.cache.store import Store, open_store
 from tests.helpers.cli import BROKEN_PASS, GOOD, write
 from tests.helpers.cli import ctk as command
 from tests.helpers.project import ROOT

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ctk.compiler.codegen.c.codegen import CODEGEN
+from ctk.compiler.codegen.c.c_codegen import CODEGEN
 from ctk.compiler.codegen.kernels import KernelContext
 from ctk.compiler.options.config import Config
 from ctk.compiler.errors import ArtifactError

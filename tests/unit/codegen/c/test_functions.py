@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ctk.compiler.codegen.c.libraries import load
-from ctk.compiler.codegen.c.print import KernelCode
+from ctk.compiler.codegen.c.kernel_printer import KernelCode
 
 scipy_special = pytest.importorskip("scipy.special")
 

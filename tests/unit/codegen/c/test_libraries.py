@@ -9,8 +9,8 @@ import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ctk.compiler.codegen.c import functions, libraries
-from ctk.compiler.codegen.c.compile import COptions, compile_kernels
-from ctk.compiler.codegen.c.print import KernelCode
+from ctk.compiler.codegen.c.build import COptions, compile_kernels
+from ctk.compiler.codegen.c.kernel_printer import KernelCode
 from ctk.compiler.codegen.schedule.generator import CompiledKernel
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.lowering.ir import Kernel

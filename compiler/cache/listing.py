@@ -1,0 +1,88 @@
+"""What stands in the folder of the entries: entries, what killed processes left, and strangers.
+
+The folder itself is the list: there is no index that could say something else than what is there.
+"""
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ctk.compiler.artifacts import partial_files as partial
+from ctk.compiler.cache.entry import Label, read_entry, read_label
+from ctk.compiler.errors import ContainerError
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is known of one file among the entries.
+
+    Attributes:
+        path: The file; its name is the digest of its key.
+        nbytes: Its size.
+        used: When it was last used, in seconds since the epoch.
+        label: What it says of itself.
+        hits: How often it was used, as far as that was noted.
+        problem: What is wrong with it; None if nothing is known to be.
+    """
+
+    path: Path
+    nbytes: int
+    used: float
+    label: Label = field(default_factory=Label)
+    hits: int = 0
+    problem: str | None = None
+
+    @property
+    def digest(self) -> str:
+        """The digest of its key."""
+        return self.path.name
+
+
+def files(folder: Path) -> Iterator[Entry]:
+    """Yield each entry with its size and age; nothing is opened."""
+    return (entry for entry in _everything(folder) if _DIGEST.fullmatch(entry.path.name))
+
+
+def entries(folder: Path, hits: Mapping[str, int]) -> list[Entry]:
+    """Return the entries, last used first, with what they say of themselves: not checked."""
+    found: list[Entry] = []
+    for entry in files(folder):
+        label = read_label(entry.path)
+        problem = None if label is not None else "it does not say what it is"
+        count = hits.get(entry.digest, 0)
+        found.append(replace(entry, label=label or Label(), hits=count, problem=problem))
+    return sorted(found, key=lambda entry: entry.used, reverse=True)
+
+
+def checked(folder: Path) -> list[Entry]:
+    """Return all that stands there, by name, with what is wrong with it; all of it was read."""
+    found: list[Entry] = []
+    for entry in sorted(_everything(folder), key=lambda entry: entry.path.name):
+        if _DIGEST.fullmatch(entry.path.name) is None:
+            if not entry.path.name.startswith(partial.PREFIX):
+                found.append(replace(entry, problem="it is no entry"))
+            continue
+        try:
+            label, _ = read_entry(entry.path)
+        except FileNotFoundError:  # another process has dropped it
+            continue
+        except (ContainerError, OSError) as error:
+            found.append(replace(entry, problem=str(error).partition("\n")[0]))
+        else:
+            found.append(replace(entry, label=label))
+    return found
+
+
+def _everything(folder: Path) -> Iterator[Entry]:
+    """Yield whatever stands in the folder; nothing if it cannot be listed."""
+    with contextlib.suppress(OSError):
+        if folder.is_symlink():  # it leads out of the cache
+            return
+        for path in list(folder.iterdir()):
+            with contextlib.suppress(FileNotFoundError):
+                status = path.lstat()
+                yield Entry(path, status.st_size, status.st_mtime)

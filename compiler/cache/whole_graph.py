@@ -1,0 +1,253 @@
+"""The persistent cache around one compile: what was captured, to the callable that it became.
+
+    cache = cache_of(graph, inputs, config, passes)         None: this compile is not kept
+    run = cache.run(compile_, made)                          loaded, or compiled and kept
+
+1. **A hit traces nothing.** The entry has the compiled graphs as data (`runtime/compiled_graph.py`)
+   and what AOTAutograd wraps around them (`torch_compat/aot_runtime.py`).
+2. **Of those that need it at once, one compiles.** The others wait for its entry. Dynamo's lock is
+   taken first, always: so no two threads wait for each other.
+3. **A compile may have decided something for some sizes only.** So a key with symbolic sizes has a
+   row of entries, each with its guards; the first whose guards hold is taken, and they are noted
+   for the sizes of now, as that compile did. One may also say that Dynamo had to trace again.
+4. **The cache breaks nothing.** Whatever cannot be kept is compiled as ever, and the reason is
+   noted (`ctk cache why`); an entry that does not load is dropped and made anew.
+
+What it does not do: watch. A compile that somebody observes does not come here (`pipeline.py`).
+"""
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from ctk.compiler.artifacts.container import Bytes, Container
+from ctk.compiler.cache.entry import Key
+from ctk.compiler.cache.key import Passes, key_parts
+from ctk.compiler.cache.store import Store, open_store
+from ctk.compiler.codegen.base import BoxedCallable, as_boxed, check_count
+from ctk.compiler.options.config import Config
+from ctk.compiler.dispatch.autograd import resumed
+from ctk.compiler.errors import MALFORMED, ArtifactError, Uncacheable
+from ctk.compiler.fx.outputs import restore_of
+from ctk.compiler.fx.walk import placeholders
+from ctk.compiler.observe import Stage, first_line
+from ctk.compiler.runtime.compiled_graph import CompiledGraph, load_graph
+from ctk.compiler.torch_compat import aot_runtime, fake, shape_guards
+from ctk.compiler.torch_compat.aot_data import NoDataForm
+from ctk.compiler.torch_compat.dynamo import FloatRestart
+from ctk.compiler.torch_compat.inductor import compile_lock
+
+log = logging.getLogger("ctk.cache")
+
+Run = Callable[..., object]
+
+VARIANTS = 8
+"""How many entries with other guards a key with symbolic sizes may have."""
+
+_FORMAT = 1
+_GRAPH = "graph.json"
+_CANNOT_LOAD = (ArtifactError, NoDataForm, *MALFORMED)
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a compile has made, besides its callable.
+
+    Attributes:
+        traced: The captured graph as it was when AOTAutograd traced it.
+        lowered: The compiled graph of each stage.
+        failures: What failed, and left a graph as it was.
+    """
+
+    traced: GraphModule
+    lowered: Mapping[Stage, BoxedCallable]
+    failures: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class WholeGraph:
+    """The cache of one compile.
+
+    Attributes:
+        store: Where entries are.
+        key: Of the compile.
+        row: The keys of its entries: one, or several with other guards. A compile may replace
+            symbols by numbers, so they are counted before it.
+        graph: The captured graph, as it came.
+        inputs: Its example inputs, as a trace sees them.
+        config: Options of the compile.
+    """
+
+    store: Store
+    key: Key
+    row: Sequence[Key]
+    graph: GraphModule
+    inputs: Sequence[object]
+    config: Config
+
+    def run(self, compile_: Callable[[], Run], made: Callable[[], Made]) -> Run:
+        """Return the compiled callable: of an entry, or made now and kept.
+
+        Args:
+            compile_: Compiles the graph.
+            made: Called after it: what it has made.
+        """
+        found = self.found()
+        if found is not None:
+            return found
+        with compile_lock(), self.store.locked(self.key):
+            found = self.found()
+            if found is not None:
+                return found
+            before = FloatRestart.names()
+            try:
+                with aot_runtime.capture(self.graph, self.inputs) as recorded:
+                    run = compile_()
+            except FloatRestart.exception():
+                self._put({"restart": sorted(FloatRestart.names() - before)}, {}, {})
+                raise
+            self.keep(recorded, made())
+            return run
+
+    def found(self) -> Run | None:
+        """Return what an entry holds for these inputs, ready to be called; None if none does."""
+        for key in self.row:
+            container = self.store.get(key)
+            if container is None:
+                return None
+            try:
+                run = self._loaded(container)
+            except _CANNOT_LOAD as error:
+                self.store.drop(key, f"an entry cannot be loaded: {first_line(error)}")
+                return None
+            if run is not None:
+                return run
+        return None
+
+    def keep(self, recorded: aot_runtime.Recorded, made: Made) -> None:
+        """Keep what a compile has made; note why where that cannot be."""
+        try:
+            members = self._members(recorded, made)
+        except (ArtifactError, NoDataForm, Uncacheable) as error:
+            _note_bypass(self.store, first_line(error), self.key)
+        else:
+            self._put(*members, self._about(made))
+
+    def _put(self, data: Any, blobs: Mapping[str, Bytes], about: Mapping[str, str | int]) -> None:
+        free = next((key for key in self.row if not self.store.has(key)), None)
+        if free is None:
+            _note_bypass(self.store, f"it has {len(self.row)} entries for other sizes", self.key)
+            return
+        text = json.dumps({"format": _FORMAT, **data}).encode()
+        self.store.put(free, {_GRAPH: text, **blobs}, about)
+
+    def _loaded(self, container: Container) -> Run | None:
+        """Return the callable of an entry; None if its guards do not hold.
+
+        Raises:
+            BaseException: What makes Dynamo trace again (`FloatRestart`), if the compile did so.
+        """
+        data = json.loads(bytes(container.members[_GRAPH]))
+        if data["format"] != _FORMAT:
+            raise ArtifactError("it has another format")
+        if "restart" in data:
+            FloatRestart.ask(data["restart"], shape_guards.known_names(self.inputs))
+            return None
+        wrappers: Any = data["wrappers"]
+        if not shape_guards.fits(wrappers["guards"], self.inputs):
+            return None
+        forward = _callable_of(data["forward"], container, "forward")
+        stored = data["backward"]
+        backward = None if stored is None else _callable_of(stored, container, "backward")
+        run = resumed(wrappers, self.graph, forward, backward)
+        if not shape_guards.replay(wrappers["guards"], self.inputs):
+            return None
+        restore = restore_of(self.graph)
+        return run if restore is None else lambda *args: restore(run(*args))
+
+    def _members(self, recorded: aot_runtime.Recorded, made: Made) -> tuple[Any, dict[str, Bytes]]:
+        """Return an entry as data and blobs."""
+        for failure in made.failures:
+            raise Uncacheable(failure)
+        wrappers = recorded.as_json(made.traced)
+        blobs: dict[str, Bytes] = {}
+        graphs: dict[str, Any] = {"forward": None, "backward": None}
+        for stage, compiled in made.lowered.items():
+            graph = compiled.ctk_data()
+            _require_first_choice(graph, self.config, stage)
+            graphs[stage], own = graph.stored(f"{stage}/")
+            blobs.update(own)
+        return {"wrappers": wrappers, **graphs}, blobs
+
+    def _about(self, made: Made) -> dict[str, str | int]:
+        devices = {each.device.type for each in self.inputs if isinstance(each, torch.Tensor)}
+        return {
+            "nodes": len(self.graph.graph.nodes),
+            "inputs": len(placeholders(self.graph)),
+            "stages": ", ".join(made.lowered),
+            "device": ", ".join(sorted(devices)) or "cpu",
+            "torch": torch.__version__,
+        }
+
+
+def cache_of(
+    graph: GraphModule, inputs: Sequence[object], config: Config, passes: Passes
+) -> WholeGraph | None:
+    """Return the cache of a compile; None where it is off, or the compile cannot be kept.
+
+    Raises:
+        ConfigError: A `CTK_CACHE*` variable has a value that is not allowed.
+    """
+    store = open_store()
+    if store is None:
+        return None
+    try:
+        key = Key(key_parts(graph, inputs, config, passes))
+    except Uncacheable as error:
+        _note_bypass(store, first_line(error), None)
+        return None
+    row = [key]
+    inputs = fake.traced_inputs(inputs)
+    if shape_guards.symbols_of(inputs):
+        row = variants(key)
+    return WholeGraph(store, key, row, graph, inputs, config)
+
+
+def variants(key: Key) -> list[Key]:
+    """Return the keys of the entries of a compile with symbolic sizes."""
+    return [Key({**key.parts, "variant": str(number)}) for number in range(VARIANTS)]
+
+
+def _note_bypass(store: Store, reason: str, key: Key | None) -> None:
+    log.info("not kept in the cache: %s", reason)
+    digest, parts = ("", None) if key is None else (key.digest, key.parts)
+    store.notes.tell("bypassed", digest, reason, parts)
+
+
+def _callable_of(data: Any, container: Container, name: str) -> BoxedCallable:
+    """Return a stored graph as a boxed callable, as its generator made it."""
+    code = load_graph(data, container.members, name)
+    forward, count = code.function, len(data["schedule"]["inputs"])
+
+    def run(args: list[Any]) -> Sequence[object]:
+        if len(args) != count:
+            check_count(args, count)
+        return forward(args)
+
+    return as_boxed(run, lambda: code.text)
+
+
+def _require_first_choice(graph: CompiledGraph, config: Config, stage: Stage) -> None:
+    """Raise where another generator than the first took a graph: the first may take it next time.
+
+    Raises:
+        Uncacheable: One did.
+    """
+    wanted = ("c", "triton") if config.codegen == "auto" else (config.codegen,)
+    if graph.generator not in wanted:
+        raise Uncacheable(f"no generator of {' or '.join(wanted)} took the graph {stage}")

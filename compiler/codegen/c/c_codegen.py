@@ -1,0 +1,27 @@
+"""The `c` code generator: kernels in C by the system's compiler, everything else in eager."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ctk.compiler.codegen.c.build import COptions, compile_kernels, print_kernels
+from ctk.compiler.codegen.kernels import Codegen
+from ctk.compiler.codegen.schedule.compilation import scheduled
+from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator, Setting
+from ctk.compiler.lowering.ir import Buffer, Kernel
+
+
+def _compile(
+    kernels: Sequence[Kernel],
+    buffers: Mapping[str, Buffer],
+    options: COptions,
+    setting: Setting,
+) -> Sequence[CompiledKernel]:
+    if setting.ahead_of_time:
+        return print_kernels(kernels, buffers, options)
+    return compile_kernels(kernels, buffers, options)
+
+
+GENERATOR = Generator("c", lambda _: frozenset(("cpu",)), _compile, COptions())
+
+CODEGEN = Codegen("c", scheduled(GENERATOR), suffix=".c")

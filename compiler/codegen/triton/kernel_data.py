@@ -1,0 +1,144 @@
+"""A kernel of Triton as data: which machine code runs for which sizes and addresses.
+
+A layout that is made for some sizes is right for all smaller ones. So a kernel whose sizes vary has
+a plan for the sizes that are expected, some for each sixteen times as large, and one for the
+largest. All sizes grow together: a call with one size far above what was expected gets a plan that
+is made for large ones, and is right, but slower than it could be.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ctk.compiler.codegen.triton.layout import Layout
+from ctk.compiler.codegen.triton.variants import Variants
+from ctk.compiler.lowering.ir import Buffer
+from ctk.compiler.runtime.stored_kernels import StoredKernel
+from ctk.compiler.runtime.values import size_json
+
+_STEPS = 4
+_FACTOR = 16
+_UNKNOWN = 2**31
+
+
+def bounds_of(
+    symbols: Sequence[str], expected: Mapping[str, int], largest: Mapping[str, int | None]
+) -> list[tuple[int | None, ...]]:
+    """Return up to which sizes each plan goes, in order; None: any size.
+
+    Args:
+        symbols: Names of the sizes.
+        expected: The values that they had when the graph was traced, as far as known.
+        largest: Their largest values; None: there is none.
+    """
+    if not symbols:
+        return [()]
+    found: list[tuple[int | None, ...]] = []
+    for step in range(_STEPS):
+        bounds = tuple(
+            min(_power(expected.get(name, 1024)) * _FACTOR**step, largest.get(name) or _UNKNOWN)
+            for name in symbols
+        )
+        found.append(bounds)
+    last = tuple(largest.get(name) for name in symbols)
+    return [*dict.fromkeys(each for each in found if each != last), last]
+
+
+def _power(number: int) -> int:
+    return 1 << max(0, number - 1).bit_length()
+
+
+def stored_kernel(
+    variants: Variants,
+    bounds: Sequence[tuple[int | None, ...]],
+    capability: int,
+) -> StoredKernel:
+    """Return a kernel as data; what is not compiled yet is compiled.
+
+    Args:
+        variants: The kernel.
+        bounds: Of `bounds_of`.
+        capability: Of the device, 90 for 9.0.
+    """
+    symbols = [symbol.name for symbol in variants.arguments.symbols]
+    blobs: dict[str, bytes | memoryview] = {}
+    plans: list[Any] = []
+    before: list[tuple[Variants, Layout]] | None = None
+    for each in bounds:
+        parts, between = [variants], dict[str, Buffer]()
+        if None not in each:  # a part walks a chunk to its end, and that would be endless
+            parts, between = variants.parts_for(tuple(n for n in each if n is not None))
+        chosen = [(part, _layout(part, variants, each)) for part in parts]
+        if chosen == before:
+            plans[-1]["bounds"] = list(each)  # the same, and it goes further
+            continue
+        before = chosen
+        places = [*variants.arguments.buffers, *symbols, *between]
+        launches = [_launch(part, layout, places, capability, blobs) for part, layout in chosen]
+        memory = [
+            [size_json(buffer.shape[0]), str(buffer.dtype).removeprefix("torch.")]
+            for buffer in between.values()
+        ]
+        plans.append({"bounds": list(each), "memory": memory, "launches": launches})
+    data = {
+        "kernel": variants.kernel.name,
+        "device": variants.kernel.device.index or 0,
+        "pointers": len(variants.arguments.buffers),
+        "symbols": symbols,
+        "plans": plans,
+    }
+    return StoredKernel(data, blobs)
+
+
+def _layout(part: Variants, whole: Variants, bounds: Sequence[int | None]) -> Layout:
+    """Return the layout of a part of a kernel, for sizes up to some bounds of the whole."""
+    names = [symbol.name for symbol in whole.arguments.symbols]
+    sizes = {n: _UNKNOWN if m is None else m for n, m in zip(names, bounds, strict=True)}
+    return part.layout_for(tuple(sizes[symbol.name] for symbol in part.arguments.symbols))
+
+
+def _launch(
+    part: Variants,
+    layout: Layout,
+    places: Sequence[str],
+    capability: int,
+    blobs: dict[str, bytes | memoryview],
+) -> dict[str, Any]:
+    """Return the launch of a part; its arguments are numbers of the whole kernel's places.
+
+    Its code is for addresses that are multiples of 16: what launches it copies other tensors.
+    """
+    own = [symbol.name for symbol in part.arguments.symbols]
+    names = [*part.arguments.buffers, *own]
+    pointers = len(part.arguments.buffers)
+    aligned = (True,) * pointers + (False,) * len(own)
+    return {
+        "grid": [[size_json(axis.numel), axis.block] for axis in layout.grid],
+        "arguments": [places.index(name) for name in names],
+        "pointers": pointers,
+        "written": len(part.arguments.written),
+        "types": list(part.argument_types(layout)),
+        "code": _code(part, layout, aligned, capability, blobs),
+    }
+
+
+def _code(
+    part: Variants,
+    layout: Layout,
+    aligned: tuple[bool, ...],
+    capability: int,
+    blobs: dict[str, bytes | memoryview],
+) -> dict[str, Any]:
+    binary = part.compiled(layout, aligned, capability)
+    name = f"{hashlib.sha256(binary.code.cubin).hexdigest()}.cubin"
+    blobs[name] = binary.code.cubin
+    code = binary.code
+    return {
+        "cubin": name,
+        "name": code.name,
+        "shared": code.shared,
+        "threads": code.threads,
+        "hidden": code.hidden,
+    }

@@ -1,0 +1,85 @@
+"""Kernels of the loop IR compiled by Triton, and called with tensors.
+
+    compiled = compile_kernels(program_kernels, program.buffers, TritonOptions())
+    compiled[0].launch(out, x, 4096)           # in the order of `arguments_of(kernel)`
+
+A kernel has a variant for each layout (which depends on its sizes) and for each pattern of
+addresses and sizes that are multiples of 16. Those that are expected are compiled at once, in
+threads, as Triton's compiler runs without Python's lock for most of its time; others when they are
+met.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from ctk.compiler.codegen.schedule.generator import CompiledKernel
+from ctk.compiler.codegen.triton.kernel_options import TritonOptions
+from ctk.compiler.codegen.triton.source import require_atomics
+from ctk.compiler.codegen.triton.kernel_data import bounds_of, stored_kernel
+from ctk.compiler.codegen.triton.variants import Variants, capability_of
+from ctk.compiler.errors import ArtifactError, CodegenUnsupported
+from ctk.compiler.lowering.ir import Buffer, Kernel
+from ctk.compiler.runtime.stored_kernels import StoredKernel
+from ctk.compiler.torch_compat import triton_launch
+
+_THREADS = 8
+
+
+def compile_kernels(
+    kernels: Sequence[Kernel], buffers: Mapping[str, Buffer], options: TritonOptions
+) -> list[CompiledKernel]:
+    """Return kernels that can be called, in the same order.
+
+    Raises:
+        CodegenUnsupported: Triton is not installed, or a kernel has what it cannot do.
+    """
+    try:
+        triton_launch.require(interpret=options.interpret)
+    except triton_launch.TritonMissing as error:
+        raise CodegenUnsupported(str(error)) from None
+    for kernel in kernels:
+        require_atomics(kernel)
+    made = [Variants(kernel, buffers, options) for kernel in kernels]
+    parts = [each.parts() for each in made]
+    prepared = iter(_prepared([part for each in parts for part in each], options))
+    compiled: list[CompiledKernel] = []
+    for variants, own in zip(made, parts, strict=True):
+        sources, seconds = zip(*(next(prepared) for _ in own), strict=True)
+        source = "\n\n".join(sources)
+        taken, stored = sum(seconds), partial(_stored, variants, options)
+        compiled.append(CompiledKernel(variants.kernel, source, variants.launch, taken, stored))
+    return compiled
+
+
+def _prepared(parts: Sequence[Variants], options: TritonOptions) -> list[tuple[str, float]]:
+    """Compile kernels, those that one was split into side by side; return sources and seconds."""
+    if options.interpret or len(parts) < 2:
+        return list(map(_prepare, parts))
+    with ThreadPoolExecutor(min(_THREADS, len(parts))) as pool:
+        return list(pool.map(_prepare, parts))
+
+
+def _prepare(variants: Variants) -> tuple[str, float]:
+    started = time.perf_counter()
+    source = variants.prepare()
+    return source, time.perf_counter() - started
+
+
+def _stored(variants: Variants, options: TritonOptions) -> StoredKernel:
+    """Return a kernel as data.
+
+    Raises:
+        ArtifactError: It runs in the interpreter, or depends on what is met at calls.
+    """
+    if options.interpret:
+        raise ArtifactError("kernels in Triton's interpreter cannot be stored")
+    symbols = [symbol.name for symbol in variants.arguments.symbols]
+    if symbols and not options.ahead_of_time:
+        raise ArtifactError("kernels whose sizes vary are compiled as sizes are met")
+    bounds = bounds_of(symbols, options.sizes, options.largest)
+    capability = capability_of(variants.kernel.device.index or 0)
+    return stored_kernel(variants, bounds, capability)

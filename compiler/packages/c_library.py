@@ -1,0 +1,201 @@
+"""The shared library of a package: its kernels in C, and what C programs call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from ctk.compiler.packages.exported_program import Traced
+from ctk.compiler.packages.c_api import LIBRARY_MEMBER
+from ctk.compiler.packages.c_wrapper.entries import (
+    Entry,
+    FromInput,
+    FromWeight,
+    NotInC,
+    Output,
+    Source,
+    Value,
+    Weight,
+    dtype_code,
+)
+from ctk.compiler.packages.c_wrapper.library import build, function_prefix, sources
+from ctk.compiler.packages.input_guard import Door, FixedInput, NumberInput
+from ctk.compiler.artifacts.versions import version_of
+from ctk.compiler.codegen.c.build import COptions, PrintedKernel, flags_of
+from ctk.compiler.codegen.c.features import features_of
+from ctk.compiler.codegen.c.toolchain import command_with
+from ctk.compiler.codegen.schedule.options import with_config
+from ctk.compiler.options.config import Config
+from ctk.compiler.errors import CodegenUnsupported
+from ctk.compiler.sizes.size_guards import NotLowered, sizes_of
+from ctk.compiler.runtime.compiled_graph import CompiledGraph
+from ctk.compiler.runtime.values import JSON
+from ctk.compiler.runtime.values import value_of as decoded
+
+
+@dataclass(slots=True)
+class CLibrary:
+    """The library while it is put together.
+
+    Attributes:
+        config: Of the compile.
+        kept: The table of weights that the package holds.
+        left_out: That of the others.
+        refusals: Why C programs cannot call an entry point, by name; empty if they can.
+    """
+
+    config: Config
+    kept: JSON
+    left_out: JSON
+    refusals: dict[str, str] = field(default_factory=dict[str, str], init=False)
+    _entries: list[Entry] = field(default_factory=list[Entry], init=False)
+    _weights: dict[str, Weight] = field(default_factory=dict[str, Weight], init=False)
+    _data: list[JSON] = field(default_factory=list[JSON], init=False)
+    _kernels: list[list[PrintedKernel]] = field(
+        default_factory=list[list[PrintedKernel]], init=False
+    )
+
+    @property
+    def flags(self) -> list[str]:
+        return flags_of(with_config(COptions(), self.config))
+
+    @property
+    def features(self) -> frozenset[str]:
+        """What the processor must have."""
+        return features_of(command_with(self.flags)) if any(self._kernels) else frozenset()
+
+    def add(self, name: str, graph: CompiledGraph, door: Door, traced: Traced, data: JSON) -> None:
+        """Add an entry point; its kernels get their names and their library in `data`."""
+        kernels = [each for each in graph.codes if isinstance(each, PrintedKernel)]
+        try:
+            entry = self._entry(name, graph, door, traced, data["constants"])
+        except (NotInC, NotLowered) as error:
+            entry = Entry(name, graph.schedule, [], (), (), {}, refusal=str(error))
+        codes = [each.code for each in kernels]
+        self._entries.append(replace(entry, kernels=codes))
+        self._kernels.append(kernels)
+        self._data.append(data)
+
+    def finish(self) -> dict[str, bytes | memoryview]:
+        """Compile it, and name it where kernels are described; return it as a blob.
+
+        Raises:
+            CodegenUnsupported: There is no C compiler, and there are kernels.
+        """
+        try:
+            binary = self._binary()
+        except CodegenUnsupported as error:
+            if any(self._kernels):
+                raise
+            binary = None
+            self.refusals = {each.name: str(error) for each in self._entries}
+        if binary is None:
+            return {}
+        for number, (data, kernels) in enumerate(zip(self._data, self._kernels, strict=True)):
+            prefix = function_prefix(number)
+            if not kernels:
+                continue
+            data["kernels"] = [
+                replace(
+                    each.kernel,
+                    function=f"{prefix}{each.kernel.function}",
+                    fault_reader=f"{prefix}{each.kernel.fault_reader}",
+                )
+                .stored(LIBRARY_MEMBER, binary)
+                .data
+                for each in kernels
+            ]
+        return {LIBRARY_MEMBER: binary}
+
+    def _binary(self) -> bytes | None:
+        """Return the library; None if it would hold nothing that anybody calls.
+
+        Raises:
+            CodegenUnsupported: There is no C compiler.
+        """
+        needed = features_of(command_with(self.flags)) if self._entries else frozenset[str]()
+        files, self.refusals = sources(
+            self._entries,
+            [*self._weights.values()],
+            name=f"ctk {version_of('ctk')}, torch {torch.__version__}",
+            features=sorted(needed),
+        )
+        if not any(self._kernels) and len(self.refusals) == len(self._entries):
+            return None
+        return build(files, self.flags)
+
+    def _entry(
+        self, name: str, graph: CompiledGraph, door: Door, traced: Traced, constants: JSON
+    ) -> Entry:
+        """Return an entry point as C programs see it.
+
+        Raises:
+            NotInC: They cannot call it; says why.
+        """
+        if graph.generator == "triton":
+            raise NotInC("it runs on a GPU")
+        given: dict[str, Source] = {}
+        names = [*traced.weights]
+        inputs: list[Value] = []
+        for each in door.inputs:
+            if isinstance(each, FixedInput):
+                continue
+            if isinstance(each, NumberInput):
+                inputs.append(Value(each.name, torch.int64, (), "int", each.size))
+            else:
+                dtype_code(each.dtype)
+                written = each.is_written
+                inputs.append(Value(each.name, each.dtype, each.shape, is_written=written))
+        for number, own in enumerate(graph.schedule.inputs):
+            is_weight = number < len(names)
+            given[own] = FromWeight(names[number]) if is_weight else FromInput(number - len(names))
+        weights: dict[str, Weight] = {}
+        for weight in names:
+            row = self.kept.get(weight) or self.left_out[weight]
+            weights[weight] = _weight(weight, row, is_kept=weight in self.kept)
+        for own, target in graph.schedule.constants.items():
+            if target not in constants:
+                raise NotInC(f"an operator calls the graph {target}")
+            weight = f"{name}:{target}"
+            weights[weight] = _weight(weight, constants[target], is_kept=True)
+            given[own] = FromWeight(weight)
+        self._weights.update(weights)
+        symbols = {symbol: (each.low, each.high) for symbol, each in door.dimensions.items()}
+        outputs = tuple(_outputs(traced))
+        return Entry(
+            name, graph.schedule, [], tuple(inputs), outputs, given,
+            symbols=symbols, conditions=door.conditions,
+        )  # fmt: skip
+
+
+def _outputs(traced: Traced) -> list[Output]:
+    """Return what a C program gets: the tensors and numbers that are computed.
+
+    Raises:
+        NotInC: One has a size that is no sum of products.
+    """
+    found: list[Output] = []
+    for number, value in enumerate(traced.computed()):
+        name = f"output_{number}"
+        if isinstance(value, torch.Tensor):
+            dtype_code(value.dtype)
+            found.append(Output(Value(name, value.dtype, sizes_of(value.shape)), number))
+        elif isinstance(value, (int, torch.SymInt)):
+            found.append(Output(Value(name, torch.int64, (), "int"), number))
+        else:
+            raise NotInC(f"its result {number} is a {type(value).__name__}")
+    return found
+
+
+def _weight(name: str, row: JSON, *, is_kept: bool) -> Weight:
+    """Return a weight as C programs see it.
+
+    Raises:
+        NotInC: ctk.h has no such type.
+    """
+    dtype = decoded({"dtype": row["dtype"]})
+    dtype_code(dtype)
+    member = row["blob"] if is_kept else None
+    shape, strides = tuple(row["shape"]), tuple(row["strides"])
+    return Weight(name, dtype, shape, strides, member, row["offset"] * dtype.itemsize)

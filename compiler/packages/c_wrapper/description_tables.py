@@ -1,0 +1,237 @@
+"""What a library tells of itself: `ctk_package_description`, the tables that ctk.c reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ctk.compiler.packages.c_api import ABI_VERSION
+from ctk.compiler.packages.c_wrapper.entries import (
+    LARGEST,
+    Entry,
+    FromInput,
+    FromWeight,
+    NotInC,
+    Value,
+    Weight,
+    dtype_code,
+)
+from ctk.compiler.packages.c_wrapper.c_literals import array_text, int_text, size_name, string_text
+from ctk.compiler.packages.c_wrapper.c_literals import size_text as text_of_size
+from ctk.compiler.packages.input_guard import Condition
+from ctk.compiler.sizes.atoms import Symbol
+from ctk.compiler.sizes.index import Index, as_index
+from ctk.compiler.sizes.size_guards import symbols_of
+
+_KINDS = {
+    "tensor": "CTK_TENSOR",
+    "int": "CTK_INT",
+    "float": "CTK_FLOAT",
+    "bool": "CTK_TRUTH",
+    "none": "CTK_NOTHING",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """What a library was made with, and what it needs.
+
+    Attributes:
+        name: `ctk 0.1.0, torch 2.13.0`.
+        torch: The version of torch whose operators it calls; empty if it calls none.
+        features: Of the processor, as /proc/cpuinfo calls them.
+    """
+
+    name: str
+    torch: str
+    features: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """An entry point, and how C runs it.
+
+    Attributes:
+        entry: The entry point.
+        function: Its function; empty if C cannot run it.
+        refusal: Then, why.
+    """
+
+    entry: Entry
+    function: str
+    refusal: str
+
+
+def description(graphs: Sequence[Described], weights: Sequence[Weight], maker: Maker) -> str:
+    """Return the tables."""
+    numbers = {weight.name: number for number, weight in enumerate(weights)}
+    lines = [
+        f"int {each.function}(ctk_call*, const ctk_value*, const ctk_value*, const int64_t*, "
+        "ctk_value*);"
+        for each in graphs
+        if each.function
+    ]
+    rows: list[str] = []
+    for number, each in enumerate(graphs):
+        table = _Table(f"graph_{number}", each, numbers)
+        rows.append(table.row())
+        lines += table.lines
+    held = "\n    ".join(f"{row}," for row in rows)
+    lines.append(f"static const ctk_graph graphs[] = {{\n    {held}\n}};")
+    held = "\n    ".join(f"{_weight_row(each)}," for each in weights)
+    lines.append(f"static const ctk_weight weights[] = {{\n    {held or '{0}'}\n}};")
+    features = string_text(" ".join(maker.features))
+    torch = string_text(maker.torch) if maker.torch else "NULL"
+    lines.append(
+        "const ctk_description ctk_package_description = {\n"
+        f"    {ABI_VERSION}, {len(graphs)}, {len(weights)}, {string_text(maker.name)}, {torch},\n"
+        f"    {features},\n    graphs, weights,\n}};"
+    )
+    return "\n\n".join(lines) + "\n"
+
+
+class _Table:
+    """The tables of one entry point; `row` is its own, `lines` those that it points to."""
+
+    def __init__(self, name: str, described: Described, weights: Mapping[str, int]) -> None:
+        self.name = name
+        self.described = described
+        self.entry = described.entry
+        self.weights = weights
+        self.lines: list[str] = []
+        self.order = {symbol: number for number, symbol in enumerate(self.entry.symbols)}
+
+    def row(self) -> str:
+        entry, described = self.entry, self.described
+        if not described.function:
+            refusal = string_text(described.refusal)
+            return f"{{.name = {string_text(entry.name)}, .refusal = {refusal}}}"
+        inputs = [self._input(number, each) for number, each in enumerate(entry.inputs)]
+        outputs = [self._info(each.value, is_written=False) for each in entry.outputs]
+        symbols = [
+            f"{{{string_text(name)}, {int_text(low)}, "
+            f"{int_text(LARGEST if high is None else high)}}}"
+            for name, (low, high) in entry.symbols.items()
+        ]
+        guards = [
+            f"{{{string_text(condition_text(each))}, {self._guard(number, each)}}}"
+            for number, each in enumerate(entry.conditions)
+        ]
+        used = sorted(
+            {self.weights[s.name] for s in entry.given.values() if isinstance(s, FromWeight)}
+        )
+        tables = (
+            ("inputs", "ctk_input", inputs),
+            ("outputs", "ctk_info", outputs),
+            ("symbols", "ctk_symbol", symbols),
+            ("guards", "ctk_guard", guards),
+            ("weights", "int32_t", list(map(str, used))),
+        )
+        fields = [f".name = {string_text(entry.name)}", f".run = {described.function}"]
+        for field, kind, rows in tables:
+            if not rows:
+                continue
+            self.lines.append(
+                f"static const {kind} {self.name}_{field}[] = {{\n    "
+                + "\n    ".join(f"{row}," for row in rows)
+                + "\n};"
+            )
+            fields.append(f".{field} = {self.name}_{field}")
+            fields.append(f".{field.removesuffix('s')}_count = {len(rows)}")
+        return f"{{{', '.join(fields)}}}"
+
+    def _input(self, number: int, value: Value) -> str:
+        written = {at for _, at in self.entry.writes}
+        info = self._info(value, is_written=value.is_written or number in written)
+        sizes = [self._size(number, d, size) for d, size in enumerate(value.shape)]
+        given = [] if value.size is None else [self._size(number, 0, value.size)]
+        tables = (f"(const ctk_size[]){{{', '.join(x)}}}" if x else "NULL" for x in (sizes, given))
+        return f"{{{info}, {', '.join(tables)}}}"
+
+    def _size(self, number: int, dim: int, size: Index) -> str:
+        if size.number is not None:
+            return f"{{{int_text(size.number)}, -1, NULL}}"
+        found = symbol_alone(size)
+        if found is not None and found in self.order:
+            return f"{{-1, {self.order[found]}, NULL}}"
+        name = self._function(f"size_{number}_{dim}", [size], text_of_size(size), "int64_t")
+        return f"{{-1, -1, {name}}}"
+
+    def _guard(self, number: int, condition: Condition) -> str:
+        sides = (condition.left, condition.right)
+        result = f" {condition.relation} ".join(f"({text_of_size(side)})" for side in sides)
+        return self._function(f"guard_{number}", sides, result, "int")
+
+    def _function(self, what: str, sizes: Sequence[Index], result: str, returns: str) -> str:
+        """Define a function of the symbols, and return its name."""
+        name = f"{self.name}_{what}"
+        known = "\n".join(
+            f"    const int64_t {size_name(each.name)} = symbols[{self.order[each.name]}];"
+            for each in symbols_of(sizes)
+        )
+        self.lines.append(
+            f"static {returns} {name}(const int64_t* symbols) {{\n{known}\n    return {result};\n}}"
+        )
+        return name
+
+    def _info(self, value: Value, *, is_written: bool) -> str:
+        dims = ", ".join(map(self._dim, value.shape))
+        table = f"(const ctk_dim[]){{{dims}}}" if value.shape else "NULL"
+        return (
+            f"{{{string_text(value.name)}, {_KINDS[value.kind]}, {dtype_code(value.dtype)}, "
+            f"{len(value.shape)}, {int(is_written)}, {table}}}"
+        )
+
+    def _dim(self, size: Index) -> str:
+        if size.number is not None:
+            return _fixed_dim(size.number)
+        low, high = self.entry.symbols.get(symbol_alone(size) or "", (0, None))
+        limit = int_text(LARGEST if high is None else high)
+        return f"{{-1, {string_text(str(size))}, {int_text(low)}, {limit}}}"
+
+
+def condition_text(condition: Condition) -> str:
+    """Return a condition as a caller reads it: `s0 + s1 <= 64`."""
+    return f"{condition.left} {condition.relation} {condition.right}"
+
+
+def symbol_alone(size: Index) -> str | None:
+    """Return the symbol that a size is; None if it is anything else."""
+    (monomial, factor), *others = size.terms or (((), 0),)
+    if others or factor != 1 or len(monomial) != 1 or not isinstance(monomial[0], Symbol):
+        return None
+    return monomial[0].name
+
+
+def require_told(entry: Entry) -> None:
+    """Raise `NotInC` for a size symbol that no input tells."""
+    asked = symbols_of(size for each in entry.conditions for size in (each.left, each.right))
+    unknown = [each.name for each in asked if each.name not in entry.symbols]
+    if unknown:
+        raise NotInC(
+            f"no input tells the size {unknown[0]}, of which the package assumes something"
+        )
+    told = {symbol_alone(size) for value in entry.inputs for size in value.shape}
+    told |= {symbol_alone(value.size) for value in entry.inputs if value.size is not None}
+    missing = [name for name in entry.symbols if name not in told]
+    if missing:
+        raise NotInC(f"no input alone tells the size {missing[0]}")
+    for source in entry.given.values():
+        if isinstance(source, FromInput) and entry.inputs[source.number].kind == "none":
+            raise NotInC(f"the graph takes {entry.inputs[source.number].name}, which is None")
+
+
+def _weight_row(weight: Weight) -> str:
+    dims = ", ".join(_fixed_dim(size) for size in weight.shape)
+    table = f"(const ctk_dim[]){{{dims}}}" if weight.shape else "NULL"
+    info = (
+        f"{{{string_text(weight.name)}, CTK_TENSOR, {dtype_code(weight.dtype)}, "
+        f"{len(weight.shape)}, 0, {table}}}"
+    )
+    strides = array_text(list(map(as_index, weight.strides)))
+    member = "NULL" if weight.member is None else string_text(weight.member)
+    return f"{{{info}, {strides}, {member}, {int_text(weight.offset)}}}"
+
+
+def _fixed_dim(size: int) -> str:
+    return f"{{{int_text(size)}, NULL, {int_text(size)}, {int_text(size)}}}"

@@ -1,0 +1,168 @@
+"""What a C program may call, as data: entry points, their inputs and outputs, weights.
+
+    Entry("forward", schedule, kernels,
+          inputs=(Value("x", float32, (s0, 8)),),
+          outputs=(Output(Value("output", float32, (s0, 8)), 0),),
+          given={"arg0_1": FromWeight("w"), "arg1_1": FromSymbol(s0), "arg2_1": FromInput(0)},
+          symbols={"s0": (2, 1024)})
+
+An entry point that C cannot run is listed all the same, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+import torch
+
+from ctk.compiler.packages.input_guard import Condition
+from ctk.compiler.codegen.c.kernel_printer import KernelCode
+from ctk.compiler.sizes.index import Index
+from ctk.compiler.runtime.steps import Schedule
+
+Kind = Literal["tensor", "int", "float", "bool", "none"]
+
+LARGEST = 2**63 - 1
+"""A size without an upper bound is at most this."""
+
+MAX_RANK = 16
+"""`CTK_MAX_RANK` of ctk.h."""
+
+DTYPES: Mapping[torch.dtype, tuple[str, int]] = {
+    torch.uint8: ("CTK_UINT8", 0),
+    torch.int8: ("CTK_INT8", 1),
+    torch.int16: ("CTK_INT16", 2),
+    torch.int32: ("CTK_INT32", 3),
+    torch.int64: ("CTK_INT64", 4),
+    torch.float16: ("CTK_FLOAT16", 5),
+    torch.float32: ("CTK_FLOAT32", 6),
+    torch.float64: ("CTK_FLOAT64", 7),
+    torch.bool: ("CTK_BOOL", 11),
+    torch.bfloat16: ("CTK_BFLOAT16", 15),
+    torch.uint16: ("CTK_UINT16", 27),
+    torch.uint32: ("CTK_UINT32", 28),
+    torch.uint64: ("CTK_UINT64", 29),
+}
+"""Types that ctk.h has, and torch's numbers for them (`c10::ScalarType`)."""
+
+
+class NotInC(Exception):
+    """An entry point cannot be run from C; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An input or an output as a caller sees it.
+
+    Attributes:
+        name: For messages: `x`, `batch["mask"]`.
+        dtype: Of its elements; of a number, int64, float64 or bool.
+        shape: Its sizes, of size symbols; empty for a number.
+        kind: A tensor, a number, or None (outputs only).
+        size: What an integer must be, if that is known: a size symbol, or a number.
+        is_written: The graph writes to it.
+    """
+
+    name: str
+    dtype: torch.dtype = torch.float32
+    shape: tuple[Index, ...] = ()
+    kind: Kind = "tensor"
+    size: Index | None = None
+    is_written: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An output: which result of the schedule it is."""
+
+    value: Value
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """A parameter, a buffer or another constant.
+
+    Attributes:
+        name: As the model calls it.
+        dtype: Of its elements.
+        shape: Its sizes.
+        strides: In elements.
+        member: Of the package, where its bytes are; None: the caller binds it.
+        offset: Where it begins there, in bytes.
+    """
+
+    name: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    member: str | None = None
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FromInput:
+    """An input of the schedule is an input of the entry point, by its number."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class FromWeight:
+    """An input or a constant of the schedule is a weight."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class FromSymbol:
+    """An input of the schedule is a size, which the inputs of the entry point tell."""
+
+    size: Index
+
+
+Source: TypeAlias = FromInput | FromWeight | FromSymbol
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry point.
+
+    Attributes:
+        name: How callers find it.
+        schedule: What it does.
+        kernels: What the schedule launches, by number.
+        inputs: What callers give, in order.
+        outputs: What they get, in order.
+        given: Where each input and each constant of the schedule comes from, by its name.
+        writes: Which results of the schedule are copied into which inputs: (result, input).
+        symbols: The least and greatest value of each size symbol that the inputs tell; None: any.
+        conditions: What else must hold for the sizes.
+        refusal: Why C cannot run it, if that is known before it is printed.
+    """
+
+    name: str
+    schedule: Schedule
+    kernels: Sequence[KernelCode]
+    inputs: tuple[Value, ...]
+    outputs: tuple[Output, ...]
+    given: Mapping[str, Source]
+    writes: tuple[tuple[int, int], ...] = ()
+    symbols: Mapping[str, tuple[int, int | None]] = field(
+        default_factory=dict[str, tuple[int, int | None]]
+    )
+    conditions: tuple[Condition, ...] = ()
+    refusal: str = ""
+
+
+def dtype_code(dtype: torch.dtype) -> str:
+    """Return the name that ctk.h has for a type.
+
+    Raises:
+        NotInC: It has none.
+    """
+    if dtype not in DTYPES:
+        raise NotInC(f"ctk.h has no type for {str(dtype).removeprefix('torch.')}")
+    return DTYPES[dtype][0]

@@ -1,0 +1,103 @@
+"""The shared library of a package: the functions of its entry points, their kernels, the tables.
+
+Each entry point is a file, so that kernels of two may be called alike; one more holds the tables.
+An entry point that C cannot run is described with the reason; its file holds its kernels only.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ctk.compiler.packages.c_wrapper.description_tables import Described, Maker, description, require_told
+from ctk.compiler.packages.c_wrapper.entries import Entry, NotInC, Weight
+from ctk.compiler.packages.c_wrapper.prelude import prelude
+from ctk.compiler.packages.c_wrapper.steps import calls_torch, fault_function, function_text
+from ctk.compiler.codegen.c.libraries import beginning
+from ctk.compiler.codegen.c.toolchain import command_with, compile_together
+from ctk.compiler.usercode.process_name import process_name
+from ctk.compiler.torch_compat import c_shim
+
+
+def sources(
+    entries: Sequence[Entry], weights: Sequence[Weight], *, name: str, features: Sequence[str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the files of a library by name, and why C cannot run an entry point, by its name.
+
+    Args:
+        entries: The entry points.
+        weights: Of all of them.
+        name: What made it: `ctk 0.1.0, torch 2.13.0`.
+        features: What the processor must have, as /proc/cpuinfo calls it.
+
+    Raises:
+        NotInC: A weight is of a type that ctk.h does not have.
+    """
+    numbers = {weight.name: number for number, weight in enumerate(weights)}
+    files: dict[str, str] = {}
+    refusals: dict[str, str] = {}
+    graphs: list[Described] = []
+    needs_torch = False
+    for number, entry in enumerate(entries):
+        function = f"ctk_run_{number}"
+        try:
+            text = _file_text(entry, function, numbers)
+        except NotInC as error:
+            refusals[entry.name] = str(error)
+            graphs.append(Described(entry, "", str(error)))
+            text = _kernels_text(entry, function)
+        else:
+            graphs.append(Described(entry, function, ""))
+            needs_torch |= calls_torch(entry)
+        files[f"entry_{number}.c"] = text
+    maker = Maker(name, c_shim.version() if needs_torch else "", features)
+    tables = description(graphs, weights, maker)
+    files["description.c"] = "\n".join((*beginning([tables], False), prelude(), tables))
+    return files, refusals
+
+
+def function_prefix(number: int) -> str:
+    """Return what the names of an entry point's functions begin with in the library."""
+    return f"ctk_run_{number}_"
+
+
+def build(files: Mapping[str, str], flags: Sequence[str] = ()) -> bytes:
+    """Compile the files of a library.
+
+    Raises:
+        CodegenUnsupported: There is no C compiler, or it does not take the code.
+    """
+    with tempfile.TemporaryDirectory(prefix=f"ctk-c-{process_name()}-") as folder:
+        for name, text in files.items():
+            Path(folder, name).write_text(text, encoding="utf-8")
+        target = Path(folder, "package.so")
+        paths = [Path(folder, name) for name in files]
+        compile_together(paths, target, command_with(flags), "the C wrapper of a package")
+        return target.read_bytes()
+
+
+def _file_text(entry: Entry, function: str, weights: Mapping[str, int]) -> str:
+    """Return the file of an entry point.
+
+    Raises:
+        NotInC: C cannot run it.
+    """
+    if entry.refusal:
+        raise NotInC(entry.refusal)
+    require_told(entry)
+    run = function_text(entry, function, weights)
+    faults = [fault_function(code) for code in entry.kernels if code.checks]
+    return _kernels_text(entry, function, [prelude(), *faults, run])
+
+
+def _kernels_text(entry: Entry, function: str, more: Sequence[str] = ()) -> str:
+    """Return the file of an entry point's kernels, and more that calls them."""
+    kernels = [code.text for code in entry.kernels]
+    has_checks = any(code.checks for code in entry.kernels)
+    names = [code.name for code in entry.kernels]
+    names += ["read_last_fault"] if has_checks else []
+    # Of two entry points, functions may be called alike; the library is one.
+    own = "\n".join(f"#define {each} {function}_{each}" for each in names)
+    before = beginning([*kernels, *more], has_checks)
+    return "\n\n".join((own, *before, *kernels, *more)) + "\n"

@@ -1,0 +1,184 @@
+"""What a package holds, for people: read and checked, but neither loaded nor run.
+
+So one for another machine can be looked at, too. A size that varies is called as its argument is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ctk.compiler.packages.input_guard import Door, FixedInput, Input, NumberInput
+from ctk.compiler.packages.input_guard_json import door_of
+from ctk.compiler.artifacts.machine import refuse_other
+from ctk.compiler.packages.package import manifest_of, opened
+from ctk.compiler.errors import MALFORMED, ArtifactError, ContainerError
+from ctk.compiler.runtime.values import JSON, size_of, value_of
+from ctk.compiler.torch_compat import graphs
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An argument, a result or a weight.
+
+    Attributes:
+        name: As the program calls it; of a result where it stands: `['loss']`.
+        dtype: `float32`; `int` for a number; empty for a fixed value.
+        shape: `[batch, 16]`; of a fixed value the value.
+        device: Where it must be; empty if it is no tensor.
+        is_written: The package writes to it.
+    """
+
+    name: str
+    dtype: str
+    shape: str
+    device: str = ""
+    is_written: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A size that varies, by name, with its least and largest value; None: there is no largest."""
+
+    name: str
+    low: int
+    high: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class EntryDescription:
+    """An entry point.
+
+    Attributes:
+        name: What it is called.
+        keywords: The arguments that are given by keyword.
+        why_not_c: Why C programs cannot call it; empty if they can.
+    """
+
+    name: str
+    inputs: Sequence[Value]
+    keywords: Sequence[str]
+    sizes: Sequence[Size]
+    outputs: Sequence[Value]
+    weights: Sequence[str]
+    why_not_c: str
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A package.
+
+    Attributes:
+        digest: SHA-256 of what it holds.
+        weights: Those that it keeps.
+        weights_left_out: Those that must be bound.
+        weights_nbytes: How large the kept ones are.
+        machine: What a machine must be to run it.
+        made_by: Versions of what wrote it.
+        why_not_here: Why it does not run on this machine; empty if it does.
+    """
+
+    path: Path
+    digest: str
+    nbytes: int
+    entries: Sequence[EntryDescription]
+    weights: Sequence[Value]
+    weights_left_out: Sequence[Value]
+    weights_nbytes: int
+    machine: Mapping[str, Any]
+    made_by: Mapping[str, str]
+    why_not_here: str
+
+
+def describe(path: str | Path) -> Description:
+    """Return what a package holds; all of the file is checked.
+
+    Raises:
+        ContainerError: It is no package, is damaged, or cannot be read.
+        ArtifactError: It is one of another ctk.
+    """
+    container = opened(path)
+    manifest = manifest_of(container, to_run=False)
+    kept = manifest["weights"]
+    try:
+        return Description(
+            container.path,
+            container.digest,
+            container.path.stat().st_size,
+            [
+                _entry(name, data, manifest["c_api"].get(name, ""))
+                for name, data in manifest["entries"].items()
+            ],
+            [_weight(*each) for each in kept.items()],
+            [_weight(*each) for each in manifest["weights_left_out"].items()],
+            sum(len(container.members[blob]) for blob in {row["blob"] for row in kept.values()}),
+            manifest["machine"],
+            manifest["made_by"],
+            _why_not_here(manifest["machine"], container.path.name),
+        )
+    except MALFORMED as error:
+        raise ContainerError(f"{path} is malformed: {error!r}; compile it again") from error
+
+
+def _entry(name: str, data: JSON, why_not_c: str) -> EntryDescription:
+    door = door_of(data["door"])
+    sizes = [Size(each.name, each.low, each.high) for each in door.dimensions.values()]
+    places = _places(data["out_spec"], len(data["results"]))
+    outputs = [_output(*each, door) for each in zip(places, data["results"], strict=True)]
+    inputs = [_input(each, door) for each in door.inputs]
+    keywords = _keywords(data["in_spec"])
+    return EntryDescription(
+        name, inputs, keywords, sizes, outputs, tuple(data["weights"]), why_not_c
+    )
+
+
+def _input(each: Input, door: Door) -> Value:
+    if isinstance(each, FixedInput):
+        return Value(each.name, "", repr(each.value))
+    if isinstance(each, NumberInput):
+        return Value(each.name, "int", door.text([each.size])[1:-1])
+    dtype = str(each.dtype).removeprefix("torch.")
+    return Value(each.name, dtype, door.text(each.shape), str(each.device), each.is_written)
+
+
+def _output(place: str, row: JSON, door: Door) -> Value:
+    if "fixed" in row:
+        return Value(place, "", repr(value_of(row["fixed"])))
+    if "dtype" not in row:
+        return Value(place, "int", _size(row["size"], door))
+    sizes = ", ".join(_size(each, door) for each in row["shape"])
+    return Value(place, row["dtype"], f"[{sizes}]", row["device"])
+
+
+def _size(size: JSON, door: Door) -> str:
+    return "?" if size is None else door.text([size_of(size)])[1:-1]
+
+
+def _places(spec: str, number: int) -> list[str]:
+    """Return where each result stands; a class that is not known here hides that."""
+    try:
+        found = graphs.places_of(graphs.spec_of(spec))
+    except Exception:
+        return [f"#{each}" for each in range(number)]
+    return found
+
+
+def _keywords(spec: str) -> list[str]:
+    try:
+        return graphs.keywords_of(graphs.spec_of(spec))
+    except Exception:  # a class among the arguments that is not known here
+        return []
+
+
+def _weight(name: str, row: JSON) -> Value:
+    return Value(name, row["dtype"], str(row["shape"]), row["device"])
+
+
+def _why_not_here(machine: JSON, name: str) -> str:
+    try:
+        refuse_other(machine, name)
+    except ArtifactError as error:
+        return str(error)
+    return ""

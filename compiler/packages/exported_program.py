@@ -1,0 +1,171 @@
+"""A program of torch.export as a captured graph, with its door, its weights and its results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from ctk.compiler.packages.input_guard import (
+    Dimension,
+    Door,
+    FixedInput,
+    Input,
+    NumberInput,
+    TensorInput,
+)
+from ctk.compiler.errors import ArtifactError
+from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.fx.types import value_of
+from ctk.compiler.sizes.size_guards import NotLowered, size_of, sizes_of, symbols_of
+from ctk.compiler.torch_compat import exported
+
+aten = torch.ops.aten
+
+_WEIGHTS = ("parameter", "buffer", "constant_tensor")
+_WRITTEN = ("buffer_mutation", "user_input_mutation", "parameter_mutation")
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """An entry point before it is compiled.
+
+    Attributes:
+        graph: Takes weights, then inputs; writes to those that the program changes.
+        inputs: Fake values of its placeholders.
+        weights: The values of the first placeholders, in order, by name.
+        door: What the others are.
+        results: Leaves of the result: a number is a position among those of the graph; what was
+            fixed is a tuple of one.
+        in_spec: What `(args, kwargs)` are nested in.
+        out_spec: What the result is nested in.
+    """
+
+    graph: GraphModule
+    inputs: Sequence[Any]
+    weights: Mapping[str, Tensor]
+    door: Door
+    results: Sequence[int | tuple[object]]
+    in_spec: Any
+    out_spec: Any
+
+    def computed(self) -> list[Any]:
+        """Return the fake values of what the graph computes."""
+        (output,) = self.graph.graph.find_nodes(op="output")
+        return [value_of(node) for node in output.args[0]]
+
+
+def traced_of(program: torch.export.ExportedProgram) -> Traced:
+    """Return an exported program as a graph to compile.
+
+    Raises:
+        ArtifactError: It takes or gives what a package cannot hold; says what.
+    """
+    functional = exported.functional(program)
+    gm = copy_graph_module(functional.graph_module)
+    nodes = {node.name: node for node in gm.graph.find_nodes(op="placeholder")}
+    kept: list[Node] = []
+    weights: dict[str, Tensor] = {}
+    inputs: list[Input] = []
+    written = {
+        target for kind, _, target, _ in exported.output_kinds(functional) if kind in _WRITTEN
+    }
+    for kind, name, target, fixed in exported.input_kinds(functional):
+        node = nodes[name]
+        if kind == "fixed":
+            inputs.append(FixedInput(name, fixed))
+            gm.graph.erase_node(node)
+            continue
+        kept.append(node)
+        if kind in _WEIGHTS:
+            assert target is not None
+            value = exported.value_of(functional, target)
+            assert isinstance(value, Tensor)
+            weights[target] = value
+        elif kind == "user_input":
+            inputs.append(_input(name, node.meta["val"], is_written=name in written))
+        else:
+            raise ArtifactError(f"the input {name} is a {kind}: packages cannot hold that")
+    results = _write_back(gm, functional)
+    gm.graph.lint()
+    gm.recompile()
+    specs = functional.call_spec.in_spec, functional.call_spec.out_spec
+    door = Door(tuple(inputs), _dimensions(inputs, exported.ranges(functional)))
+    for symbol in door.untold():
+        raise ArtifactError(
+            f"no size of an input tells {symbol} by itself: pass it as an int, too, or export the "
+            "program with sizes that vary by themselves"
+        )
+    return Traced(gm, [node.meta["val"] for node in kept], weights, door, results, *specs)
+
+
+def _input(name: str, value: object, *, is_written: bool) -> Input:
+    """Return an input of the user.
+
+    Raises:
+        ArtifactError: A package cannot take it.
+    """
+    try:
+        if isinstance(value, Tensor):
+            shape, strides = sizes_of(value.shape), sizes_of(value.stride())
+            return TensorInput(name, value.dtype, value.device, shape, strides, is_written)
+        if isinstance(value, torch.SymInt):
+            return NumberInput(name, size_of(value))
+    except NotLowered as error:
+        raise ArtifactError(f"the input {name}: {error}") from error
+    raise ArtifactError(f"the input {name} is a {type(value).__name__}: packages cannot take that")
+
+
+def _dimensions(
+    inputs: Sequence[Input], ranges: Mapping[str, tuple[int, int | None]]
+) -> dict[str, Dimension]:
+    """Return the sizes that vary, each named by where it stands alone first, else as torch does."""
+    found: dict[str, Dimension] = {}
+    for each in inputs:
+        if isinstance(each, FixedInput):
+            continue
+        sizes = each.shape if isinstance(each, TensorInput) else (each.size,)
+        for axis, size in enumerate(sizes):
+            place = f"{each.name}.size({axis})" if isinstance(each, TensorInput) else each.name
+            for symbol in symbols_of([size]):
+                name = symbol.name
+                known = found.setdefault(name, Dimension(name, *ranges.get(name, (0, None))))
+                if known.name == name and str(size) == name:
+                    found[name] = replace(known, name=place)
+    return found
+
+
+def _write_back(
+    gm: GraphModule, program: torch.export.ExportedProgram
+) -> list[int | tuple[object]]:
+    """Make a graph write what the program changes, and return no more than the program does."""
+    (output,) = gm.graph.find_nodes(op="output")
+    places = {
+        target or name: name
+        for kind, name, target, _ in exported.input_kinds(program)
+        if kind != "fixed"
+    }
+    nodes = {node.name: node for node in gm.graph.find_nodes(op="placeholder")}
+    returned: list[Node] = []
+    results: list[int | tuple[object]] = []
+    kinds = exported.output_kinds(program)
+    for (kind, name, target, fixed), value in zip(kinds, output.args[0], strict=True):
+        if kind in _WRITTEN:
+            assert target is not None
+            place = nodes[places[target]]
+            with gm.graph.inserting_before(output):
+                copied = gm.graph.call_function(aten.copy_.default, (place, value))
+            copied.meta["val"] = place.meta["val"]
+        elif kind == "fixed" or not isinstance(value, Node):
+            results.append((fixed if kind == "fixed" else value,))
+        elif kind in ("user_output", "loss_output"):
+            results.append(len(returned))
+            returned.append(value)
+        else:
+            raise ArtifactError(f"the result {name} is a {kind}: packages cannot hold that")
+    output.args = (tuple(returned),)
+    return results

@@ -1,0 +1,260 @@
+"""Which packages there are for an operator: a list in JSON beside them, in the persistent cache.
+
+    <cache>/aoti_eager/<ns>/<device>/<op>.json       [{"meta_info": [...], "kernel_path": ...}, ...]
+    <cache>/aoti_eager/<ns>/<device>/lib/<name>.ctk  the packages
+
+A record also has the SHA-256 of its package, and what it `depends_on` besides its arguments. The
+list is changed under a lock, by one atomic step; a reader needs no lock. What cannot be read in it
+is dropped with a line in the log, and its packages are made anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import re
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from ctk.compiler.packages.operators.metadata import text_of
+from ctk.compiler.artifacts import locks
+from ctk.compiler.artifacts import partial_files as partial
+from ctk.compiler.artifacts.container import open_container
+from ctk.compiler.packages.package import manifest_of
+from ctk.compiler.cache.store import WAIT_SECONDS
+from ctk.compiler.cache_folder.folder import cache_folder, subfolder
+from ctk.compiler.errors import (
+    ArtifactError,
+    ConfigError,
+    ContainerError,
+    InputError,
+    StorageError,
+    UnreadableContainer,
+)
+from ctk.compiler.runtime.values import JSON
+
+log = logging.getLogger("ctk.cache")
+
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OPERATOR = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z0-9_]+)?")
+_PACKAGE = re.compile(r"lib/[A-Za-z0-9_.-]+\.ctk")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A package of an operator.
+
+    Attributes:
+        meta_info: Objects of the arguments that it was compiled for.
+        kernel_path: Of the package, relative to the folder of the list.
+        sha256: What the package says to be.
+        depends_on: Versions, machine, options: all that must be the same.
+    """
+
+    meta_info: Sequence[JSON]
+    kernel_path: str
+    sha256: str
+    depends_on: Mapping[str, str]
+
+    def as_json(self) -> JSON:
+        """Return it as it stands in the list."""
+        return {
+            "meta_info": list(self.meta_info),
+            "kernel_path": self.kernel_path,
+            "sha256": self.sha256,
+            "depends_on": dict(self.depends_on),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """The list of an operator on a kind of device.
+
+    Attributes:
+        root: The folder of the cache.
+        folder: Where the list is.
+        operator: With its overload.
+    """
+
+    root: Path
+    folder: Path
+    operator: str
+
+    @property
+    def path(self) -> Path:
+        """The list."""
+        return self.folder / f"{self.operator}.json"
+
+    def records(self) -> list[Record]:
+        """Return what the list says; what is malformed in it is passed over, with a warning."""
+        try:
+            data = json.loads(self.path.read_bytes())
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError, RecursionError) as error:
+            log.warning("the list %s cannot be read, and is not used: %s", self.path, error)
+            return []
+        found = [_record(each) for each in data] if isinstance(data, list) else [None]
+        if None in found:
+            log.warning("the list %s is malformed in part: that part is not used", self.path)
+        return [each for each in found if each is not None]
+
+    def checked(self, record: Record) -> Path | None:
+        """Return the package of a record; None if it is gone, or is not what was written.
+
+        A damaged one is removed.
+        """
+        path = self.folder / record.kernel_path
+        try:
+            container = open_container(path)
+            manifest_of(container)
+            if container.digest != record.sha256:
+                raise ContainerError(f"{path} is not the package that was noted")
+        except UnreadableContainer as error:
+            log.log(logging.WARNING if path.exists() else logging.DEBUG, "%s", error)
+            return None
+        except ContainerError as error:
+            log.warning("dropped a package of %s: %s", self.operator, str(error).partition("\n")[0])
+            _remove(path)
+            return None
+        except ArtifactError as error:  # for another machine, torch or ctk
+            log.debug("%s", error)
+            return None
+        return path
+
+    def package(self, name: str) -> Path:
+        """Return where a package is, or is to be."""
+        return self.folder / _place(name)
+
+    def add(self, name: str, meta_info: Sequence[JSON], depends_on: Mapping[str, str]) -> None:
+        """Note a package in the list, in place of one for the same; drop those that are gone.
+
+        What an older text of ctk made for the same goes, with its package.
+
+        Raises:
+            StorageError: The list cannot be written.
+        """
+        digest = open_container(self.package(name)).digest
+        record = Record(meta_info, _place(name), digest, depends_on)
+        with self._locked("list") as is_held:
+            if not is_held:
+                log.warning("the list %s is held by another process: nothing is noted", self.path)
+                return
+            kept: list[Record] = []
+            for each in self.records():
+                package = self.folder / each.kernel_path
+                if not _is_replaced(each, record):
+                    kept += [each] * package.exists()
+                elif each.kernel_path != record.kernel_path:
+                    _remove(package)
+            self._write([each.as_json() for each in (*kept, record)])
+            partial.sweep(self.folder)
+
+    @contextlib.contextmanager
+    def making(self, name: str) -> Generator[bool]:
+        """Hold a package's name while it is made; False: another has been at it for too long."""
+        with self._locked(name) as is_held:
+            yield is_held
+
+    @contextlib.contextmanager
+    def _locked(self, what: str) -> Generator[bool]:
+        text = f"aoti_eager {self.folder.relative_to(self.root)} {self.operator} {what}"
+        digest = hashlib.sha256(text.encode()).hexdigest()
+        with contextlib.ExitStack() as stack:
+            try:
+                path = subfolder(self.root, "locks") / digest
+                is_held = stack.enter_context(locks.held(path, WAIT_SECONDS))
+            except OSError as error:
+                raise StorageError(f"no locks in {self.root}: {error}") from error
+            yield is_held
+
+    def _write(self, data: JSON) -> None:
+        temporary = partial.partial_path(self.path)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            with os.fdopen(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as file:
+                json.dump(data, file, indent=1, allow_nan=False)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self.path)
+        except OSError as error:
+            raise StorageError(f"cannot write {self.path}: {error.strerror or error}") from error
+        finally:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+
+
+def index_of(ns: str, operator: str, device_type: str) -> Index:
+    """Return the list of an operator; its folders are made.
+
+    Raises:
+        InputError: A name is none.
+        ConfigError: The persistent cache is off.
+        StorageError: A folder cannot be used.
+    """
+    for name, what, pattern in (
+        (ns, "namespace", _WORD),
+        (operator, "operator with its overload", _OPERATOR),
+        (device_type, "type of a device", _WORD),
+    ):
+        if type(name) is not str or not pattern.fullmatch(name):
+            raise InputError(f"{name!r} is no {what}: e.g. 'aten', 'add.Tensor', 'cpu'")
+    root = cache_folder()
+    if root is None:
+        raise ConfigError(
+            "packages of operators are kept in the persistent cache, which is off or cannot be "
+            "used here\nnext: unset CTK_CACHE=0, or set CTK_CACHE_DIR to a folder of your own"
+        )
+    folder = root
+    for name in ("aoti_eager", ns, device_type):
+        folder = subfolder(folder, name)
+    subfolder(folder, "lib")
+    return Index(root, folder, operator)
+
+
+def same(left: Mapping[str, str], right: Mapping[str, str], without: Sequence[str] = ()) -> bool:
+    """Return whether two packages depend on the same, apart from some parts."""
+
+    def kept(parts: Mapping[str, str]) -> dict[str, str]:
+        return {name: each for name, each in parts.items() if name not in without}
+
+    return kept(left) == kept(right)
+
+
+def _place(name: str) -> str:
+    return f"lib/{name}.ctk"
+
+
+def _is_replaced(old: Record, new: Record) -> bool:
+    is_for_the_same = text_of(list(old.meta_info)) == text_of(list(new.meta_info))
+    return is_for_the_same and same(old.depends_on, new.depends_on, without=("version.ctk",))
+
+
+def _remove(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+def _record(data: Any) -> Record | None:
+    """Return a record of the list; None if it is malformed, or leads out of the folder."""
+    fields: Mapping[str, Callable[[Any], bool]] = {
+        "meta_info": lambda x: isinstance(x, list) and all(isinstance(e, dict) for e in _list(x)),
+        "kernel_path": lambda x: isinstance(x, str) and _PACKAGE.fullmatch(x) is not None,
+        "sha256": lambda x: isinstance(x, str),
+        "depends_on": lambda x: isinstance(x, dict),
+    }
+    if not isinstance(data, dict):
+        return None
+    row = cast("dict[str, Any]", data)
+    if not all(name in row and is_right(row[name]) for name, is_right in fields.items()):
+        return None
+    return Record(row["meta_info"], row["kernel_path"], row["sha256"], row["depends_on"])
+
+
+def _list(value: Any) -> list[object]:
+    return cast("list[object]", value)

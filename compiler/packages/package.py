@@ -1,0 +1,310 @@
+"""A package: compiled entry points and their weights in one file. Opened, checked, called.
+
+    package = ctk.load("model.ctk")
+    package(x)                          its entry point, called as the model was
+    package["decode"](x, cache)         one of several
+    package.bind({"head.weight": w})    weights that were left out, or others than those kept
+
+Nothing is traced or compiled, and little is imported. A package is machine code: one that comes
+from a stranger is a stranger's program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ctk.compiler.artifacts.container import Container, open_container
+from ctk.compiler.packages.input_guard import Door, FixedInput
+from ctk.compiler.packages.input_guard_json import door_of
+from ctk.compiler.artifacts.machine import refuse_other
+from ctk.compiler.errors import MALFORMED, ArtifactError, ContainerError, InputError, nearest
+from ctk.compiler.runtime.compiled_graph import load_graph
+from ctk.compiler.runtime.helpers import fitted
+from ctk.compiler.runtime.tensors import tensors_of
+from ctk.compiler.runtime.values import JSON, value_of
+from ctk.compiler.torch_compat import autograd, graphs
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+DEFAULT = "forward"
+"""The name of the entry point of a package that has one."""
+
+
+@dataclass(slots=True)
+class EntryPoint:
+    """A function of a package.
+
+    Attributes:
+        name: What it is called.
+        door: What it takes.
+        weights: Names of the weights that its graph takes first, in order.
+    """
+
+    name: str
+    door: Door
+    weights: tuple[str, ...]
+    _package: Package = field(repr=False)
+    _run: Callable[[list[Any]], Sequence[Any]] = field(repr=False)
+    _in_spec: Any = field(repr=False)
+    _out_spec: Any = field(repr=False)
+    _results: Sequence[Any] = field(repr=False)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the model returns; without gradients.
+
+        Raises:
+            InputError: An argument is not what the package was compiled for.
+            ArtifactError: A weight that was left out is not bound.
+        """
+        leaves, spec = graphs.flattened((args, kwargs))
+        if spec != self._in_spec:
+            leaves = self._in_order(args, kwargs)
+        return graphs.unflattened(self.flat(leaves), self._out_spec)
+
+    def flat(self, leaves: Sequence[Any]) -> list[Any]:
+        """Return the leaves of the result, given those of the arguments."""
+        values = [*self._package.values_of(self.weights), *self.door.admit(leaves)]
+        computed = autograd.without_modes(self._run, values)
+        return [
+            each if not isinstance(each, _Computed) else computed[each.position]
+            for each in self._results
+        ]
+
+    def _in_order(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[Any]:
+        """Return the leaves of arguments whose keywords come in another order.
+
+        Raises:
+            InputError: They are nested in another way.
+        """
+        wanted = graphs.keywords_of(self._in_spec)
+        if set(wanted) == set(kwargs):
+            leaves, spec = graphs.flattened((args, {name: kwargs[name] for name in wanted}))
+            if spec == self._in_spec:
+                return leaves
+        names = ", ".join(each.name for each in self.door.inputs) or "nothing"
+        keywords = f", by keyword {', '.join(wanted)}" if wanted else ""
+        raise InputError(
+            f"{self.name} was compiled for other arguments: it takes {names}{keywords}, nested as "
+            f"when it was compiled, and got {len(args)} positional and "
+            f"{', '.join(kwargs) or 'no'} keyword arguments"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Computed:
+    """A result that the graph computes; the others were fixed."""
+
+    position: int
+
+
+class Package(Mapping[str, EntryPoint]):
+    """An open package: its entry points by name. Called, it is its one entry point, or `forward`.
+
+    Attributes:
+        path: The file.
+        manifest: What it says of itself.
+    """
+
+    def __init__(self, container: Container) -> None:
+        self.path = container.path
+        self.manifest = manifest_of(container)
+        self._weights = tensors_of(self.manifest["weights"], container.members)
+        self._left_out: Mapping[str, JSON] = self.manifest["weights_left_out"]
+        self._entries = {
+            name: self._entry(name, data, container)
+            for name, data in self.manifest["entries"].items()
+        }
+
+    def __getitem__(self, name: str) -> EntryPoint:
+        if name not in self._entries:
+            names = ", ".join(self._entries)
+            raise ArtifactError(
+                f"{self.path.name} has no entry point {name!r}{nearest(name, self._entries)}; it "
+                f"has {names}"
+            )
+        return self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the entry point, if there is one, or that called `forward`."""
+        if len(self._entries) == 1:
+            (entry,) = self._entries.values()
+            return entry(*args, **kwargs)
+        return self[DEFAULT](*args, **kwargs)
+
+    @property
+    def unbound(self) -> tuple[str, ...]:
+        """Names of weights that were left out, and are not bound."""
+        return tuple(name for name in self._left_out if name not in self._weights)
+
+    def bind(self, weights: Mapping[str, Tensor]) -> None:
+        """Give weights their values; those that entry points do not take are passed over.
+
+        Args:
+            weights: By name: the `state_dict()` of the model. They are used where they are; one
+                with other strides is copied.
+
+        Raises:
+            InputError: One has another shape, type or device than the package was compiled for, or
+                is no tensor; or none of them is a weight of the package.
+        """
+        given: Any = weights
+        if not isinstance(given, Mapping):
+            kind = type(given).__name__
+            raise InputError(f"bind takes weights by name, model.state_dict(), and got a {kind}")
+        known = {**self.manifest["weights"], **self._left_out}
+        taken = {name: each for name, each in weights.items() if name in known}
+        if weights and not taken:
+            first = next(iter(weights))
+            hint = nearest(str(first), known)
+            raise InputError(
+                f"{self.path.name} has none of the weights that are given, such as {first}{hint}; "
+                f"it has {', '.join(list(known)[:5]) or 'none'}"
+            )
+        self._weights.update({name: _fitting(name, taken[name], known[name]) for name in taken})
+
+    def values_of(self, names: Sequence[str]) -> list[Tensor]:
+        """Return the values of weights.
+
+        Raises:
+            ArtifactError: One is not bound.
+        """
+        try:
+            return [self._weights[name] for name in names]
+        except KeyError:
+            missing = self.unbound
+            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+            raise ArtifactError(
+                f"{self.path.name} was written without its weights, and {', '.join(missing[:3])}"
+                f"{more} have no value: package.bind(model.state_dict())"
+            ) from None
+
+    def _entry(self, name: str, data: JSON, container: Container) -> EntryPoint:
+        code = load_graph(data["graph"], container.members, "forward")
+        results = [
+            _Computed(each["computed"]) if "computed" in each else value_of(each["fixed"])
+            for each in data["results"]
+        ]
+        in_spec, out_spec = (_spec(data[each], name) for each in ("in_spec", "out_spec"))
+        door, weights = door_of(data["door"]), tuple(map(str, data["weights"]))
+        self._require_fit(name, door, weights, results, data["graph"]["schedule"])
+        return EntryPoint(name, door, weights, self, code.function, in_spec, out_spec, results)
+
+    def _require_fit(
+        self,
+        name: str,
+        door: Door,
+        weights: Sequence[str],
+        results: Sequence[object],
+        schedule: JSON,
+    ) -> None:
+        """Refuse an entry point whose graph takes or gives something else than is said of it."""
+        unknown = set(weights).difference(self._weights, self._left_out)
+        taken = [each for each in door.inputs if not isinstance(each, FixedInput)]
+        given = [each.position for each in results if isinstance(each, _Computed)]
+        count = len(value_of(schedule["result"]))
+        is_fit = len(weights) + len(taken) == len(schedule["inputs"])
+        if unknown or not is_fit or not all(0 <= each < count for each in given):
+            raise ContainerError(f"{name} of {self.path.name} is not as it says: compile it again")
+
+
+def load(path: str | Path) -> Package:
+    """Open a package.
+
+    Raises:
+        ContainerError: It is no package, is damaged, or cannot be read.
+        ArtifactError: It is for another machine, another torch or another ctk.
+    """
+    container = opened(path)
+    try:
+        return Package(container)
+    except MALFORMED as error:
+        raise _malformed(container.path, error) from error
+
+
+def opened(path: str | Path) -> Container:
+    """Open the container of a package.
+
+    Raises:
+        ContainerError: It is no container, is damaged, or cannot be read.
+    """
+    try:
+        place = Path(path).expanduser()
+        with contextlib.suppress(OSError):  # is said when it is opened
+            place.lstat()  # which refuses what is no path
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise ContainerError(f"{str(path)[:200]!r} is no path of a file: {error}") from error
+    return open_container(place)
+
+
+def _malformed(path: Path, error: BaseException) -> ContainerError:
+    return ContainerError(f"{path.name} is malformed: {repr(error)[:300]}; compile it again")
+
+
+def manifest_of(container: Container, *, to_run: bool = True) -> JSON:
+    """Return what a package says of itself.
+
+    Args:
+        container: The open file.
+        to_run: It is to run here, not only to be looked at.
+
+    Raises:
+        ContainerError: It is no package.
+        ArtifactError: It is one of another ctk, or, where it is to run, for another machine.
+    """
+    name = container.path.name
+    if MANIFEST not in container.members:
+        raise ContainerError(f"{name} is no package of ctk: it has no {MANIFEST}")
+    try:
+        manifest: JSON = json.loads(bytes(container.members[MANIFEST]))
+        if manifest["kind"] != "package":
+            raise ContainerError(f"{name} is a {manifest['kind']} of ctk, and no package")
+        if manifest["format"] != FORMAT:
+            raise ArtifactError(
+                f"{name} is a package of format {manifest['format']}, and this ctk knows {FORMAT}: "
+                "compile it again with this ctk"
+            )
+        if to_run:
+            refuse_other(manifest["machine"], name)
+    except MALFORMED as error:
+        raise _malformed(container.path, error) from error
+    return manifest
+
+
+def _spec(text: str, name: str) -> Any:
+    try:
+        return graphs.spec_of(text)
+    except Exception as error:
+        raise ArtifactError(
+            f"the arguments or results of {name} hold a class that is not known here: {error}\n"
+            "next: import the module that registers it with torch.utils._pytree"
+        ) from error
+
+
+def _fitting(name: str, tensor: Any, row: JSON) -> Tensor:
+    """Return a weight, if it is what the package was compiled for."""
+    if not isinstance(tensor, Tensor) or tensor.layout is not torch.strided or tensor.is_quantized:
+        kind = tensor.layout if isinstance(tensor, Tensor) else f"a {type(tensor).__name__}"
+        raise InputError(f"the weight {name} must be a strided tensor, and is {kind}")
+    shape, dtype = torch.Size(row["shape"]), value_of({"dtype": row["dtype"]})
+    device = torch.device(row["device"])
+    if (tensor.shape, tensor.dtype, tensor.device) != (shape, dtype, device):
+        raise InputError(
+            f"the weight {name} is {tensor.dtype}{list(tensor.shape)} on {tensor.device}; the "
+            f"package was compiled for {dtype}{list(shape)} on {device}"
+        )
+    plain = tensor.detach().resolve_conj()
+    return fitted(plain, tuple(shape), tuple(row["strides"]), dtype)

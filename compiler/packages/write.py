@@ -1,0 +1,354 @@
+"""Write packages: `aot_compile`, `compile_fx_aot`, and several entry points in one file."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import platform
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule
+
+from ctk.compiler.packages.c_library import CLibrary
+from ctk.compiler.packages.entry_point import compile_traced
+from ctk.compiler.packages.exported_program import Traced, traced_of
+from ctk.compiler.artifacts.container import place_problem, write
+from ctk.compiler.packages.input_guard import Door, TensorInput
+from ctk.compiler.packages.input_guard_json import door_json
+from ctk.compiler.artifacts.machine import requirements
+from ctk.compiler.packages.package import DEFAULT, FORMAT, MANIFEST
+from ctk.compiler.artifacts.versions import version_of
+from ctk.compiler.options.config import Config, resolve
+from ctk.compiler.errors import ArtifactError, ConfigError, InputError, StorageError
+from ctk.compiler.sizes.size_guards import NotLowered, size_of
+from ctk.compiler.runtime.compiled_graph import CompiledGraph
+from ctk.compiler.runtime.tensors import stored_tensors
+from ctk.compiler.runtime.values import JSON, size_json, value_json
+from ctk.compiler.torch_compat import exported, fake, graphs
+
+Weights = Literal["keep", "leave_out"]
+Options = Config | Mapping[str, object] | None
+Blobs = dict[str, bytes | memoryview]
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+
+
+def aot_compile(
+    model: torch.nn.Module | torch.export.ExportedProgram | Callable[..., Any],
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
+    options: Options = None,
+    *,
+    dynamic_shapes: Any = None,
+    path: str | Path | None = None,
+    weights: Weights = "keep",
+    as_tuple: bool = False,
+) -> str:
+    """Compile a model ahead of time, for inference, and write a package.
+
+    Args:
+        model: A module, an FX graph, a function of tensors, or a program of torch.export.
+        args: Positional arguments of one call; none for an exported program.
+        kwargs: Keyword arguments of it. Values that are no tensors are fixed.
+        options: Options of the compile: a whole `Config`, or a mapping that patches the ambient
+            options.
+        dynamic_shapes: Which sizes may vary, as `torch.export.export` takes it.
+        path: The file to write; the default is `NAME.ctk`, after the class of the model, here.
+        weights: `keep` them in the package, or `leave_out`: then they are bound when it is loaded.
+        as_tuple: The result is a flat tuple, however the model nests it.
+
+    Returns:
+        The path of the package: `ctk.load` opens it.
+
+    Raises:
+        ArtifactError: The program cannot be a package; says why.
+        InputError: The arguments are no tuple or list.
+        ConfigError: An option is unknown, or makes no sense here.
+        StorageError: The file cannot be written.
+        Exception: What tracing the model or the pipeline raises.
+    """
+    if not isinstance(args, (tuple, list)):
+        raise InputError(
+            f"args is {_kind(args)}, and must be a tuple or list: (x,) for one argument"
+        )
+    if not _is_a(kwargs or {}, Mapping):
+        raise InputError(f"kwargs is {_kind(kwargs)}, and must be a mapping of names")
+    target = _target(path if path is not None else f"{_name_of(model)}.ctk")
+    program = program_of(model, args, kwargs or {}, dynamic_shapes)
+    write_package(target, {DEFAULT: program}, options, weights=weights, as_tuple=as_tuple)
+    return str(target)
+
+
+def compile_fx_aot(
+    gm: GraphModule,
+    example_inputs: Sequence[object],
+    config: Options = None,
+    *,
+    path: str | Path | None = None,
+) -> str:
+    """Compile a captured graph ahead of time: what `compile_fx` takes, as a package.
+
+    Args:
+        gm: FX graph, as for `compile_fx`. Not changed.
+        example_inputs: One real value per placeholder.
+        config: As for `compile_fx`.
+        path: As for `aot_compile`.
+
+    Returns:
+        The path of the package. It takes the graph's inputs as positional arguments, and gives a
+        flat tuple.
+
+    Raises:
+        ArtifactError: An input is fake or symbolic: export the model with `dynamic_shapes`.
+        Exception: As `aot_compile`.
+    """
+    for value in example_inputs:
+        if fake.is_fake(value) or isinstance(value, torch.SymInt):
+            raise ArtifactError(
+                "an example input is fake or symbolic: give real ones, or for sizes that vary "
+                "aot_compile(torch.export.export(..., dynamic_shapes=...))"
+            )
+    return aot_compile(gm, tuple(example_inputs), options=config, path=path, as_tuple=True)
+
+
+def write_package(
+    path: str | Path,
+    entries: Mapping[str, torch.export.ExportedProgram | Traced],
+    options: Options = None,
+    *,
+    weights: Weights = "keep",
+    as_tuple: bool = False,
+    private: bool = False,
+) -> Path:
+    """Compile exported programs, and write them as the entry points of one package.
+
+    Args:
+        path: The file. Nothing is there until all of it is.
+        entries: By name. Weights of the same name must be the same: they are stored once.
+        options: As for `aot_compile`.
+        weights: As for `aot_compile`.
+        as_tuple: As for `aot_compile`.
+        private: Only the owner may read the file (0600); else the umask decides.
+
+    Returns:
+        The path.
+
+    Raises:
+        Exception: As `aot_compile`.
+    """
+    config, target = resolve(options), _target(path)
+    if weights not in ("keep", "leave_out"):
+        raise ConfigError(f"weights={weights!r} is not allowed; allowed: 'keep', 'leave_out'")
+    if not entries:
+        raise ArtifactError("a package needs an entry point")
+    for name, program in entries.items():
+        if not _is_a(program, torch.export.ExportedProgram, Traced):
+            raise ArtifactError(
+                f"the entry point {name} is {_kind(program)}, and must be an exported program: "
+                "torch.export.export(model, args)"
+            )
+    package = _Package(config, weights, as_tuple=as_tuple)
+    for name, program in entries.items():
+        package.add(name, program if isinstance(program, Traced) else traced_of(program))
+    manifest, blobs = package.finish()
+    members = {MANIFEST: json.dumps(manifest, indent=1).encode(), **blobs}
+    write(target, members, private=private)
+    return target
+
+
+def _target(path: str | Path) -> Path:
+    """Return the file to write, behind links; before anything is compiled.
+
+    Raises:
+        StorageError: No file may be put there.
+    """
+    target = Path(path).expanduser()
+    with contextlib.suppress(OSError, ValueError, RuntimeError):  # place_problem says it
+        target = target.resolve() if target.is_symlink() else target
+    if (problem := place_problem(target)) is not None:
+        raise StorageError(f"cannot write {target}: {problem}")
+    return target
+
+
+def _is_a(value: object, *kinds: type) -> bool:
+    """Return whether what a caller gives is what the annotation says."""
+    return isinstance(value, kinds)
+
+
+def _kind(value: object) -> str:
+    return f"a {type(value).__name__}"
+
+
+@dataclass(slots=True)
+class _Entry:
+    name: str
+    traced: Traced
+    graph: CompiledGraph
+    door: Door
+
+
+@dataclass(slots=True)
+class _Package:
+    """A package while it is put together."""
+
+    config: Config
+    keep: Weights
+    as_tuple: bool = field(kw_only=True)
+    entries: list[_Entry] = field(default_factory=list["_Entry"], init=False)
+    weights: dict[str, Tensor] = field(default_factory=dict[str, Tensor], init=False)
+
+    def add(self, name: str, traced: Traced) -> None:
+        """Compile an entry point."""
+        if not _NAME.fullmatch(name):
+            raise ArtifactError(f"{name!r} is no name for an entry point: letters, digits, _ . -")
+        for weight, value in traced.weights.items():
+            known = self.weights.setdefault(weight, value)
+            if known is not value and not _equal(known, value):
+                raise ArtifactError(
+                    f"two entry points have a weight {weight} of other values: rename one of them"
+                )
+        graph, door = compile_traced(traced, self.config)
+        self.entries.append(_Entry(name, traced, graph, door))
+
+    def finish(self) -> tuple[JSON, Blobs]:
+        """Return the manifest, and the other members by name."""
+        table, blobs = stored_tensors(self.weights, "weights/")
+        kept, left_out = table, {}
+        if self.keep == "leave_out":
+            kept, left_out, blobs = {}, table, {}
+        library = CLibrary(self.config, kept, left_out)
+        described: dict[str, JSON] = {}
+        for entry in self.entries:
+            data, more = entry.graph.stored(f"constants/{entry.name}/")
+            blobs.update(more)
+            described[entry.name] = self._described(entry, data)
+            library.add(entry.name, entry.graph, entry.door, entry.traced, data)
+        blobs.update(library.finish())
+        manifest = {
+            "kind": "package",
+            "format": FORMAT,
+            "made_by": {"ctk": version_of("ctk"), "python": platform.python_version()},
+            "machine": requirements(library.features, self._capabilities()),
+            "c_api": library.refusals,
+            "weights": kept,
+            "weights_left_out": left_out,
+            "entries": described,
+        }
+        return manifest, blobs
+
+    def _capabilities(self) -> set[str]:
+        """Return the compute capabilities of the GPUs that there is machine code for."""
+        devices = {
+            each.device
+            for entry in self.entries
+            for each in entry.door.inputs
+            if isinstance(each, TensorInput) and each.device.type == "cuda"
+        }
+        return {".".join(map(str, torch.cuda.get_device_capability(each))) for each in devices}
+
+    def _described(self, entry: _Entry, graph: JSON) -> JSON:
+        traced = entry.traced
+        computed = [_computed(n, value) for n, value in enumerate(traced.computed())]
+        results = [
+            computed[each] if isinstance(each, int) else {"fixed": value_json(each[0])}
+            for each in traced.results
+        ]
+        out_spec = traced.out_spec
+        if self.as_tuple:
+            out_spec = graphs.flattened(tuple(range(len(results))))[1]
+        return {
+            "door": door_json(entry.door),
+            "weights": list(traced.weights),
+            "results": results,
+            "in_spec": _spec(traced.in_spec, "arguments"),
+            "out_spec": _spec(out_spec, "results"),
+            "graph": graph,
+        }
+
+
+def _computed(number: int, value: object) -> JSON:
+    """Return what a result is, that the graph computes: a number, or a tensor of these sizes."""
+    if not isinstance(value, Tensor):
+        return {"computed": number, "size": _size(value)}
+    dtype, shape = str(value.dtype).removeprefix("torch."), [_size(each) for each in value.shape]
+    return {"computed": number, "dtype": dtype, "shape": shape, "device": str(value.device)}
+
+
+def _size(value: Any) -> JSON:
+    """Return a size as JSON; None for one that depends on numbers, or is no sum of products."""
+    if not isinstance(value, int | torch.SymInt):
+        return None
+    try:
+        return size_json(size_of(value))
+    except NotLowered:
+        return None
+
+
+def program_of(
+    model: torch.nn.Module | torch.export.ExportedProgram | Callable[..., Any],
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    dynamic_shapes: Any,
+) -> torch.export.ExportedProgram:
+    """Return a model as a program of torch.export.
+
+    Raises:
+        ArtifactError: Arguments do not go with an exported program, or it is nothing to call.
+        Exception: What `torch.export.export` raises.
+    """
+    if isinstance(model, torch.export.ExportedProgram):
+        if args or kwargs or dynamic_shapes is not None:
+            raise ArtifactError("an exported program has its arguments: give none")
+        return model
+    if not callable(model):
+        raise ArtifactError(f"a {type(model).__name__} is no model: give a module or a function")
+    return exported.export(module_of(model), tuple(args), kwargs, dynamic_shapes)
+
+
+def module_of(model: torch.nn.Module | Callable[..., Any]) -> torch.nn.Module:
+    """Return a model as a module."""
+    return model if isinstance(model, torch.nn.Module) else _Function(model)
+
+
+class _Function(torch.nn.Module):
+    """A function as a module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+def _name_of(model: object) -> str:
+    if isinstance(model, torch.export.ExportedProgram | GraphModule):
+        return "model"
+    name = getattr(model, "__name__", None) or type(model).__name__
+    return re.sub(r"\W+", "_", name).strip("_").lower() or "model"
+
+
+def _equal(a: Tensor, b: Tensor) -> bool:
+    """Return whether two weights can be stored as one: the same bits, in the same order."""
+    kinds = [(each.dtype, each.shape, each.stride(), each.device) for each in (a, b)]
+    return kinds[0] == kinds[1] and torch.equal(*(_bits(each) for each in (a, b)))
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    return tensor.detach().resolve_conj().resolve_neg().reshape(-1).view(torch.uint8)
+
+
+def _spec(spec: Any, what: str) -> str:
+    try:
+        return graphs.spec_text(spec)
+    except NotImplementedError as error:
+        raise ArtifactError(
+            f"the {what} hold a class that has no name: {error}\nnext: register it with "
+            "torch.utils._pytree.register_pytree_node(..., serialized_type_name=...)"
+        ) from error
