@@ -50,16 +50,16 @@ if TYPE_CHECKING:
     from ctk.compiler.freezing.call import fw_compiler_freezing
     from ctk.compiler.freezing.freeze import freeze
     from ctk.compiler.pipeline import compile_fx
-    from ctk.toolkit.bisect_case import bisect
+    from ctk.toolkit.operations.bisect import bisect
     from ctk.toolkit.case.case import Case
     from ctk.toolkit.case.judgement import Verdict
     from ctk.toolkit.case.store import load_case, save_case
-    from ctk.toolkit.check_case import CheckReport, check
-    from ctk.toolkit.diagnose import diagnose
-    from ctk.toolkit.diff_case import diff
-    from ctk.toolkit.minify import minify
-    from ctk.toolkit.minimize import minimize
-    from ctk.toolkit.repro_case import repro
+    from ctk.toolkit.operations.check import CheckReport, check
+    from ctk.toolkit.operations.diagnose import diagnose
+    from ctk.toolkit.operations.diff import diff
+    from ctk.toolkit.operations.minify import minify
+    from ctk.toolkit.operations.minimize import minimize
+    from ctk.toolkit.operations.repro import repro
     from ctk.toolkit.verify_rules.verify import verify_rules
     from ctk.toolkit.watch.hooks import debug_compile, install
 
@@ -96,19 +96,19 @@ __all__ = [
 
 _PLACES = {
     "Case": "ctk.toolkit.case.case",
-    "CheckReport": "ctk.toolkit.check_case",
+    "CheckReport": "ctk.toolkit.operations.check",
     "Config": "ctk.compiler.options.config",
     "CtkError": "ctk.compiler.errors",
     "Verdict": "ctk.toolkit.case.judgement",
     "aot_compile": "ctk.compiler.packages.write",
     "aoti_compile_with_persistent_cache": "ctk.compiler.packages.operators.operator_package",
-    "bisect": "ctk.toolkit.bisect_case",
-    "check": "ctk.toolkit.check_case",
+    "bisect": "ctk.toolkit.operations.bisect",
+    "check": "ctk.toolkit.operations.check",
     "compile_fx": "ctk.compiler.pipeline",
     "compile_fx_aot": "ctk.compiler.packages.write",
     "debug_compile": "ctk.toolkit.watch.hooks",
-    "diagnose": "ctk.toolkit.diagnose",
-    "diff": "ctk.toolkit.diff_case",
+    "diagnose": "ctk.toolkit.operations.diagnose",
+    "diff": "ctk.toolkit.operations.diff",
     "find_operator_package": "ctk.compiler.packages.operators.operator_package",
     "freeze": "ctk.compiler.freezing.freeze",
     "fw_compiler_freezing": "ctk.compiler.freezing.call",
@@ -116,10 +116,10 @@ _PLACES = {
     "load": "ctk.compiler.packages.package",
     "load_case": "ctk.toolkit.case.store",
     "load_operator_packages": "ctk.compiler.packages.operators.operator_package",
-    "minify": "ctk.toolkit.minify",
-    "minimize": "ctk.toolkit.minimize",
+    "minify": "ctk.toolkit.operations.minify",
+    "minimize": "ctk.toolkit.operations.minimize",
     "patch": "ctk.compiler.options.config",
-    "repro": "ctk.toolkit.repro_case",
+    "repro": "ctk.toolkit.operations.repro",
     "save_case": "ctk.toolkit.case.store",
     "verify_rules": "ctk.toolkit.verify_rules.verify",
     "write_package": "ctk.compiler.packages.write",

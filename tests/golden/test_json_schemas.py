@@ -13,9 +13,9 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.manifest import MANIFEST, Manifest
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.formats.schema import json_schema
-from ctk.toolkit.report.as_json import Record, write_json
-from ctk.toolkit.report.certificate import CertificateRecord
-from ctk.toolkit.report.diagnosis import Diagnosis
+from ctk.toolkit.operations.report.as_json import Record, write_json
+from ctk.toolkit.operations.report.certificate_file import CertificateRecord
+from ctk.toolkit.operations.report.diagnosis import Diagnosis
 from tests.helpers.case_folders import linear_case
 from tests.helpers.project import ROOT
 

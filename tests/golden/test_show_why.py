@@ -12,7 +12,7 @@ from ctk.toolkit.cli.answer import as_text
 from ctk.toolkit.cli.show_why import show_why
 from ctk.toolkit.formats.schema import write_document
 from ctk.toolkit.reduce.certificate import Refusal
-from ctk.toolkit.report.certificate import (
+from ctk.toolkit.operations.report.certificate_file import (
     CERTIFICATE,
     NEIGHBOUR,
     CertificateRecord,

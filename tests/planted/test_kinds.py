@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ctk.toolkit.bisect import find_culprit
-from ctk.toolkit.check_case import check
-from ctk.toolkit.diagnose import diagnose
+from ctk.toolkit.operations.check import check
+from ctk.toolkit.operations.diagnose import diagnose
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.usercode.program import load_program
 from tests.helpers.cli import Said

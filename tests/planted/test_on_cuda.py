@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from benchmarks.blame import FILES, bug_of, moved, told_by_ctk
-from ctk.toolkit.diagnose import diagnose
+from ctk.toolkit.operations.diagnose import diagnose
 from tests.helpers.project import ROOT
 from tests.planted.test_planted import called
 

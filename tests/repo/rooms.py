@@ -146,36 +146,36 @@ ROOMS = (
         "Compiles watched as a program runs: hooks, dumps, first calls.",
         apart=("toolkit/reduce", "toolkit/bisect"),
     ),
-    Room("toolkit/command", "A command that compiles, run again with other passes left out."),
-    Room("toolkit/report", "What a diagnosis looks like, as JSON and as text."),
+    Room("toolkit/operations/command", "A command that compiles, run again with other passes left out."),
+    Room("toolkit/operations/report", "What a diagnosis looks like, as JSON and as text."),
     Room(
-        "toolkit/operation",
+        "toolkit/operations/session",
         "The folder of an operation, on disk as it grows: begun, gone on with, survived.",
     ),
     Room(
         "toolkit/verify_rules",
         "Rules and passes tried by a machine: drawn graphs before and after, what differs.",
     ),
-    Room("toolkit/check_case.py", "The operation `check` of the library."),
-    Room("toolkit/time_case.py", "What is slow in a compile, by stage and pass."),
+    Room("toolkit/operations/check.py", "The operation `check` of the library."),
+    Room("toolkit/operations/times.py", "What is slow in a compile, by stage and pass."),
     Room(
-        "toolkit/compile_package",
+        "toolkit/operations/compile_package",
         "The operation `compile`: programs become the entry points of a package.",
     ),
-    Room("toolkit/repro_case.py", "The operation `repro` of the library: does it still fail?"),
-    Room("toolkit/diff_case.py", "The operation `diff`: two compiles of one case, step by step."),
-    Room("toolkit/minimize.py", "The operation `minimize`: any graph, any predicate."),
-    Room("toolkit/bisect_case.py", "The operation `bisect`: who causes the failure."),
-    Room("toolkit/minify.py", "The operation `minify`: a failing compile, made small."),
-    Room("toolkit/diagnose.py", "The operation `diagnose`: bisect, minify, emit a repro."),
+    Room("toolkit/operations/repro.py", "The operation `repro` of the library: does it still fail?"),
+    Room("toolkit/operations/diff.py", "The operation `diff`: two compiles of one case, step by step."),
+    Room("toolkit/operations/minimize.py", "The operation `minimize`: any graph, any predicate."),
+    Room("toolkit/operations/bisect.py", "The operation `bisect`: who causes the failure."),
+    Room("toolkit/operations/minify.py", "The operation `minify`: a failing compile, made small."),
+    Room("toolkit/operations/diagnose.py", "The operation `diagnose`: bisect, minify, emit a repro."),
     Room(
-        "toolkit/cache.py",
+        "toolkit/operations/cache.py",
         "The operation `cache`: what the cache on disk holds, and what it missed.",
     ),
     Room(
-        "toolkit/cache_subject.py", "The operation `cache` on a program: are its graphs in there?"
+        "toolkit/operations/cache_subject.py", "The operation `cache` on a program: are its graphs in there?"
     ),
-    Room("toolkit/doctor.py", "The operation `doctor`: is this machine ready?"),
+    Room("toolkit/operations/doctor.py", "The operation `doctor`: is this machine ready?"),
     Room(
         "ctk/__init__.py", "The public face: every name that users import, loaded when first used."
     ),

@@ -7,7 +7,7 @@ from importlib import metadata
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from ctk.toolkit.doctor import PACKAGES, SUPPORTED_TORCH, is_supported_torch
+from ctk.toolkit.operations.doctor import PACKAGES, SUPPORTED_TORCH, is_supported_torch
 from tests.helpers.project import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

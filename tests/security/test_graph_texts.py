@@ -7,7 +7,7 @@ import torch
 
 from ctk.compiler.errors import TrustError
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.check_case import check
+from ctk.toolkit.operations.check import check
 from tests.helpers.hostile_graphs import Json, calling, graph, load, node, ref
 
 HIGHER = "torch.ops.higher_order."

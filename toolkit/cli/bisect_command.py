@@ -12,7 +12,7 @@ from ctk.toolkit.cli.answer import Answer, ExitCode
 from ctk.toolkit.cli.progress import progress
 
 if TYPE_CHECKING:
-    from ctk.toolkit.command.search import CommandSearch
+    from ctk.toolkit.operations.command.command_search import CommandSearch
 
 
 def command_words(command: str, rest: Sequence[str]) -> list[str]:
@@ -55,7 +55,7 @@ def answer_for_command(
     words: Sequence[str], seconds: float | None, *, out: Path | None = None, resume: bool = False
 ) -> Answer:
     """Bisect a command and return the answer."""
-    from ctk.toolkit.operation.command import bisect_remembered
+    from ctk.toolkit.operations.session.command_bisection import bisect_remembered
 
     with progress() as report:
         found, folder = bisect_remembered(
@@ -100,7 +100,7 @@ def _headline(command: str, found: "CommandSearch") -> str:
 
 
 def _lines(command: str, found: "CommandSearch", folder: Path | None) -> Iterator[str]:
-    from ctk.toolkit.report.words import PLACES, label_of
+    from ctk.toolkit.operations.report.phrases import PLACES, label_of
 
     culprit = found.culprit
     yield f"failure    {found.first.ended}"

@@ -70,7 +70,7 @@ def bisect_pass(
         return answer_for_command(words, isolation.timeout, out=out.out, resume=resume.resume)
     if not subject.subject:
         raise ConfigError("give a CASE, or a program: --command CMD, or its words after --")
-    from ctk.toolkit.bisect_case import bisect
+    from ctk.toolkit.operations.bisect import bisect
 
     with progress() as report:
         diagnosis = bisect(

@@ -24,7 +24,7 @@ def cache_clear(
     All entries, tuning choices and notes, or one entry. Programs that run now keep what they have
     opened.
     """
-    from ctk.toolkit.cache import cache_store, find_entry
+    from ctk.toolkit.operations.cache import cache_store, find_entry
 
     store = cache_store()
     if entry is not None:

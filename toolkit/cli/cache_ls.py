@@ -22,7 +22,7 @@ def cache_ls() -> Answer:
 
     The last used comes first. `ctk cache verify` also reads all of them.
     """
-    from ctk.toolkit.cache import cache_store
+    from ctk.toolkit.operations.cache import cache_store
 
     store = cache_store()
     found = [] if store is None else store.entries()

@@ -16,7 +16,7 @@ def cache_verify(
 
     A wrong entry is never loaded, whether it is found here or by a compile, which removes it.
     """
-    from ctk.toolkit.cache import cache_store
+    from ctk.toolkit.operations.cache import cache_store
 
     store = cache_store()
     found = [] if store is None else store.verify()

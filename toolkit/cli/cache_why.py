@@ -15,7 +15,7 @@ from ctk.toolkit.cli.shell import Command
 
 if TYPE_CHECKING:
     from ctk.compiler.cache.store import Store
-    from ctk.toolkit.cache import Explanation
+    from ctk.toolkit.operations.cache import Explanation
 
 _LONGEST = 60
 
@@ -39,7 +39,7 @@ def cache_why(
     Names the parts of its key (graph, config, versions, machine, ...) in which the nearest entry
     differs. Of a program each graph is looked up; nothing is compiled.
     """
-    from ctk.toolkit.cache import cache_store, explain
+    from ctk.toolkit.operations.cache import cache_store, explain
 
     store = cache_store()
     if what is not None and Path(what).exists():
@@ -63,7 +63,7 @@ def answer_for_subject(store: "Store | None", subject: Path, *, trust: bool) -> 
     """Return the answer for a case or program: about its first graph that is not in the cache."""
     if store is None:
         return Answer(ExitCode.NO_FAILURE, "the persistent cache is empty", {"graphs": []})
-    from ctk.toolkit.cache_subject import explain_subject
+    from ctk.toolkit.operations.cache_subject import explain_subject
 
     found = explain_subject(store, subject, trust=trust)
     first = next((each for each in found if not each.is_kept), found[0])

@@ -22,7 +22,7 @@ from ctk.toolkit.cli.shell import Command
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ctk.toolkit.check_case import CheckReport, GraphCheck
+    from ctk.toolkit.operations.check import CheckReport, GraphCheck
 
 SHOWN = 40
 """How many rows of the history are shown."""
@@ -47,7 +47,7 @@ def check(
     One compile: each pass, the partition and each kernel, every value that survives it. The results
     decide: a wrong value that they do not show is told, and is no failure.
     """
-    from ctk.toolkit.check_case import check as check_program
+    from ctk.toolkit.operations.check import check as check_program
 
     with progress() as say:
         report = check_program(

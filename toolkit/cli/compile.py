@@ -111,7 +111,7 @@ def compile(
     A package runs in another process at once: without tracing, without a compiler, from Python
     (ctk.load) and from C (ctk c-api). Each program is an entry point of it.
     """
-    from ctk.toolkit.compile_package.compile import compile_package
+    from ctk.toolkit.operations.compile_package.package_build import compile_package
 
     with progress() as report:
         found = compile_package(programs, say=report, **options.keywords())

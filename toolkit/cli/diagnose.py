@@ -18,7 +18,7 @@ from ctk.toolkit.cli.progress import progress
 from ctk.toolkit.cli.shell import Command
 
 if TYPE_CHECKING:
-    from ctk.toolkit.report.diagnosis import Diagnosis
+    from ctk.toolkit.operations.report.diagnosis import Diagnosis
 
 
 def diagnose(
@@ -36,7 +36,7 @@ def diagnose(
     Checks, bisects and reduces the first graph that fails, and writes a folder with diagnosis.json,
     the case as captured, and the smallest case with a repro.py that was run in a clean process.
     """
-    from ctk.toolkit.diagnose import diagnose as diagnose_program
+    from ctk.toolkit.operations.diagnose import diagnose as diagnose_program
 
     with progress() as report:
         diagnosis = diagnose_program(
@@ -59,8 +59,8 @@ def diagnose(
 def answer_of_diagnosis(diagnosis: "Diagnosis") -> Answer:
     """Return the answer for a diagnosis that was written."""
     from ctk.toolkit.formats.schema import encode
-    from ctk.toolkit.report.as_json import record_of
-    from ctk.toolkit.report.as_text import summary
+    from ctk.toolkit.operations.report.as_json import record_of
+    from ctk.toolkit.operations.report.as_text import summary
 
     folder = diagnosis.folder
     assert folder is not None, "only a diagnosis that was written has an answer"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ctk.toolkit.compile_log.compare import MadeRewrite
-    from ctk.toolkit.diff_case import DiffReport, GraphDiff, Side
+    from ctk.toolkit.operations.diff import DiffReport, GraphDiff, Side
 
 SHOWN = 20
 """How many rewrites of each side are shown."""
@@ -100,7 +100,7 @@ def diff(options: DiffOptions) -> Answer:
     Exits with 1 if the results of either side are wrong. Of two cases: what differs in graph,
     inputs and constants (type, layout, values), target, options, modes and the recorded failure.
     """
-    from ctk.toolkit.diff_case import diff as diff_program
+    from ctk.toolkit.operations.diff import diff as diff_program
 
     if options.other is not None:
         return diff_cases(options, options.other)
@@ -158,7 +158,7 @@ def sides_of(targets: list[str], configs: list[str]) -> "tuple[Side, Side]":
     Raises:
         ConfigError: The sides would be the same, or there are more than two.
     """
-    from ctk.toolkit.diff_case import Side
+    from ctk.toolkit.operations.diff import Side
 
     for name, given in (("--target", targets), ("--config", configs)):
         if len(given) > 2:

@@ -11,7 +11,7 @@ def doctor() -> Answer:
     """
     from dataclasses import asdict
 
-    from ctk.toolkit.doctor import examine
+    from ctk.toolkit.operations.doctor import examine
 
     findings = examine()
     problems = [health for health in findings if not health.is_fine]

@@ -27,7 +27,7 @@ from ctk.compiler.errors import (
     message_of,
 )
 from ctk.toolkit.cli.answer import Answer, ExitCode
-from ctk.toolkit.doctor import REASON_LENGTH, TORCH_ADVICE
+from ctk.toolkit.operations.doctor import REASON_LENGTH, TORCH_ADVICE
 from ctk.toolkit.formats.files import NEXT_STEPS
 from ctk.toolkit.formats.scrub import scrub
 

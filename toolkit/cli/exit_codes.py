@@ -27,7 +27,7 @@ def exit_code_of(judgement: "Judgement") -> ExitCode:
 
 def line_of(judgement: "Judgement") -> str:
     """Return one line that says what was seen."""
-    from ctk.toolkit.report.words import VERDICTS
+    from ctk.toolkit.operations.report.phrases import VERDICTS
 
     what = str(judgement.signature) if judgement.signature else judgement.detail
     explanation = VERDICTS[judgement.verdict]
@@ -61,7 +61,7 @@ def steps_after(
     isolation: "IsolationOptions",
 ) -> list[str]:
     """Return what to do next, about the same subject with the same options."""
-    from ctk.toolkit.report.next_steps import after_a_look
+    from ctk.toolkit.operations.report.next_steps import after_a_look
 
     asked = {**subject.keywords(), **isolation.keywords()}
     return after_a_look(judgement, subject.subject, asked, is_program=whole is not None)

@@ -14,7 +14,7 @@ from ctk.toolkit.cli.shell import Command
 
 if TYPE_CHECKING:
     from ctk.toolkit.case.listing import Entry
-    from ctk.toolkit.operation.listing import OperationEntry
+    from ctk.toolkit.operations.session.operation_listing import OperationEntry
 
 
 def ls(
@@ -35,7 +35,7 @@ def ls(
     """
     from ctk.toolkit.case.listing import find_entries
     from ctk.toolkit.formats.walk import Walk
-    from ctk.toolkit.operation.listing import find_operations
+    from ctk.toolkit.operations.session.operation_listing import find_operations
     from ctk.toolkit.watch.session import dump_folder
 
     root = dump_folder(folder)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from ctk.toolkit.case.case import Case
     from ctk.toolkit.reduce.driver import Reduction
-    from ctk.toolkit.report.diagnosis import Diagnosis
+    from ctk.toolkit.operations.report.diagnosis import Diagnosis
 
 
 def minify(
@@ -53,7 +53,7 @@ def minify(
     so far and says how to go on. A program, a function, time or memory may decide instead of
     eager's results.
     """
-    from ctk.toolkit.minify import minify as minify_program
+    from ctk.toolkit.operations.minify import minify as minify_program
 
     with progress() as report:
         found = minify_program(
@@ -77,7 +77,7 @@ def minify(
 def answer_of(found: "Diagnosis") -> Answer:
     """Return the answer: how small it became, where it is, and how to go on if it can."""
     from ctk.toolkit.formats.schema import encode
-    from ctk.toolkit.report.words import ending
+    from ctk.toolkit.operations.report.phrases import ending
 
     reduction = found.reduction
     if found.is_shown_by_no_graph and found.folder is not None:
@@ -127,7 +127,7 @@ def answer_of(found: "Diagnosis") -> Answer:
 
 def why_lines(minimal: "Path | None") -> list[str]:
     """Return the commands that tell why a case is not smaller, if it has a certificate."""
-    from ctk.toolkit.report.certificate import CERTIFICATE, NEIGHBOUR
+    from ctk.toolkit.operations.report.certificate_file import CERTIFICATE, NEIGHBOUR
 
     if minimal is None or not (minimal / CERTIFICATE).is_file():
         return []

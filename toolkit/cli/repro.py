@@ -21,7 +21,7 @@ from ctk.toolkit.cli.progress import progress
 from ctk.toolkit.cli.shell import Command
 
 if TYPE_CHECKING:
-    from ctk.toolkit.repro_case import GraphRepro, ReproReport
+    from ctk.toolkit.operations.repro import GraphRepro, ReproReport
 
 
 def repro(
@@ -36,7 +36,7 @@ def repro(
     Compiles and runs it and compares the results with eager. With --out, writes each failing graph
     as a case with a repro.py that was run in a clean process.
     """
-    from ctk.toolkit.repro_case import repro as repro_program
+    from ctk.toolkit.operations.repro import repro as repro_program
 
     with progress() as report:
         found = repro_program(

@@ -294,10 +294,10 @@ def show_diagnosis(folder: Path) -> Answer:
     from ctk.toolkit.case.listing import find_entries
     from ctk.toolkit.formats.schema import encode
     from ctk.toolkit.formats.walk import Walk
-    from ctk.toolkit.operation.listing import is_done
+    from ctk.toolkit.operations.session.operation_listing import is_done
     from ctk.toolkit.oracle.go_on import resume_hint
-    from ctk.toolkit.report.as_json import read_json
-    from ctk.toolkit.report.as_text import summary
+    from ctk.toolkit.operations.report.as_json import read_json
+    from ctk.toolkit.operations.report.as_text import summary
 
     record = read_json(folder)
     headline, *lines = summary(record, folder)

@@ -12,7 +12,7 @@ from ctk.toolkit.cli.answer import Answer, ExitCode, table
 
 if TYPE_CHECKING:
     from ctk.compiler.observe import KernelRecord
-    from ctk.toolkit.time_case import StepTime, Times
+    from ctk.toolkit.operations.times import StepTime, Times
 
 
 def show_times(subject: Path, target: str | None, *, trust: bool) -> Answer:
@@ -20,7 +20,7 @@ def show_times(subject: Path, target: str | None, *, trust: bool) -> Answer:
     from dataclasses import asdict
 
     from ctk.toolkit.oracle.several import opened
-    from ctk.toolkit.time_case import time_case
+    from ctk.toolkit.operations.times import time_case
 
     with opened(str(subject), None, {"target": target, "trust": trust}) as it:
         found = [time_case(case) for case in it.cases]

@@ -13,8 +13,8 @@ from ctk.toolkit.cli.answer import Answer, ExitCode, table
 
 if TYPE_CHECKING:
     from ctk.toolkit.reduce.certificate import Refusal
-    from ctk.toolkit.report.certificate import CertificateRecord
-    from ctk.toolkit.report.why import Part
+    from ctk.toolkit.operations.report.certificate_file import CertificateRecord
+    from ctk.toolkit.operations.report.minimality import Part
 
 MOST = 12
 """Edits of one node that are shown; the rest is counted."""
@@ -30,8 +30,8 @@ def show_why(folder: Path) -> Answer:
         CaseError: There is no certificate, or it is of another case.
     """
     from ctk.toolkit.formats.schema import encode
-    from ctk.toolkit.report.certificate import NEIGHBOUR, read_certificate
-    from ctk.toolkit.report.why import answer_of, parts_of
+    from ctk.toolkit.operations.report.certificate_file import NEIGHBOUR, read_certificate
+    from ctk.toolkit.operations.report.minimality import answer_of, parts_of
 
     case = certified_case(folder)
     record, neighbour = read_certificate(case), case.parent / NEIGHBOUR
@@ -58,7 +58,7 @@ def certified_case(folder: Path) -> Path:
     from ctk.toolkit.case.manifest import MANIFEST
     from ctk.toolkit.oracle.go_on import resume_hint
     from ctk.toolkit.oracle.journal import JOURNAL
-    from ctk.toolkit.report.certificate import CERTIFICATE
+    from ctk.toolkit.operations.report.certificate_file import CERTIFICATE
 
     if not folder.is_dir():
         raise CaseError(f"no such folder: {folder}{near_file(folder)}")
@@ -76,7 +76,7 @@ def certified_case(folder: Path) -> Path:
 
 def lines_of(part: "Part") -> list[RenderableType]:
     """Return the line of what remains, and its edits below."""
-    from ctk.toolkit.report.why import shown, summed_up
+    from ctk.toolkit.operations.report.minimality import shown, summed_up
 
     told, others = shown(part.refusals, MOST)
     lines: list[RenderableType] = [f"\n{part.line}"]
@@ -90,7 +90,7 @@ def lines_of(part: "Part") -> list[RenderableType]:
 
 def edits_table(refusals: "Sequence[Refusal]") -> Table:
     """Return one row per edit: what it would change, what came of it, whose idea it was."""
-    from ctk.toolkit.report.why import reason_of, verdict_of
+    from ctk.toolkit.operations.report.minimality import reason_of, verdict_of
 
     rows = table("", "", "", "")
     rows.show_header = False
@@ -106,7 +106,7 @@ def _ending_lines(record: "CertificateRecord", case: Path, has_neighbour: bool) 
     if record.neighbour is not None:
         lines.append(f"closest case that passes: {record.neighbour.edit} ({record.neighbour.step})")
     if has_neighbour:
-        from ctk.toolkit.report.certificate import NEIGHBOUR
+        from ctk.toolkit.operations.report.certificate_file import NEIGHBOUR
 
         pair = f"{quote(str(case))} {quote(str(case.parent / NEIGHBOUR))}"
         lines.append(f"compare the two: ctk diff {pair}")

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ctk.toolkit.bisect import find_culprit
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.check_case import check_case
+from ctk.toolkit.operations.check import check_case
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.compile_log.told_values import wrong_told
 from ctk.toolkit.importers.program import capture_cases

@@ -20,7 +20,7 @@ from ctk.compiler.rewriting.numbering import Numbering
 from ctk.toolkit.bisect import find_culprit
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Verdict
-from ctk.toolkit.check_case import check_case
+from ctk.toolkit.operations.check import check_case
 from ctk.toolkit.compile_log.recorder import EVERY_KERNEL, Recorder, Veto
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.usercode.program import load_program

@@ -11,12 +11,12 @@ import torch
 from ctk.compiler.errors import CaptureError, CaseError, ConfigError, ProgramError
 from ctk.compiler.torch_compat import dynamo
 from ctk.toolkit.cli.bisect_command import answer_of_search, command_words
-from ctk.toolkit.command.plan import Asked, read_asked, read_vetoes, write_plan
-from ctk.toolkit.command.run import CommandRun, run_command
-from ctk.toolkit.command.search import CommandSearch, bisect_command
-from ctk.toolkit.command.steer import Steering
-from ctk.toolkit.operation.command import bisect_remembered
-from ctk.toolkit.operation.listing import describe
+from ctk.toolkit.operations.command.plan import Asked, read_asked, read_vetoes, write_plan
+from ctk.toolkit.operations.command.command_run import CommandRun, run_command
+from ctk.toolkit.operations.command.command_search import CommandSearch, bisect_command
+from ctk.toolkit.operations.command.steer import Steering
+from ctk.toolkit.operations.session.command_bisection import bisect_remembered
+from ctk.toolkit.operations.session.operation_listing import describe
 from ctk.toolkit.watch.child_start import BOOK
 from tests.helpers.cli import ctk as run_ctk
 from tests.helpers.cli import write

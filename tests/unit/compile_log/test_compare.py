@@ -10,7 +10,7 @@ from ctk.compiler.errors import ConfigError
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.cli.diff import sides_of
 from ctk.toolkit.compile_log.compare import structure
-from ctk.toolkit.diff_case import Side
+from ctk.toolkit.operations.diff import Side
 from tests.helpers.case_folders import change_manifest, linear_case
 from tests.helpers.cli import ctk as run_ctk
 from tests.helpers.cli import write

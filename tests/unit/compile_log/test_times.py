@@ -2,7 +2,7 @@
 
 import torch
 
-from ctk.toolkit.time_case import time_case
+from ctk.toolkit.operations.times import time_case
 from tests.helpers.case_zoo import capture
 
 

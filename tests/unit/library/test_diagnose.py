@@ -18,7 +18,7 @@ from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.progress import Progress
-from ctk.toolkit.report.as_json import Record, read_json
+from ctk.toolkit.operations.report.as_json import Record, read_json
 from ctk.toolkit.repro.run import ReproRun
 from tests.helpers.cli import BROKEN_PASS, write
 from tests.helpers.cli import ctk as command
@@ -127,7 +127,7 @@ def test_minify_and_diagnose_ask_the_same_questions(
     broken: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "ctk.toolkit.operation.smallest_repro.write_verified_repro",
+        "ctk.toolkit.operations.session.smallest_repro.write_verified_repro",
         lambda case, folder, *_: (folder / "repro.py", ReproRun(1, "", "reproduced")),
     )
     asked: list[tuple[int, object]] = []
@@ -154,7 +154,7 @@ def test_a_reduction_that_is_made_again_has_what_is_left_of_the_budget(
     """The smallest case has another culprit than the whole: here that is only said."""
     whole = ctk.minify(broken, out=tmp_path / "whole").reduction
     assert whole is not None and whole.finished
-    monkeypatch.setattr("ctk.toolkit.minify._slipped", lambda before, after: True)
+    monkeypatch.setattr("ctk.toolkit.operations.minify._slipped", lambda before, after: True)
     for most in (whole.questions - 1, whole.questions + 2):
         asked: list[Progress] = []
         found = ctk.minify(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ctk.toolkit import doctor
-from ctk.toolkit.doctor import Health, examine
+from ctk.toolkit.operations import doctor
+from ctk.toolkit.operations.doctor import Health, examine
 
 Usage = namedtuple("Usage", "total used free")
 

@@ -16,7 +16,7 @@ from torch.fx import GraphModule, symbolic_trace
 
 import ctk
 from ctk.compiler.errors import ConfigError, DoesNotReproduce, PredicateError, ProgramError
-from ctk.toolkit.minimize import Predicate
+from ctk.toolkit.operations.minimize import Predicate
 from ctk.toolkit.oracle.repeated import ASKED_FIRST, QUICK_SECONDS
 
 

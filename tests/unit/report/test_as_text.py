@@ -7,7 +7,7 @@ import pytest
 
 from ctk.toolkit.case.failure import FailureKind, Place
 from ctk.toolkit.case.judgement import Verdict
-from ctk.toolkit.report.words import MEANINGS, PLACES, VERDICTS
+from ctk.toolkit.operations.report.phrases import MEANINGS, PLACES, VERDICTS
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,15 @@ from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.reduce.certificate import Refusal
 from ctk.toolkit.reduce.driver import Reduction
-from ctk.toolkit.report import certificate
-from ctk.toolkit.report.certificate import (
+from ctk.toolkit.operations.report import certificate_file as certificate
+from ctk.toolkit.operations.report.certificate_file import (
     CERTIFICATE,
     certificate_of,
     read_certificate,
     write_certificate,
 )
-from ctk.toolkit.report.why import THE_REST, parts_of, shown, summed_up
-from ctk.toolkit.report.words import ending
+from ctk.toolkit.operations.report.minimality import THE_REST, parts_of, shown, summed_up
+from ctk.toolkit.operations.report.phrases import ending
 
 
 def program(x: torch.Tensor) -> torch.Tensor:

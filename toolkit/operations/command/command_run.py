@@ -1,0 +1,103 @@
+"""Run the command once, with a plan, and read its exit code as `git bisect run` does.
+
+0 is good, 125 cannot tell, anything else is bad: also a signal, and the time limit. The command has
+our startup hook first on its `PYTHONPATH`, as the children of `ctk run` have (child_start.py).
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Generator, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ctk.compiler.errors import ProgramError
+from ctk.toolkit.operations.command.plan import Asked, read_asked, write_plan
+from ctk.toolkit.formats.schema import document
+from ctk.toolkit.processes.exit_codes import Outcome, ended_with, outcome_of
+from ctk.toolkit.processes.link import tell_alive
+from ctk.toolkit.processes.scratch import remove_folder, scratch_root
+from ctk.toolkit.watch import child_start
+
+HOOK = "ctk.toolkit.operations.command.steer:steer_here"
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class CommandRun:
+    """One run.
+
+    Attributes:
+        outcome: What its exit code means.
+        ended: How it ended, for people.
+        asked: What its compiles asked about.
+    """
+
+    outcome: Outcome
+    ended: str
+    asked: tuple[Asked, ...]
+
+
+def run_command(
+    words: Sequence[str], left_out: Iterable[Asked] = (), *, seconds: float | None = None
+) -> CommandRun:
+    """Run a command with some things left out of its compiles; what it prints then is not shown.
+
+    Args:
+        words: The program and its arguments; no shell looks at them.
+        left_out: What its compiles must do without.
+        seconds: How long it may take.
+
+    Raises:
+        ProgramError: There is no such program.
+    """
+    left_out = tuple(left_out)
+    with _folder() as folder:
+        write_plan(folder, left_out)
+        code = _exit_code(words, folder, seconds, is_shown=not left_out)
+        asked = read_asked(folder)
+    tell_alive()
+    if code is None:
+        return CommandRun("bad", f"did not end within {seconds:g} s", asked)
+    return CommandRun(outcome_of(code), ended_with(code), asked)
+
+
+@contextlib.contextmanager
+def _folder() -> Generator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="command-", dir=scratch_root()))
+    try:
+        (folder / child_start.BOOK).touch()
+        (folder / child_start.HOOK).write_text(HOOK, encoding="utf-8")
+        shutil.copyfile(child_start.__file__, folder / "sitecustomize.py")
+        yield folder
+    finally:
+        remove_folder(folder)
+
+
+def _exit_code(
+    words: Sequence[str], folder: Path, seconds: float | None, *, is_shown: bool
+) -> int | None:
+    """Return the exit code; None if the time ran out. What it started ends with it."""
+    before = os.environ.get("PYTHONPATH")
+    path = os.pathsep.join([str(folder), *([before] if before else [])])
+    try:
+        process = subprocess.Popen(
+            list(words),
+            env={**os.environ, "PYTHONPATH": path},
+            start_new_session=True,
+            stdout=None if is_shown else subprocess.DEVNULL,
+            stderr=None if is_shown else subprocess.DEVNULL,
+        )
+    except OSError as error:
+        raise ProgramError(f"the command cannot be started: {error}") from error
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

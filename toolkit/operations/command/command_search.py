@@ -1,0 +1,192 @@
+"""Which pass, rewrite or kernel makes a command fail: questions are runs, answers exit codes.
+
+1. One run with everything: what its compiles ask about are the suspects.
+2. By groups, passes of the graph first, then lowerings, decompositions and kernels: a run without
+   the whole group. Where that is good, a binary search over the group in the order of the compiles:
+
+       passes   a b c d e f g h        without e...h  bad
+                                       without c...h  good
+                                       without d...h  bad    -> d... is not needed, c is: `c`
+3. The proof: a run without that one alone is good. Then the same over the rewrites of the pass.
+4. The first run and the proof once more: a command that answers otherwise now fails at random.
+
+What it does not do: two culprits that only fail together; then the first that matters is named, and
+not confirmed.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from ctk.compiler.errors import CaptureError
+from ctk.toolkit.operations.command.plan import Asked
+from ctk.toolkit.operations.command.command_run import CommandRun, run_command
+
+FEW = 12
+"""How many members of a group are tried one by one if leaving out all of them is not good."""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSearch:
+    """What a bisection of a command found.
+
+    Attributes:
+        first: The run with everything.
+        culprit: The pass or kernel, or None.
+        rewrite: The one rewrite of that pass, if it is one alone.
+        confirmed: Whether the command is good without that alone.
+        runs: Runs of the command used.
+        reason: Why there is no culprit, or no proof.
+        is_flaky: Whether the same run was good once and bad once: nothing can be told.
+        excluded: What was shown not to be the cause, a sentence each.
+    """
+
+    first: CommandRun
+    culprit: Asked | None = None
+    rewrite: Asked | None = None
+    confirmed: bool = False
+    runs: int = 1
+    reason: str = ""
+    excluded: tuple[str, ...] = ()
+    is_flaky: bool = False
+
+    @property
+    def graphs(self) -> int:
+        """How many graphs the command compiles."""
+        return len({each.graph for each in self.first.asked})
+
+
+def bisect_command(
+    words: Sequence[str],
+    *,
+    seconds: float | None = None,
+    say: Say = lambda _: None,
+    run: Callable[..., CommandRun] = run_command,
+) -> CommandSearch:
+    """Find what makes a command fail that compiles with `torch.compile`, and prove it.
+
+    Args:
+        words: The program and its arguments.
+        seconds: How long one run may take; a longer one is bad.
+        say: Told a line per run.
+        run: Runs the command; another one in tests.
+
+    Raises:
+        CaptureError: It fails, and compiles nothing that can be steered.
+        ProgramError: There is no such program.
+    """
+    return _Search(words, seconds, say, run).find()
+
+
+class _Search:
+    """Asks questions about one command and counts its runs."""
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        seconds: float | None,
+        say: Say,
+        run: Callable[..., CommandRun],
+    ) -> None:
+        self._words, self._seconds, self._say, self._run = words, seconds, say, run
+        self._answers: dict[frozenset[Asked], CommandRun] = {}
+        self._excluded: list[str] = []
+        self._runs = 0
+
+    def find(self) -> CommandSearch:
+        first = self._ask((), "with everything")
+        if first.outcome != "bad":
+            return CommandSearch(first, runs=1, reason=f"it ends with {first.ended}")
+        found = self._found(first)
+        proof = [each for each in (found.rewrite or found.culprit,) if each and found.confirmed]
+        for left_out in ((), proof) if proof else ((),):
+            once = self._answers[frozenset(left_out)]
+            again = self._run_once(left_out, "once more, as before")
+            if again.outcome != once.outcome:
+                reason = f"the same run ends with {once.ended} once, and with {again.ended} then"
+                return CommandSearch(first, runs=self._runs, reason=reason, is_flaky=True)
+        return replace(found, runs=self._runs, excluded=tuple(self._excluded))
+
+    def _found(self, first: CommandRun) -> CommandSearch:
+        if not first.asked:
+            raise CaptureError(
+                f"the command fails ({first.ended}) and compiles nothing that ctk can steer\n"
+                "next: see that its Python has ctk and torch, is not started with -I, -E or -S, "
+                "and calls torch.compile with a target that announces its passes"
+            )
+        for name, group in groups(first.asked):
+            culprit = self._in_group(name, group)
+            if culprit is not None:
+                return self._proved(first, culprit)
+        everything = [each for each in first.asked if each.kind != "rewrite"]
+        is_good = self._is_good(everything, "without all of them")
+        reason = (
+            "it is good only without several of them together"
+            if is_good
+            else "it fails without any pass and with every kernel in eager: "
+            "what is compiled is not to blame, or what is around it"
+        )
+        return CommandSearch(first, reason=reason)
+
+    def _in_group(self, name: str, group: Sequence[Asked]) -> Asked | None:
+        """Return the member that matters; the last one up to which all must be left out."""
+        every = f"all {len(group)} {name}" if len(group) > 1 else f"the only one of its {name}"
+        if not self._is_good(group, f"without {every}"):
+            self._excluded.append(f"it fails without {every}, too")
+            few = group if len(group) <= FEW else ()
+            return next((each for each in few if self._is_good([each], f"without {each}")), None)
+
+        def fails_with_first(count: int) -> bool:
+            left = group[count:]
+            return not left or not self._is_good(left, f"without the last {len(left)} {name}")
+
+        return group[bisect_left(range(1, len(group) + 1), True, key=fails_with_first)]
+
+    def _proved(self, first: CommandRun, culprit: Asked) -> CommandSearch:
+        confirmed = self._is_good([culprit], f"without {culprit}")
+        rewrite = self._rewrite_of(first, culprit) if confirmed else None
+        reason = "" if confirmed else "without it alone the command is still bad"
+        return CommandSearch(first, culprit, rewrite, confirmed, reason=reason)
+
+    def _rewrite_of(self, first: CommandRun, culprit: Asked) -> Asked | None:
+        """Return the one rewrite of a pass without which alone the command is good."""
+        made = [
+            each
+            for each in first.asked
+            if (each.kind, each.graph, each.id) == ("rewrite", culprit.graph, culprit.id)
+        ]
+        if culprit.kind != "pass" or not made:
+            return None
+        rewrite = self._in_group(f"rewrites of {culprit.id}", made)
+        if rewrite is None or not self._is_good([rewrite], f"without {rewrite}"):
+            return None
+        return rewrite
+
+    def _is_good(self, left_out: Iterable[Asked], what: str) -> bool:
+        return self._ask(left_out, what).outcome == "good"
+
+    def _ask(self, left_out: Iterable[Asked], what: str) -> CommandRun:
+        key = frozenset(left_out)
+        if key not in self._answers:
+            self._answers[key] = self._run_once(key, what)
+        return self._answers[key]
+
+    def _run_once(self, left_out: Iterable[Asked], what: str) -> CommandRun:
+        answer = self._run(self._words, frozenset(left_out), seconds=self._seconds)
+        self._runs += 1
+        self._say(f"{what}: {answer.outcome} ({answer.ended})")
+        return answer
+
+
+def groups(asked: Sequence[Asked]) -> Iterable[tuple[str, list[Asked]]]:
+    """Yield what is left out together, the most usual culprits first; each has a member."""
+    passes = [each for each in asked if each.kind == "pass"]
+    named = (
+        ("passes", [each for each in passes if each.stage not in ("dispatch", "lowered")]),
+        ("lowerings", [each for each in passes if each.stage == "lowered"]),
+        ("decompositions", [each for each in passes if each.stage == "dispatch"]),
+        ("kernels", [each for each in asked if each.kind == "kernel"]),
+    )
+    return [(name, group) for name, group in named if group]

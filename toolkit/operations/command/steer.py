@@ -1,0 +1,128 @@
+"""In a process of the command: compile what it compiles, and leave out what the plan says.
+
+Every backend that Dynamo looks up is wrapped: the target is the same, its passes, rewrites and
+kernels ask an observer first. Results are the compiled ones; nothing is compared, dumped or caught.
+"""
+
+import functools
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch.fx import GraphModule
+
+from ctk.compiler.observe import KernelId, PassId, RewriteId
+from ctk.compiler.torch_compat import dynamo
+from ctk.toolkit.operations.command.plan import Asked, Kind, read_vetoes
+from ctk.toolkit.compile_log.recorder import Event, Recorder, Veto
+from ctk.toolkit.targets import resolve_target
+from ctk.toolkit.targets.base import Compiled, Target
+from ctk.toolkit.watch.child_start import note
+from ctk.toolkit.watch.hooks import named_target
+
+
+def steer_here(folder: str) -> None:
+    """Steer every compile of this process from now on; called when Dynamo has been imported."""
+    steering = Steering(Path(folder))
+    dynamo.wrap_backend_lookup(steering.steered, steering)
+
+
+class Steering:
+    """Wraps the backends of one process."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._vetoes = read_vetoes(folder)
+        self._wrappers = dynamo.BackendWrappers()
+        self._prefix: str | None = None
+        self._graphs = 0
+        self._lock = threading.Lock()
+
+    def steered(self, backend: object) -> object:
+        """Return the steered form of a backend; equal ones give the same object."""
+        if hasattr(backend, "ctk_steered"):
+            return backend
+        wrapper = self._wrappers.find(backend)
+        if wrapper is not None:
+            return wrapper
+        name, function, keywords = dynamo.unwrap_backend(backend)
+        target, config = _target_of(name, function, keywords)
+        return self._wrappers.keep(backend, self._wrapper(target, config))
+
+    def _wrapper(self, target: Target, config: Mapping[str, object]) -> Callable[..., Compiled]:
+        def ctk_steer(
+            gm: GraphModule,
+            example_inputs: Sequence[object],
+            *,
+            options: Mapping[str, object] | None = None,
+            **_: object,
+        ) -> Compiled:
+            traits, graph = target.traits, self._next_graph()
+            merged = {**traits.native(), **traits.effective({**config, **(options or {})})}
+            observer = Steered(graph, self._vetoes.get(graph, Veto()), str(self._folder))
+            return target.compile(gm, example_inputs, config=merged, observer=observer)
+
+        ctk_steer.ctk_steered = True  # type: ignore[attr-defined]  # functions take attributes
+        return ctk_steer
+
+    def _next_graph(self) -> str:
+        with self._lock:
+            if self._prefix is None:
+                self._prefix = _claimed(self._folder)
+            self._graphs += 1
+            return f"{self._prefix}graph{self._graphs - 1}"
+
+
+class Steered(Recorder):
+    """The observer of one compile: notes what it is asked, and answers by the plan."""
+
+    def __init__(self, graph: str, veto: Veto, folder: str) -> None:
+        super().__init__(veto, on_event=self._forget)
+        self._graph, self._book = graph, folder
+
+    def allow_pass(self, pass_id: PassId) -> bool:
+        if pass_id.stage != "lowered":  # a whole backend, whose parts are asked about
+            self._note("pass", str(pass_id))
+        return super().allow_pass(pass_id)
+
+    def allow_rewrite(self, rewrite_id: RewriteId) -> bool:
+        self._note("rewrite", str(rewrite_id.pass_id), rewrite_id.number, rewrite_id.rule)
+        return super().allow_rewrite(rewrite_id)
+
+    def allow_kernel(self, kernel_id: KernelId) -> bool:
+        self._note("kernel", str(kernel_id))
+        return super().allow_kernel(kernel_id)
+
+    def _note(self, kind: Kind, identity: str, number: int = 0, rule: str = "") -> None:
+        asked = Asked(self._graph, kind, identity, number, rule)
+        parts = [asked.graph, asked.kind, asked.id, asked.number, asked.rule]
+        note(self._book, {"asked": parts})
+
+    def _forget(self, _: Event) -> None:
+        self.log.events.clear()  # nobody reads them, and they hold graphs
+
+
+def _target_of(
+    name: str | None, function: Any, keywords: Mapping[str, object]
+) -> tuple[Target, Mapping[str, object]]:
+    options, mode = keywords.get("options"), keywords.get("mode")
+    config: dict[str, object] = dict(options) if isinstance(options, Mapping) else {}
+    if name is not None and mode in (None, "default"):
+        return resolve_target(name), config
+    if mode not in (None, "default"):
+        function = functools.partial(function, mode=mode)
+    return named_target(function)[0], config
+
+
+def _claimed(folder: Path) -> str:
+    """Return how the graphs of this process are called: by the order in which processes compile."""
+    number = 0
+    while True:
+        try:
+            os.mkdir(folder / f"process{number}")  # noqa: PTH102  # one of two processes gets it
+        except FileExistsError:
+            number += 1
+        else:
+            return f"process{number}." if number else ""

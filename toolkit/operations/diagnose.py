@@ -1,0 +1,110 @@
+"""diagnose: bisect, minimize and emit a repro; one folder at the end.
+
+OUT/case/       the failing case as captured
+OUT/minimal/    the smallest case so far, at the end with repro.py and certificate.json
+OUT/neighbour/  the closest case that passes; the rest: `operation/`
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Unpack
+
+from ctk.compiler.options.choices import InputsMode
+from ctk.toolkit.bisect import Search
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Verdict
+from ctk.toolkit.formats.schema import document
+from ctk.toolkit.importers import Inputs, Subject
+from ctk.toolkit.operations.minify import reduced
+from ctk.toolkit.operations.session.running_operation import Operation
+from ctk.toolkit.operations.session.history import OnProgress
+from ctk.toolkit.operations.session.operation_keywords import ReduceOptions, sorted_keywords
+from ctk.toolkit.operations.session.opening import operation
+from ctk.toolkit.operations.session.whole_program import explained
+from ctk.toolkit.oracle.cache import fingerprint
+from ctk.toolkit.oracle.progress import Say, silent
+from ctk.toolkit.reduce.probe import first_wrong_node
+from ctk.toolkit.reduce.progress import budget_of
+from ctk.toolkit.operations.report.diagnosis import Diagnosis
+
+
+def diagnose(
+    subject: Subject,
+    inputs: Inputs | None = None,
+    *,
+    out: str | Path | None = None,
+    resume: bool = False,
+    keep: InputsMode = "full",
+    max_questions: int | None = None,
+    max_seconds: float | None = None,
+    say: Say = silent,
+    on_progress: OnProgress | None = None,
+    **options: Unpack[ReduceOptions],
+) -> Diagnosis:
+    """Find the culprit of the first failing graph and the smallest repro, and write a folder.
+
+    >>> import ctk
+    >>> found = ctk.diagnose("examples/broken_pass.py", out="broken")
+    >>> found.search.culprit.where, found.reduction.nodes_after
+    ('joint/fold_scale_into_add', 2)
+
+    Args:
+        subject: A program or case by name, a `Case`, a `GraphModule`, or a callable.
+        inputs: Those of one call, for a graph or a callable.
+        out: Folder to write to; None makes `diagnosis_<name>` here.
+        resume: Go on in the folder that an earlier, ended run has left, and ask nothing again.
+        keep: What written cases keep of their inputs: values, a recipe for similar ones, nothing.
+        max_questions: Stop reducing after so many questions.
+        max_seconds: Stop reducing after so long.
+        say: Told what happens.
+        on_progress: Called after each question of the reduction.
+        options: `target`, `config`, `backward`, `dynamic`, `graph`, `allow_imports`, `isolate`,
+            `timeout_seconds`, `jobs`, `same_failure` (see `ReduceOptions`).
+
+    Returns:
+        The diagnosis; of the graph that tells most when none fails. Ctrl-C, and an error of ours,
+        end the reduction early and keep the best so far.
+    """
+    budget = budget_of(max_questions, max_seconds)
+    given = sorted_keywords(options)
+    with operation(
+        "diagnose", subject, inputs, given, out=out, resume=resume, keep=keep, say=say
+    ) as run:
+        found = run.bisected(captured=run.folder / "case")
+        if found.is_shown_by_no_graph:
+            return explained(run, run.folder / "minimal", budget)
+        if found.case is None or found.search.judgement.verdict is not Verdict.REPRODUCES:
+            return run.finish()
+        search = with_wrong_node(run, found.case, found.search)
+        run.write(search=search)
+        rule, folder = given.choice.same, run.folder / "minimal"
+        return reduced(run, folder, budget, on_progress, rule=rule, with_options=True)
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class WrongNode:
+    """The first captured node that a compile with every value as an output gets wrong."""
+
+    names: tuple[str, ...]
+
+
+def with_wrong_node(run: Operation, case: Case, search: Search) -> Search:
+    """A guilty kernel names no node by itself: look which value it gets wrong first."""
+    culprit, signature = search.culprit, search.judgement.signature
+    if culprit is None or not culprit.is_kernel or culprit.captured or signature is None:
+        return search
+    if not signature.is_numeric:
+        return search
+    key = fingerprint(case, run.digests)
+    known = run.journal.recall(WrongNode, key)
+    if known is None:
+        run.say("compile with every value as an output, to see which one the kernel gets wrong")
+        try:
+            known = WrongNode(first_wrong_node(case))
+        except Exception as error:
+            run.stumbled("the search for the wrong node", error)
+            return search
+        run.journal.note(key, known)
+    found = replace(culprit, captured=known.names)
+    return replace(search, culprit=found, compiles=search.compiles + 1)

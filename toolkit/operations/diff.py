@@ -1,0 +1,135 @@
+"""diff: two compiles of one program, with two targets or two sets of options, step by step.
+
+What it does not do: veto anything, or say which side is to blame (`bisect` does).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Unpack
+
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Judgement
+from ctk.toolkit.compile_log.compare import Comparison, compare_logs
+from ctk.toolkit.compile_log.recorder import CompileLog, Recorder
+from ctk.toolkit.importers import Inputs, Subject
+from ctk.toolkit.importers.base import Request, overridden
+from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.oracle.progress import Say, silent
+from ctk.toolkit.oracle.several import AskOptions, most_telling, opened
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """How one of the two compiles is made; what is left out is the case's own.
+
+    Attributes:
+        target: Target spec.
+        config: Options of the target, on top of the case's own if the target is the same.
+    """
+
+    target: str | None = None
+    config: Mapping[str, object] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GraphDiff:
+    """One graph, compiled twice.
+
+    Attributes:
+        cases: The graph with target and options of each side.
+        judgements: What the results of each side show, compared with eager.
+        comparison: What differs between the compiles.
+    """
+
+    cases: tuple[Case, Case]
+    judgements: tuple[Judgement, Judgement]
+    comparison: Comparison
+
+
+@dataclass(frozen=True, slots=True)
+class DiffReport:
+    """The graphs of a program, in order; at least one. As a string: the answer in one line."""
+
+    graphs: tuple[GraphDiff, ...]
+
+    @property
+    def judgement(self) -> Judgement:
+        """The judgement of a side that tells most: a failure, if either side has one."""
+        return most_telling(each for graph in self.graphs for each in graph.judgements)
+
+    @property
+    def is_same(self) -> bool:
+        """Whether both compiles of every graph went the same way."""
+        return all(graph.comparison.is_same for graph in self.graphs)
+
+    def __str__(self) -> str:
+        graph = next((each for each in self.graphs if not each.comparison.is_same), self.graphs[0])
+        said = " and ".join(
+            f"{side} {'fails' if seen.fails else seen.verdict.value}"
+            for side, seen in zip(("left", "right"), graph.judgements, strict=True)
+        )
+        return f"{graph.cases[0].name}: {said}; {_first(graph.comparison)}"
+
+
+def _first(comparison: Comparison) -> str:
+    if comparison.is_same:
+        return "the two compiles are the same, step by step"
+    graph, value = comparison.graph, comparison.value
+    parts: list[str] = []
+    if graph is not None:
+        where = graph.left if graph.left == graph.right else f"{graph.left} / {graph.right}"
+        parts.append(f"first other graph after {where}")
+    if value is not None:
+        parts.append(f"first other value {value.node or value.value} after {value.step}")
+    return ", ".join(parts) or "other rewrites, the same graphs and values"
+
+
+def diff(
+    subject: Subject,
+    inputs: Inputs | None = None,
+    *,
+    left: Side,
+    right: Side,
+    say: Say = silent,
+    **options: Unpack[AskOptions],
+) -> DiffReport:
+    """Compile each graph of a program twice, and compare the two compiles step by step.
+
+    >>> import ctk, torch
+    >>> from ctk.toolkit.operations.diff import Side
+    >>> off = Side(config={"disable": ["joint/simplify_views"]})
+    >>> ctk.diff(torch.nn.Linear(4, 2), torch.randn(3, 4), left=Side(), right=off).is_same
+    True
+
+    Args:
+        subject: A program or case by name, a `Case`, a `GraphModule`, or a callable.
+        inputs: Those of one call, for a graph or a callable.
+        left: One side.
+        right: The other side.
+        say: Told what happens.
+        options: `target` and `config` for both sides, `backward`, `dynamic`, `graph`,
+            `allow_imports`, `trust`.
+    """
+    graphs: list[GraphDiff] = []
+    with opened(subject, inputs, options) as it:
+        if it.uncaptured is not None:
+            raise it.uncaptured
+        for number, case in enumerate(it.cases):
+            say(f"compile {case.name} twice", number, len(it.cases))
+            graphs.append(diff_case(case, left, right))
+    return DiffReport(tuple(graphs))
+
+
+def diff_case(case: Case, left: Side, right: Side) -> GraphDiff:
+    """Compile a case in two ways, and compare the compiles."""
+    first, second = (
+        overridden(case, Request(target=side.target, config=side.config)) for side in (left, right)
+    )
+    (seen, log), (other_seen, other_log) = _observed(first), _observed(second)
+    comparison = compare_logs((first, log), (second, other_log))
+    return GraphDiff((first, second), (seen, other_seen), comparison)
+
+
+def _observed(case: Case) -> tuple[Judgement, CompileLog]:
+    recorder = Recorder(keep_calls=True)
+    return judge(case, expected=None, observer=recorder), recorder.log

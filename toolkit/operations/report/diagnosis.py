@@ -1,0 +1,137 @@
+"""Diagnosis: what is known of one failure so far, as live objects; `as_json` writes it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ctk.toolkit.bisect.culprit import Search
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Judgement
+from ctk.toolkit.end_to_end.answer import EndToEnd
+from ctk.toolkit.formats.schema import document
+from ctk.toolkit.oracle.same_failure import is_other
+from ctk.toolkit.reduce.driver import Reduction
+from ctk.toolkit.operations.report.cache_report import KeptEntry
+from ctk.toolkit.repro.run import ReproRun
+
+State = Literal["failing", "bisected", "reducing", "finished"]
+"""How far a diagnosis is: the failure was seen, what causes it is known, a smaller case is looked
+for, done."""
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class ProgramSize:
+    """How small a program became that fails while no graph of it does.
+
+    Attributes:
+        statements_before: Of the program as it was given.
+        statements_after: Of the smallest one.
+        questions: How many were asked.
+        finished: Whether nothing smaller is left to try.
+    """
+
+    statements_before: int
+    statements_after: int
+    questions: int
+    finished: bool
+
+
+@dataclass(frozen=True, slots=True)
+class OtherFailure:
+    """Another failure than the one that was looked for, which the reduction met on its way.
+
+    Attributes:
+        signature: What it showed.
+        folder: The smallest candidate that showed it, as a case.
+    """
+
+    signature: Signature
+    folder: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What `diagnose` and `bisect-pass` found.
+
+    Attributes:
+        case: The case in question, as it was given; None for a program that gives no graph.
+        search: Who causes the failure, and how that is known.
+        seconds: Time used so far.
+        folder: Where it is written; None if nowhere.
+        state: How far it is.
+        best: The smallest case so far, while it is being reduced.
+        reduction: How the case was made smaller; None if that was not asked for, or is not done.
+        minimal_search: The bisection of the smallest case, to see that it is the same failure
+            still.
+        repro: Path of the emitted script; None if none was written.
+        repro_run: What its run in a clean process showed; None if it was not run.
+        minimal: Folder of the smallest case; None before there is one.
+        problems: What went wrong on the way and did not end it, one sentence each.
+        is_saved: Whether everything that was found is on disk.
+        is_interrupted: Whether Ctrl-C has ended it.
+        go_on: The command that goes on with it.
+        end_to_end: What the whole program's compiled calls give beside its eager ones; None for
+            cases and graphs, and where a graph shows the failure.
+        program: How small the program became; None where a graph shows the failure, or nobody
+            asked.
+        kept: What the persistent cache had of the compile; None for nothing.
+        decided_by: Which command or function of the user decides; empty where ctk compares.
+        others: Other failures that were met on the way.
+    """
+
+    case: Case | None
+    search: Search
+    seconds: float
+    folder: Path | None = None
+    state: State = "finished"
+    best: Case | None = None
+    reduction: Reduction | None = None
+    minimal_search: Search | None = None
+    repro: Path | None = None
+    repro_run: ReproRun | None = None
+    minimal: Path | None = None
+    problems: tuple[str, ...] = ()
+    is_saved: bool = True
+    is_interrupted: bool = False
+    go_on: str = ""
+    end_to_end: EndToEnd | None = None
+    program: ProgramSize | None = None
+    kept: KeptEntry | None = None
+    decided_by: str = ""
+    others: tuple[OtherFailure, ...] = ()
+
+    @property
+    def judgement(self) -> Judgement:
+        """What the graph shows; where no graph shows a failure, what the whole program shows."""
+        whole = self.end_to_end
+        is_shown = self.search.judgement.fails
+        return self.search.judgement if whole is None or is_shown else whole.judgement
+
+    @property
+    def is_shown_by_no_graph(self) -> bool:
+        """Whether the program as a whole fails while none of its graphs does."""
+        return self.end_to_end is not None and self.end_to_end.judgement.fails
+
+    @property
+    def name(self) -> str:
+        """Name of the case, or of the program where it gives none."""
+        return self.case.name if self.case else self.end_to_end.program if self.end_to_end else ""
+
+    @property
+    def target(self) -> str:
+        return self.case.target if self.case else self.end_to_end.target if self.end_to_end else ""
+
+    @property
+    def smallest(self) -> Case | None:
+        """The smallest case that is known to fail; None before a reduction."""
+        return self.reduction.best if self.reduction is not None else self.best
+
+    @property
+    def other_failure(self) -> Signature | None:
+        """What the smallest case shows, where that is another failure than the given case's."""
+        smallest = self.smallest
+        if self.case is None or smallest is None or not is_other(self.case, smallest):
+            return None
+        return smallest.signature

@@ -1,0 +1,99 @@
+"""The commands with which to go on after a diagnosis, to be pasted.
+
+They are put together from single words, never copied: a folder may be somebody else's.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from shlex import quote
+
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.oracle.go_on import command_about, other_command
+from ctk.toolkit.operations.report.as_json import CulpritRecord, Record
+from ctk.toolkit.operations.report.phrases import label_of
+from ctk.toolkit.targets import traits_of
+
+
+def next_steps(record: Record, folder: Path) -> list[str]:
+    """Return what to do next, the most useful first; each is a command with a remark, or advice."""
+    if record.verdict is Verdict.REPRODUCES and record.signature is not None:
+        return [*_see_it(record, folder, record.signature), *_go_round(record)]
+    return _advice(record.verdict, is_program=True)
+
+
+def after_a_look(
+    judgement: Judgement, subject: str, options: Mapping[str, object], *, is_program: bool
+) -> list[str]:
+    """Return what to do next after a command that only says whether there is a failure.
+
+    Args:
+        judgement: What it saw.
+        subject: What it was asked about, as the user names it.
+        options: The keywords of its options.
+        is_program: Whether that is a program: more of it may be looked at.
+    """
+    if not judgement.fails:
+        return _advice(judgement.verdict, is_program=is_program)
+    is_deadly = judgement.signature is not None and judgement.signature.is_deadly
+    isolate = {"isolate": True} if is_deadly and options.get("isolate") is None else {}
+    command = command_about(subject, "diagnose", {**options, **isolate})
+    return [f"{command}  # the culprit with its proof, and the smallest repro"]
+
+
+def _advice(verdict: Verdict, *, is_program: bool) -> list[str]:
+    is_told = verdict in _ADVICE and (is_program or verdict is not Verdict.PASSES)
+    return [_ADVICE[verdict]] if is_told else []
+
+
+_ADVICE = {
+    Verdict.PASSES: "--backward, --dynamic and --calls N look at more of a program",
+    Verdict.FLAKY: "seed the program, or torch.use_deterministic_algorithms(True); "
+    "a race shows with --isolate",
+    Verdict.TIMEOUT: "--timeout SECONDS gives it more time",
+}
+
+
+_ONLY_THERE = (
+    "if that passes too, the failure needs what the program's own file does to torch, such as a "
+    "patch: a case does not hold it, so keep the program itself as the repro"
+)
+
+
+def _see_it(record: Record, folder: Path, signature: Signature) -> list[str]:
+    """Return how to see the failure again, or how to get the smallest program that shows it."""
+    repro = record.repro
+    if repro.path is not None and repro.clean_run == "reproduced":
+        return [f"python {quote(str(folder / repro.path))}  # shows it again"]
+    if repro.path is not None:
+        again = folder / repro.path
+        asked = f"ctk repro {quote(str(again.parent))}  # its repro.py did not show the failure"
+        return [asked, _ONLY_THERE] if repro.clean_run == "not reproduced" else [asked]
+    if record.state != "finished":
+        return []  # there is a command to go on with it
+    smaller = other_command(folder, "diagnose" if record.culprit is None else "minify")
+    if smaller is None:
+        return []
+    isolate = "" if "--isolate" in smaller or not signature.is_deadly else " --isolate"
+    return [f"{smaller}{isolate}  # the smallest program that shows it, as a script"]
+
+
+def _go_round(record: Record) -> list[str]:
+    """Return how to run the program without the culprits."""
+    culprits = [each for each in (record.culprit, *record.also) if each is not None]
+    whole, variable = record.end_to_end, traits_of(record.target).disable_variable
+    if whole is not None and whole.judgement.fails:
+        is_dynamo = whole.layer == "dynamo" and whole.line
+        said = f"torch.compiler.disable on the function around {whole.line} keeps it in eager"
+        return [said] if is_dynamo else []
+    if not variable or not record.confirmed or not culprits or not all(map(_is_pass, culprits)):
+        return []
+    names = ",".join(each.where for each in culprits)
+    plural = "those passes" if len(culprits) > 1 else "that pass"
+    return [f"with {variable}={quote(names)} in its environment a program does without {plural}"]
+
+
+def _is_pass(culprit: CulpritRecord) -> bool:
+    """Return whether it is a pass of a pipeline; what is below and above them is left out else."""
+    is_step = label_of(culprit.where, is_kernel=culprit.kind == "kernel") != "pass"
+    return not is_step and culprit.stage != "captured"

@@ -1,0 +1,106 @@
+"""The persistent cache and a diagnosis: what it holds of the compile in question, and if that goes.
+
+1. A compile under diagnosis is watched, so it does not come from the cache. That it has an entry
+   there, which is what the user's program gets, is told.
+2. A culprit that is confirmed by its veto was at work when the entry was made: the entry goes, and
+   the journal of the cache says why (`ctk cache why`).
+3. The compile of now passes. So does what is loaded from the entry, or the entry alone is wrong
+   (stale, or made by a fault that is gone): it goes, and exactly that is told.
+
+Only entries of the key of now are looked at. What it does not do: judge an entry in a process that
+watches it.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ctk.compiler.cache.entry import Key
+from ctk.compiler.cache.store import Store, open_store
+from ctk.compiler.cache.whole_graph import variants
+from ctk.compiler.options.environment import cache_settings
+from ctk.compiler.errors import Uncacheable
+from ctk.compiler.observe import first_line
+from ctk.toolkit.bisect import Search
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Verdict
+from ctk.toolkit.oracle.cache import Digests, fingerprint
+from ctk.toolkit.oracle.executors.base import Executor
+from ctk.toolkit.oracle.journal import Journal
+from ctk.toolkit.operations.report.cache_report import KeptEntry
+from ctk.toolkit.run.cache_key import key_of
+from ctk.toolkit.targets.ctk import TARGET, UNWATCHED
+
+logger = logging.getLogger("ctk")
+
+
+def of_failing(case: Case, search: Search, journal: Journal, digests: Digests) -> KeptEntry | None:
+    """Return what the cache has of a case that fails; it is removed if a culprit is confirmed."""
+    name = fingerprint(case, digests)
+    known = journal.recall(KeptEntry, name)
+    if known is not None:
+        return known
+    store, keys = _kept(case)
+    if store is None or not keys:
+        return None
+    found = KeptEntry(case.name, tuple(key.digest for key in keys))
+    if search.confirmed and search.culprit is not None:
+        found = _removed(store, keys, found, f"ctk has proved {search.culprit.where} guilty of it")
+    journal.note(name, found)
+    return found
+
+
+def of_passing(
+    cases: Sequence[Case], executor: Executor, journal: Journal, digests: Digests
+) -> KeptEntry | None:
+    """Return what the cache has of cases that pass: the first that fails from there, else any."""
+    all_found: list[KeptEntry] = []
+    for case in cases:
+        name = fingerprint(case, digests)
+        found = journal.recall(KeptEntry, name) or _asked(case, executor)
+        if found is None:
+            continue
+        journal.note(name, found)
+        if found.alone_fails:
+            return found
+        all_found.append(found)
+    return all_found[0] if all_found else None
+
+
+def _asked(case: Case, executor: Executor) -> KeptEntry | None:
+    store, keys = _kept(case)
+    if store is None or not keys:
+        return None
+    found = KeptEntry(case.name, tuple(key.digest for key in keys))
+    as_used = replace(case, target=UNWATCHED.name, signature=None)
+    answer = executor.ask(as_used)
+    found = replace(found, loaded=answer.verdict)
+    if answer.verdict is not Verdict.REPRODUCES:
+        return found
+    anew = replace(as_used, config={**case.config, "cache": False})
+    if executor.ask(anew).verdict is not Verdict.PASSES:  # it draws: nothing is comparable
+        return replace(found, loaded=Verdict.FLAKY)
+    why = f"loaded from it {case.name} fails ({answer.signature}); compiled anew it passes"
+    return _removed(store, keys, found, why)
+
+
+def _removed(store: Store, keys: Sequence[Key], found: KeptEntry, why: str) -> KeptEntry:
+    for key in keys:
+        store.drop(key, why)
+    return replace(found, removed="" if any(store.has(key) for key in keys) else why)
+
+
+def _kept(case: Case) -> tuple[Store | None, list[Key]]:
+    """Return the cache and the keys of a case's entries in it; nothing is made or loaded."""
+    folder = cache_settings().folder
+    if case.target != TARGET.name or folder is None or not folder.is_dir():
+        return None, []
+    store = open_store()
+    if store is None:
+        return None, []
+    try:
+        key = key_of(case)
+    except Uncacheable as error:
+        logger.debug("%s is never kept in the cache: %s", case.name, first_line(error))
+        return store, []
+    return store, [each for each in (key, *variants(key)) if store.has(each)]

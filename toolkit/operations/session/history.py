@@ -1,0 +1,127 @@
+"""The history of a reduction: a line per answer as it comes, and a plot of them at the end.
+
+    history.jsonl    {"question":0,"seconds":0.0,"step":"start",…}: the given case
+                     {"question":21,"seconds":12.1,"step":"remove","verdict":"passes",…}
+    history.svg      size over questions (`history_plot.py`)
+
+A run that is gone on with adds its lines to those of the runs before, with their questions and
+seconds counted on; what a journal remembers was not asked and has no line. What it does not do:
+decide anything, or stop anything where it cannot be written.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ctk.compiler.errors import CaseError
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Verdict
+from ctk.toolkit.formats.bounded_file import check_no_link, read_bounded
+from ctk.toolkit.formats.checked import Line
+from ctk.toolkit.formats.files import append_line, write_text
+from ctk.toolkit.formats.limits import EVENTS_NBYTES
+from ctk.toolkit.formats.schema import decode, document, encode
+from ctk.toolkit.operations.session.running_operation import Operation
+from ctk.toolkit.reduce.progress import Progress
+from ctk.toolkit.reduce.size import Counts, counts_of
+from ctk.toolkit.operations.report.history_plot import Point, svg_of
+
+HISTORY, PLOT = "history.jsonl", "history.svg"
+
+OnProgress = Callable[[Progress], None]
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A line: the answer to a question, and how large the smallest case was after it.
+
+    Attributes:
+        question: Its number, over all runs; 0 for the case as it was given.
+        seconds: Since the start, over all runs.
+        step: Whose question it was.
+        verdict: The answer.
+        call_nodes: Of the smallest case.
+        inputs: Their number.
+        elements: Those of all inputs.
+    """
+
+    question: int
+    seconds: float
+    step: Line
+    verdict: Verdict
+    call_nodes: int
+    inputs: int
+    elements: int
+
+
+class History:
+    """Writes the history of one reduction; called after each answer.
+
+    Args:
+        run: The operation, whose folder it is written to.
+        given: The case that is reduced.
+        on_progress: Who else wants to know; is told after the line is written.
+    """
+
+    def __init__(self, run: Operation, given: Case, on_progress: OnProgress | None) -> None:
+        self._run, self._on_progress = run, on_progress
+        self._counts = (given, counts_of(given))
+        last = next(reversed(read_history(run.folder)), None)
+        self._questions, self._seconds = (last.question, last.seconds) if last else (0, 0.0)
+        if last is None:
+            self._write(0, 0.0, "start", Verdict.REPRODUCES, given)
+
+    def __call__(self, state: Progress) -> None:
+        """Write a line, and tell who else wants to know."""
+        seconds = round(self._seconds + state.seconds, 3)
+        question = self._questions + state.questions
+        self._write(question, seconds, state.step, state.verdict, state.best)
+        if self._on_progress is not None:
+            self._on_progress(state)
+
+    def _write(
+        self, question: int, seconds: float, step: str, verdict: Verdict, best: Case
+    ) -> None:
+        counts = self._counts_of(best)
+        sizes = (counts.call_nodes, counts.inputs, counts.elements)
+        line = Answered(question, seconds, step, verdict, *sizes)
+        text = json.dumps(encode(line), separators=(",", ":"))
+        self._run.saving(HISTORY, lambda: append_line(self._run.folder / HISTORY, text))
+
+    def draw(self) -> None:
+        """Draw all lines that there are."""
+        points = [
+            Point(each.question, each.step, each.call_nodes, each.elements)
+            for each in read_history(self._run.folder)
+        ]
+        if points:
+            svg = svg_of(points)
+            self._run.saving(PLOT, lambda: write_text(self._run.folder / PLOT, svg))
+
+    def _counts_of(self, best: Case) -> Counts:
+        if self._counts[0] is not best:
+            self._counts = (best, counts_of(best))
+        return self._counts[1]
+
+
+def read_history(folder: Path) -> list[Answered]:
+    """Return the lines of a history; torn ones, and those that are none, are left out."""
+    path = folder / HISTORY
+    if not path.is_file():
+        return []
+    try:
+        check_no_link(folder, path)
+        text = read_bounded(path, EVENTS_NBYTES).decode(errors="replace")
+    except (CaseError, OSError):  # it is only to be looked at
+        return []
+    return list(_lines(text))
+
+
+def _lines(text: str) -> Iterator[Answered]:
+    for line in text.splitlines():
+        try:
+            yield decode(Answered, line, where=HISTORY)
+        except CaseError:
+            continue

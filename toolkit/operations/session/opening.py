@@ -1,0 +1,266 @@
+"""Begin an operation in a new folder, or go on in the one that an earlier run has left.
+
+What is to be gone on with must be the same: the cases, what compiles them, torch and ctk. A folder
+in which nothing was answered is removed again, so that a mistyped option leaves none behind.
+"""
+
+import hashlib
+import json
+import os
+import re
+import sys
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from ctk.compiler.options.choices import InputsMode
+from ctk.compiler.errors import CaseError
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.folders import output_folder
+from ctk.toolkit.case.sources import plan_sources
+from ctk.toolkit.graphs.callables import called_modules
+from ctk.toolkit.importers import Inputs, Subject, name_of
+from ctk.toolkit.operations.session.running_operation import Done, Operation
+from ctk.toolkit.operations.session.operation_keywords import Given
+from ctk.toolkit.oracle.cache import Digests, fingerprint
+from ctk.toolkit.oracle.choice import Choice
+from ctk.toolkit.oracle.go_on import resume_command
+from ctk.toolkit.oracle.journal import (
+    JOURNAL,
+    Header,
+    Journal,
+    OperationName,
+    difference,
+    has_line,
+    read_header,
+    resume_journal,
+    start_journal,
+)
+from ctk.toolkit.oracle.progress import Say
+from ctk.toolkit.oracle.remembering import Remembering
+from ctk.toolkit.oracle.several import AskOptions, opened
+from ctk.toolkit.processes.link import tell_resumable
+
+PREFIXES: Mapping[OperationName, str] = {
+    "bisect-pass": "diagnosis",
+    "minify": "minimal",
+    "diagnose": "diagnosis",
+}
+"""How the folders are called that nobody named."""
+
+_HARMLESS_VARIABLES = ("TORCHINDUCTOR_CACHE_DIR", "TORCHINDUCTOR_COMPILE_THREADS")
+
+UNTOLD = ("trust",)
+"""Options that no journal tells: whoever goes on with a folder of somebody else decides anew."""
+
+
+@contextmanager
+def operation(
+    name: OperationName,
+    subject: Subject,
+    inputs: Inputs | None,
+    given: Given,
+    *,
+    out: str | Path | None,
+    resume: bool,
+    keep: InputsMode,
+    say: Say,
+) -> Generator[Operation]:
+    """Load the cases, start who answers, and open the folder; closed at the end.
+
+    Args:
+        name: Which operation.
+        subject: What it is about.
+        inputs: Those of one call, for a graph or a callable.
+        given: The keywords: who answers, how many at once, which question.
+        out: The folder; None for a new one here, or with `resume` the newest of the same case.
+        resume: Go on where an earlier run was ended.
+        keep: What written cases keep of their inputs.
+        say: Told what happens.
+
+    Raises:
+        CaseError: There is no such folder to go on in, it is in use, or is about something else.
+        ConfigError: The function that decides cannot be compared with that of the earlier run.
+    """
+    options, choice = given.options, given.choice
+    if resume:
+        choice.check_resumable()
+    with opened(subject, inputs, options, given.jobs) as it:
+        digests = Digests()
+        told = {**options, **given.jobs.told, **choice.told}
+        header = _header(name, subject, told, keep, it.cases, digests)
+        header = replace(header, sources={**header.sources, **dict(_files(choice))})
+        default = f"{PREFIXES[name]}_{name_of(subject)}"
+        open_journal = resumed_journal if resume else new_journal
+        journal, folder = open_journal(out, default, header)
+        with journal:
+            go_on = resume_command(header, folder, _untold(options))
+            tell_resumable(folder, go_on)
+            if journal.remembered:
+                say(f"{journal.remembered} answers and results of an earlier run are remembered")
+            remembering = Remembering(it.executor, journal, digests)
+            run = Operation(
+                it,
+                remembering,
+                journal,
+                digests=digests,
+                folder=folder,
+                keep=keep,
+                say=say,
+                go_on=go_on,
+            )
+            try:
+                yield run
+            except BaseException as error:
+                _leave(run, error)
+                raise
+
+
+def _leave(run: Operation, error: BaseException) -> None:
+    """Say on an exception what is kept; a folder in which nothing was answered goes."""
+    if run.journal.is_empty and run.found is None:
+        discard(run)
+        return
+    found = run.found
+    if found is not None and found.minimal is not None and found.minimal.is_dir():
+        error.add_note(f"The smallest case so far is kept: {found.minimal}")
+    else:
+        error.add_note(f"What is known so far is kept: {run.folder}")
+    error.add_note(f"to go on: {run.go_on}")
+
+
+def discard(run: Operation) -> None:
+    """Remove the folder of an operation that found nothing; what an earlier run answered stays."""
+    if run.journal.remembered:
+        run.say(f"{run.folder} is kept: an earlier run has its answers there")
+        return
+    with suppress(OSError):
+        for file in (run.folder / JOURNAL, run.folder / "diagnosis.json"):
+            file.unlink(missing_ok=True)
+        run.folder.rmdir()
+
+
+def new_journal(out: str | Path | None, default: str, header: Header) -> tuple[Journal, Path]:
+    """Start the journal of a new folder; it is locked until it is closed.
+
+    Raises:
+        CaseError: The folder holds an earlier run.
+    """
+    if out is not None and (Path(out).expanduser() / JOURNAL).is_file():
+        raise CaseError(
+            f"{out} holds an earlier run; go on with it: the same command with --resume, or name "
+            "another folder"
+        )
+    folder = output_folder(out, default)
+    return start_journal(folder, header), folder
+
+
+def resumed_journal(out: str | Path | None, default: str, header: Header) -> tuple[Journal, Path]:
+    """Open the journal to go on with: that of a folder, or of the newest one of the same case.
+
+    Raises:
+        CaseError: There is none, it is in use, or is about something else.
+    """
+    folder = Path(out).expanduser() if out is not None else _newest(default, header)
+    return resume_journal(folder, header), folder
+
+
+def _newest(default: str, header: Header) -> Path:
+    """Return the newest folder of the same case that was left unfinished; else the newest.
+
+    Raises:
+        CaseError: There is none; says why each folder here will not do.
+    """
+    found: list[tuple[bool, float, Path]] = []
+    reasons: list[str] = []
+    for folder in _folders(default):
+        try:
+            then = read_header(folder)
+            why = difference(then, header) if then else ""
+            is_done = has_line(folder, Done)
+        except CaseError as error:
+            why, is_done = str(error), False
+        if why:
+            reasons.append(f"\n  {folder}: {why.splitlines()[0]}")
+        else:
+            found.append((not is_done, (folder / JOURNAL).stat().st_mtime, folder))
+    if not found:
+        raise CaseError(
+            f"no folder {default} here has a run of this case to resume; name it with --out, or "
+            f"leave out --resume to start{''.join(reasons)}"
+        )
+    return max(found)[2]
+
+
+def _folders(default: str) -> Iterator[Path]:
+    for folder in sorted(Path().iterdir()):
+        is_ours = re.fullmatch(rf"{re.escape(default)}(_\d+)?", folder.name)
+        if is_ours and (folder / JOURNAL).is_file():
+            yield folder
+
+
+def _header(
+    name: OperationName,
+    subject: Subject,
+    options: Mapping[str, object],
+    keep: InputsMode,
+    cases: list[Case],
+    digests: Digests,
+) -> Header:
+    told = {key: value for key, value in options.items() if key not in UNTOLD}
+    return Header(
+        operation=name,
+        subject=str(subject) if isinstance(subject, str | Path) else None,
+        options=json.loads(json.dumps(told, default=repr)),
+        inputs=keep,
+        cases=tuple(fingerprint(case, digests) for case in cases),
+        sources=dict(_sources(cases)),
+        variables=dict(variables()),
+    )
+
+
+def _untold(options: AskOptions) -> dict[str, object]:
+    return {key: value for key, value in options.items() if key in UNTOLD}
+
+
+def _sources(cases: list[Case]) -> Iterator[tuple[str, str]]:
+    """Yield each file of the user that compiles a case, or that its graph calls, with a digest."""
+    for case in cases:
+        with suppress(
+            CaseError
+        ):  # options that no file can hold: an object of the library's caller
+            for place, path in plan_sources(case).copies.items():
+                yield place, digest_of(path)
+        for module in called_modules(case.graph):
+            file = getattr(sys.modules.get(module), "__file__", None)
+            if file is not None:
+                yield module, digest_of(Path(file))
+
+
+def _files(choice: Choice) -> Iterator[tuple[str, str]]:
+    """Yield each file and function of the user that decides, with a digest."""
+    for path in choice.files:
+        yield str(path), digest_of(path)
+    if choice.code:
+        yield f"the function {choice.words}", choice.code
+
+
+def digest_of(path: Path) -> str:
+    """Return the digest of a file; empty if it cannot be read."""
+    try:
+        return _digest(path.read_bytes())
+    except OSError:  # gone since it was imported, or packed into an archive
+        return ""
+
+
+def variables() -> Iterator[tuple[str, str]]:
+    """Yield each variable that changes what a compile does, with a digest of its value."""
+    for name, value in os.environ.items():
+        is_ours = name in ("CTK_FUEL", "CTK_DISABLE", "CTK_ON_FAILURE")
+        if is_ours or (name.startswith("TORCHINDUCTOR_") and name not in _HARMLESS_VARIABLES):
+            yield name, _digest(value.encode(errors="surrogateescape"))
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,94 @@
+"""Find the folders of operations below one, and tell how far each is and how to go on.
+
+Reads `diagnosis.json` and the header of the journal; what a folder says is told, not believed: the
+command to go on trusts nothing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ctk.compiler.errors import CaseError
+from ctk.compiler.observe import first_line
+from ctk.toolkit.formats.plain_text import one_line
+from ctk.toolkit.formats.walk import Walk
+from ctk.toolkit.operations.session.running_operation import Done
+from ctk.toolkit.oracle.go_on import resume_hint
+from ctk.toolkit.oracle.journal import JOURNAL, has_line
+from ctk.toolkit.operations.report.as_json import FILE, Record, read_json
+from ctk.toolkit.operations.report.as_text import headline
+
+BEGUN = "begun: no failure was seen yet"
+COMMAND = "a command was bisected: with --resume the same command tells the answer again"
+
+
+@dataclass(frozen=True, slots=True)
+class OperationEntry:
+    """The folder of a bisect-pass, a minify or a diagnose.
+
+    Attributes:
+        path: Where it is.
+        state: How far it is; `unfinished` for a search that a budget has ended.
+        answer: What is known, in one line.
+        problems: What went wrong on the way, or why the folder cannot be read.
+        age_seconds: Since something was written.
+        go_on: The command that goes on; None for one that is done.
+    """
+
+    path: Path
+    state: str
+    answer: str
+    problems: tuple[str, ...] = ()
+    age_seconds: float = 0.0
+    go_on: str | None = None
+
+
+def find_operations(walk: Walk) -> list[OperationEntry]:
+    """Return the operations at or below a folder, by path."""
+    return [describe(folder) for folder in _folders(walk)]
+
+
+def _folders(walk: Walk) -> Iterator[Path]:
+    for folder, subfolders, files in walk:
+        if not {JOURNAL, FILE}.isdisjoint(files):
+            subfolders.clear()
+            yield folder
+
+
+def describe(folder: Path) -> OperationEntry:
+    """Return one operation's entry; what is wrong with it is among its `problems`."""
+    age, go_on = _age(folder), resume_hint(folder)
+    if not (folder / FILE).exists() and is_ended(folder):
+        return OperationEntry(folder, "finished", COMMAND, age_seconds=age)
+    if not (folder / FILE).exists():
+        return OperationEntry(folder, "begun", BEGUN, age_seconds=age, go_on=go_on)
+    try:
+        record = read_json(folder)
+    except CaseError as error:
+        said = one_line(first_line(error))
+        return OperationEntry(folder, "unreadable", "", (said,), age)
+    state = "unfinished" if record.state == "finished" and not is_done(record) else record.state
+    return OperationEntry(
+        folder, state, headline(record), record.problems, age, None if is_done(record) else go_on
+    )
+
+
+def is_ended(folder: Path) -> bool:
+    """Return whether the journal of a bisected command says that it has come to its end."""
+    try:
+        return (folder / JOURNAL).is_file() and has_line(folder, Done)
+    except CaseError:
+        return False
+
+
+def is_done(record: Record) -> bool:
+    """Return whether an operation has come to its end; a search that a budget has ended has not."""
+    return record.state == "finished" and (record.minimal is None or record.minimal.finished)
+
+
+def _age(folder: Path) -> float:
+    written = max(
+        (folder / name).stat().st_mtime for name in (JOURNAL, FILE) if (folder / name).exists()
+    )
+    return max(0.0, datetime.now(UTC).timestamp() - written)

@@ -1,0 +1,101 @@
+"""Other failures that a reduction meets on its way: each is kept as a case, beside the result.
+
+    OUT/others/compile-error-TypeError-3f2a/     the smallest candidate that showed it
+
+The first candidate of each is on disk at once; at the end the smallest takes its place. What it
+does not do: look for them, or make them smaller.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TypeVar
+
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.case.listing import describe
+from ctk.toolkit.case.store import save_case
+from ctk.toolkit.operations.session.running_operation import Operation
+from ctk.toolkit.oracle.words import blanked
+from ctk.toolkit.reduce.size import is_smaller
+from ctk.toolkit.operations.report.diagnosis import OtherFailure
+
+FOLDER = "others"
+MOST = 16
+"""How many different failures are kept: more of them would fill the disk, and nobody reads on."""
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class Others:
+    """The other failures of one operation.
+
+    Attributes:
+        run: The operation.
+        smallest: The smallest candidate that showed each, by the name of its folder.
+        left_out: How many failures there were beyond `MOST`.
+    """
+
+    run: Operation
+    smallest: dict[str, Case] = field(default_factory=dict[str, Case])
+    left_out: set[str] = field(default_factory=set[str])
+
+    def note(self, case: Case, judgement: Judgement | None) -> None:
+        """Keep a candidate if it shows another failure than the one that is looked for."""
+        if judgement is None or judgement.verdict is not Verdict.DIFFERENT:
+            return
+        signature = judgement.signature
+        if signature is None or signature.kind == "oracle":
+            return
+        name, failing = name_of(signature), replace(case, signature=signature)
+        known = self.smallest.get(name)
+        if known is None and len(self.smallest) >= MOST:
+            self.left_out.add(name)
+            return
+        if known is None or is_smaller(failing, known):
+            self.smallest[name] = failing
+        if known is None:
+            self._save(name, failing, is_last=False)
+
+    def finish(self) -> tuple[OtherFailure, ...]:
+        """Write the smallest of each, and return what is on disk."""
+        for name, case in self.smallest.items():
+            self._save(name, case, is_last=True)
+        if self.left_out:
+            self.run.complained(f"{len(self.left_out)} more other failures were not kept")
+        found = ((case.signature, self._place(name)) for name, case in self.smallest.items())
+        return tuple(
+            OtherFailure(signature, place)
+            for signature, place in found
+            if signature is not None and place.is_dir()
+        )
+
+    def _place(self, name: str) -> Path:
+        return self.run.folder / FOLDER / name
+
+    def _save(self, name: str, case: Case, *, is_last: bool) -> None:
+        """Write a case; while answers are only remembered, one that is whole stays."""
+        place = self._place(name)
+        if not is_last and place.is_dir() and not describe(place).problem:
+            return
+        keep = self.run.keep
+        self.run.saving(
+            f"{FOLDER}/{name}", lambda: save_case(case, place, inputs=keep, overwrite=True)
+        )
+
+
+def name_of(signature: Signature) -> str:
+    """Return the folder of a failure: equal for failures that differ in numbers only.
+
+    >>> name_of(Signature("compile-error", "TypeError", "joint/fold", message="node mul_3"))
+    'compile-error-TypeError-1bfd'
+    """
+    same = (signature.kind, signature.exception, signature.where, signature.signal)
+    text = repr((*same, blanked(signature.message) if signature.exception else ""))
+    parts = (signature.kind, signature.exception, signature.signal)
+    label = "-".join(str(part) for part in parts if part is not None)
+    plain = re.sub(r"[^\w-]", "_", label, flags=re.ASCII)[:60]
+    return f"{plain}-{hashlib.blake2b(text.encode(), digest_size=2).hexdigest()}"

@@ -1,0 +1,214 @@
+"""One reduction of an operation: its searches, what is kept on the way, and its end.
+
+A search that has ended is asked about once more: the smallest case must fail as often as the given
+one did. Where it passes in some runs, answers were chance, and a second search goes on from it that
+asks each question several times. All searches of a reduction share one budget.
+"""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from ctk.compiler.errors import DoesNotReproduce
+from ctk.toolkit.bisect import Search
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.operations.session.asking import Asking, Watched, asked, steadied
+from ctk.toolkit.operations.session.running_operation import Operation
+from ctk.toolkit.operations.session.best_case import BestCase
+from ctk.toolkit.operations.session.history import History, OnProgress
+from ctk.toolkit.operations.session.other_failures import Others
+from ctk.toolkit.operations.session.smallest_repro import Written
+from ctk.toolkit.oracle.cache import Digests, fingerprint
+from ctk.toolkit.oracle.command import CommandOracle
+from ctk.toolkit.oracle.same_failure import is_alike
+from ctk.toolkit.reduce.driver import Reduction, minimize
+from ctk.toolkit.reduce.going_on import doubted, go_on_after, joined
+from ctk.toolkit.reduce.hint import hint_step
+from ctk.toolkit.reduce.problem import Problem
+from ctk.toolkit.reduce.progress import Budget
+from ctk.toolkit.reduce.proposal import Step
+from ctk.toolkit.reduce.steps import STEPS
+from ctk.toolkit.reduce.steps.leave_out_passes import only_these
+from ctk.toolkit.operations.report.diagnosis import Diagnosis
+
+
+@dataclass(slots=True)
+class Shown:
+    """What the candidates show that count as failing: other numbers, with a wide rule other words.
+
+    Attributes:
+        given: What the given case shows.
+        takes_others: Whether a candidate may show another failure.
+        digests: Of the tensors of cases.
+        signatures: By the fingerprint of the candidate.
+    """
+
+    given: Signature | None
+    takes_others: bool
+    digests: Digests
+    signatures: dict[str, Signature] = field(default_factory=dict[str, Signature])
+
+    def note(self, case: Case, judgement: Judgement | None) -> None:
+        """Take note of an answer."""
+        if judgement is None or judgement.verdict is not Verdict.REPRODUCES:
+            return
+        seen = judgement.signature
+        if self.given is None or seen is None:
+            return
+        if self.takes_others or is_alike(self.given, seen, "strict"):
+            self.signatures[fingerprint(case, self.digests)] = seen
+
+    def recorded(self, case: Case) -> Case:
+        """Return a candidate with the failure that it shows itself."""
+        found = self.signatures.get(fingerprint(case, self.digests))
+        return case if found is None else replace(case, signature=found)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a reduction works with.
+
+    Attributes:
+        run: The operation.
+        best: Keeps the smallest case so far.
+        others: Keeps the other failures.
+        budget: What all searches together may use.
+        history: Told each answer.
+    """
+
+    run: Operation
+    best: BestCase
+    others: Others
+    budget: Budget
+    history: History
+
+    def attempt(
+        self,
+        given: Case,
+        asking: Asking,
+        hints: tuple[str, ...] = (),
+        guilty: frozenset[str] = frozenset(),
+        before: Reduction | None = None,
+    ) -> Reduction:
+        """Reduce a case, and ask again about the smallest; it records the failure that it shows.
+
+        Args:
+            given: The case.
+            asking: The question.
+            hints: Nodes that are tried first.
+            guilty: Passes that may be all that is needed.
+            before: An earlier search of this reduction; it counts on from there.
+        """
+        steps = (only_these(guilty), hint_step(hints), *STEPS)
+        found = self._search(given, asking, steps, before)
+        if asking.repeated is not None or found.reason not in ("minimal", "incomplete"):
+            return found
+        try:
+            known = asking.oracle.recall(found.best)
+            if known is None:
+                return found  # it hangs, and was given the whole limit already
+            if known.signature is not None and known.signature.is_measured:
+                return found  # rounds decide about it; the least slow case is at the limit
+            steadier = steadied(self.run, asking, found.best, [known])
+        except KeyboardInterrupt:
+            return doubted(found, "interrupted")
+        except DoesNotReproduce as error:
+            return doubted(found, "incomplete", error)
+        except Exception as error:
+            return doubted(found, "error", error)
+        if steadier.repeated is None:
+            return found
+        return self._search(found.best, steadier, steps, found)
+
+    def _search(
+        self, given: Case, asking: Asking, steps: tuple[Step, ...], before: Reduction | None
+    ) -> Reduction:
+        shown = Shown(given.signature, asking.takes_others, self.run.digests)
+
+        def note(case: Case, judgement: Judgement | None) -> None:
+            self.others.note(case, judgement)
+            if asking.own is None:
+                shown.note(case, judgement)
+
+        with asked(self.run, asking) as asker:
+            oracle = Watched(asker, note)
+            problem = Problem(
+                given,
+                oracle,
+                recall=oracle.recall,
+                budget=self.budget,
+                on_progress=self.history,
+                on_improvement=lambda case: self.best.improved(shown.recorded(case)),
+                digests=self.run.digests,
+                is_own=asking.own is not None,
+                may_run=not (self.run.executor.isolates or isinstance(asking.own, CommandOracle)),
+            )
+            if before is not None:
+                go_on_after(problem, before)
+            found = minimize(problem, steps)
+        if found.best is not given:
+            found = replace(found, best=shown.recorded(found.best))
+        self.best.certify(found)
+        self.history.draw()
+        repeated = asking.repeated
+        found = replace(found, flakiness=repeated.flakiness if repeated else None)
+        return joined(before, found) if before is not None else found
+
+
+def work_on(run: Operation, folder: Path, budget: Budget, on_progress: OnProgress | None) -> Work:
+    """Return what a reduction of the failing case that was found works with.
+
+    Args:
+        run: Knows the case.
+        folder: For the smallest case.
+        budget: What may be used.
+        on_progress: Called after each question.
+    """
+    assert run.found is not None and run.found.case is not None
+    history = History(run, run.found.case, on_progress)
+    return Work(run, BestCase(run, folder), Others(run), budget, history)
+
+
+class WriteScript(Protocol):
+    """Writes the script of the smallest case, and runs it unless Ctrl-C has come."""
+
+    def __call__(self, smallest: Case, is_interrupted: bool) -> Written: ...
+
+
+def finished(
+    work: Work,
+    reduction: Reduction,
+    write: WriteScript,
+    minimal_search: Search | None = None,
+    *,
+    is_interrupted: bool | None = None,
+) -> Diagnosis:
+    """Write the result of a reduction; finishes the operation.
+
+    Args:
+        work: What it worked with.
+        reduction: The result.
+        write: Writes its script.
+        minimal_search: The bisection of the smallest case.
+        is_interrupted: Whether Ctrl-C has come; None: if it has ended the reduction.
+    """
+    run = work.run
+    is_over = reduction.reason == "interrupted" if is_interrupted is None else is_interrupted
+    others = work.others.finish()
+    run.complained(*reduction.problems)
+    run.keep_tracebacks(reduction.errors)
+    if not work.best.improved(reduction.best):
+        return run.finish(is_done=False, reduction=reduction, is_interrupted=is_over, others=others)
+    script, seen, is_over = write(reduction.best, is_over)
+    return run.finish(
+        is_done=reduction.finished,
+        reduction=reduction,
+        minimal_search=minimal_search,
+        minimal=work.best.folder,
+        repro=script,
+        repro_run=seen,
+        is_interrupted=is_over,
+        others=others,
+    )

@@ -1,0 +1,33 @@
+"""Which options of the target matter to the failure at hand: asked last, written down at once."""
+
+from dataclasses import replace
+
+from ctk.toolkit.bisect import confirmed_on, options_that_matter
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.operations.session.running_operation import Operation
+
+
+def ask_options(run: Operation, smallest: Case) -> bool:
+    """Write down which options matter to the smallest case and to the whole; False after Ctrl-C.
+
+    Args:
+        run: Knows the whole case; its search gets the options.
+        smallest: Asked about first: its compiles cost least. May be the whole.
+    """
+    assert run.found is not None
+    search, case = run.found.search, run.found.case
+    try:
+        culprit = search.culprit if search.confirmed else None
+        found = options_that_matter(smallest, run.executor, run.say, culprit=culprit)
+        if case is not None and found.effects:
+            found = confirmed_on(case, found, run.executor, run.say)
+    except KeyboardInterrupt:
+        return False
+    except Exception as error:
+        run.stumbled("the search for options that matter", error)
+        return True
+    if found.left:
+        said = f"{found.left} options were not asked about: {found.questions} compiles is the limit"
+        run.complained(said)
+    run.write(search=replace(search, options=found.effects, option_compiles=found.questions))
+    return True

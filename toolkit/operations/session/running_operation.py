@@ -1,0 +1,241 @@
+"""An operation at work: it bisects, writes down what it knows, and survives errors of ours.
+
+A killed operation leaves whole files. Run again with its journal, it takes the same way through the
+same answers without asking, writes nothing until it comes to something new, and goes on from there.
+
+What it does not do: it makes no case smaller (`minify`).
+"""
+
+import logging
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ctk.compiler.options.choices import InputsMode
+from ctk.compiler.errors import CtkError
+from ctk.repro_templates.verdict import said
+from ctk.toolkit.bisect import Search, find_culprit
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.case.listing import describe
+from ctk.toolkit.case.store import save_case
+from ctk.toolkit.end_to_end.answer import EndToEnd
+from ctk.toolkit.formats.files import replace_file
+from ctk.toolkit.formats.schema import document
+from ctk.toolkit.operations.session import cache_evidence as kept_entry
+from ctk.toolkit.oracle.cache import Digests, fingerprint
+from ctk.toolkit.oracle.journal import Journal
+from ctk.toolkit.oracle.progress import Say
+from ctk.toolkit.oracle.remembering import Remembering, question_key
+from ctk.toolkit.oracle.several import Opened, first_failing
+from ctk.toolkit.processes.interrupts import interrupts_put_off
+from ctk.toolkit.operations.report.as_json import write_json
+from ctk.toolkit.operations.report.diagnosis import Diagnosis
+from ctk.toolkit.operations.report.cache_report import KeptEntry
+from ctk.toolkit.run.decided import with_decisions
+
+BUG = "ctk-bug.txt"
+
+OnFailing = Callable[[Judgement], None]
+
+logger = logging.getLogger("ctk")
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The operation has come to its end; a search that a budget has ended has not."""
+
+
+class Operation:
+    """An operation at work.
+
+    Attributes:
+        subject: What it is about: a program, and its graphs in order.
+        executor: Who answers; asks nothing twice.
+        journal: Where the answers are.
+        digests: Of the tensors of cases.
+        folder: Where everything is written.
+        keep: What written cases keep of their inputs.
+        say: Told what happens.
+        go_on: The command that goes on if this process ends.
+        found: What is known so far; None until a failure, or none, was seen.
+    """
+
+    def __init__(
+        self,
+        subject: Opened,
+        executor: Remembering,
+        journal: Journal,
+        *,
+        digests: Digests,
+        folder: Path,
+        keep: InputsMode,
+        say: Say,
+        go_on: str,
+    ) -> None:
+        self.subject, self.executor = subject, executor
+        self.journal, self.digests = journal, digests
+        self.folder, self.say, self.go_on = folder, say, go_on
+        self.keep: InputsMode = keep
+        self.found: Diagnosis | None = None
+        self._started = time.monotonic()
+        self._problems: list[str] = []
+        self._unsaved: dict[str, str] = {}
+
+    def bisected(self, *, captured: Path | None = None) -> Diagnosis:
+        """Bisect each case until one shows its failure; on disk as soon as that was seen.
+
+        Args:
+            captured: Folder for the failing case as it was captured; None: it is not written.
+        """
+
+        def ask(case: Case) -> Search:
+            self.say(f"bisect {case.name}")
+            return self.search(case, lambda seen: self._failing(case, seen, captured))
+
+        if not self.subject.cases:
+            whole = self.end_to_end()
+            assert whole is not None, "what has no case is a program"
+            search = Search(whole.judgement, reason="Dynamo gives no graph of the program")
+            self.found = Diagnosis(None, search, 0.0, folder=self.folder, end_to_end=whole)
+            return self.write(state="bisected")
+        case, search = first_failing(self.subject.cases, ask, lambda search: search.judgement)
+        if search.judgement.fails:
+            self._failing(case, search.judgement, captured)
+            case = with_decisions(replace(case, signature=search.judgement.signature))
+        found = self.found or Diagnosis(case, search, 0.0, folder=self.folder)
+        is_told = search.judgement.tells_of_the_program
+        whole = None if is_told else self.end_to_end()
+        self.found = replace(found, case=case, search=search, end_to_end=whole)
+        return self.write(state="bisected", kept=self.kept_entry(case, search))
+
+    def kept_entry(self, case: Case, search: Search) -> KeptEntry | None:
+        """Return what the persistent cache has of the compile; what is wrong there is removed."""
+        try:
+            if search.judgement.verdict is Verdict.REPRODUCES:
+                return kept_entry.of_failing(case, search, self.journal, self.digests)
+            if search.judgement.verdict is not Verdict.PASSES:
+                return None
+            return kept_entry.of_passing(
+                self.subject.cases, self.executor, self.journal, self.digests
+            )
+        except Exception as error:
+            self.stumbled("looking into the persistent cache", error)
+            return None
+
+    def end_to_end(self) -> EndToEnd | None:
+        """Compare the program as a whole, or recall what that showed; None where it is none."""
+        known = self.journal.recall(EndToEnd, "")
+        if known is not None:
+            return known
+        found = self.subject.end_to_end(self.say)
+        seen = found.judgement.signature if found is not None else None
+        if found is not None and (seen is None or not seen.is_cut_off):
+            self.journal.note("", found)
+        return found
+
+    def search(self, case: Case, on_failing: OnFailing = lambda _: None) -> Search:
+        """Bisect a case, or recall how it was; an error of ours leaves no culprit.
+
+        Args:
+            case: The case.
+            on_failing: Called as soon as the failure was seen in this process.
+        """
+        key = question_key(fingerprint(case, self.digests), case.signature, None)
+        known = self.journal.recall(Search, key)
+        if known is not None:
+            return known
+        seen: list[Judgement] = []
+
+        def tell(judgement: Judgement) -> None:
+            seen.append(judgement)
+            on_failing(judgement)
+
+        try:
+            found = find_culprit(
+                case, executor=self.executor, on_progress=self.say, on_failing=tell
+            )
+        except Exception as error:
+            if not seen:
+                raise
+            self.stumbled("the bisection", error)
+            return Search(seen[0], reason=f"the bisection raised {said(error)}")
+        seen_last = found.judgement.signature
+        if seen_last is None or not seen_last.is_cut_off:  # with another limit: another story
+            self.journal.note(key, found)
+        return found
+
+    def _failing(self, case: Case, seen: Judgement, captured: Path | None) -> None:
+        """Write down that a case fails, and the case, before anybody looks for the culprit."""
+        if self.found is not None:
+            return
+        failing = with_decisions(replace(case, signature=seen.signature))
+        if captured is not None and (not captured.is_dir() or describe(captured).problem):
+            self.saving(
+                captured.name,
+                lambda: save_case(failing, captured, inputs=self.keep, overwrite=True),
+            )
+        search = Search(seen, reason="the bisection is not done")
+        self.found = Diagnosis(failing, search, 0.0, folder=self.folder)
+        self.write(state="failing")
+
+    def write(self, **changes: object) -> Diagnosis:
+        """Take note of something new, and write `diagnosis.json` unless it is an old story."""
+        assert self.found is not None, "nothing is known yet"
+        seconds = time.monotonic() - self._started
+        found = replace(self.found, seconds=seconds, problems=self._all_problems, **changes)
+        self.found = found
+        if found.state == "finished" or not self.journal.is_replay:
+            self.saving("diagnosis.json", lambda: write_json(found, self.folder))
+        return found
+
+    def finish(self, *, is_done: bool = True, **changes: object) -> Diagnosis:
+        """Write the end of the story, and return it."""
+        found = self.write(state="finished", **changes)
+        if is_done and self.journal.recall(Done, "") is None:
+            self.journal.note("", Done())
+        is_saved = not self._unsaved and not self.journal.problem
+        return replace(found, is_saved=is_saved, problems=self._all_problems, go_on=self.go_on)
+
+    @property
+    def _all_problems(self) -> tuple[str, ...]:
+        problems = (*self._problems, *self._unsaved.values(), self.journal.problem)
+        return tuple(problem for problem in problems if problem)
+
+    def saving(self, name: str, save: Callable[[], object]) -> bool:
+        """Save something and return whether it is on disk; what cannot be saved is told once."""
+        try:
+            with interrupts_put_off():
+                save()
+        except (CtkError, OSError) as error:
+            self.not_saved(name, error)
+            return False
+        self._unsaved.pop(name, None)
+        return True
+
+    def not_saved(self, name: str, error: Exception) -> None:
+        """Take note of what is not on disk; it is told once."""
+        if name not in self._unsaved:
+            logger.warning("ctk: %s is not on disk: %s", name, error)
+        self._unsaved[name] = f"{name} is not on disk: {error}"
+
+    def stumbled(self, what: str, *errors: Exception) -> None:
+        """Take note of an error of ours that the operation survives; its traceback is kept."""
+        for error in errors:
+            self._problems.append(f"{what} raised {said(error)}")
+            logger.debug("ctk: %s raised", what, exc_info=error)
+        self.keep_tracebacks(errors)
+
+    def complained(self, *problems: str) -> None:
+        """Take note of something that went wrong."""
+        self._problems += problems
+
+    def keep_tracebacks(self, errors: tuple[Exception, ...]) -> None:
+        """Write the tracebacks of bugs beside the result: they are asked for in a report."""
+        bugs = [error for error in errors if not isinstance(error, CtkError | OSError)]
+        if bugs:
+            text = "\n".join("".join(traceback.format_exception(error)) for error in bugs)
+            self.saving(BUG, lambda: replace_file(self.folder / BUG, text.encode()))

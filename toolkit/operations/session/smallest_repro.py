@@ -1,0 +1,136 @@
+"""The script of the smallest case: written, and run in a clean process unless Ctrl-C has come."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from ctk.compiler.errors import StorageError
+from ctk.toolkit.bisect import Search
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.judgement import Verdict
+from ctk.toolkit.case.store import load_case
+from ctk.toolkit.operations.session.asking import Asking
+from ctk.toolkit.operations.session.running_operation import Operation
+from ctk.toolkit.oracle.cache import fingerprint
+from ctk.toolkit.oracle.command import CommandOracle
+from ctk.toolkit.repro.run import REPRO, ReproRun, Says, write_repro, write_verified_repro
+from ctk.toolkit.repro.script import limits_of
+
+
+class Write(Protocol):
+    """Writes a script, and runs it where that is wanted."""
+
+    def __call__(self, shown: Case, *, is_run: bool) -> tuple[Path, ReproRun | None]: ...
+
+
+Written = tuple[Path | None, ReproRun | None, bool]
+"""The script, what it showed, and whether Ctrl-C has come by now."""
+
+
+def repro_of(
+    run: Operation, smallest: Case, folder: Path, culprit: str | None, *, is_interrupted: bool
+) -> Written:
+    """Write the script of the smallest case and run it; after Ctrl-C it is not run.
+
+    Args:
+        run: The operation.
+        smallest: The case.
+        folder: Where it is.
+        culprit: The guilty pass, for the header.
+        is_interrupted: Whether Ctrl-C has come.
+    """
+    subject = run.subject
+    limits = limits_of(smallest.signature, subject.timeout_seconds, subject.memory_nbytes)
+
+    def write(shown: Case, *, is_run: bool) -> tuple[Path, ReproRun | None]:
+        if not is_run:
+            return write_repro(shown, folder, culprit, limits), None
+        run.say("run the repro in a clean process")
+        return write_verified_repro(shown, folder, culprit, limits)
+
+    return _kept(run, smallest, folder, write, is_interrupted)
+
+
+def repro_for(
+    run: Operation,
+    smallest: Case,
+    folder: Path,
+    asking: Asking,
+    words: str,
+    *,
+    is_interrupted: bool,
+) -> Written:
+    """Write the script of a case about which a command or function of the user decides.
+
+    The command is asked about the files that the user gets; the script says who decides.
+
+    Args:
+        run: The operation.
+        smallest: The case.
+        folder: Where it is.
+        asking: The question.
+        words: Who decides, for people.
+        is_interrupted: Whether Ctrl-C has come.
+    """
+
+    def write(shown: Case, *, is_run: bool) -> tuple[Path, ReproRun | None]:
+        headline = f"{words} calls it a failure; this script compares with eager"
+        script = write_repro(shown, folder, failure=headline)
+        if not is_run or not isinstance(asking.own, CommandOracle):
+            return script, None
+        run.say("ask about the smallest case as it is written")
+        seen = asking.own.about(folder, script)
+        says: dict[Verdict, Says] = {
+            Verdict.REPRODUCES: "reproduced",
+            Verdict.PASSES: "not reproduced",
+            Verdict.DIFFERENT: "not reproduced",
+        }
+        first = seen.detail.partition("\n")[0]
+        return script, ReproRun(0, seen.detail, says.get(seen.verdict, "cannot tell"), first)
+
+    return _kept(run, smallest, folder, write, is_interrupted)
+
+
+def _kept(
+    run: Operation, smallest: Case, folder: Path, write: Write, is_interrupted: bool
+) -> Written:
+    """Write a script, unless the journal knows it; what goes wrong is told, and ends nothing."""
+    key = fingerprint(smallest, run.digests)
+    script = folder / REPRO
+    known = run.journal.recall(ReproRun, key)
+    if known is not None and script.is_file():
+        return script, known, is_interrupted
+    try:
+        shown = smallest if run.keep == "full" else _as_saved(smallest, folder)
+        if not is_interrupted:
+            try:
+                script, seen = write(shown, is_run=True)
+            except KeyboardInterrupt:
+                is_interrupted = True
+            else:
+                if seen is not None:
+                    run.journal.note(key, replace(seen, output=seen.output[-2000:]))
+                return script, seen, False
+        run.complained("interrupted: the repro was written, but not run")
+        return (*write(shown, is_run=False), True)
+    except (StorageError, OSError) as error:
+        run.not_saved(REPRO, error)
+        return None, None, is_interrupted
+    except Exception as error:
+        run.stumbled("writing the repro", error)
+        return None, None, is_interrupted
+
+
+def _as_saved(case: Case, folder: Path) -> Case:
+    """Return the case with the values that its folder holds: a repro must not tell more."""
+    saved = load_case(folder, trust=True)
+    return replace(case, inputs=saved.inputs, synthetic=saved.synthetic)
+
+
+def guilty_pass(*searches: Search | None) -> str | None:
+    """Return the guilty pass as `CTK_DISABLE` takes it; None for a kernel."""
+    for search in searches:
+        culprit = search.culprit if search else None
+        if search and culprit is not None and not culprit.is_kernel and search.confirmed:
+            return culprit.where
+    return None

@@ -1,0 +1,156 @@
+"""A program that fails end to end while no graph of it does: who is to blame, and how small it is.
+
+    bisect-pass         what makes the program pass: compiled anew, static sizes   (`refined`)
+    diagnose, minify    and the smallest program, its line, its repro              (`explained`)
+
+A program is played as a file in processes of its own, so a callable of the library, which has no
+file, keeps the layer and nothing more. What it does not do: ask whether the program fails;
+`Operation.bisected` has asked.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ctk.toolkit.bisect import Search
+from ctk.toolkit.bisect.culprit import Culprit
+from ctk.toolkit.compile_log.recorder import Veto
+from ctk.toolkit.end_to_end.answer import EndToEnd
+from ctk.toolkit.end_to_end.apart import plan_of, text_of
+from ctk.toolkit.end_to_end.question import ProgramQuestion
+from ctk.toolkit.end_to_end.smallest_program import (
+    ProgramQuestioned,
+    explain_program,
+    name_culprit,
+)
+from ctk.toolkit.formats.schema import document
+from ctk.toolkit.operations.session.running_operation import Operation
+from ctk.toolkit.oracle.several import Opened
+from ctk.toolkit.reduce.progress import Budget
+from ctk.toolkit.reduce_program.player import TIMEOUT_SECONDS
+from ctk.toolkit.reduce_program.search import Limits
+from ctk.toolkit.operations.report.diagnosis import Diagnosis, ProgramSize
+from ctk.toolkit.repro.run import REPRO, ReproRun
+
+_NAMED, _MADE_SMALL = "culprit", "smallest program"
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What was found, as the journal remembers it."""
+
+    answer: EndToEnd
+    size: ProgramSize | None = None
+    run: ReproRun | None = None
+
+
+def refined(run: Operation) -> Diagnosis:
+    """Name who is to blame, and finish the operation."""
+    known, is_interrupted = _known(run, _NAMED, lambda asked: Known(name_culprit(asked, run.say)))
+    return _finished(run, known, is_interrupted=is_interrupted)
+
+
+def explained(run: Operation, folder: Path, budget: Budget) -> Diagnosis:
+    """Name who is to blame, make the program small, write its repro, and finish the operation.
+
+    Args:
+        run: Knows that the program fails.
+        folder: For `program.py` and `repro.py`.
+        budget: What the reduction may use.
+    """
+
+    def explain(asked: ProgramQuestioned) -> Known:
+        limits = Limits(budget.questions, budget.seconds)
+        found = explain_program(replace(asked, limits=limits), folder, run.say)
+        small = found.reduction
+        if small is None:
+            return Known(found.answer)
+        size = ProgramSize(
+            small.statements_before, small.statements_after, small.questions, small.finished
+        )
+        return Known(found.answer, size, found.run)
+
+    known, is_interrupted = _known(run, _MADE_SMALL, explain)
+    return _finished(run, known, folder, is_interrupted=is_interrupted)
+
+
+def _known(
+    run: Operation, key: str, find: Callable[[ProgramQuestioned], Known]
+) -> tuple[Known, bool]:
+    """Find something out, or recall it; an error of ours and Ctrl-C leave what was known before.
+
+    Returns:
+        What is known, and whether Ctrl-C has come.
+    """
+    remembered = run.journal.recall(Known, key)
+    if remembered is not None:
+        return remembered, False
+    assert run.found is not None and run.found.end_to_end is not None
+    whole = run.found.end_to_end
+    make = run.subject.question
+    question = make() if make is not None else None
+    if question is None or not question.program.spec:
+        said = "not narrowed down: only a program in a file of its own can be played again"
+        return Known(replace(whole, evidence=(*whole.evidence, said))), False
+    try:
+        found = find(questioned(question, whole, run.subject))
+    except KeyboardInterrupt:
+        return Known(whole), True
+    except Exception as error:
+        run.stumbled("the search for what is to blame", error)
+        return Known(whole), False
+    if found.size is None or found.size.finished:
+        run.journal.note(key, found)
+    return found, False
+
+
+def questioned(question: ProgramQuestion, whole: EndToEnd, subject: Opened) -> ProgramQuestioned:
+    """Return what is asked about a program that fails.
+
+    No more calls are made than it takes to fail, unless the file says what its calls are.
+    """
+    program = question.program
+    return ProgramQuestioned(
+        program.path,
+        text_of(program),
+        whole,
+        plan_of(question, whole.call),
+        timeout_seconds=subject.timeout_seconds or TIMEOUT_SECONDS,
+        memory_nbytes=subject.memory_nbytes,
+    )
+
+
+def _finished(
+    run: Operation, known: Known, folder: Path | None = None, *, is_interrupted: bool
+) -> Diagnosis:
+    assert run.found is not None
+    script = folder / REPRO if folder is not None else None
+    has_script = script is not None and script.is_file()
+    return run.finish(
+        is_done=not is_interrupted,
+        search=_search_of(run.found.search, known.answer),
+        end_to_end=known.answer,
+        program=known.size,
+        minimal=folder if has_script else None,
+        repro=script if has_script else None,
+        repro_run=known.run,
+        is_interrupted=is_interrupted,
+    )
+
+
+def _search_of(search: Search, answer: EndToEnd) -> Search:
+    """Return the bisection with what the program as a whole shows."""
+    reason = "" if answer.confirmed else "no graph shows it, and nothing makes the program pass"
+    if not answer.cause or answer.layer is None:
+        return replace(search, judgement=answer.judgement, reason=reason)
+    evidence = answer.evidence[-1] if answer.evidence else ""
+    culprit = Culprit(answer.layer, answer.cause, Veto(), evidence=evidence, line=answer.line)
+    return replace(
+        search,
+        judgement=answer.judgement,
+        culprit=culprit,
+        confirmed=answer.confirmed,
+        found_by="elimination",
+        reason=reason,
+    )
