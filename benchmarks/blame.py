@@ -178,7 +178,7 @@ def played_alike(bug: Bug, torch: Any) -> bool:
 
 def outcome(bug: Bug, torch: Any, *, is_compiled: bool) -> Any:
     """Return the results of a program's last call, or the name of what it raises."""
-    from ctk.toolkit.usercode.program import load_program
+    from ctk.toolkit.case.usercode.program import load_program
 
     program = load_program(str(bug.path))
     options = {**SAME_DRAWS, **program.config}

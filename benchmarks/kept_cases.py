@@ -24,7 +24,7 @@ import torch
 
 from ctk.compiler.errors import CtkError
 from ctk.compiler.observe import first_line
-from ctk.toolkit.formats.scalars import dtype_from_name
+from ctk.toolkit.case.formats.scalars import dtype_from_name
 from tests.helpers.kept import KEPT, how_kept
 from tests.helpers.torch_samples import Call, calls, cases
 

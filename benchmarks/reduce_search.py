@@ -26,7 +26,7 @@ from benchmarks.reduce_measure import TimedOracle, case_of
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.efforts import thorough
 from ctk.toolkit.reduce.problem import Problem
-from ctk.toolkit.reduce.search import Search, answered, each_alone, largest_subset
+from ctk.toolkit.search.search import Search, answered, each_alone, largest_subset
 from tests.helpers.reduce_families import FAMILIES
 
 Subset = Callable[[Sequence[Any]], Search[tuple[Any, ...], tuple[Any, ...]]]

@@ -8,7 +8,7 @@ regions, which leave float64 values alone. Two things have no float64 meaning an
 reading the bits of a value as another dtype, and float8 or quantized numbers. Those programs are
 compared with eager in their own dtype.
 
-What it does not do: rewrite graphs by this rule (toolkit/run/float64.py), or make random ops draw
+What it does not do: rewrite graphs by this rule (toolkit/execution/float64.py), or make random ops draw
 the same numbers (repro_templates/random_draws.py).
 """
 

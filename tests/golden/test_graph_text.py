@@ -13,8 +13,8 @@ import torch
 import torch.utils._pytree as pytree
 
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.graphs.graph_json import constants_of
-from ctk.toolkit.graphs.python_source import graph_to_python, signature_names
+from ctk.toolkit.case.graphs.graph_json import constants_of
+from ctk.toolkit.case.graphs.python_source import graph_to_python, signature_names
 from tests.helpers.case_zoo import Sample, capture, samples
 
 SAMPLES = samples()

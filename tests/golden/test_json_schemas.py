@@ -12,7 +12,7 @@ from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.manifest import MANIFEST, Manifest
 from ctk.toolkit.case.store import save_case
-from ctk.toolkit.formats.schema import json_schema
+from ctk.toolkit.case.formats.schema import json_schema
 from ctk.toolkit.operations.report.as_json import Record, write_json
 from ctk.toolkit.operations.report.certificate_file import CertificateRecord
 from ctk.toolkit.operations.report.diagnosis import Diagnosis

@@ -10,7 +10,7 @@ from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.cli.answer import as_text
 from ctk.toolkit.cli.show_why import show_why
-from ctk.toolkit.formats.schema import write_document
+from ctk.toolkit.case.formats.schema import write_document
 from ctk.toolkit.reduce.certificate import Refusal
 from ctk.toolkit.operations.report.certificate_file import (
     CERTIFICATE,

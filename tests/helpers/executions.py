@@ -1,4 +1,4 @@
-"""Small graphs, cases and a fake target for the tests of `ctk.toolkit.run.execute`."""
+"""Small graphs, cases and a fake target for the tests of `ctk.toolkit.execution.execute`."""
 
 from collections.abc import Callable
 

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from ctk.compiler.errors import CtkError
-from ctk.toolkit.formats.strict_json import dump_json, parse_json
-from ctk.toolkit.graphs.graph_json import graph_from_json, graph_to_json
+from ctk.toolkit.case.formats.strict_json import dump_json, parse_json
+from ctk.toolkit.case.graphs.graph_json import graph_from_json, graph_to_json
 from tests.helpers.case_zoo import capture, nested_cond
 
 Json = dict[str, Any]

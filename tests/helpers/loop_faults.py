@@ -28,7 +28,7 @@ from ctk.compiler.lowering.operators import LOWERINGS, reductions
 from ctk.compiler.lowering.walk import reads, writes
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.importers.program import capture_cases
-from ctk.toolkit.usercode.program import Program as UserProgram
+from ctk.toolkit.case.usercode.program import Program as UserProgram
 
 aten = torch.ops.aten
 Patch = AbstractContextManager[object]

@@ -7,7 +7,7 @@ import torch
 
 from ctk.toolkit.bisect import find_culprit
 from ctk.toolkit.importers.program import capture_cases
-from ctk.toolkit.usercode.program import Program
+from ctk.toolkit.case.usercode.program import Program
 from tests.helpers import inductor_pass_faults
 from tests.helpers.inductor_faults import FAULTS, Fault
 

@@ -13,7 +13,7 @@ from ctk.toolkit.bisect import find_culprit
 from ctk.toolkit.operations.check import check
 from ctk.toolkit.operations.diagnose import diagnose
 from ctk.toolkit.importers.program import capture_cases
-from ctk.toolkit.usercode.program import load_program
+from ctk.toolkit.case.usercode.program import load_program
 from tests.helpers.cli import Said
 from tests.helpers.project import ROOT
 

@@ -12,7 +12,7 @@ from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.oracle.judge import judge
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
-from ctk.toolkit.usercode.program import load_program
+from ctk.toolkit.case.usercode.program import load_program
 
 FILES = sorted((Path(__file__).parent / "cases").glob("*.py"))
 SLOW = ("frozen_integers", "frozen_onednn_bias")

@@ -6,7 +6,7 @@ import pkgutil
 import pytest
 
 from ctk.toolkit.verify_rules import verify
-from ctk.toolkit.verify_rules.shrink import size_of
+from ctk.toolkit.verify_rules.shrinking import size_of
 from ctk.toolkit.verify_rules.subjects import Owner, rule_subject
 from ctk.toolkit.verify_rules.verify import verify_rules, verify_subject
 from tests.planted import rules

@@ -5,7 +5,7 @@ import importlib
 import pytest
 
 from ctk.toolkit.case.store import load_case
-from ctk.toolkit.verify_rules.keep import keep
+from ctk.toolkit.verify_rules.counterexample_folder import keep
 from ctk.toolkit.verify_rules.subjects import subjects_in
 from ctk.toolkit.verify_rules.verify import verify_rules
 

@@ -15,7 +15,7 @@ from ctk.toolkit.reduce.edits import RemoveNodes
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.size import is_smaller
 from ctk.toolkit.reduce.steps import STEPS
-from ctk.toolkit.run.execute import run_eager
+from ctk.toolkit.execution.execute import run_eager
 from tests.helpers.reduce_graphs import FakeOracle, op_names
 from tests.helpers.reduce_steps import single_edits
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from torch.fx import Graph, GraphModule, Node
 
-from ctk.toolkit.formats.schema import decode, write_document
-from ctk.toolkit.formats.strict_json import dump_json, parse_json
-from ctk.toolkit.formats.tensor_index import TensorIndex
-from ctk.toolkit.formats.tensors import keep_all, pack_tensors, unpack_tensors
-from ctk.toolkit.graphs.graph_json import constants_of, graph_from_json, graph_to_json
-from ctk.toolkit.graphs.python_source import graph_to_python
+from ctk.toolkit.case.formats.schema import decode, write_document
+from ctk.toolkit.case.formats.strict_json import dump_json, parse_json
+from ctk.toolkit.case.formats.tensor_index import TensorIndex
+from ctk.toolkit.case.formats.tensors import keep_all, pack_tensors, unpack_tensors
+from ctk.toolkit.case.graphs.graph_json import constants_of, graph_from_json, graph_to_json
+from ctk.toolkit.case.graphs.python_source import graph_to_python
 
 SETTINGS = settings(max_examples=60, deadline=None, derandomize=True)
 

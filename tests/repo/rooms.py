@@ -108,18 +108,18 @@ ROOMS = (
         "Child processes: start, supervise, find and end them, and what they leave behind.",
     ),
     Room(
-        "toolkit/formats", "Files on disk: checked JSON, atomic folders, tensors; knows no graph."
+        "toolkit/case/formats", "Files on disk: checked JSON, atomic folders, tensors; knows no graph."
     ),
     Room(
-        "toolkit/usercode", "The user's own code: program files, names of functions, source files."
+        "toolkit/case/usercode", "The user's own code: program files, names of functions, source files."
     ),
     Room(
-        "toolkit/trust", "Trust: what a stranger's case would run, import or set, and what is safe."
+        "toolkit/case/trust", "Trust: what a stranger's case would run, import or set, and what is safe."
     ),
-    Room("toolkit/graphs", "A graph as JSON, as Python and as lines, and what it may call."),
+    Room("toolkit/case/graphs", "A graph as JSON, as Python and as lines, and what it may call."),
     Room("toolkit/case", "One failure on disk: the value, its signature, its folder."),
     Room("toolkit/targets", "What can be put under test: our targets, and every Dynamo backend."),
-    Room("toolkit/run", "Run a case: eager, in float64, compiled; always on copies."),
+    Room("toolkit/execution", "Run a case: eager, in float64, compiled; always on copies."),
     Room("toolkit/importers", "From anything that users have to cases."),
     Room(
         "toolkit/compile_log",

@@ -30,7 +30,7 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder, Veto
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.judge import judge
-from ctk.toolkit.run.execute import run_compiled
+from ctk.toolkit.execution.execute import run_compiled
 
 MAX_REWRITES = 1 << 20
 

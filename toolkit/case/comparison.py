@@ -19,13 +19,13 @@ from ctk.toolkit.case.manifest import GRAPH, Manifest, check_files, read_manifes
 from ctk.toolkit.case.replacing import whole_case
 from ctk.toolkit.case.store import CONSTANTS, INPUTS, VALUES
 from ctk.toolkit.case.tensor_comparison import NOTHING, Difference, Stored, differences
-from ctk.toolkit.formats.limits import GRAPH_NBYTES
-from ctk.toolkit.formats.plain_text import one_line
-from ctk.toolkit.formats.safetensors_file import load_arrays
-from ctk.toolkit.formats.schema import convert, encode, read_document
-from ctk.toolkit.formats.strict_json import Json, member, read_json
-from ctk.toolkit.formats.tensor_index import TensorIndex
-from ctk.toolkit.graphs.json_listing import Row, argument_text, rows_of
+from ctk.toolkit.case.formats.limits import GRAPH_NBYTES
+from ctk.toolkit.case.formats.plain_text import one_line
+from ctk.toolkit.case.formats.safetensors_file import load_arrays
+from ctk.toolkit.case.formats.schema import convert, encode, read_document
+from ctk.toolkit.case.formats.strict_json import Json, member, read_json
+from ctk.toolkit.case.formats.tensor_index import TensorIndex
+from ctk.toolkit.case.graphs.json_listing import Row, argument_text, rows_of
 
 _NEXT = "copy the folder again"
 _SETTINGS = ("target", "config", "modes", "dynamic", "roles")

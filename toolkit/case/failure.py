@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from ctk.toolkit.formats.checked import Line
-from ctk.toolkit.formats.schema import document
+from ctk.toolkit.case.formats.checked import Line
+from ctk.toolkit.case.formats.schema import document
 
 FailureKind = Literal[
     "compile-error", "runtime-error", "missing-error", "other-error",

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ctk.compiler.errors import CaseError
-from ctk.toolkit.formats.files import free_path, make_folder, storing
+from ctk.toolkit.case.formats.files import free_path, make_folder, storing
 
 
 def output_folder(out: str | Path | None, default: str) -> Path:

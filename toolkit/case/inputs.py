@@ -14,11 +14,11 @@ from torch.fx import GraphModule, Node
 from ctk.compiler.errors import CaseError, nearest
 from ctk.compiler.torch_compat import fake
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.formats.schema import document
-from ctk.toolkit.formats.tensor_index import TensorIndex
-from ctk.toolkit.formats.tensors import Keep, pack_tensors, unpack_tensors
-from ctk.toolkit.graphs.argument_json import Decoder, encode_value
-from ctk.toolkit.graphs.graph_json import constants_of
+from ctk.toolkit.case.formats.schema import document
+from ctk.toolkit.case.formats.tensor_index import TensorIndex
+from ctk.toolkit.case.formats.tensors import Keep, pack_tensors, unpack_tensors
+from ctk.toolkit.case.graphs.argument_json import Decoder, encode_value
+from ctk.toolkit.case.graphs.graph_json import constants_of
 
 SMALL_INPUT = 64
 """Activations of up to so many elements are stored whole in recipe mode; larger ones may be user

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.formats.schema import document
+from ctk.toolkit.case.formats.schema import document
 
 
 class Verdict(Enum):

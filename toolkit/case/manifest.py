@@ -26,15 +26,15 @@ from ctk.toolkit.case.case import Modes
 from ctk.toolkit.case.environment import recorded_variables
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.roles import Role
-from ctk.toolkit.formats.bounded_file import check_nbytes, check_no_link
-from ctk.toolkit.formats.checked import Line, Module, Sha256, Spec, Symbol
-from ctk.toolkit.formats.files import replace_file
-from ctk.toolkit.formats.limits import FILES, GRAPH_NBYTES, NAME_LENGTH, memory_nbytes
-from ctk.toolkit.formats.plain_text import quoted
-from ctk.toolkit.formats.safetensors_file import check_header
-from ctk.toolkit.formats.schema import document, encode, read_document
-from ctk.toolkit.formats.scrub import scrub
-from ctk.toolkit.formats.strict_json import Json, dump_json
+from ctk.toolkit.case.formats.bounded_file import check_nbytes, check_no_link
+from ctk.toolkit.case.formats.checked import Line, Module, Sha256, Spec, Symbol
+from ctk.toolkit.case.formats.files import replace_file
+from ctk.toolkit.case.formats.limits import FILES, GRAPH_NBYTES, NAME_LENGTH, memory_nbytes
+from ctk.toolkit.case.formats.plain_text import quoted
+from ctk.toolkit.case.formats.safetensors_file import check_header
+from ctk.toolkit.case.formats.schema import document, encode, read_document
+from ctk.toolkit.case.formats.scrub import scrub
+from ctk.toolkit.case.formats.strict_json import Json, dump_json
 
 SCHEMA: Final = 2
 """Raised whenever an older ctk could misread what this one writes, or this one what it wrote."""

@@ -21,8 +21,8 @@ from torch.nn import Parameter
 
 from ctk.compiler.fx.walk import attribute_targets, fetch, placeholders
 from ctk.compiler.torch_compat import roles as torch_roles
-from ctk.toolkit.formats.checked import Line
-from ctk.toolkit.formats.schema import document
+from ctk.toolkit.case.formats.checked import Line
+from ctk.toolkit.case.formats.schema import document
 
 Kind = Literal["parameter", "buffer", "input"]
 Static = Literal["guarded", "unguarded"]

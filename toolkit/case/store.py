@@ -35,7 +35,7 @@ from ctk.toolkit.case.manifest import (
 )
 from ctk.toolkit.case.replacing import replaced_case, whole_case
 from ctk.toolkit.case.roles import roles_in
-from ctk.toolkit.case.sources import (
+from ctk.toolkit.case.carried_sources import (
     SourcePlan,
     absolute_files,
     absolute_references,
@@ -43,20 +43,20 @@ from ctk.toolkit.case.sources import (
     plan_sources,
     resolve_references,
 )
-from ctk.toolkit.case.trust import check_trust, words_of
-from ctk.toolkit.formats.files import atomic_folder, is_partial, replace_file, write_text
-from ctk.toolkit.formats.limits import GRAPH_NBYTES
-from ctk.toolkit.formats.plain_text import one_line
-from ctk.toolkit.formats.safetensors_file import load_arrays, save_arrays
-from ctk.toolkit.formats.scalars import size_hint
-from ctk.toolkit.formats.schema import convert, read_document, write_document
-from ctk.toolkit.formats.strict_json import Json, dump_json, read_json
-from ctk.toolkit.formats.tensor_index import TensorIndex
-from ctk.toolkit.graphs.callables import is_file, load_imports, module_of_target
-from ctk.toolkit.graphs.graph_json import graph_from_json, graph_to_json, target_names
-from ctk.toolkit.graphs.python_source import graph_to_python
-from ctk.toolkit.graphs.value_types import symbol_hints
-from ctk.toolkit.trust.demands import NOTHING, Given
+from ctk.toolkit.case.admission import check_trust, words_of
+from ctk.toolkit.case.formats.files import atomic_folder, is_partial, replace_file, write_text
+from ctk.toolkit.case.formats.limits import GRAPH_NBYTES
+from ctk.toolkit.case.formats.plain_text import one_line
+from ctk.toolkit.case.formats.safetensors_file import load_arrays, save_arrays
+from ctk.toolkit.case.formats.scalars import size_hint
+from ctk.toolkit.case.formats.schema import convert, read_document, write_document
+from ctk.toolkit.case.formats.strict_json import Json, dump_json, read_json
+from ctk.toolkit.case.formats.tensor_index import TensorIndex
+from ctk.toolkit.case.graphs.callables import is_file, load_imports, module_of_target
+from ctk.toolkit.case.graphs.graph_json import graph_from_json, graph_to_json, target_names
+from ctk.toolkit.case.graphs.python_source import graph_to_python
+from ctk.toolkit.case.graphs.value_types import symbol_hints
+from ctk.toolkit.case.trust.demands import NOTHING, Given
 
 TEXT, CONSTANTS = "graph.py", "constants.safetensors"
 INPUTS, VALUES = "inputs.json", "inputs.safetensors"

@@ -16,9 +16,9 @@ from torch import Tensor
 from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.clone import extent
 from ctk.compiler.fx.types import tensor_text
-from ctk.toolkit.formats.plain_text import one_line
-from ctk.toolkit.formats.tensor_index import Entry, Storage, TensorIndex
-from ctk.toolkit.formats.tensors import unpack_tensors
+from ctk.toolkit.case.formats.plain_text import one_line
+from ctk.toolkit.case.formats.tensor_index import Entry, Storage, TensorIndex
+from ctk.toolkit.case.formats.tensors import unpack_tensors
 
 NOTHING = "-"
 

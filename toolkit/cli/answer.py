@@ -18,7 +18,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from ctk.toolkit.formats.plain_text import many_lines, one_line
+from ctk.toolkit.case.formats.plain_text import many_lines, one_line
 
 
 class ExitCode(IntEnum):

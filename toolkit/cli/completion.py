@@ -6,7 +6,7 @@ Looks at names only: it imports no torch and opens no file of a case.
 import os
 from pathlib import Path
 
-from ctk.toolkit.formats.files import is_partial
+from ctk.toolkit.case.formats.files import is_partial
 
 TARGETS = ("ctk", "inductor", "aot_eager", "torchscript", "eager")
 """Targets that every installation has; a test holds them to the table of targets."""

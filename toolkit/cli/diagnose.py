@@ -58,7 +58,7 @@ def diagnose(
 
 def answer_of_diagnosis(diagnosis: "Diagnosis") -> Answer:
     """Return the answer for a diagnosis that was written."""
-    from ctk.toolkit.formats.schema import encode
+    from ctk.toolkit.case.formats.schema import encode
     from ctk.toolkit.operations.report.as_json import record_of
     from ctk.toolkit.operations.report.as_text import summary
 

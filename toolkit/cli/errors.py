@@ -28,8 +28,8 @@ from ctk.compiler.errors import (
 )
 from ctk.toolkit.cli.answer import Answer, ExitCode
 from ctk.toolkit.operations.doctor import REASON_LENGTH, TORCH_ADVICE
-from ctk.toolkit.formats.files import NEXT_STEPS
-from ctk.toolkit.formats.scrub import scrub
+from ctk.toolkit.case.formats.files import NEXT_STEPS
+from ctk.toolkit.case.formats.scrub import scrub
 
 CANNOT_TELL_ERRORS = (
     UnsupportedPlatform,

@@ -36,14 +36,14 @@ def line_of(judgement: "Judgement") -> str:
 
 def judgement_data(judgement: "Judgement") -> dict[str, object]:
     """Return the JSON form of a judgement."""
-    from ctk.toolkit.formats.schema import encode
+    from ctk.toolkit.case.formats.schema import encode
 
     return encode(judgement)
 
 
 def end_to_end_data(found: "EndToEnd | None") -> object:
     """Return the JSON form of an answer about a whole program; None where it was not asked."""
-    from ctk.toolkit.formats.schema import encode
+    from ctk.toolkit.case.formats.schema import encode
 
     return encode(found) if found is not None else None
 

@@ -38,7 +38,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ctk.toolkit.cli.answer import Rows
-from ctk.toolkit.formats.plain_text import one_line
+from ctk.toolkit.case.formats.plain_text import one_line
 from ctk.toolkit.processes.link import tell_alive
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ class ReductionView:
 
     def _graph(self, state: "Reduction", count: int) -> Iterator[Text]:
         """Yield the last lines of the graph as it is now."""
-        from ctk.toolkit.graphs.listing import last_lines
+        from ctk.toolkit.case.graphs.graph_lines import last_lines
 
         lines = last_lines(state.best.graph, count)
         whole = len(state.best.graph.graph.nodes)

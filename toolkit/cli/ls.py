@@ -13,7 +13,7 @@ from ctk.toolkit.cli.completion import complete_folder
 from ctk.toolkit.cli.shell import Command
 
 if TYPE_CHECKING:
-    from ctk.toolkit.case.listing import Entry
+    from ctk.toolkit.case.case_listing import Entry
     from ctk.toolkit.operations.session.operation_listing import OperationEntry
 
 
@@ -33,10 +33,10 @@ def ls(
     An operation (bisect-pass, minify, diagnose) that is not done is listed with the command that
     goes on.
     """
-    from ctk.toolkit.case.listing import find_entries
-    from ctk.toolkit.formats.walk import Walk
+    from ctk.toolkit.case.case_listing import find_entries
+    from ctk.toolkit.case.formats.folder_walk import Walk
     from ctk.toolkit.operations.session.operation_listing import find_operations
-    from ctk.toolkit.watch.session import dump_folder
+    from ctk.toolkit.watch.watch_session import dump_folder
 
     root = dump_folder(folder)
     if not root.is_dir():

@@ -24,7 +24,7 @@ from ctk.toolkit.cli.options import (
 from ctk.toolkit.cli.oracle_options import OracleOptions, SameFailureOption
 from ctk.toolkit.cli.progress import progress
 from ctk.toolkit.cli.shell import Command
-from ctk.toolkit.formats.plain_text import REASON_LENGTH, one_line
+from ctk.toolkit.case.formats.plain_text import REASON_LENGTH, one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -76,7 +76,7 @@ def minify(
 
 def answer_of(found: "Diagnosis") -> Answer:
     """Return the answer: how small it became, where it is, and how to go on if it can."""
-    from ctk.toolkit.formats.schema import encode
+    from ctk.toolkit.case.formats.schema import encode
     from ctk.toolkit.operations.report.phrases import ending
 
     reduction = found.reduction
@@ -160,7 +160,7 @@ def failure_of(found: "Diagnosis", reduction: "Reduction") -> str:
 
 def flaky_and_others(found: "Diagnosis") -> list[str]:
     """Return what else there is to know: that it fails at random, and which others were met."""
-    from ctk.toolkit.case.trust import trust_option
+    from ctk.toolkit.case.admission import trust_option
 
     reduction = found.reduction
     flakiness = reduction.flakiness if reduction is not None else None

@@ -16,7 +16,7 @@ from ctk.toolkit.cli.shell import Command
 
 if TYPE_CHECKING:
     from ctk.toolkit.watch.script import RunSummary
-    from ctk.toolkit.watch.session import Failure
+    from ctk.toolkit.watch.watch_session import Failure
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def unsaved(failure: "Failure") -> str:
 
 def diagnosing(failure: "Failure", number: int) -> str:
     """Return the command that takes a failure further; the first line told what number 0 is."""
-    from ctk.toolkit.case.trust import command_on
+    from ctk.toolkit.case.admission import command_on
 
     what = f"  # {failure.graph}: {failure.summary}" if number else ""
     return f"{command_on('diagnose', failure.folder)}{what}"

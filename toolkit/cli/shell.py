@@ -24,7 +24,7 @@ from ctk.toolkit.cli.flatten import flattened, with_parameters
 from ctk.toolkit.cli.options import JsonOutput, QuietOutput, VerboseOutput
 from ctk.toolkit.cli.progress import progress_told
 from ctk.toolkit.cli.streams import told
-from ctk.toolkit.formats.scrub import without_secrets
+from ctk.toolkit.case.formats.scrub import without_secrets
 from ctk.toolkit.processes.accelerator import LOST_CUDA, has_lost_cuda
 from ctk.toolkit.processes.descriptors import standard_streams_kept
 from ctk.toolkit.processes.forks import terminate_as_interrupt

@@ -21,7 +21,7 @@ from ctk.toolkit.cli.show_why import show_why
 
 if TYPE_CHECKING:
     from ctk.toolkit.case.roles import Role
-    from ctk.toolkit.trust.demands import Demand
+    from ctk.toolkit.case.trust.demands import Demand
     from ctk.toolkit.watch.dump import DumpedKernel, DumpedPass
 
 DIAGNOSIS = "diagnosis.json"
@@ -150,11 +150,11 @@ def refuse_alone(
 
 def show_case(folder: Path) -> Answer:
     """Return the answer for a case folder."""
-    from ctk.toolkit.case.listing import count_calls
+    from ctk.toolkit.case.case_listing import count_calls
     from ctk.toolkit.case.manifest import MANIFEST, read_manifest
     from ctk.toolkit.case.replacing import whole_case
-    from ctk.toolkit.case.trust import demands_in
-    from ctk.toolkit.formats.schema import encode
+    from ctk.toolkit.case.admission import demands_in
+    from ctk.toolkit.case.formats.schema import encode
     from ctk.toolkit.watch.dump import DumpedKernel, DumpedPass, dumped
 
     whole = whole_case(folder)
@@ -185,8 +185,8 @@ def show_case(folder: Path) -> Answer:
 
 def refuse_no_case(folder: Path) -> None:
     """Raise the error for a folder without a manifest; it names the cases below it."""
-    from ctk.toolkit.case.listing import find_entries
-    from ctk.toolkit.formats.walk import Walk
+    from ctk.toolkit.case.case_listing import find_entries
+    from ctk.toolkit.case.formats.folder_walk import Walk
 
     found = [entry for entry in find_entries(Walk(folder)) if entry.problem is None]
     hint = f"; there are cases in it: ctk show {quote(str(found[0].path))}" if found else ""
@@ -250,7 +250,7 @@ def kernels_table(kernels: "list[DumpedKernel]") -> Table:
 
 def show_pass(folder: Path, number: int) -> Answer:
     """Return the answer for `--pass N`: the difference that the pass made."""
-    from ctk.toolkit.formats.schema import encode
+    from ctk.toolkit.case.formats.schema import encode
     from ctk.toolkit.watch.dump import dumped_diff
 
     dumped, path = dumped_diff(folder, number)
@@ -267,10 +267,10 @@ def show_why_not(folder: Path, rule: str, *, trust: bool = False) -> Answer:
     from ctk.compiler.options.config import resolve
     from ctk.toolkit.case.store import load_case
     from ctk.toolkit.compile_log.recorder import Recorder
-    from ctk.toolkit.compile_log.why_not import DECOMPOSE, why_not_decomposed, why_nots
-    from ctk.toolkit.formats.schema import encode
+    from ctk.toolkit.compile_log.unfired_rules import DECOMPOSE, why_not_decomposed, why_nots
+    from ctk.toolkit.case.formats.schema import encode
     from ctk.toolkit.importers.base import Request, overridden
-    from ctk.toolkit.run.execute import run_compiled
+    from ctk.toolkit.execution.execute import run_compiled
 
     case = overridden(load_case(folder, trust=trust), Request(target="ctk"))
     recorder = Recorder()
@@ -291,9 +291,9 @@ def show_diagnosis(folder: Path) -> Answer:
     Raises:
         CaseError: Its diagnosis.json cannot be read.
     """
-    from ctk.toolkit.case.listing import find_entries
-    from ctk.toolkit.formats.schema import encode
-    from ctk.toolkit.formats.walk import Walk
+    from ctk.toolkit.case.case_listing import find_entries
+    from ctk.toolkit.case.formats.schema import encode
+    from ctk.toolkit.case.formats.folder_walk import Walk
     from ctk.toolkit.operations.session.operation_listing import is_done
     from ctk.toolkit.oracle.go_on import resume_hint
     from ctk.toolkit.operations.report.as_json import read_json
@@ -315,8 +315,8 @@ def text_of(folder: Path, path: Path) -> str:
     Raises:
         CaseError: It is a link, no plain file, or too large to be shown.
     """
-    from ctk.toolkit.formats.bounded_file import check_no_link, read_bounded
-    from ctk.toolkit.formats.limits import TEXT_NBYTES
+    from ctk.toolkit.case.formats.bounded_file import check_no_link, read_bounded
+    from ctk.toolkit.case.formats.limits import TEXT_NBYTES
 
     check_no_link(folder, path)
     if not path.exists():

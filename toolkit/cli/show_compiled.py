@@ -60,7 +60,7 @@ def show_kernels(subject: Path, target: str | None, *, trust: bool) -> Answer:
     """Return the answer for `--kernels`: what the generators made of each graph of one compile."""
     from ctk.toolkit.compile_log.recorder import Recorder
     from ctk.toolkit.oracle.several import opened
-    from ctk.toolkit.run.execute import run_compiled
+    from ctk.toolkit.execution.execute import run_compiled
 
     recorder = Recorder()
     with opened(str(subject), None, {"target": target, "trust": trust}) as it:

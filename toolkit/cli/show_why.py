@@ -29,7 +29,7 @@ def show_why(folder: Path) -> Answer:
     Raises:
         CaseError: There is no certificate, or it is of another case.
     """
-    from ctk.toolkit.formats.schema import encode
+    from ctk.toolkit.case.formats.schema import encode
     from ctk.toolkit.operations.report.certificate_file import NEIGHBOUR, read_certificate
     from ctk.toolkit.operations.report.minimality import answer_of, parts_of
 

@@ -15,7 +15,7 @@ import sys
 from typing import Any, TextIO, cast
 
 from ctk.compiler.errors import StorageError
-from ctk.toolkit.formats.scrub import without_secrets
+from ctk.toolkit.case.formats.scrub import without_secrets
 
 
 class ClosedStream(io.TextIOBase):

@@ -56,7 +56,7 @@ def verify_rules(
     A rule is refuted by a graph that gives another value, type, layout, alias or write after it;
     the smallest one found is shown. A rule that never fires has told nothing (exit code 125).
     """
-    from ctk.toolkit.verify_rules.keep import keep
+    from ctk.toolkit.verify_rules.counterexample_folder import keep
     from ctk.toolkit.verify_rules.verify import verify_rules as verify
 
     with progress() as say:

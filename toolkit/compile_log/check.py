@@ -28,7 +28,7 @@ from ctk.repro_templates.errors import Mismatch, identical
 from ctk.repro_templates.exceptions import alike, is_of_a_leaf, raised
 from ctk.repro_templates.tolerance import TABLE
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.compile_log.meaning import (
+from ctk.toolkit.compile_log.comparable_values import (
     draws_differ,
     read_nodes,
     spoil,
@@ -44,10 +44,10 @@ from ctk.toolkit.compile_log.steps import (
     stage_values,
 )
 from ctk.toolkit.processes.link import tell_alive
-from ctk.toolkit.run.execute import run_eager
-from ctk.toolkit.run.modes import applied
-from ctk.toolkit.run.node_values import graph_values, values_and_error
-from ctk.toolkit.run.private_copy import raising_node
+from ctk.toolkit.execution.execute import run_eager
+from ctk.toolkit.execution.modes import applied
+from ctk.toolkit.execution.node_values import graph_values, values_and_error
+from ctk.toolkit.execution.private_copy import raising_node
 
 Values = Mapping[str, object]
 Inputs = tuple[object, ...] | None

@@ -30,7 +30,7 @@ from ctk.toolkit.compile_log.check import Around, Checker
 from ctk.toolkit.compile_log.history import ErrorSize, error_size, is_measurable
 from ctk.toolkit.compile_log.recorder import CompileLog
 from ctk.toolkit.compile_log.steps import CompileStep, compile_steps
-from ctk.toolkit.graphs.listing import graph_diff
+from ctk.toolkit.case.graphs.graph_lines import graph_diff
 from ctk.toolkit.processes.link import tell_alive
 
 

@@ -16,7 +16,7 @@ from ctk.compiler.observe import (
     RewriteId,
     StageRecord,
 )
-from ctk.toolkit.formats.schema import document
+from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.processes.link import tell_alive
 
 Event = StageRecord | PassRecord | KernelRecord | CallRecord | ErrorRecord

@@ -21,9 +21,9 @@ from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.layers import ask, placed
 from ctk.toolkit.end_to_end.question import Compared, ProgramQuestion
 from ctk.toolkit.importers.base import CALLS
-from ctk.toolkit.reduce_program.player import TIMEOUT_SECONDS, Player, judgement_of
-from ctk.toolkit.reduce_program.protocol import Plan
-from ctk.toolkit.usercode.program import Program, entries_named
+from ctk.toolkit.execution.programs.player import TIMEOUT_SECONDS, Player, judgement_of
+from ctk.toolkit.execution.programs.program_protocol import Plan
+from ctk.toolkit.case.usercode.program import Program, entries_named
 
 
 def ask_apart(

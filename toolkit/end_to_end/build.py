@@ -22,8 +22,8 @@ from ctk.repro_templates.compare import runs_identical
 from ctk.repro_templates.program_arguments import Arguments, arguments_named
 from ctk.repro_templates.program_play import Playable
 from ctk.repro_templates.program_state import state_of, tensors_of
-from ctk.toolkit.run.python_state import state_kept
-from ctk.toolkit.usercode.program import Program, load_program
+from ctk.toolkit.execution.python_state import state_kept
+from ctk.toolkit.case.usercode.program import Program, load_program
 
 
 class Builds:

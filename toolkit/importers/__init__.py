@@ -13,8 +13,8 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.importers import case_folder, exported, program, pytest_test, torch_repro
 from ctk.toolkit.importers.base import Importer, Request
 from ctk.toolkit.importers.in_memory import Inputs, Value, cases_of, function_name, program_in
-from ctk.toolkit.trust.demands import Words, demands_of
-from ctk.toolkit.usercode.program import Program
+from ctk.toolkit.case.trust.demands import Words, demands_of
+from ctk.toolkit.case.usercode.program import Program
 
 IMPORTERS: tuple[Importer, ...] = (
     pytest_test.IMPORTER,

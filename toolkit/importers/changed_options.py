@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from ctk.compiler.errors import ConfigError
 from ctk.toolkit.targets import resolve_target
-from ctk.toolkit.usercode.references import json_options
+from ctk.toolkit.case.usercode.references import json_options
 
 logger = logging.getLogger("ctk")
 

@@ -27,7 +27,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.importers.base import Importer, Request
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.targets import resolve_target
-from ctk.toolkit.usercode.program import Program
+from ctk.toolkit.case.usercode.program import Program
 
 MOST_TIMES = 100
 """How much larger than an archive what it holds may be; zeros are packed a thousand times."""

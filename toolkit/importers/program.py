@@ -35,16 +35,16 @@ from ctk.repro_templates.plain_parts import PLAIN_CLASSES
 from ctk.repro_templates.program_play import SEED, seeded
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.case.roles import Role, roles_of
-from ctk.toolkit.graphs.value_types import describe_dynamic
-from ctk.toolkit.importers.apart.capture import captured_apart, is_at_risk
+from ctk.toolkit.case.graphs.value_types import describe_dynamic
+from ctk.toolkit.importers.child_capture import captured_apart, is_at_risk
 from ctk.toolkit.importers.base import Importer, Request
 from ctk.toolkit.importers.no_graph import HINT, is_scripted, reasons_for_no_graph, scripted_at
 from ctk.toolkit.processes.accelerator import has_lost_cuda
-from ctk.toolkit.run.modes import current_modes
-from ctk.toolkit.run.private_copy import Eager, private_copy
+from ctk.toolkit.execution.modes import current_modes
+from ctk.toolkit.execution.private_copy import Eager, private_copy
 from ctk.toolkit.targets import capturing_for, resolve_target, traits_of
-from ctk.toolkit.usercode.program import Program, load_program
-from ctk.toolkit.usercode.sources import source_files
+from ctk.toolkit.case.usercode.program import Program, load_program
+from ctk.toolkit.case.usercode.named_sources import source_files
 
 
 def capture_cases(

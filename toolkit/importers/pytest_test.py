@@ -37,8 +37,8 @@ from ctk.toolkit.importers.changed_options import options_kept
 from ctk.toolkit.importers.no_graph import HINT, reasons_for_no_graph
 from ctk.toolkit.importers.program import Captured, make_case, recording_backend, tensors_in
 from ctk.toolkit.targets import resolve_target, traits_of
-from ctk.toolkit.usercode.references import json_options, reference_to
-from ctk.toolkit.usercode.sources import source_files
+from ctk.toolkit.case.usercode.references import json_options, reference_to
+from ctk.toolkit.case.usercode.named_sources import source_files
 
 PREFIX = "pytest:"
 

@@ -38,8 +38,8 @@ from ctk.toolkit.importers.changed_options import options_kept
 from ctk.toolkit.importers.program import capture_cases, tensors_in
 from ctk.toolkit.importers.stored_inputs import StoredInputs
 from ctk.toolkit.targets import resolve_target, traits_of
-from ctk.toolkit.usercode.program import Program
-from ctk.toolkit.usercode.sources import source_files
+from ctk.toolkit.case.usercode.program import Program
+from ctk.toolkit.case.usercode.named_sources import source_files
 
 logger = logging.getLogger("ctk")
 

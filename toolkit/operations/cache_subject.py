@@ -11,7 +11,7 @@ from ctk.compiler.observe import first_line
 from ctk.toolkit.operations.cache import Explanation, compared
 from ctk.toolkit.importers import load_subject
 from ctk.toolkit.importers.base import CaseOptions, request_of
-from ctk.toolkit.run.cache_key import key_of
+from ctk.toolkit.execution.cache_key import key_of
 
 
 def explain_subject(store: Store, subject: Path, *, trust: bool) -> list[Explanation]:

@@ -13,7 +13,7 @@ from ctk.compiler.options.choices import InputsMode
 from ctk.toolkit.bisect import Search
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Verdict
-from ctk.toolkit.formats.schema import document
+from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.operations.minify import reduced
 from ctk.toolkit.operations.session.running_operation import Operation

@@ -17,7 +17,7 @@ from importlib import import_module, metadata
 from typing import cast
 
 from ctk.compiler.errors import CtkError, StorageError, message_of
-from ctk.toolkit.formats.files import temporary_folder, write_text
+from ctk.toolkit.case.formats.files import temporary_folder, write_text
 
 SUPPORTED_TORCH = ((2, 11), (2, 14))
 """First supported version and the first that is not; a test holds it to pyproject.toml."""
@@ -185,7 +185,7 @@ def check_variables(name: str) -> Health:
 
 def check_dump_folder(name: str) -> Health:
     """Look whether a dump can be written, and whether the disk has room for it."""
-    from ctk.toolkit.watch.session import dump_folder
+    from ctk.toolkit.watch.watch_session import dump_folder
 
     folder = dump_folder().resolve()
     existing = next(path for path in (folder, *folder.parents) if path.exists())

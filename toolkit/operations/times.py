@@ -14,7 +14,7 @@ from torch.fx import GraphModule
 from ctk.compiler.observe import Observer, PassRecord
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder
-from ctk.toolkit.run.execute import run_compiled
+from ctk.toolkit.execution.execute import run_compiled
 from ctk.toolkit.targets import resolve_target
 from ctk.toolkit.targets.base import Compiled
 

@@ -32,7 +32,7 @@ from ctk.toolkit.oracle.cache import Digests, fingerprint
 from ctk.toolkit.oracle.executors.base import Executor, Unavailable
 from ctk.toolkit.oracle.executors.pool import ASKED_AT_MOST, READY_SECONDS, lost, nobody_ready
 from ctk.toolkit.oracle.protocol import Unwanted
-from ctk.toolkit.processes.closing import Closing
+from ctk.toolkit.processes.descriptors_at_exit import Closing
 
 Ask = Callable[[Case, float | None], Judgement]
 """Judges a case within so many seconds; None: as long as the whole limit."""

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from ctk.compiler.usercode.python_files import is_installed
 from ctk.compiler.usercode.references import Reference, files_of, imported_files
-from ctk.toolkit.usercode.sources import source_files
+from ctk.toolkit.case.usercode.named_sources import source_files
 
 _LARGEST_SCRIPT = 1 << 16
 """Bytes up to which a script is read for names."""

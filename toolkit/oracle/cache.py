@@ -26,9 +26,9 @@ from ctk.compiler.fx.walk import attribute_targets, fetch, input_names
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.case.roles import HELD
-from ctk.toolkit.formats.buildable import raw_bytes
+from ctk.toolkit.case.formats.buildable import raw_bytes
 from ctk.toolkit.oracle.tensor_text import TensorTexts, parts_of
-from ctk.toolkit.run.private_copy import held_tensors, plain_attributes
+from ctk.toolkit.execution.private_copy import held_tensors, plain_attributes
 
 RECENT = 4
 

@@ -25,7 +25,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.oracle.asked_files import files_of_command, files_of_reference
 from ctk.toolkit.oracle.code_digest import NotComparable, digest_of
-from ctk.toolkit.usercode.references import reference_to
+from ctk.toolkit.case.usercode.references import reference_to
 
 Function = Callable[[Case], object]
 """Returns a bool, a `Verdict` or a `Judgement`."""

@@ -27,8 +27,8 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.store import save_case
-from ctk.toolkit.formats.files import temporary_folder
-from ctk.toolkit.formats.plain_text import one_line
+from ctk.toolkit.case.formats.files import temporary_folder
+from ctk.toolkit.case.formats.plain_text import one_line
 from ctk.toolkit.oracle.choice import CASE, REPRO
 from ctk.toolkit.processes.bounded import OUTPUT_NBYTES, Ended, run_bounded
 from ctk.toolkit.processes.exit_codes import ended_with, outcome_of

@@ -31,7 +31,7 @@ from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.oracle.cache import Digests, fingerprint
 from ctk.toolkit.oracle.executors.pool import ASKED_AT_MOST
 from ctk.toolkit.oracle.protocol import Failure, failure_of, read_answer, write_line
-from ctk.toolkit.processes.closing import Closing
+from ctk.toolkit.processes.descriptors_at_exit import Closing
 from ctk.toolkit.processes.groups import end_group, lead_group
 
 Ask = Callable[[Case], Judgement]

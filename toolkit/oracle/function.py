@@ -19,11 +19,11 @@ from ctk.compiler.observe import first_line
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.formats.plain_text import quoted
-from ctk.toolkit.graphs.listing import graph_lines
+from ctk.toolkit.case.formats.plain_text import quoted
+from ctk.toolkit.case.graphs.graph_lines import graph_lines
 from ctk.toolkit.processes.descriptors import standard_streams_kept
 from ctk.toolkit.processes.link import asking, tell_alive
-from ctk.toolkit.run.private_copy import private_copy
+from ctk.toolkit.execution.private_copy import private_copy
 
 SHOWN_LINES = 20
 

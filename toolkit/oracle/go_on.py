@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from ctk.compiler.errors import CaseError
-from ctk.toolkit.case.trust import trust_option
+from ctk.toolkit.case.admission import trust_option
 from ctk.toolkit.importers.base import CALLS
 from ctk.toolkit.oracle.journal import (
     JOURNAL,

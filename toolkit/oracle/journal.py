@@ -24,10 +24,10 @@ import torch
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.manifest import ctk_version
-from ctk.toolkit.formats.growing_file import NEXT, GrowingFile, create, read_lines, reopen
-from ctk.toolkit.formats.schema import convert, decode, document, encode
-from ctk.toolkit.formats.scrub import scrub
-from ctk.toolkit.processes.closing import Closing
+from ctk.toolkit.case.formats.growing_file import NEXT, GrowingFile, create, read_lines, reopen
+from ctk.toolkit.case.formats.schema import convert, decode, document, encode
+from ctk.toolkit.case.formats.scrub import scrub
+from ctk.toolkit.processes.descriptors_at_exit import Closing
 from ctk.toolkit.processes.interrupts import interrupts_put_off
 
 T = TypeVar("T")

@@ -36,9 +36,9 @@ from ctk.toolkit.case.raise_site import raised_in, root_error
 from ctk.toolkit.oracle.measured import judge_measured
 from ctk.toolkit.processes.accelerator import has_lost_cuda
 from ctk.toolkit.processes.link import tell_alive
-from ctk.toolkit.run.execute import run_compiled, run_eager, run_reference
-from ctk.toolkit.run.outcome import Outcome
-from ctk.toolkit.run.private_copy import raising_operator
+from ctk.toolkit.execution.execute import run_compiled, run_eager, run_reference
+from ctk.toolkit.execution.outcome import Outcome
+from ctk.toolkit.execution.private_copy import raising_operator
 
 
 def judge(

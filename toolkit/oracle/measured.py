@@ -27,9 +27,9 @@ from ctk.repro_templates.verdict import said
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.run.execute import run_compiled, run_eager
-from ctk.toolkit.run.outcome import Outcome
-from ctk.toolkit.run.private_copy import held_tensors, private_copy
+from ctk.toolkit.execution.execute import run_compiled, run_eager
+from ctk.toolkit.execution.outcome import Outcome
+from ctk.toolkit.execution.private_copy import held_tensors, private_copy
 
 _VERDICTS = {
     "fails": Verdict.REPRODUCES,

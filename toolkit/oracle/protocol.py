@@ -9,7 +9,7 @@ from ctk.compiler.errors import CtkError
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.compile_log.recorder import Veto
-from ctk.toolkit.formats.schema import decode, document, encode
+from ctk.toolkit.case.formats.schema import decode, document, encode
 
 READY = b"ready\n"
 """The first line of a worker."""

@@ -11,7 +11,7 @@ from ctk.compiler.fx.effects import is_marker, mutated_arguments
 from ctk.compiler.fx.garbage import collection_put_off
 from ctk.compiler.fx.walk import CALLS, output_leaves, placeholders
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.formats.content import Contents
+from ctk.toolkit.case.formats.content import Contents
 from ctk.toolkit.reduce.eager_values import TensorInfo, node_infos
 
 

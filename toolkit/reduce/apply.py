@@ -12,7 +12,7 @@ from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import attributes, input_names, placeholders
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.roles import roles_in
-from ctk.toolkit.graphs.value_types import (
+from ctk.toolkit.case.graphs.value_types import (
     META_KEY,
     describe_dynamic,
     symbol_of,

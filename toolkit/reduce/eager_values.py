@@ -29,9 +29,9 @@ from ctk.compiler.torch_compat.process_state import (
     process_state_kept,
 )
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.run.limited_rounds import rounds_limited
-from ctk.toolkit.run.modes import applied
-from ctk.toolkit.run.private_copy import private_copy
+from ctk.toolkit.execution.limited_rounds import rounds_limited
+from ctk.toolkit.execution.modes import applied
+from ctk.toolkit.execution.private_copy import private_copy
 
 
 @dataclass(frozen=True, slots=True)

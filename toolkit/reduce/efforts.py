@@ -11,7 +11,7 @@ from typing import Any
 
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.proposal import Descent, GaveUp, Guesses, Monotone, Proposal, Subset
-from ctk.toolkit.reduce.search import (
+from ctk.toolkit.search.search import (
     Answer,
     Choice,
     Search,

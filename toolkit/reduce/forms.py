@@ -16,7 +16,7 @@ from torch.fx.node import map_arg
 from ctk.compiler.torch_compat import fake
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.eager_values import TensorInfo, called, describe
-from ctk.toolkit.run.modes import applied
+from ctk.toolkit.execution.modes import applied
 
 
 class Refused(Exception):

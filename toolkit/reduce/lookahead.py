@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.reduce.coming import Coming
+from ctk.toolkit.reduce.sweep_plan import Coming
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.efforts import Effort, Questions
 from ctk.toolkit.reduce.proposal import Proposal
-from ctk.toolkit.reduce.search import Answer
+from ctk.toolkit.search.search import Answer
 
 IsAskable = Callable[[Case], bool]
 

@@ -14,7 +14,7 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts, facts_of
 from ctk.toolkit.reduce.apply import changed
 from ctk.toolkit.reduce.eager_values import TensorInfo
-from ctk.toolkit.run.execute import run_compiled, run_eager, run_reference
+from ctk.toolkit.execution.execute import run_compiled, run_eager, run_reference
 
 
 def first_wrong_node(case: Case) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from ctk.compiler.torch_compat import operators
 from ctk.repro_templates.verdict import said
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.formats.content import Contents
+from ctk.toolkit.case.formats.content import Contents
 from ctk.toolkit.oracle.ahead import Anticipating
 from ctk.toolkit.oracle.cache import Cache, Digests, fingerprint
 from ctk.toolkit.oracle.patience import Deciding

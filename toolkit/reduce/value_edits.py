@@ -17,8 +17,8 @@ from ctk.repro_templates.plain_parts import PLAIN_CLASSES
 from ctk.repro_templates.values import placed
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.roles import HELD
-from ctk.toolkit.formats.buildable import core_of, filled, rewritten
-from ctk.toolkit.formats.content import Number, index_of, text_of
+from ctk.toolkit.case.formats.buildable import core_of, filled, rewritten
+from ctk.toolkit.case.formats.content import Number, index_of, text_of
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.apply import with_constants, with_inputs
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import torch
 
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.sources import SourcePlan
-from ctk.toolkit.formats.plain_text import one_line
+from ctk.toolkit.case.carried_sources import SourcePlan
+from ctk.toolkit.case.formats.plain_text import one_line
 from ctk.toolkit.targets.base import Traits
 
 _PATH = re.compile(r"(?<![\w~.:/])/(?:[\w.+@-]+/)+([\w.+@-]+/[\w.+@-]+)")

@@ -16,7 +16,7 @@ from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.clone import extent
 from ctk.compiler.fx.walk import distinct_graphs
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.graphs.value_types import symbol_of
+from ctk.toolkit.case.graphs.value_types import symbol_of
 from ctk.toolkit.repro.tensor_source import Sources, scalar_source, tensor_source, view_source
 
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.graphs.graph_json import constants_of
-from ctk.toolkit.graphs.python_source import (
+from ctk.toolkit.case.graphs.graph_json import constants_of
+from ctk.toolkit.case.graphs.python_source import (
     computed_sizes,
     graph_to_python,
     only_dynamo_writes,

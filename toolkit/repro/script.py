@@ -18,17 +18,17 @@ import torch
 from ctk.repro_templates.float64 import METHODS
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.sources import FOLDER, SourcePlan
-from ctk.toolkit.formats.buildable import RECIPE_SEEDS
-from ctk.toolkit.graphs.callables import called_modules, is_file
+from ctk.toolkit.case.carried_sources import FOLDER, SourcePlan
+from ctk.toolkit.case.formats.buildable import RECIPE_SEEDS
+from ctk.toolkit.case.graphs.callables import called_modules, is_file
 from ctk.toolkit.processes.memory import default_limit_nbytes
 from ctk.toolkit.repro.carry import carry
 from ctk.toolkit.repro.header import Versions, current_versions, docstring_of
 from ctk.toolkit.repro.inputs import inputs_body, named_inputs, plan_marks
 from ctk.toolkit.repro.module import ModuleText, module_text
 from ctk.toolkit.repro.tensor_source import Sources, scalar_source
-from ctk.toolkit.run.execute import run_eager
-from ctk.toolkit.run.outcome import Outcome
+from ctk.toolkit.execution.execute import run_eager
+from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.targets import traits_of
 from ctk.toolkit.targets.base import Traits
 

@@ -21,8 +21,8 @@ from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.clone import extent, overlaps
 from ctk.compiler.torch_compat import fake
 from ctk.repro_templates.values import randn
-from ctk.toolkit.formats.buildable import RECIPE_SEEDS, same_bits
-from ctk.toolkit.formats.content import Content, Run, built, content_of, index_of, text_of
+from ctk.toolkit.case.formats.buildable import RECIPE_SEEDS, same_bits
+from ctk.toolkit.case.formats.content import Content, Run, built, content_of, index_of, text_of
 
 LITERAL_ELEMENTS = 64
 """The largest tensor that is written out as numbers."""

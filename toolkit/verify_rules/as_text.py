@@ -8,7 +8,7 @@ from torch.fx import GraphModule
 
 from ctk.compiler.errors import CtkError
 from ctk.compiler.rewriting.user_passes import FunctionPass
-from ctk.toolkit.graphs.python_source import graph_to_python
+from ctk.toolkit.case.graphs.python_source import graph_to_python
 from ctk.toolkit.verify_rules.graphs import inputs_of
 from ctk.toolkit.verify_rules.running import Play
 from ctk.toolkit.verify_rules.subjects import WHOLE

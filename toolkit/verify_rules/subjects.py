@@ -20,7 +20,7 @@ from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.rewriting.user_passes import FunctionPass, resolve_pass
 from ctk.toolkit.verify_rules.draws import Draw
 from ctk.toolkit.verify_rules.examples import seeds_in
-from ctk.toolkit.verify_rules.mentioned import (
+from ctk.toolkit.verify_rules.pass_vocabulary import (
     helpers_of,
     hints_in,
     mentioned,

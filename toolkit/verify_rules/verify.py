@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 
 from ctk.compiler.errors import ConfigError, nearest
-from ctk.toolkit.verify_rules.corners import corners
+from ctk.toolkit.verify_rules.boundary_draws import corners
 from ctk.toolkit.verify_rules.drawing import (
     draw_near,
     draw_wildly,
@@ -24,7 +24,7 @@ from ctk.toolkit.verify_rules.drawing import (
 )
 from ctk.toolkit.verify_rules.draws import Constant, Draw
 from ctk.toolkit.verify_rules.modules import module_named
-from ctk.toolkit.verify_rules.shrink import shrink
+from ctk.toolkit.verify_rules.shrinking import shrink
 from ctk.toolkit.verify_rules.subjects import Subject, our_subjects, subjects_in
 from ctk.toolkit.verify_rules.trial import Trial, again, attempt
 

@@ -32,7 +32,7 @@ from typing import Any
 from ctk.toolkit.case.manifest import MANIFEST
 from ctk.toolkit.processes.scratch import remove_folder, scratch_root
 from ctk.toolkit.watch.child_start import BOOK, note
-from ctk.toolkit.watch.session import Failure, Missing, WatchOptions
+from ctk.toolkit.watch.watch_session import Failure, Missing, WatchOptions
 
 OPTIONS = "options.json"
 

@@ -37,12 +37,12 @@ from ctk.compiler.observe import (
     first_line,
 )
 from ctk.toolkit.compile_log.recorder import Event
-from ctk.toolkit.formats.bounded_file import read_bounded
-from ctk.toolkit.formats.files import append_line, append_text, free_path, write_text
-from ctk.toolkit.formats.limits import EVENTS as MOST_EVENTS
-from ctk.toolkit.formats.limits import EVENTS_NBYTES, LINE_NBYTES, check_at_most
-from ctk.toolkit.formats.schema import decode, document, encode
-from ctk.toolkit.graphs.listing import graph_diff, graph_lines
+from ctk.toolkit.case.formats.bounded_file import read_bounded
+from ctk.toolkit.case.formats.files import append_line, append_text, free_path, write_text
+from ctk.toolkit.case.formats.limits import EVENTS as MOST_EVENTS
+from ctk.toolkit.case.formats.limits import EVENTS_NBYTES, LINE_NBYTES, check_at_most
+from ctk.toolkit.case.formats.schema import decode, document, encode
+from ctk.toolkit.case.graphs.graph_lines import graph_diff, graph_lines
 
 logger = logging.getLogger(__name__)
 

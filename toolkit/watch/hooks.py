@@ -22,15 +22,15 @@ from torch.fx import GraphModule
 
 from ctk.compiler.errors import ConfigError, TargetError
 from ctk.compiler.torch_compat import dynamo
-from ctk.toolkit.processes.closing import Closing
+from ctk.toolkit.processes.descriptors_at_exit import Closing
 from ctk.toolkit.targets import TARGETS, resolve_target
 from ctk.toolkit.targets.base import Compiled, Target
 from ctk.toolkit.targets.dynamo import backend_target
-from ctk.toolkit.usercode.references import json_options, reference_to, script_file
-from ctk.toolkit.usercode.sources import source_files
+from ctk.toolkit.case.usercode.references import json_options, reference_to, script_file
+from ctk.toolkit.case.usercode.named_sources import source_files
 from ctk.toolkit.watch.announce import Subject
-from ctk.toolkit.watch.compile import compile_watched
-from ctk.toolkit.watch.session import (
+from ctk.toolkit.watch.watched_compile import compile_watched
+from ctk.toolkit.watch.watch_session import (
     Session,
     WatchKeywords,
     WatchOptions,

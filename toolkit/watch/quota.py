@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ctk.compiler.errors import CaseError
-from ctk.toolkit.formats.files import write_text
-from ctk.toolkit.formats.schema import decode, document, write_document
+from ctk.toolkit.case.formats.files import write_text
+from ctk.toolkit.case.formats.schema import decode, document, write_document
 from ctk.toolkit.processes.tree import is_alive
 
 MARKER = ".ctk-dump.json"

@@ -21,7 +21,7 @@ from ctk.compiler.torch_compat.capture_reasons import Collected, collected, swit
 from ctk.toolkit.importers.no_graph import reasons_for_no_graph
 from ctk.toolkit.watch.children import NO_CHILDREN, Children, children_of, watched_children
 from ctk.toolkit.watch.hooks import Installed, install
-from ctk.toolkit.watch.session import Failure, Missing, WatchKeywords
+from ctk.toolkit.watch.watch_session import Failure, Missing, WatchKeywords
 
 INTERRUPTED = 130
 """Exit status of a process that Ctrl-C ended."""

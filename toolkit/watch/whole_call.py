@@ -43,11 +43,11 @@ from ctk.repro_templates.running import generator_states
 from ctk.toolkit.case.failure import FailureKind, Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
-from ctk.toolkit.formats.files import write_text
-from ctk.toolkit.formats.schema import encode
-from ctk.toolkit.watch.before_call import Keeper, why_not
+from ctk.toolkit.case.formats.files import write_text
+from ctk.toolkit.case.formats.schema import encode
+from ctk.toolkit.watch.process_fork import Keeper, why_not
 from ctk.toolkit.watch.dump import guarded
-from ctk.toolkit.watch.session import Failure, Session
+from ctk.toolkit.watch.watch_session import Failure, Session
 
 logger = logging.getLogger("ctk")
 

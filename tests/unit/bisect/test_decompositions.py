@@ -13,7 +13,7 @@ from ctk.toolkit.compile_log.check import check_log
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.oracle.judge import judge
-from ctk.toolkit.usercode.program import load_program
+from ctk.toolkit.case.usercode.program import load_program
 
 aten = torch.ops.aten
 

@@ -9,7 +9,7 @@ from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.oracle.judge import judge
-from ctk.toolkit.usercode.program import Program
+from ctk.toolkit.case.usercode.program import Program
 from tests.helpers.project import ROOT
 
 

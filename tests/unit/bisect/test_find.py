@@ -12,7 +12,7 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import EVERY_KERNEL, Veto
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.oracle.executors.child import ChildProcess
-from ctk.toolkit.usercode.program import load_program
+from ctk.toolkit.case.usercode.program import load_program
 from tests.helpers.per_node_codegen import per_node
 
 PROGRAM = """

@@ -19,7 +19,7 @@ from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.oracle.judge import judge
 from ctk.toolkit.targets.base import Traits, Trial
-from ctk.toolkit.usercode.program import Program, load_program
+from ctk.toolkit.case.usercode.program import Program, load_program
 from tests.helpers.case_folders import linear_case
 from tests.helpers.inductor_faults import FAULTS
 from tests.helpers.project import ROOT

@@ -40,7 +40,7 @@ X = torch.linspace(-1, 1, 20).reshape(5, 4)
 
 
 def expected(folder: Path) -> torch.Tensor:
-    from ctk.toolkit.usercode.program import load_program
+    from ctk.toolkit.case.usercode.program import load_program
 
     return load_program(str(folder / "net.py")).model(X, scale=3)["y"].detach()
 
@@ -192,7 +192,7 @@ class TestMore:
             package["half"](torch.ones(10, 4))
 
     def test_weights_left_out(self, folder: Path, tmp_path: Path) -> None:
-        from ctk.toolkit.usercode.program import load_program
+        from ctk.toolkit.case.usercode.program import load_program
 
         out = tmp_path / "bare.ctk"
         words = ["compile", str(folder / "net.py"), "--weights", "leave-out", "-o", str(out)]

@@ -23,7 +23,7 @@ from ctk.toolkit.cli.run import answer_of_summary
 from ctk.toolkit.cli.shell import Command, guarded
 from ctk.toolkit.cli.show import facts_table
 from ctk.toolkit.watch.script import RunSummary
-from ctk.toolkit.watch.session import Failure
+from ctk.toolkit.watch.watch_session import Failure
 from tests.helpers.cli import Said, ctk
 
 NAMES = [command.name for command in COMMANDS]

@@ -15,7 +15,7 @@ from torch.fx import symbolic_trace
 import ctk
 from ctk.toolkit.cli.live_view import LiveReporter, ReductionView, live_progress
 from ctk.toolkit.cli.progress import LogReporter, progress, progress_told
-from ctk.toolkit.graphs.listing import graph_lines, last_lines
+from ctk.toolkit.case.graphs.graph_lines import graph_lines, last_lines
 from ctk.toolkit.reduce.progress import Progress
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

@@ -23,7 +23,7 @@ from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.operations.check import check_case
 from ctk.toolkit.compile_log.recorder import EVERY_KERNEL, Recorder, Veto
 from ctk.toolkit.importers.program import capture_cases
-from ctk.toolkit.usercode.program import load_program
+from ctk.toolkit.case.usercode.program import load_program
 from tests.helpers.codegen_graphs import functional
 from tests.helpers.per_node_codegen import compile_per_node, per_node
 

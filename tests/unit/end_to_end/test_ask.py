@@ -12,9 +12,9 @@ from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.layers import ask
 from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.importers.in_memory import program_of
-from ctk.toolkit.reduce_program import worker
-from ctk.toolkit.reduce_program.protocol import Plan
-from ctk.toolkit.usercode.program import load_program
+from ctk.toolkit.execution.programs import program_worker as worker
+from ctk.toolkit.execution.programs.program_protocol import Plan
+from ctk.toolkit.case.usercode.program import load_program
 
 HEAD = """
 import dataclasses

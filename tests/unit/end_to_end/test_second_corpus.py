@@ -11,7 +11,7 @@ from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.layers import ask
 from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.importers.in_memory import program_of
-from ctk.toolkit.usercode.program import load_program
+from ctk.toolkit.case.usercode.program import load_program
 
 HEAD = """
 import collections, time

@@ -8,8 +8,8 @@ import torch
 
 from ctk.repro_templates.values import randn
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.formats.buildable import FILLINGS, filled, is_possible, raw_bytes
-from ctk.toolkit.formats.content import content_of
+from ctk.toolkit.case.formats.buildable import FILLINGS, filled, is_possible, raw_bytes
+from ctk.toolkit.case.formats.content import content_of
 from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem

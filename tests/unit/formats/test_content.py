@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ctk.compiler.errors import CaseError
 from ctk.repro_templates.values import randn
-from ctk.toolkit.formats.buildable import same_bits
-from ctk.toolkit.formats.content import (
+from ctk.toolkit.case.formats.buildable import same_bits
+from ctk.toolkit.case.formats.content import (
     Contents,
     Run,
     block_count,
@@ -24,7 +24,7 @@ from ctk.toolkit.formats.content import (
     rank_of,
     text_of,
 )
-from ctk.toolkit.formats.synthetic import Piece, Written, synthesize, written_recipe
+from ctk.toolkit.case.formats.synthetic import Piece, Written, synthesize, written_recipe
 
 DTYPES = (
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.float8_e4m3fn,

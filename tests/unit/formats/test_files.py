@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from ctk.compiler.errors import ConfigError, StorageError
-from ctk.toolkit.formats.files import (
+from ctk.toolkit.case.formats.files import (
     append_line,
     append_text,
     atomic_folder,
@@ -205,7 +205,7 @@ LIMITED = """
 import resource, sys
 from pathlib import Path
 from ctk.compiler.errors import StorageError
-from ctk.toolkit.formats.files import append_line, replace_file
+from ctk.toolkit.case.formats.files import append_line, replace_file
 resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
 out = Path(sys.argv[1])
 for write in (lambda: replace_file(out / "file", b"y" * 101), lambda: append_line(out / "log", "y" * 101)):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ctk.compiler.errors import CaseError
-from ctk.toolkit.formats import growing_file
-from ctk.toolkit.formats.growing_file import create, read_lines, reopen
+from ctk.toolkit.case.formats import growing_file
+from ctk.toolkit.case.formats.growing_file import create, read_lines, reopen
 
 LINES = ['{"a":1}', '{"b":"two"}', '{"c":[3]}']
 

@@ -7,7 +7,7 @@ from typing import Literal
 import pytest
 
 from ctk.compiler.errors import CaseError
-from ctk.toolkit.formats.schema import decode, document, encode, write_document
+from ctk.toolkit.case.formats.schema import decode, document, encode, write_document
 
 
 @document

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ctk.toolkit.formats.files import append_line, write_text
-from ctk.toolkit.formats.scrub import MARK, scrub
+from ctk.toolkit.case.formats.files import append_line, write_text
+from ctk.toolkit.case.formats.scrub import MARK, scrub
 
 VALUE = 'tok-9f8e7d"6c\\5b4a'
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl"

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from ctk.compiler.errors import CaseError
-from ctk.toolkit.formats.safetensors_file import load_arrays, save_arrays
-from ctk.toolkit.formats.schema import convert, decode, encode, write_document
-from ctk.toolkit.formats.synthetic import Uniform, measure_recipe, synthesize
-from ctk.toolkit.formats.tensor_index import TensorIndex
-from ctk.toolkit.formats.tensors import keep_all, pack_tensors, unpack_tensors
+from ctk.toolkit.case.formats.safetensors_file import load_arrays, save_arrays
+from ctk.toolkit.case.formats.schema import convert, decode, encode, write_document
+from ctk.toolkit.case.formats.synthetic import Uniform, measure_recipe, synthesize
+from ctk.toolkit.case.formats.tensor_index import TensorIndex
+from ctk.toolkit.case.formats.tensors import keep_all, pack_tensors, unpack_tensors
 from tests.helpers.case_zoo import capture
 
 

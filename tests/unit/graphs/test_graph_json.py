@@ -12,15 +12,15 @@ import torch.utils._pytree as pytree
 from torch.fx import Graph, GraphModule
 
 from ctk.compiler.errors import CaseError
-from ctk.toolkit.formats.strict_json import dump_json, parse_json
-from ctk.toolkit.graphs.callables import module_of_target, target_from_name, target_to_name
-from ctk.toolkit.graphs.graph_json import (
+from ctk.toolkit.case.formats.strict_json import dump_json, parse_json
+from ctk.toolkit.case.graphs.callables import module_of_target, target_from_name, target_to_name
+from ctk.toolkit.case.graphs.graph_json import (
     constants_of,
     graph_from_json,
     graph_to_json,
 )
-from ctk.toolkit.graphs.python_source import graph_to_python
-from ctk.toolkit.graphs.value_types import describe_dynamic, symbol_hints
+from ctk.toolkit.case.graphs.python_source import graph_to_python
+from ctk.toolkit.case.graphs.value_types import describe_dynamic, symbol_hints
 from tests.helpers.case_zoo import Sample, capture, nested_cond, samples
 
 ZOO = "tests.helpers.case_zoo"

@@ -11,7 +11,7 @@ from ctk.toolkit.case.store import load_case, save_case
 from ctk.toolkit.importers import load_cases
 from ctk.toolkit.importers.base import Request
 from ctk.toolkit.repro.run import write_repro
-from ctk.toolkit.run.execute import run_eager
+from ctk.toolkit.execution.execute import run_eager
 
 FREEZING = Request(target="inductor", config={"freezing": True})
 

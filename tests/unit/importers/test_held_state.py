@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ctk.toolkit.importers import load_cases
-from ctk.toolkit.run.private_copy import held_tensors
+from ctk.toolkit.execution.private_copy import held_tensors
 from tests.helpers.cli import ctk, write
 
 STEP = """

@@ -11,7 +11,7 @@ from ctk.compiler.torch_compat import inductor
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.importers import Request, load_cases, name_of
 from ctk.toolkit.importers.torch_repro import read_script
-from ctk.toolkit.run.execute import run_eager
+from ctk.toolkit.execution.execute import run_eager
 
 HEAD = """
 import os

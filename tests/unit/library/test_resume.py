@@ -11,7 +11,7 @@ import torch
 import ctk
 from ctk.toolkit.bisect import Search
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.formats.growing_file import reopen
+from ctk.toolkit.case.formats.growing_file import reopen
 from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.oracle.journal import JOURNAL, has_line
 from ctk.toolkit.reduce.size import call_nodes

@@ -10,7 +10,7 @@ import ctk
 from ctk.compiler.errors import CtkError, StorageError
 from ctk.toolkit.bisect import find
 from ctk.toolkit.case.judgement import Verdict
-from ctk.toolkit.formats import growing_file
+from ctk.toolkit.case.formats import growing_file
 from ctk.toolkit.operations.session import best_case
 from ctk.toolkit.operations.session import running_operation as at_work
 from ctk.toolkit.oracle.executors.in_process import InProcess

@@ -9,7 +9,7 @@ from torch import fx
 import ctk
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.check import Checker
-from ctk.toolkit.compile_log.meaning import read_nodes, unwritten_nodes
+from ctk.toolkit.compile_log.comparable_values import read_nodes, unwritten_nodes
 from ctk.toolkit.compile_log.recorder import CompileLog
 from ctk.toolkit.compile_log.steps import CompileStep
 from ctk.toolkit.importers import load_cases

@@ -19,7 +19,7 @@ def judged(monkeypatch):
             return compile_graph(gm, example_inputs)
 
         target = Target("fake", compile_case, lambda config: None)
-        monkeypatch.setattr("ctk.toolkit.run.execute.resolve_target", lambda spec: target)
+        monkeypatch.setattr("ctk.toolkit.execution.execute.resolve_target", lambda spec: target)
         gm = program if isinstance(program, fx.GraphModule) else fx.symbolic_trace(program)
         return judge(Case(gm, inputs, target="fake", modes=modes), **options)
 

@@ -17,7 +17,7 @@ from ctk.compiler.patterns.replacement import search_pattern
 from ctk.compiler.pipeline import compile_fx
 from ctk.repro_templates.tolerance import TABLE, tolerance_for
 from ctk.toolkit.compile_log.recorder import Recorder
-from ctk.toolkit.compile_log.why_not import why_nots
+from ctk.toolkit.compile_log.unfired_rules import why_nots
 from tests.helpers.case_zoo import capture
 from tests.helpers.cli import ctk
 

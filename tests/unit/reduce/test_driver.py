@@ -17,7 +17,7 @@ from ctk.toolkit.reduce.progress import Budget, budget_of
 from ctk.toolkit.reduce.proposal import GaveUp, Step, listed
 from ctk.toolkit.reduce.size import is_smaller
 from ctk.toolkit.reduce.steps import STEPS, drop_prefix, drop_suffix
-from ctk.toolkit.run.private_copy import held_tensors
+from ctk.toolkit.execution.private_copy import held_tensors
 from tests.helpers.reduce_graphs import (
     FAILURE,
     FakeOracle,

@@ -23,7 +23,7 @@ from ctk.toolkit.reduce.edits import (
 from ctk.toolkit.reduce.focus import Focus, Inside
 from ctk.toolkit.reduce.size import call_nodes, is_smaller, size_of
 from ctk.toolkit.reduce.value_edits import SetValues
-from ctk.toolkit.run.execute import run_eager
+from ctk.toolkit.execution.execute import run_eager
 from tests.helpers.reduce_graphs import captured, chain, op_names
 
 

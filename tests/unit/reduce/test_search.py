@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from ctk.toolkit.reduce.search import (
+from ctk.toolkit.search.search import (
     answered,
     each_alone,
     find_integer,

@@ -10,7 +10,7 @@ from torch.fx import Graph, GraphModule
 
 from ctk.compiler.fx.walk import input_names, placeholders
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.graphs.python_source import graph_to_python
+from ctk.toolkit.case.graphs.python_source import graph_to_python
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.apply import with_inputs
 from ctk.toolkit.reduce.driver import minimize

@@ -9,8 +9,8 @@ import torch
 from ctk.compiler.fx.walk import fetch
 from ctk.repro_templates.values import randn
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.formats.buildable import core_of, same_bits
-from ctk.toolkit.formats.content import content_of
+from ctk.toolkit.case.formats.buildable import core_of, same_bits
+from ctk.toolkit.case.formats.content import content_of
 from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.value_edits import (

@@ -3,7 +3,7 @@
 import ast
 import textwrap
 
-from ctk.toolkit.reduce_program.renaming import bindings_of, clashing, renamed
+from ctk.toolkit.reduce.program.renaming import bindings_of, clashing, renamed
 
 PROGRAM = """
     import numpy as np

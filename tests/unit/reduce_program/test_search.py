@@ -4,9 +4,9 @@ import textwrap
 
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.reduce_program.edits import inlined_variables
-from ctk.toolkit.reduce_program.search import Limits, reduce_program
-from ctk.toolkit.reduce_program.syntax import is_readable, parsed, text_of
+from ctk.toolkit.reduce.program.program_edits import inlined_variables
+from ctk.toolkit.reduce.program.statement_search import Limits, reduce_program
+from ctk.toolkit.reduce.program.syntax import is_readable, parsed, text_of
 
 REPRODUCES = Judgement(Verdict.REPRODUCES, Signature("accuracy"))
 PASSES = Judgement(Verdict.PASSES)

@@ -13,7 +13,7 @@ from ctk.compiler.options.config import resolve
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.sources import plan_sources
+from ctk.toolkit.case.carried_sources import plan_sources
 from ctk.toolkit.case.store import load_case, save_case
 from ctk.toolkit.repro.header import Versions, shorten_paths
 from ctk.toolkit.repro.run import write_repro

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ctk.compiler.errors import CaseError
 from ctk.repro_templates.values import randn
-from ctk.toolkit.formats.buildable import same_bits
+from ctk.toolkit.case.formats.buildable import same_bits
 from ctk.toolkit.repro.tensor_source import Sources, scalar_source, tensor_source
 
 

@@ -12,7 +12,7 @@ from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.importers import load_cases
 from ctk.toolkit.importers.base import Request
-from ctk.toolkit.run.execute import run_compiled, run_eager, run_graph
+from ctk.toolkit.execution.execute import run_compiled, run_eager, run_graph
 from ctk.toolkit.targets.base import Target
 from tests.helpers.executions import UseTarget, inplace_case, trace, values
 
@@ -26,7 +26,7 @@ def use_target(monkeypatch: pytest.MonkeyPatch) -> UseTarget:
             return compile_graph(gm, example_inputs)
 
         target = Target("fake", compile_case, lambda config: None)
-        monkeypatch.setattr("ctk.toolkit.run.execute.resolve_target", lambda spec: target)
+        monkeypatch.setattr("ctk.toolkit.execution.execute.resolve_target", lambda spec: target)
 
     return use
 

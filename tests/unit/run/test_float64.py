@@ -8,8 +8,8 @@ from torch import fx
 from ctk.compiler.errors import PrecisionRefused
 from ctk.repro_templates.running import tangent
 from ctk.toolkit.case.case import Case, Modes
-from ctk.toolkit.run.execute import run_eager, run_reference
-from ctk.toolkit.run.node_values import graph_values
+from ctk.toolkit.execution.execute import run_eager, run_reference
+from ctk.toolkit.execution.node_values import graph_values
 from tests.helpers.executions import captured, cond_graph, trace, values
 
 

@@ -7,9 +7,9 @@ import torch
 from torch import fx
 
 from ctk.toolkit.case.case import Autocast, Case, Modes
-from ctk.toolkit.run.execute import run_eager, run_reference
-from ctk.toolkit.run.modes import applied, current_modes
-from ctk.toolkit.run.node_values import graph_values
+from ctk.toolkit.execution.execute import run_eager, run_reference
+from ctk.toolkit.execution.modes import applied, current_modes
+from ctk.toolkit.execution.node_values import graph_values
 from tests.helpers.executions import trace, values
 
 
@@ -54,7 +54,7 @@ def test_settings_of_the_newer_and_the_older_names_are_put_back():
 
 
 def test_a_fresh_torch_has_no_settings_of_its_own():
-    code = "from ctk.toolkit.run.modes import current_modes; print(current_modes().settings)"
+    code = "from ctk.toolkit.execution.modes import current_modes; print(current_modes().settings)"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "{}"
 

@@ -5,7 +5,7 @@ import torch
 
 from ctk.compiler.torch_compat.process_state import process_state_kept
 from ctk.toolkit.case.case import Case, Modes
-from ctk.toolkit.run.execute import run_compiled, run_graph
+from ctk.toolkit.execution.execute import run_compiled, run_graph
 
 # torch says it of its own code
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import fx
 
-from ctk.toolkit.run.python_state import python_state_kept
+from ctk.toolkit.execution.python_state import python_state_kept
 from ctk.toolkit.watch.hooks import install
 from tests.helpers.training_zoo import copied, differences
 
@@ -127,6 +127,6 @@ def test_the_version_of_a_tensor_that_autograd_saved_is_put_back():
 
 
 def test_a_graph_of_torchs_own_functions_costs_no_look(monkeypatch):
-    monkeypatch.setattr("ctk.toolkit.run.python_state._random_state", lambda: 1 / 0)
+    monkeypatch.setattr("ctk.toolkit.execution.python_state._random_state", lambda: 1 / 0)
     with python_state_kept(graph_of(torch.sin)):
         pass

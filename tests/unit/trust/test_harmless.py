@@ -13,9 +13,9 @@ from ctk.compiler.options.config import Config
 from ctk.compiler.torch_compat import inductor, operators
 from ctk.compiler.torch_compat.dynamo import inductor_mode_options
 from ctk.toolkit.targets import TARGETS, target_names
-from ctk.toolkit.trust import ctk_options, inductor_options
-from ctk.toolkit.trust.demands import Given, Words, demands_of
-from ctk.toolkit.trust.harmless import HARMLESS, TORCH_NAMESPACES
+from ctk.toolkit.case.trust import ctk_options, inductor_options
+from ctk.toolkit.case.trust.demands import Given, Words, demands_of
+from ctk.toolkit.case.trust.harmless import HARMLESS, TORCH_NAMESPACES
 
 IN_LATER_TORCH_ONLY = torch.__version__ < "2.13"
 

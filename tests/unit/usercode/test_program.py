@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ctk.compiler.errors import ProgramError
-from ctk.toolkit.usercode.program import load_program, parse_spec
+from ctk.toolkit.case.usercode.program import load_program, parse_spec
 
 GOOD = """
 import torch

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ctk.compiler.usercode.python_files import load_file
-from ctk.toolkit.usercode.slicing import sliced_files
+from ctk.toolkit.case.usercode.slicing import sliced_files
 
 BESIDE = """
 # hush-hush: a comment

@@ -231,7 +231,7 @@ def test_a_case_that_cannot_be_saved(tmp_path: Path, log, monkeypatch: pytest.Mo
 
 
 def test_inputs_that_cannot_be_cloned(tmp_path: Path, log, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("ctk.toolkit.watch.spare.private_copy", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("ctk.toolkit.watch.state_copy.private_copy", lambda *_, **__: 1 / 0)
     x = torch.randn(3)
     backend = debug_compile(wrong, dump=tmp_path, check="output", on_failure="fallback")
     assert torch.equal(torch.compile(model, backend=backend)(x), model(x) * 1.5)

@@ -24,8 +24,8 @@ from ctk.compiler.observe import (
     RewriteRecord,
     StageRecord,
 )
-from ctk.toolkit.formats.files import free_path
-from ctk.toolkit.graphs.listing import (
+from ctk.toolkit.case.formats.files import free_path
+from ctk.toolkit.case.graphs.graph_lines import (
     graph_diff,
     graph_lines,
     node_line,

@@ -10,10 +10,10 @@ import torch
 from ctk.compiler.errors import ConfigError, TargetError
 from ctk.compiler.torch_compat import dynamo
 from ctk.toolkit.case.store import load_case
-from ctk.toolkit.run.execute import run_eager
-from ctk.toolkit.usercode.references import json_options, reference_to
+from ctk.toolkit.execution.execute import run_eager
+from ctk.toolkit.case.usercode.references import json_options, reference_to
 from ctk.toolkit.watch.hooks import debug_compile, install
-from ctk.toolkit.watch.session import Session, WatchOptions
+from ctk.toolkit.watch.watch_session import Session, WatchOptions
 from tests.helpers.faulty_backends import (
     fails_to_compile,
     folders,

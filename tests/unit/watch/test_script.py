@@ -10,7 +10,7 @@ import torch
 from ctk.compiler.errors import MiscompileError
 from ctk.compiler.torch_compat import dynamo
 from ctk.toolkit.case.store import load_case
-from ctk.toolkit.run.execute import run_eager
+from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.watch.hooks import debug_compile
 from ctk.toolkit.watch.script import run_script
 from tests.helpers.faulty_backends import folders, manifest, only_folder

@@ -10,8 +10,8 @@ import torch
 from ctk.compiler.torch_compat import dynamo, inductor
 from ctk.repro_templates.running import STATES, under
 from ctk.toolkit.case.case import Modes
-from ctk.toolkit.run.modes import reference_state
-from ctk.toolkit.watch.alone import alone
+from ctk.toolkit.execution.modes import reference_state
+from ctk.toolkit.watch.exclusive_check import alone
 from ctk.toolkit.watch.hooks import debug_compile, install
 from tests.helpers.faulty_backends import run_python
 from tests.helpers.threaded_programs import PROGRAMS

@@ -12,7 +12,7 @@ from torch._inductor.async_compile import AsyncCompile
 
 from ctk.compiler.errors import MiscompileError
 from ctk.compiler.torch_compat import inductor
-from ctk.toolkit.watch.before_call import Keeper
+from ctk.toolkit.watch.process_fork import Keeper
 from ctk.toolkit.watch.hooks import debug_compile, install
 
 

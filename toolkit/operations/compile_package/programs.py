@@ -19,7 +19,7 @@ from ctk.compiler.torch_compat.settings import settings_put_on
 from ctk.repro_templates.program_play import seeded
 from ctk.toolkit.importers import exported
 from ctk.toolkit.importers.program import accepts, options_of
-from ctk.toolkit.usercode.program import Program, load_program
+from ctk.toolkit.case.usercode.program import Program, load_program
 
 _MOST_LINES = 12
 

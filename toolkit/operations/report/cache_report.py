@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from ctk.toolkit.case.judgement import Verdict
-from ctk.toolkit.formats.checked import Line
-from ctk.toolkit.formats.schema import document
+from ctk.toolkit.case.formats.checked import Line
+from ctk.toolkit.case.formats.schema import document
 
 _SHOWN_DIGITS = 12
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ctk.toolkit.case.judgement import Verdict
-from ctk.toolkit.formats.checked import Line
-from ctk.toolkit.formats.schema import document
+from ctk.toolkit.case.formats.checked import Line
+from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.reduce.certificate import Refusal
 from ctk.toolkit.operations.report.certificate_file import CertificateRecord
 from ctk.toolkit.operations.report.phrases import ending

@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.listing import describe
+from ctk.toolkit.case.case_listing import describe
 from ctk.toolkit.case.store import save_case
-from ctk.toolkit.formats.schema import document
+from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.reduce.driver import Reduction

@@ -28,7 +28,7 @@ from ctk.toolkit.oracle.cache import Digests, fingerprint
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.journal import Journal
 from ctk.toolkit.operations.report.cache_report import KeptEntry
-from ctk.toolkit.run.cache_key import key_of
+from ctk.toolkit.execution.cache_key import key_of
 from ctk.toolkit.targets.ctk import TARGET, UNWATCHED
 
 logger = logging.getLogger("ctk")

@@ -18,8 +18,8 @@ from ctk.compiler.options.choices import InputsMode
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.folders import output_folder
-from ctk.toolkit.case.sources import plan_sources
-from ctk.toolkit.graphs.callables import called_modules
+from ctk.toolkit.case.carried_sources import plan_sources
+from ctk.toolkit.case.graphs.callables import called_modules
 from ctk.toolkit.importers import Inputs, Subject, name_of
 from ctk.toolkit.operations.session.running_operation import Done, Operation
 from ctk.toolkit.operations.session.operation_keywords import Given

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from ctk.compiler.errors import CaseError
 from ctk.compiler.observe import first_line
-from ctk.toolkit.formats.plain_text import one_line
-from ctk.toolkit.formats.walk import Walk
+from ctk.toolkit.case.formats.plain_text import one_line
+from ctk.toolkit.case.formats.folder_walk import Walk
 from ctk.toolkit.operations.session.running_operation import Done
 from ctk.toolkit.oracle.go_on import resume_hint
 from ctk.toolkit.oracle.journal import JOURNAL, has_line

@@ -15,7 +15,7 @@ from typing import TypeVar
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.case.listing import describe
+from ctk.toolkit.case.case_listing import describe
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.oracle.words import blanked

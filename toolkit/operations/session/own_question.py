@@ -27,7 +27,7 @@ from ctk.toolkit.oracle.same_failure import SameFailure
 from ctk.toolkit.oracle.several import first_failing
 from ctk.toolkit.reduce.progress import Budget
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
-from ctk.toolkit.run.decided import with_decisions
+from ctk.toolkit.execution.recorded_choices import with_decisions
 
 
 def is_measured(run: Operation) -> bool:

@@ -19,11 +19,11 @@ from ctk.repro_templates.verdict import said
 from ctk.toolkit.bisect import Search, find_culprit
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.case.listing import describe
+from ctk.toolkit.case.case_listing import describe
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.end_to_end.answer import EndToEnd
-from ctk.toolkit.formats.files import replace_file
-from ctk.toolkit.formats.schema import document
+from ctk.toolkit.case.formats.files import replace_file
+from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.operations.session import cache_evidence as kept_entry
 from ctk.toolkit.oracle.cache import Digests, fingerprint
 from ctk.toolkit.oracle.journal import Journal
@@ -34,7 +34,7 @@ from ctk.toolkit.processes.interrupts import interrupts_put_off
 from ctk.toolkit.operations.report.as_json import write_json
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
 from ctk.toolkit.operations.report.cache_report import KeptEntry
-from ctk.toolkit.run.decided import with_decisions
+from ctk.toolkit.execution.recorded_choices import with_decisions
 
 BUG = "ctk-bug.txt"
 

@@ -19,7 +19,7 @@ from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.apart import ask_apart
 from ctk.toolkit.end_to_end.question import ProgramQuestion
-from ctk.toolkit.formats.files import temporary_folder
+from ctk.toolkit.case.formats.files import temporary_folder
 from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind, Needs
 from ctk.toolkit.oracle.executors.company import Company
 from ctk.toolkit.oracle.executors.pool import Pool, cores

@@ -20,7 +20,7 @@ from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.apart import ask_apart
 from ctk.toolkit.end_to_end.question import ProgramQuestion
-from ctk.toolkit.formats.schema import encode
+from ctk.toolkit.case.formats.schema import encode
 from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind, Needs, Unavailable
 from ctk.toolkit.oracle.executors.far_side import pack, versions
 from ctk.toolkit.oracle.executors.pool import Pool

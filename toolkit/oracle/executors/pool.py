@@ -15,7 +15,7 @@ from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.oracle.executors.base import Executor, Unavailable
-from ctk.toolkit.processes.closing import Closing
+from ctk.toolkit.processes.descriptors_at_exit import Closing
 
 ASKED_AT_MOST = 3
 """How many may be lost with one question: more is no accident."""

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from ctk.compiler.errors import ConfigError, CtkError
 from ctk.toolkit.oracle.executors.far_side import FarSide, surroundings
-from ctk.toolkit.processes.closing import Closing
+from ctk.toolkit.processes.descriptors_at_exit import Closing
 
 _LOOK_SECONDS = 0.1
 _CLOSE_SECONDS = 3.0

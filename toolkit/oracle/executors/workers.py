@@ -20,7 +20,7 @@ from ctk.compiler.errors import CtkError
 from ctk.compiler.usercode.process_name import process_name
 from ctk.compiler.torch_compat import inductor
 from ctk.toolkit.oracle.protocol import READY, UNWANTED, Question, write_line
-from ctk.toolkit.processes.closing import Closing
+from ctk.toolkit.processes.descriptors_at_exit import Closing
 from ctk.toolkit.processes.scratch import OWNER, scratch_root
 
 _END_SECONDS = 5.0

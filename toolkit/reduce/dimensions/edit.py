@@ -6,8 +6,8 @@ from functools import partial
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.dimensions.check import Checked
-from ctk.toolkit.reduce.dimensions.layouts import notable_index, window_start
+from ctk.toolkit.reduce.fake_check import Checked
+from ctk.toolkit.reduce.dimensions.windows import notable_index, window_start
 from ctk.toolkit.reduce.dimensions.places import Place
 from ctk.toolkit.reduce.dimensions.rebuild import with_sizes
 from ctk.toolkit.reduce.dimensions.relations import resized

@@ -29,7 +29,7 @@ from ctk.toolkit.reduce.subgraphs import (
     operands_of,
     subgraphs,
 )
-from ctk.toolkit.run.modes import applied
+from ctk.toolkit.execution.modes import applied
 
 _VIEWS: Mapping[str, Callable[..., object]] = MappingProxyType({
     "slice_scatter": torch.ops.aten.slice.Tensor,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from torch import Tensor
 
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.formats.content import Content, Run
+from ctk.toolkit.case.formats.content import Content, Run
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.numbers import Ladder, ladders
 from ctk.toolkit.reduce.proposal import Monotone, Proposal, Step, listed

@@ -27,7 +27,7 @@ from ctk.compiler.torch_compat.inductor_freezing import FreezingStep
 from ctk.compiler.torch_compat.sites import Site
 from ctk.toolkit.targets.inductor.frames import Frame
 from ctk.toolkit.targets.inductor.regions import Function, begin_pass, failing_stage, timed_pass
-from ctk.toolkit.targets.inductor.session import Session
+from ctk.toolkit.targets.inductor.compile_record import Session
 
 Hook = tuple[Site, Callable[[Function], Function]]
 

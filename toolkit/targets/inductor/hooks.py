@@ -22,7 +22,7 @@ from ctk.toolkit.targets.inductor.freezing import freezing_hooks
 from ctk.toolkit.targets.inductor.lowering_hooks import lowering_hooks
 from ctk.toolkit.targets.inductor.patterns import guarded
 from ctk.toolkit.targets.inductor.regions import Function, begin_pass, failing_stage, timed_pass
-from ctk.toolkit.targets.inductor.session import Session
+from ctk.toolkit.targets.inductor.compile_record import Session
 
 
 @contextmanager

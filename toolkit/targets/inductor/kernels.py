@@ -20,7 +20,7 @@ from ctk.toolkit.targets.inductor.frames import Frame, KernelsVetoed, KernelVeto
 from ctk.toolkit.targets.inductor.hooks import installed
 from ctk.toolkit.targets.inductor.kernel_parts import spied
 from ctk.toolkit.targets.inductor.lowering import Lowering
-from ctk.toolkit.targets.inductor.session import Session
+from ctk.toolkit.targets.inductor.compile_record import Session
 from ctk.toolkit.targets.reporting import interpreted, report
 
 

@@ -14,7 +14,7 @@ from ctk.compiler.torch_compat.sites import Site
 from ctk.toolkit.targets.inductor.frames import KernelsVetoed
 from ctk.toolkit.targets.inductor.kernel_parts import KernelPart, Launch
 from ctk.toolkit.targets.inductor.lowering import Lowering
-from ctk.toolkit.targets.inductor.session import Session
+from ctk.toolkit.targets.inductor.compile_record import Session
 
 Function = Callable[..., Any]
 

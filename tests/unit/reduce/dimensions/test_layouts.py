@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ctk.toolkit.reduce.dimensions.layouts import (
+from ctk.toolkit.reduce.dimensions.windows import (
     notable_index,
     strides_for,
     window,

@@ -1,0 +1,101 @@
+"""Whether a case folder needs trust: its demands, and the refusal that names them.
+
+Reads the manifest and the names in `graph.json`, as JSON; nothing that a case names is imported,
+looked up or run.
+"""
+
+import shlex
+from collections.abc import Collection
+from pathlib import Path
+
+from ctk.compiler.errors import CaseError, TrustError
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.manifest import GRAPH, Manifest, read_manifest
+from ctk.toolkit.case.formats.limits import GRAPH_NBYTES
+from ctk.toolkit.case.formats.strict_json import Json, read_json
+from ctk.toolkit.case.graphs.callables import called_names
+from ctk.toolkit.case.graphs.graph_json import target_names
+from ctk.toolkit.case.trust.demands import Demand, Given, Words, demands_of
+
+_SHOWN = 20
+"""How many demands a refusal lists."""
+
+_NEXT = """next: if you trust who made it: --trust (in Python: trust=True)
+  or say yourself how to compile it: --target TARGET, --config KEY=VALUE, --allow-import MODULE
+  all that it would do: ctk show {folder}"""
+
+
+def words_of(manifest: Manifest, graph: Json) -> Words:
+    """Return the words of a case that can name code."""
+    calls = dict.fromkeys(target_names(graph))
+    return Words(manifest.target, manifest.config, manifest.imports, tuple(calls))
+
+
+def demands_in(folder: Path) -> tuple[Demand, ...]:
+    """Return what the case in a folder would run, import or set; of a broken graph, nothing.
+
+    Raises:
+        CaseError: Its manifest cannot be read.
+    """
+    manifest = read_manifest(folder)
+    try:
+        return demands_of(
+            words_of(manifest, read_json(folder / GRAPH, next_step="", limit=GRAPH_NBYTES))
+        )
+    except CaseError:
+        return demands_of(words_of(manifest, {}))
+
+
+def check_trust(
+    folder: Path, words: Words, given: Given, *, allow_imports: Collection[str], alias: str
+) -> None:
+    """Refuse a case that would run, import or set anything but torch's own.
+
+    Args:
+        folder: Of the case, for the message.
+        words: Those of the case.
+        given: Those of the user.
+        allow_imports: Modules that the user allows.
+        alias: The target by the name of its copy.
+
+    Raises:
+        TrustError: The case has demands; names each, and says how to trust or to replace them.
+    """
+    demands = demands_of(words, given, allow_imports=allow_imports, aliases=(alias,))
+    if demands:
+        more = len(demands) - _SHOWN
+        lines = [*map(str, demands[:_SHOWN]), *([f"and {more} more"] if more > 0 else [])]
+        said = "\n".join(f"  {line}" for line in lines)
+        raise TrustError(
+            f"{folder} is not trusted, and more than torch's own operators would run:\n{said}\n"
+            f"{_NEXT.format(folder=shlex.quote(str(folder)))}"
+        )
+
+
+def trust_option(subject: Case | Path) -> str:
+    """Return ` --trust` for a command about a case that needs it, else nothing.
+
+    Args:
+        subject: A case that is or will be saved, or the folder of one; for a folder that cannot be
+            read the command will say so.
+    """
+    try:
+        if isinstance(subject, Path):
+            found = demands_in(subject)
+        else:
+            calls = called_names(subject.graph)
+            found = demands_of(Words(subject.target, subject.config, calls=calls))
+    except CaseError:
+        return ""
+    return " --trust" if found else ""
+
+
+def command_on(verb: str, folder: Path, case: Case | None = None) -> str:
+    """Return `ctk VERB FOLDER`, as a shell takes it, with `--trust` where the case needs it.
+
+    Args:
+        verb: Such as `diagnose`.
+        folder: Where the case is, or will be.
+        case: The case, if it is at hand.
+    """
+    return f"ctk {verb} {shlex.quote(str(folder))}{trust_option(case or folder)}"

@@ -1,0 +1,239 @@
+"""The user's own files in a case: which are copied, and how target and options name the copies.
+
+A case must open in any folder, so it carries the files that its target and options name, and what
+these import from beside them; inside the folder they are called `sources/...`:
+
+    --target my.py:backend   saved as   sources/my.py:backend
+                             loaded as  /where/the/case/is/sources/my.py:backend
+
+A module (`my_passes:fold`) is found by its name where it can be, and in the copies where not.
+A copy holds what the names need, and no more of the file (`usercode.slicing`). What it does not do:
+it loads none of them (`ctk.toolkit.targets`).
+"""
+
+import importlib.util
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from ctk.compiler.errors import CaseError, StorageError
+from ctk.compiler.usercode.references import Reference
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.manifest import Manifest, expand_home, map_strings
+from ctk.toolkit.case.formats.files import make_folder, replace_file
+from ctk.toolkit.case.formats.scrub import scrub, scrubbed_lines
+from ctk.toolkit.case.graphs.callables import is_file, registering_files
+from ctk.toolkit.case.usercode.slicing import sliced_files
+from ctk.toolkit.case.usercode.source_file import NOTE
+from ctk.toolkit.case.usercode.named_sources import place_sources, source_files, strings_in
+
+FOLDER = "sources"
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePlan:
+    """How the user's files of a case are written into a folder.
+
+    Attributes:
+        target: The target spec, with `sources/...` for a file that is copied.
+        config: The options, likewise; JSON values.
+        copies: The file to copy, by its place in the folder (`sources/my.py`).
+        listed: The places of `Case.sources` and of what target and options name; the other copies
+            are their neighbours.
+        texts: What is written to each place of `copies`.
+        registering: The places of what registers operators of the graph.
+    """
+
+    target: str
+    config: dict[str, object]
+    copies: Mapping[str, Path]
+    listed: tuple[str, ...] = ()
+    texts: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
+    registering: tuple[str, ...] = ()
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """The strings in the options that have the form `place:function`."""
+        found = (text for text in strings_in(self.config) if Reference.parse(text))
+        return tuple(dict.fromkeys(found))
+
+
+def plan_sources(case: Case, *, modules: bool = False) -> SourcePlan:
+    """Decide which files go along with a case.
+
+    Args:
+        case: The case; references in it that are relative start at the working folder.
+        modules: Also name copies in place of modules (`my_passes:fold`).
+
+    Raises:
+        CaseError: A listed source is missing or cannot be read, or an option is no JSON value.
+    """
+    for path in case.sources:
+        if not path.is_file():
+            raise CaseError(f"source {path} of case {case.name} does not exist: put it back")
+    operators = _registering(case)
+    files = _files(case, operators)
+    placed = {f"{FOLDER}/{place}": path for place, path in place_sources(files).items()}
+    cut = _cut(case, files, placed, operators)
+    copies = {place: path for place, path in placed.items() if path in cut}
+
+    def rename(text: str) -> str:
+        reference = Reference.parse(text)
+        if reference is None or not (modules or reference.is_file):
+            return text
+        found = _copy_of(reference, copies)
+        return f"{found}:{reference.attribute}" if found else text
+
+    config = cast("dict[str, object]", map_strings(case.config, rename))
+    listed = tuple(place for place, path in copies.items() if path in files)
+    texts = {place: cut[path] for place, path in copies.items()}
+    names = {path.name for path in operators}
+    registering = tuple(place for place in listed if copies[place].name in names)
+    return SourcePlan(rename(case.target), config, copies, listed, texts, registering)
+
+
+def _registering(case: Case) -> dict[Path, set[str]]:
+    """Return what registers operators, without files that are gone: a cell of a notebook."""
+    names = {path.name for path in case.sources}
+    found = registering_files(case.graph).items()
+    return {path: spaces for path, spaces in found if path.is_file() or path.name in names}
+
+
+def _cut(
+    case: Case,
+    files: Sequence[Path],
+    placed: Mapping[str, Path],
+    operators: Mapping[Path, set[str]],
+) -> dict[Path, bytes]:
+    """Return what is copied of each file; one that nothing names, but the case lists, is whole."""
+    names: dict[Path, set[str]] = {path: set() for path in files}
+    spaces = {space for found in operators.values() for space in found}
+    for text in (case.target, *strings_in(case.config)):
+        reference = Reference.parse(text)
+        place = reference and _copy_of(reference, placed)
+        if reference and place and placed[place] in names:
+            names[placed[place]].add(reference.attribute.partition(".")[0])
+    try:
+        wanted = {
+            path: frozenset(found) if found or path in operators else None
+            for path, found in names.items()
+        }
+        return sliced_files(wanted, spaces)
+    except OSError as error:
+        raise CaseError(
+            f"source file {error.filename} of the case cannot be read: {error}"
+        ) from error
+
+
+def _files(case: Case, operators: Collection[Path]) -> list[Path]:
+    """Return the sources of a case and what its references name; a module may be a copy already.
+
+    So may a file that registers operators: they are then those of the file that came first.
+    """
+    listed = [path.resolve() for path in case.sources]
+    names = {path.name for path in listed}
+    references = map(Reference.parse, (case.target, *strings_in(case.config)))
+    by_path = {each.path() for each in references if each and each.is_file}
+    found = (*source_files(case.target, case.config, Path.cwd()), *operators)
+    return list(
+        dict.fromkeys(
+            [*listed, *(path for path in found if path in by_path or path.name not in names)]
+        )
+    )
+
+
+def copy_sources(plan: SourcePlan, folder: Path) -> None:
+    """Copy the files into a folder; one that lies there already stays."""
+    for name, path in plan.copies.items():
+        place = folder / name
+        _check_no_link(folder, place)
+        make_folder(place.parent)
+        if path != place.resolve():
+            replace_file(place, _scrubbed(plan.texts[name]))
+
+
+def _check_no_link(folder: Path, place: Path) -> None:
+    """Refuse a folder of copies that is a link: somebody planted it, and it leads elsewhere."""
+    for name in place.relative_to(folder).parents:
+        part = folder / name
+        if part != folder and part.is_symlink():
+            raise StorageError(
+                f"{part} is a link, and ctk writes through none; next: remove it, or name another "
+                "folder: --out DIR"
+            )
+
+
+def _scrubbed(data: bytes) -> bytes:
+    """Return a source without secrets and home paths; a last comment says which lines changed."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:  # declares another encoding: bytes below 128 mean the same in all
+        text = data.decode("latin-1")
+        return scrub(text).encode("latin-1")
+    after = scrub(text)
+    numbers = ", ".join(map(str, scrubbed_lines(text, after)))
+    note = (
+        f"\n{NOTE} secrets or home paths were taken out of line {numbers}: it may run differently\n"
+    )
+    return (after + note if numbers else after).encode()
+
+
+def absolute_files(case: Case, imports: Iterable[str]) -> tuple[str, ...]:
+    """Return modules and files to import, a file that is gone by the copy that a case lists."""
+    copies = {path.name: str(path) for path in case.sources}
+    return tuple(
+        each if not is_file(each) or Path(each).is_file() else copies.get(Path(each).name, each)
+        for each in imports
+    )
+
+
+def absolute_references(case: Case) -> tuple[str, dict[str, object]]:
+    """Return target and options with absolute paths, for a process that runs elsewhere."""
+
+    def absolute(text: str) -> str:
+        reference = Reference.parse(text)
+        if reference is None or not reference.is_file:
+            return text
+        return f"{reference.path()}:{reference.attribute}"
+
+    return absolute(case.target), cast("dict[str, object]", map_strings(case.config, absolute))
+
+
+def resolve_references(manifest: Manifest, folder: Path) -> tuple[str, dict[str, object]]:
+    """Return target and options of a loaded case: copies by absolute path, `~` expanded."""
+    places = {name: (folder / name).resolve() for name in manifest.sources}
+
+    def resolve(text: str) -> str:
+        reference = Reference.parse(text)
+        if reference is None:
+            return text
+        place = reference.place if reference.is_file else f"{FOLDER}/{reference.place}.py"
+        if place in places and (reference.is_file or not _is_importable(reference.place)):
+            return f"{places[place]}:{reference.attribute}"
+        return expand_home(text)
+
+    return resolve(manifest.target), cast(
+        "dict[str, object]", map_strings(manifest.config, resolve)
+    )
+
+
+def _is_importable(module: str) -> bool:
+    """Return whether Python finds a module; one in a package is not looked for: that runs code."""
+    try:
+        return "." in module or importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _copy_of(reference: Reference, copies: Mapping[str, Path]) -> str | None:
+    """Return the copy of a file; of one that is gone, and of a module, the copy of its name."""
+    if reference.is_file and reference.path().exists():
+        return next((name for name, path in copies.items() if path == reference.path()), None)
+    wanted = Path(
+        reference.place if reference.is_file else f"{reference.place.replace('.', '/')}.py"
+    )
+    for name, path in copies.items():
+        if path.parts[-len(wanted.parts) :] == wanted.parts:
+            return name
+    return next((name for name in copies if name.endswith(f"/{wanted.name}")), None)

@@ -1,0 +1,91 @@
+"""Types for the fields of documents: what a stranger may write there, checked when it is read.
+
+`Line` is text for people and comes out printable, in one line; the others are refused when wrong.
+What it does not do: documents that ctk makes itself are not checked, only what is read from a file.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+from ctk.repro_templates.settings import SETTINGS
+from ctk.toolkit.case.formats.limits import NAME_LENGTH, TEXT_LENGTH
+from ctk.toolkit.case.formats.plain_text import is_plain, one_line, quoted
+from ctk.toolkit.case.formats.scalars import dtypes
+
+
+def _spec(text: str) -> str:
+    if is_plain(text, TEXT_LENGTH):
+        return text
+    raise ValueError(f"{quoted(text)} is not one line of printable characters")
+
+
+def _matching(pattern: str, what: str) -> AfterValidator:
+    compiled = re.compile(pattern)
+
+    def check(text: str) -> str:
+        if len(text) <= NAME_LENGTH and compiled.fullmatch(text):
+            return text
+        raise ValueError(f"{quoted(text)} is no {what}")
+
+    return AfterValidator(check)
+
+
+def _float_dtype(name: str) -> str:
+    found = dtypes().get(name)
+    if found is not None and found.is_floating_point:
+        return name
+    raise ValueError(f"{quoted(name)} is no floating dtype (`float32`)")
+
+
+def _settings(found: Mapping[str, bool | str]) -> Mapping[str, bool | str]:
+    for name, value in found.items():
+        known = SETTINGS.get(name)
+        if known is None or value not in known.allowed:
+            raise ValueError(f"{quoted(name)} = {quoted(str(value))} is no setting of torch")
+    return found
+
+
+def _seed(value: int) -> int:
+    if -(1 << 63) <= value < 1 << 64:
+        return value
+    raise ValueError(f"{value} is no seed of 64 bits")
+
+
+Line = Annotated[str, AfterValidator(one_line)]
+"""Text for people, in one printable line."""
+
+Spec = Annotated[str, AfterValidator(_spec)]
+"""A text that ctk uses as it is (a target): refused unless it is one printable line."""
+
+Module = Annotated[
+    str,
+    _matching(r"\w[\w-]*(\.\w[\w-]*)*|[\w .+@~/-]+\.py", "name of a module or of a Python file"),
+]
+"""A dotted name of a Python module, or the path of a Python file."""
+
+Symbol = Annotated[str, _matching(r"[\w +\-*/%().,<>=!&|~^]+", "expression of symbolic sizes")]
+"""An expression of symbolic sizes: `2*s77`."""
+
+DeviceType = Annotated[str, _matching(r"[a-z]{2,20}", "type of device (`cuda`)")]
+"""A type of device, without an index."""
+
+DefaultDevice = Annotated[str, _matching(r"([a-z]{2,20}(:\d{1,3})?)?", "device (`cuda:0`)")]
+"""A device of torch, or nothing."""
+
+Settings = Annotated[Mapping[str, bool | str], AfterValidator(_settings)]
+"""Settings of torch by name, each with a value that it may have."""
+
+NumberText = Annotated[str, _matching(r"True|False|[-+0-9a-z.()]{1,64}", "number")]
+"""A number as Python writes it."""
+
+Sha256 = Annotated[str, _matching(r"[0-9a-f]{64}", "SHA-256")]
+"""A hash in hexadecimal."""
+
+FloatDtype = Annotated[str, AfterValidator(_float_dtype)]
+"""The name of a floating dtype of torch."""
+
+Seed = Annotated[int, AfterValidator(_seed)]
+"""A seed that torch takes."""

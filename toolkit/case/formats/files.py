@@ -1,0 +1,337 @@
+"""The one door through which ctk writes: private files and folders that appear whole or not at all.
+
+1. **Private.** A folder is made 0700 and a file 0600 whatever the umask, from its first moment on;
+   with `CTK_SHARE=1` the umask decides. A folder that exists keeps its mode.
+2. **Whole.** `replace_file` and `atomic_folder` write under a name that ends in `.partial` and
+   rename; `append_line` adds a line by one write, so that a kill can tear no more than the last.
+3. **Ours.** A new file is opened with `O_EXCL` and `O_NOFOLLOW`: a link that somebody planted under
+   our name is refused, not followed.
+4. **Scrubbed.** Functions that take text remove secrets and home paths from it (`scrub`); those
+   that take bytes write them as they are.
+5. **Said.** An `OSError` becomes a `StorageError`: the path, the reason, what to do next.
+
+    replace_file(out / "a.json", data)   # .a.json-4711-9f.partial -> rename -> a.json, -rw-------
+
+What it does not do: no fsync (a crash of the machine may lose the last seconds), and nothing holds
+two writers of one file apart, except that each of their lines stays whole.
+"""
+
+import contextlib
+import errno
+import fcntl
+import itertools
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Generator, Iterable
+from pathlib import Path
+from shlex import quote
+
+from ctk.compiler.options.environment import shares_files
+from ctk.compiler.errors import CaseError, StorageError
+from ctk.toolkit.case.formats.scrub import scrub
+
+PARTIAL = ".partial"
+"""Ending of a folder or file that is still being written, or whose writer died."""
+
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_APPENDED = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_ELSEWHERE = "write to another folder: --out DIR, or CTK_DUMP=DIR for dumps"
+NEXT_STEPS = {
+    errno.ENOSPC: f"free some space, or {_ELSEWHERE}",
+    errno.EDQUOT: f"free some space of your quota, or {_ELSEWHERE}",
+    errno.EROFS: f"the file system is read-only: {_ELSEWHERE}",
+    errno.EACCES: _ELSEWHERE,
+    errno.EPERM: _ELSEWHERE,
+    errno.EIO: "the device reports an error: look at the system's log",
+    errno.EPIPE: "whoever was to read it has gone away",
+    errno.EFBIG: "raise the limit of a file's size: ulimit -f unlimited",
+    errno.ENAMETOOLONG: "choose a shorter name or path",
+    errno.EMFILE: "raise the limit of open files: ulimit -n 4096",
+    errno.ELOOP: "a link is in its place, and ctk writes through no links: remove it",
+}
+"""What to do next, by the number of an `OSError` that says that something cannot be written."""
+
+
+# --- files --------------------------------------------------------------------------------------
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file in one step: readers see the old content or the new one.
+
+    Args:
+        path: In an existing folder. What is there stays if anything fails.
+        data: Written as it is; text for people goes through `write_text`.
+
+    Raises:
+        StorageError: It cannot be written.
+    """
+    with storing(path):
+        partial = path.with_name(f".{path.name}-{os.getpid()}-{secrets.token_hex(4)}{PARTIAL}")
+        try:
+            _write_new(partial, data)
+            partial.replace(path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text in one step, scrubbed; its folder is made if it is missing.
+
+    Raises:
+        StorageError: It cannot be written.
+    """
+    make_folder(path.parent)
+    replace_file(path, scrub(text).encode("utf-8", "backslashreplace"))
+
+
+def append_line(path: Path, line: str) -> None:
+    """Add one line to a file, scrubbed, by one write; the file and its folder are made if missing.
+
+    A line is there whole, or not at all, except the last one of a process that was killed: that one
+    may be torn, and the next line starts on a line of its own.
+
+    Args:
+        path: The file.
+        line: Without its newline; a document that spans lines goes through `append_text`.
+
+    Raises:
+        StorageError: It cannot be written; the file holds no part of the line.
+    """
+    append_text(path, f"{line}\n")
+
+
+def append_text(path: Path, text: str) -> None:
+    """Add lines to a file, as `append_line` does."""
+    data = scrub(text).encode("utf-8", "backslashreplace")
+    make_folder(path.parent)
+    with storing(path):
+        handle = os.open(path, _APPENDED, _file_mode())
+        try:
+            _keep_to_owner(handle)
+            with contextlib.suppress(OSError):  # a disk without locks: one writer at a time is fine
+                fcntl.flock(handle, fcntl.LOCK_EX)  # let go of when the file is closed
+            _append(handle, data)
+        finally:
+            os.close(handle)
+
+
+def new_file(path: Path) -> Path:
+    """Make an empty file for somebody else's code to fill, which opens it by its name.
+
+    Raises:
+        StorageError: It cannot be made, or something is there.
+    """
+    with storing(path):
+        _write_new(path, b"")
+    return path
+
+
+def free_path(path: Path) -> Path:
+    """Return `path`, or the first of `stem_2`, `stem_3`, … (with its suffix) that does not exist.
+
+    For one process alone; `unique_folder` also holds against others.
+    """
+    names = (f"{path.stem}_{number}{path.suffix}" for number in itertools.count(2))
+    candidates = itertools.chain([path], map(path.with_name, names))
+    return next(candidate for candidate in candidates if not os.path.lexists(candidate))
+
+
+def is_partial(path: Path) -> bool:
+    """Return whether a name is that of something half-written."""
+    return path.name.endswith(PARTIAL)
+
+
+# --- folders ------------------------------------------------------------------------------------
+
+
+def make_folder(folder: Path) -> Path:
+    """Make a folder and its missing parents; those that exist keep their modes.
+
+    Raises:
+        StorageError: It cannot be made, or is a file.
+    """
+    with storing(folder):
+        missing = itertools.takewhile(lambda path: not path.is_dir(), (folder, *folder.parents))
+        for each in reversed(list(missing)):
+            with contextlib.suppress(FileExistsError):  # another process was faster, or a file
+                _make_folder(each)
+        if not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    return folder
+
+
+@contextlib.contextmanager
+def atomic_folder(destination: Path) -> Generator[Path]:
+    """Give a new folder to write into; it becomes `destination` if the block ends well.
+
+    Args:
+        destination: A path that does not exist, or an empty folder, whose mode stays. Parents are
+            made.
+
+    Raises:
+        CaseError: There is something at `destination`, before or by the time the block ends.
+        StorageError: It cannot be written.
+    """
+    check_free(destination)
+    make_folder(destination.parent)
+    with scratch_folder(destination) as partial:
+        yield partial
+        with storing(destination):
+            if destination.is_dir():
+                shutil.copymode(destination, partial)
+            try:
+                partial.rename(destination)
+            except OSError:
+                check_free(destination)
+                raise
+
+
+@contextlib.contextmanager
+def scratch_folder(destination: Path) -> Generator[Path]:
+    """Give a new folder beside `destination`, on the same disk; it is gone when the block ends."""
+    partial = unique_folder(destination.parent, f".{destination.name}", suffix=PARTIAL)
+    try:
+        yield partial
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def temporary_folder(prefix: str, root: str | Path | None = None) -> Generator[Path]:
+    """Give a private folder in `root` (the temporary directory); gone when the block ends."""
+    with contextlib.ExitStack() as stack:
+        with storing(Path(root or tempfile.gettempdir())):
+            name = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix=prefix, dir=root, ignore_cleanup_errors=True)
+            )
+            Path(name).chmod(0o700)
+        yield Path(name)
+
+
+def is_free(destination: Path) -> bool:
+    """Return whether nothing is at a path, or an empty folder."""
+    if destination.is_dir() and not destination.is_symlink():
+        return not any(destination.iterdir())
+    return not os.path.lexists(destination)
+
+
+def check_free(destination: Path) -> None:
+    """Check that a folder can be written without overwriting anything.
+
+    Raises:
+        CaseError: There is something already.
+    """
+    if not is_free(destination):
+        raise CaseError(
+            f"{destination} exists already, and ctk overwrites nothing; "
+            f"name another folder, or remove it: rm -r {quote(str(destination))}"
+        )
+
+
+def unique_folder(parent: Path, stem: str, *, suffix: str = "") -> Path:
+    """Make and return a folder that no other graph, process or rank has.
+
+    The name is `stem`, with the rank where there are several, and with the process id and a number
+    where that name is taken: `graph0`, `graph0-rank1`, `graph0-rank1-4711-2`.
+
+    Args:
+        parent: An existing folder.
+        stem: Start of the name.
+        suffix: End of the name.
+    """
+    rank = os.environ.get("RANK", "")
+    base = f"{stem}-rank{rank}" if rank.isdigit() else stem
+    numbered = (f"{base}-{os.getpid()}-{number}" for number in itertools.count(1))
+    names = itertools.chain([base], numbered)
+    return claim_folder(parent / f"{name}{suffix}" for name in names)
+
+
+def claim_folder(candidates: Iterable[Path]) -> Path:
+    """Make and return the first folder that does not exist; of two processes, one gets it.
+
+    Raises:
+        StorageError: It cannot be made.
+    """
+    for folder in candidates:
+        with storing(folder), contextlib.suppress(FileExistsError):
+            _make_folder(folder)
+            return folder
+    raise AssertionError("an endless count has ended")
+
+
+# --- errors -------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def storing(path: Path) -> Generator[None]:
+    """Turn an `OSError` of the block, which writes `path`, into a `StorageError`."""
+    try:
+        yield
+    except OSError as error:
+        raise storage_error(path, error) from error
+
+
+def storage_error(path: Path, error: OSError) -> StorageError:
+    """Return what a user is told: which path, why not, and what to do next."""
+    folder = path.parent
+    next_step = NEXT_STEPS.get(error.errno or 0, "choose a folder that you may write to: --out DIR")
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        file = next((each for each in (path, *path.parents) if each.is_file()), path)
+        next_step = f"{file} is a file: name another folder, or remove it"
+    elif error.errno == errno.ENOSPC and folder.is_dir():
+        with contextlib.suppress(OSError):
+            next_step = f"{shutil.disk_usage(folder).free >> 20} MiB are free; {next_step}"
+    return StorageError(f"{path} cannot be written: {error.strerror or error}; next: {next_step}")
+
+
+# --- modes and bytes ----------------------------------------------------------------------------
+
+
+def _file_mode() -> int:
+    return 0o666 if shares_files() else 0o600
+
+
+def _make_folder(folder: Path) -> None:
+    if shares_files():
+        folder.mkdir()
+        return
+    folder.mkdir(0o700)
+    if folder.stat().st_mode & 0o700 != 0o700:  # a umask that takes from the owner as well
+        folder.chmod(0o700)
+
+
+def _keep_to_owner(handle: int) -> None:
+    """Give the owner back what an odd umask took; what others may do was settled by `open`."""
+    if not shares_files() and os.fstat(handle).st_mode & 0o600 != 0o600:
+        os.fchmod(handle, 0o600)
+
+
+def _write_new(path: Path, data: bytes) -> None:
+    handle = os.open(path, _NEW_FILE, _file_mode())
+    try:
+        _keep_to_owner(handle)
+        _write_all(handle, data)
+    finally:
+        os.close(handle)
+
+
+def _write_all(handle: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(handle, rest) :]
+
+
+def _append(handle: int, data: bytes) -> None:
+    """Add bytes at the end; on failure the file is as long as before."""
+    size = os.fstat(handle).st_size
+    is_torn = size > 0 and os.pread(handle, 1, size - 1) not in (b"\n", b"")
+    try:
+        _write_all(handle, b"\n" + data if is_torn else data)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.ftruncate(handle, size)
+        raise

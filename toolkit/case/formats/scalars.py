@@ -1,0 +1,93 @@
+"""Single values of torch by name: dtypes, devices, floats that JSON cannot hold, symbolic sizes."""
+
+import functools
+import math
+import re
+from typing import cast
+
+import torch
+
+from ctk.compiler.errors import CaseError, nearest
+from ctk.compiler.observe import first_line
+from ctk.compiler.torch_compat import fake
+from ctk.toolkit.case.formats.plain_text import quoted
+from ctk.toolkit.case.formats.strict_json import expect, member
+
+_DEVICE = re.compile(r"[a-z]{2,20}(:\d{1,3})?")
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return `float32` for `torch.float32`."""
+    return str(dtype).removeprefix("torch.")
+
+
+@functools.cache
+def dtypes() -> dict[str, torch.dtype]:
+    """Return the dtypes whose values are numbers, by name.
+
+    Read from the module's own names: `getattr(torch, name)` would import `torch.onnx` for `onnx`.
+    Quantized types and types of bare bits have no values that a case could hold.
+    """
+    found = {key: value for key, value in vars(torch).items() if isinstance(value, torch.dtype)}
+    return {key: found[key] for key in found if not key.startswith(("q", "bits"))}
+
+
+def dtype_from_name(name: str, where: str) -> torch.dtype:
+    """Return the dtype of a name.
+
+    Raises:
+        CaseError: This torch has no such dtype.
+    """
+    known = dtypes()
+    if name in known:
+        return known[name]
+    raise CaseError(
+        f"{where}: torch {torch.__version__} has no dtype {quoted(name)}{nearest(name, known)}"
+    )
+
+
+def device_from_name(name: str, where: str) -> torch.device:
+    """Return a device by name; it need not exist on this machine.
+
+    Raises:
+        CaseError: It is no device of torch.
+    """
+    if not _DEVICE.fullmatch(name):
+        raise CaseError(f"{where}: {quoted(name)} is no device (`cpu`, `cuda:1`)")
+    try:
+        return torch.device(name)
+    except RuntimeError as error:
+        raise CaseError(f"{where}: {name!r} is no device: {first_line(error)}") from error
+
+
+def float_to_json(value: float) -> object:
+    """Return a finite float as itself (JSON keeps all bits and -0.0), NaN and Inf by name."""
+    return value if math.isfinite(value) else {"float": str(value)}
+
+
+def float_from_json(data: object, where: str) -> float:
+    """Return a float that `float_to_json` wrote.
+
+    Raises:
+        CaseError: It is none.
+    """
+    if isinstance(data, dict):
+        name = member(cast("dict[str, object]", data), "float", str, where)
+        if name in ("nan", "inf", "-inf"):
+            return float(name)
+        raise CaseError(f"{where}: {quoted(name)} is not nan, inf or -inf")
+    return expect(data, float, where)
+
+
+def size_hint(size: object) -> int:
+    """Return a size as an int; a symbolic one gives its hint, without a guard on it.
+
+    Raises:
+        CaseError: It is a symbol without a hint (it depends on data).
+    """
+    if isinstance(size, int):
+        return size
+    symbol, hint = fake.symbol_and_hint(size)
+    if isinstance(hint, int):
+        return hint
+    raise CaseError(f"size {symbol} depends on data, so it has no value to save; pass real inputs")

@@ -1,0 +1,198 @@
+"""JSON text and back, strictly: no NaN, no key twice; a wrong type is an error with its place.
+
+A text is measured before it is parsed: its bytes, how deep it is nested, the digits of its numbers.
+
+Documents of a fixed shape are declared as classes (`schema`). What stays here is for values whose
+type their own keys name (a graph's arguments): a reader asks for the type that it needs at the
+place where it needs it, and never sees a `KeyError`, `TypeError` or `JSONDecodeError`.
+"""
+
+import json
+import re
+from array import array
+from collections import Counter
+from collections.abc import Mapping
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from ctk.compiler.errors import CaseError, nearest
+from ctk.toolkit.case.formats.bounded_file import read_bounded
+from ctk.toolkit.case.formats.limits import BRACKETS, DEPTH, DIGITS, DOCUMENT_NBYTES, check_at_most
+from ctk.toolkit.case.formats.plain_text import quoted
+
+T = TypeVar("T")
+
+Json = dict[str, Any]
+
+_NUMBERS = re.compile(r"\[\n[\d\s.,eE+-]*\]")
+"""A list of numbers, which is put on one line. (No string of JSON holds a line break.)"""
+
+
+def dump_json(data: object) -> str:
+    """Return JSON text with a fixed layout. Floats must be finite (see `json_values`)."""
+    text = json.dumps(data, indent=1, allow_nan=False)
+    return _NUMBERS.sub(_one_line, text) + "\n"
+
+
+def _one_line(found: re.Match[str]) -> str:
+    return "[" + " ".join(found[0].strip("[]").split()) + "]"
+
+
+def read_json(path: Path, *, next_step: str, limit: int = DOCUMENT_NBYTES) -> Json:
+    """Return the JSON object in a file.
+
+    Args:
+        path: The file.
+        next_step: What the user can do if it cannot be read; ends the message.
+        limit: Of its size in bytes.
+
+    Raises:
+        CaseError: The file is missing, unreadable, too large, truncated, not UTF-8, nested too
+            deeply or not an object.
+    """
+    try:
+        return parse_json(read_bounded(path, limit).decode("utf-8"), where=path.name)
+    except CaseError as error:
+        raise CaseError(f"{error}, in {path.parent}; {next_step}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise CaseError(
+            f"{path.name} in {path.parent} cannot be read ({error}); {next_step}"
+        ) from error
+
+
+def parse_json(text: str | bytes, *, where: str) -> Json:
+    """Return the JSON object in a text; `where` names the text in errors.
+
+    Raises:
+        CaseError: It is no JSON, holds NaN, Infinity, a key twice or half a character (a lone
+            surrogate), is nested too deeply, or is not an object.
+    """
+    _measure(text if isinstance(text, bytes) else text.encode("utf-8", "replace"), where)
+    try:
+        data = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:
+        raise CaseError(f"{where} is not valid JSON, perhaps cut short ({error})") from error
+    return expect(data, dict, where)
+
+
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+_DIGITS = re.compile(rb"\d{%d}" % (DIGITS + 1))
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+def _measure(text: bytes, where: str) -> None:
+    """Refuse what a parser should not see, in a few passes over the bytes and without recursion.
+
+    Outside of strings only brackets are kept, as steps down and up, and their sums are depths: of
+    "[[1, 2], {}]" that is "[[]{}]", then 1 1 -1 1 -1 -1, then 1 2 1 2 1 0.
+    """
+    plain = _STRING.sub(b"0", text)
+    found = _DIGITS.search(plain)
+    if found:
+        raise CaseError(
+            f"{where}: a number with more than {DIGITS} digits, which starts with "
+            f"{found[0][:20].decode()}"
+        )
+    steps = array("b", plain.translate(_STEPS, _NOT_BRACKETS))
+    check_at_most(len(steps), BRACKETS, f"{where}: brackets")
+    if max(accumulate(steps), default=0) > DEPTH:
+        raise CaseError(f"{where}: nested more than {DEPTH} deep")
+    if _HALF.search(text):
+        _check_characters(text, where)
+
+
+def _check_characters(text: bytes, where: str) -> None:
+    try:
+        str(json.loads(text)).encode("utf-8")
+    except UnicodeEncodeError as error:
+        half = quoted(error.object[error.start : error.start + 1])
+        raise CaseError(f"{where}: {half} is half a character, a lone surrogate") from error
+    except (ValueError, RecursionError):
+        return  # the parser says what is wrong
+
+
+def _refuse_constant(name: str) -> object:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _once(pairs: list[tuple[str, object]]) -> Json:
+    """Return an object; of two values under one key, nobody could say which one counts."""
+    data = dict(pairs)
+    if len(data) == len(pairs):
+        return data
+    counts = Counter(name for name, _ in pairs)
+    raise ValueError(f"key {quoted(counts.most_common(1)[0][0])} is given twice")
+
+
+def expect(value: object, kind: type[T], where: str) -> T:
+    """Return `value` if it is exactly of a JSON type (a bool is no int, an int is no float).
+
+    `object` takes any value.
+
+    Raises:
+        CaseError: It is not.
+    """
+    if kind is object or type(value) is kind:
+        return cast("T", value)
+    found = "null" if value is None else f"{_kind_name(type(value))} {short(value)}"
+    raise CaseError(f"{where}: expected {_kind_name(kind)}, found {found}")
+
+
+def member(data: Mapping[str, object], key: str, kind: type[T], where: str) -> T:
+    """Return `data[key]` of a JSON type.
+
+    Raises:
+        CaseError: The key is missing (the nearest present key is suggested), or its type is wrong.
+    """
+    if key not in data:
+        raise CaseError(f"{where}: {key!r} is missing{nearest(key, data)}")
+    return expect(data[key], kind, f"{where}.{key}")
+
+
+def optional(data: Mapping[str, object], key: str, kind: type[T], where: str) -> T | None:
+    """Return `data[key]` of a JSON type, or None where it is missing or null.
+
+    Raises:
+        CaseError: Its type is wrong.
+    """
+    value = data.get(key)
+    return None if value is None else expect(value, kind, f"{where}.{key}")
+
+
+def items(data: Mapping[str, object], key: str, kind: type[T], where: str) -> list[T]:
+    """Return the list `data[key]`, each of whose items has the given JSON type.
+
+    Raises:
+        CaseError: The key is missing, it is no list, or an item has another type.
+    """
+    found = member(data, key, list, where)
+    return [expect(item, kind, f"{where}.{key}[{index}]") for index, item in enumerate(found)]
+
+
+def _kind_name(kind: type) -> str:
+    names = {
+        dict: "an object",
+        list: "a list",
+        str: "a string",
+        int: "an integer",
+        float: "a number",
+    }
+    return names.get(kind, "null" if kind is type(None) else f"a {kind.__name__}")
+
+
+def short(value: object) -> str:
+    """Return a JSON value for an error message."""
+    if isinstance(value, dict | list):
+        value = _shortened(cast("dict[object, object] | list[object]", value))
+    text = "null" if value is None else quoted(value, 10_000)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _shortened(value: dict[object, object] | list[object]) -> object:
+    """Return the first items: a list of a million is not written out for sixty characters."""
+    if isinstance(value, dict):
+        return {key: value[key] for key in list(value)[:8]}
+    return value[:32]

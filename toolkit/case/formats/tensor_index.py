@@ -1,0 +1,75 @@
+"""How tensors lie in memory, as a document: storages, and the entries that look at them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from ctk.toolkit.case.formats.schema import document
+from ctk.toolkit.case.formats.synthetic import Recipe
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """A piece of memory, and the values in it.
+
+    Attributes:
+        dtype: Of the values.
+        first: Elements before the first value.
+        shape: How the values lie in memory.
+        stride: Likewise.
+        values: Whether they are stored, or made by the recipe: `written` ones exactly, `synthetic`
+            ones so that they resemble what was there.
+        recipe: How to make them.
+        inference: Whether it is memory of an inference tensor.
+    """
+
+    dtype: str
+    first: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    values: Literal["stored", "written", "synthetic"] = "stored"
+    recipe: Recipe | None = None
+    inference: bool = False
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A tensor that looks at a storage."""
+
+    storage: str
+    offset: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: str
+    device: str
+    requires_grad: bool
+    parameter: bool
+    conj: bool
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class TensorIndex:
+    """How tensors lie in memory.
+
+    Attributes:
+        entries: Each tensor by name.
+        same: Further names of tensors in `entries`.
+        storages: What the entries look at, by key.
+    """
+
+    entries: Mapping[str, Entry]
+    same: Mapping[str, str]
+    storages: Mapping[str, Storage]
+
+    @property
+    def synthetic(self) -> tuple[str, ...]:
+        """The names of the tensors whose values are not stored."""
+        owners = {**self.entries, **{name: self.entries[of] for name, of in self.same.items()}}
+        return tuple(
+            name
+            for name, entry in owners.items()
+            if self.storages[entry.storage].values == "synthetic"
+        )

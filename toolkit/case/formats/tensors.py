@@ -1,0 +1,366 @@
+"""Tensors as safetensors plus JSON, and back: strides, aliasing, dtypes and parameters are kept.
+
+A *storage* is a piece of memory; an *entry* is a tensor that looks at it (offset, shape, strides).
+Layouts of a storage:
+
+1. `dense`: one tensor looks at it, no two elements share memory (except in expanded dimensions).
+   Its values are kept in row-major order; memory between its elements is not kept.
+2. `raw`: several tensors look at it, or one that overlaps itself. The memory that they span is
+   kept as it is, so that they alias after loading as before.
+
+Values are `stored`, `written` (few different numbers: an exact recipe) or `synthetic` (a recipe of
+values that resemble them). What it does not do: sparse, quantized, nested and subclassed tensors (a
+`CaseError`); autograd history (every tensor comes back as a leaf).
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from zlib import crc32
+
+import torch
+from torch import Tensor
+
+from ctk.compiler.errors import CaseError, nearest
+from ctk.compiler.fx.clone import extent, overlaps
+from ctk.compiler.observe import first_line
+from ctk.compiler.torch_compat import fake as torch_fake
+from ctk.toolkit.case.formats.limits import (
+    DIMENSIONS,
+    INT64,
+    TENSORS,
+    check_at_most,
+    memory_nbytes,
+)
+from ctk.toolkit.case.formats.plain_text import one_line, quoted
+from ctk.toolkit.case.formats.safetensors_file import from_array, to_array
+from ctk.toolkit.case.formats.scalars import device_from_name, dtype_from_name, dtype_name, size_hint
+from ctk.toolkit.case.formats.synthetic import (
+    Recipe,
+    Uniform,
+    Written,
+    default_recipe,
+    measure_recipe,
+    synthesize,
+    written_recipe,
+)
+from ctk.toolkit.case.formats.tensor_index import Entry, Storage, TensorIndex
+
+Keep = Callable[[str, Tensor, int], bool]
+"""Whether to keep the values of a tensor: its name, the tensor, and how many numbers that is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Tensors taken apart.
+
+    Attributes:
+        index: How they lie in memory, for JSON.
+        arrays: For each stored storage by key: a contiguous CPU tensor, for safetensors.
+    """
+
+    index: TensorIndex
+    arrays: dict[str, Tensor]
+
+
+def keep_all(_name: str, _tensor: Tensor, _count: int) -> bool:
+    """Store every value."""
+    return True
+
+
+def pack_tensors(named: Mapping[str, Tensor], *, keep: Keep, measure: bool = True) -> Packed:
+    """Take tensors apart for saving; they are only read.
+
+    Args:
+        named: Tensors by unique name. A tensor may occur twice, and tensors may share memory.
+        keep: Which values to store. A storage is stored if that holds for all who look at it.
+        measure: Record the statistics of values that are not stored.
+
+    Raises:
+        CaseError: A tensor is sparse, quantized, nested, on `meta`, or of a user's class.
+    """
+    made = _Making({}, {}, {}, {})
+    groups: dict[object, dict[str, Tensor]] = {}
+    first_name: dict[int, str] = {}
+    for name, tensor in named.items():
+        check_supported(name, tensor)
+        first = first_name.setdefault(id(tensor), name)
+        if first == name:
+            groups.setdefault(_storage_key(name, tensor), {})[name] = tensor
+        else:
+            made.same[name] = first
+    for group in groups.values():
+        _pack_group(group, made, keep=keep, measure=measure)
+    return Packed(TensorIndex(made.entries, made.same, made.storages), made.arrays)
+
+
+@dataclass(frozen=True, slots=True)
+class _Making:
+    """A `Packed` while it is filled."""
+
+    entries: dict[str, Entry]
+    same: dict[str, str]
+    storages: dict[str, Storage]
+    arrays: dict[str, Tensor]
+
+
+def check_supported(name: str, tensor: Tensor) -> None:
+    """Check that a tensor can be kept in a case.
+
+    Raises:
+        CaseError: It cannot.
+    """
+    fake = torch_fake.is_fake(tensor)
+    has_values = type(tensor) in (Tensor, torch.nn.Parameter) and tensor.device.type != "meta"
+    if (fake or has_values) and tensor.layout == torch.strided and not tensor.is_quantized:
+        return
+    raise CaseError(
+        f"tensor {name!r} is a {type(tensor).__name__} of layout {tensor.layout} on "
+        f"{tensor.device}; a case holds plain strided tensors only: convert it in the program, or "
+        "capture a smaller part that does not take it as an input"
+    )
+
+
+def _storage_key(name: str, tensor: Tensor) -> object:
+    """Tensors with the same key share memory. Lazily negated ones are resolved, so on their own."""
+    if torch_fake.is_fake(tensor) or tensor.numel() == 0 or tensor.is_neg():
+        return name
+    return str(tensor.device), tensor.untyped_storage().data_ptr()
+
+
+def _pack_group(group: Mapping[str, Tensor], made: _Making, *, keep: Keep, measure: bool) -> None:
+    """Pack the tensors of one storage."""
+    name, tensor = next(iter(group.items()))
+    fake = torch_fake.is_fake(tensor)
+    dense = len(group) == 1 and (fake or not _overlaps(tensor))
+    key = name if dense else f"{name}:storage"
+    seed = crc32(name.encode())
+    for each, value in group.items():
+        made.entries[each] = _entry(value, key)
+    if fake:
+        recipe = default_recipe(tensor.dtype, seed)
+        made.storages[key] = replace(_geometry(tensor), values="synthetic", recipe=recipe)
+        return
+    storage, values = _dense(tensor) if dense else _raw(list(group.values()))
+    storage = replace(storage, inference=tensor.is_inference())
+    written = written_recipe(values)
+    count = values.numel() if written is None else len(written.pieces)
+    if all(keep(each, value, count) for each, value in group.items()):
+        if written is None:
+            made.arrays[key] = to_array(values)
+        else:
+            storage = replace(storage, values="written", recipe=written)
+    else:
+        recipe = _recipe(group, values, seed, measure=measure)
+        storage = replace(storage, values="synthetic", recipe=recipe)
+    made.storages[key] = storage
+
+
+def _recipe(group: Mapping[str, Tensor], values: Tensor, seed: int, *, measure: bool) -> Recipe:
+    dtypes = {value.dtype for value in group.values()}
+    if len(dtypes) == 1:
+        return measure_recipe(values, seed) if measure else default_recipe(values.dtype, seed)
+    # bytes that are finite in every dtype: exponents of 0x3f are small, and True is 1
+    return Uniform(seed, low=0, high=1 if torch.bool in dtypes else 0x3F)
+
+
+def _geometry(tensor: Tensor) -> Storage:
+    """Return a dense storage: where its values lie."""
+    shape, stride = _sizes(tensor)
+    # an expanded dimension (stride 0) holds one value
+    shape = [size if step or size == 0 else 1 for size, step in zip(shape, stride, strict=True)]
+    first = size_hint(tensor.storage_offset())
+    return Storage(dtype_name(tensor.dtype), first, tuple(shape), tuple(stride))
+
+
+def _dense(tensor: Tensor) -> tuple[Storage, Tensor]:
+    return _geometry(tensor), _logical(tensor)
+
+
+def _raw(tensors: Sequence[Tensor]) -> tuple[Storage, Tensor]:
+    """Return the memory that tensors of one storage span, in their dtype or (mixed) as bytes."""
+    dtypes = {tensor.dtype for tensor in tensors}
+    dtype = dtypes.pop() if len(dtypes) == 1 else torch.uint8
+    first = (
+        min(size_hint(each.storage_offset()) * each.itemsize for each in tensors) // dtype.itemsize
+    )
+    end = max(_end(each) * each.itemsize for each in tensors) // dtype.itemsize
+    flat = torch.empty(0, dtype=dtype, device=tensors[0].device)
+    flat.set_(tensors[0].untyped_storage(), first, (end - first,), (1,))
+    return _geometry(flat), flat
+
+
+def _entry(tensor: Tensor, key: str) -> Entry:
+    shape, stride = _sizes(tensor)
+    return Entry(
+        storage=key,
+        offset=size_hint(tensor.storage_offset()),
+        shape=tuple(shape),
+        stride=tuple(stride),
+        dtype=dtype_name(tensor.dtype),
+        device=str(tensor.device),
+        requires_grad=tensor.requires_grad,
+        parameter=isinstance(tensor, torch.nn.Parameter),
+        conj=tensor.is_conj(),
+    )
+
+
+def _end(tensor: Tensor) -> int:
+    return size_hint(tensor.storage_offset()) + extent(*_sizes(tensor))
+
+
+def _sizes(tensor: Tensor) -> tuple[list[int], list[int]]:
+    """Return shape and strides; symbolic ones of a fake tensor become their hints."""
+    return [size_hint(size) for size in tensor.shape], [size_hint(s) for s in tensor.stride()]
+
+
+def _overlaps(tensor: Tensor) -> bool:
+    """Return whether elements share memory, other than those of an expanded dimension."""
+    dims = [(size, step) for size, step in zip(*_sizes(tensor), strict=True) if step]
+    return overlaps([size for size, _ in dims], [step for _, step in dims])
+
+
+def _logical(tensor: Tensor) -> Tensor:
+    """Return the values as they lie in memory (not conjugated), expanded dimensions as one."""
+    tensor = tensor.detach().resolve_neg()
+    tensor = tensor.conj() if tensor.is_conj() else tensor
+    for dim, step in enumerate(tensor.stride()):
+        if step == 0 and tensor.shape[dim] > 1:
+            tensor = tensor.narrow(dim, 0, 1)
+    return tensor
+
+
+def unpack_tensors(
+    index: TensorIndex,
+    arrays: Mapping[str, Tensor],
+    *,
+    device: str | None = None,
+    where: str = "tensors",
+) -> dict[str, Tensor]:
+    """Put tensors together again.
+
+    Args:
+        index: Of `Packed`, perhaps from a stranger.
+        arrays: Stored values by key.
+        device: Put all tensors there instead of on the recorded device.
+        where: Names the file in errors.
+
+    Raises:
+        CaseError: Something is missing, or does not fit in memory.
+    """
+    _check_index(index, where)
+    memory: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
+    for name, entry in index.entries.items():
+        place = f"{where}: {one_line(name, 100)}"
+        try:
+            tensors[name] = _unpack_one(entry, index, arrays, memory, device=device, where=place)
+        except (RuntimeError, AssertionError, TypeError, ValueError, OverflowError) as error:
+            text = first_line(error)
+            raise CaseError(
+                f"{place} cannot be made on this machine: {text} (device {entry.device}; to "
+                "load the case elsewhere: load_case(folder, device='cpu'))"
+            ) from error
+    for name, same in index.same.items():
+        if same not in tensors:
+            raise CaseError(
+                f"{where}: {one_line(name, 100)}: no tensor {quoted(same)}{nearest(same, tensors)}"
+            )
+        tensors[name] = tensors[same]
+    return tensors
+
+
+def _check_index(index: TensorIndex, where: str) -> None:
+    """Check every number of an index, and that all of it fits into memory, before any is made.
+
+    Raises:
+        CaseError: It is too large; the message names the tensor, the bytes and the limit.
+    """
+    counts = {"tensors": len(index.entries) + len(index.same), "storages": len(index.storages)}
+    for what, count in counts.items():
+        check_at_most(count, TENSORS, f"{where}: {what}")
+    limit, total = memory_nbytes(), 0
+    for key, storage in index.storages.items():
+        place = f"{where}: storage {quoted(key)}"
+        total += _nbytes(storage.shape, storage.stride, storage.first, storage.dtype, place)
+        check_at_most(total, limit, f"{place}: bytes, with those before it")
+    for name, entry in index.entries.items():
+        place = f"{where}: {quoted(name)}"
+        _nbytes(entry.shape, entry.stride, entry.offset, entry.dtype, place)
+        itemsize = dtype_from_name(entry.dtype, place).itemsize
+        check_at_most(math.prod(entry.shape) * itemsize, limit, f"{place}: bytes of all elements")
+
+
+def _nbytes(shape: Sequence[int], stride: Sequence[int], first: int, dtype: str, where: str) -> int:
+    """Return the bytes up to the last element; what a recipe draws takes 8 bytes per element."""
+    _check_geometry(shape, stride, first, where)
+    return max(
+        (first + extent(shape, stride)) * dtype_from_name(dtype, where).itemsize,
+        8 * math.prod(shape),
+    )
+
+
+def _unpack_one(
+    entry: Entry,
+    index: TensorIndex,
+    arrays: Mapping[str, Tensor],
+    memory: dict[str, Tensor],
+    *,
+    device: str | None,
+    where: str,
+) -> Tensor:
+    key, storages = entry.storage, index.storages
+    if key not in storages:
+        raise CaseError(f"{where}: no storage {quoted(key)}{nearest(key, storages)}")
+    place = device_from_name(device or entry.device, where)
+    if place.type == "meta":
+        raise CaseError(f"{where}: a case holds no tensors without memory (device meta)")
+    with torch.inference_mode(storages[key].inference), torch.no_grad():
+        if key not in memory:
+            memory[key] = _fill(storages[key], arrays.get(key), where).to(place)
+        tensor = _view(memory[key], entry, where)
+        tensor = tensor.conj() if entry.conj else tensor
+    if entry.parameter:
+        return torch.nn.Parameter(tensor, requires_grad=entry.requires_grad)
+    return tensor.requires_grad_() if entry.requires_grad else tensor
+
+
+def _fill(storage: Storage, array: Tensor | None, where: str) -> Tensor:
+    """Return the memory of a storage as a flat CPU tensor; what is between its values is zero."""
+    dtype = dtype_from_name(storage.dtype, where)
+    shape, stride, first = storage.shape, storage.stride, storage.first
+    _check_geometry(shape, stride, first, where)
+    numel = math.prod(shape)
+    is_written = isinstance(storage.recipe, Written)
+    if storage.recipe is not None and storage.values == ("written" if is_written else "synthetic"):
+        values = synthesize(storage.recipe, numel, dtype, f"{where}: recipe")
+    elif storage.values == "stored" and array is not None:
+        values = from_array(array, dtype, numel, where)
+    else:
+        raise CaseError(f"{where}: its values are {storage.values}, but nothing holds them")
+    flat = torch.zeros(first + extent(shape, stride), dtype=dtype, device="cpu")
+    flat.as_strided(shape, stride, first).copy_(values.reshape(shape))
+    return flat
+
+
+def _check_geometry(shape: Sequence[int], stride: Sequence[int], first: int, where: str) -> None:
+    numbers = [first, *shape, *stride]
+    is_sane = len(shape) == len(stride) <= DIMENSIONS and min(numbers) >= 0
+    if is_sane and max(numbers) in INT64 and first + extent(shape, stride) in INT64:
+        return
+    shown = f"shape {quoted(shape)}, stride {quoted(stride)}, offset {quoted(first)}"
+    raise CaseError(f"{where}: {shown} do not fit together, or into 64 bits")
+
+
+def _view(flat: Tensor, entry: Entry, where: str) -> Tensor:
+    """Return the tensor that looks at memory as its entry says."""
+    shape, stride, offset = entry.shape, entry.stride, entry.offset
+    _check_geometry(shape, stride, offset, where)
+    dtype = dtype_from_name(entry.dtype, where)
+    storage = flat.untyped_storage()
+    end = offset + extent(shape, stride)
+    if 0 not in shape and end * dtype.itemsize > storage.nbytes():
+        raise CaseError(
+            f"{where}: shape {quoted(shape)} with stride {quoted(stride)} leaves its storage"
+        )
+    return torch.empty(0, dtype=dtype, device=flat.device).set_(storage, offset, shape, stride)

@@ -1,0 +1,215 @@
+"""Python values in a graph's arguments, as JSON and back, exactly.
+
+Plain JSON: None, bool, int, str, finite float, list. Everything else is an object with one key
+that names its type: `{"tuple": [...]}`, `{"dict": [[key, value], ...]}`,
+`{"slice": [start, stop, step]}`, `{"float": "nan"}`, `{"complex": [re, im]}`,
+`{"dtype": "float32"}`, `{"device": "cpu"}`, `{"node": "add_1"}`, `{"target": "torch.add"}` ...
+
+What it does not do: no classes of the user, enums or named tuples. Those are a `CaseError` that
+says where.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch.fx import Node
+
+from ctk.compiler.errors import CaseError, nearest
+from ctk.compiler.torch_compat import operators
+from ctk.toolkit.case.formats.limits import INT64, SEQUENCE
+from ctk.toolkit.case.formats.plain_text import quoted
+from ctk.toolkit.case.formats.scalars import (
+    device_from_name,
+    dtype_from_name,
+    dtype_name,
+    float_from_json,
+    float_to_json,
+)
+from ctk.toolkit.case.formats.strict_json import expect, items, short
+from ctk.toolkit.case.graphs.callables import target_to_name
+
+_MEMORY_FORMATS = {
+    "contiguous_format": torch.contiguous_format,
+    "preserve_format": torch.preserve_format,
+    "channels_last": torch.channels_last,
+    "channels_last_3d": torch.channels_last_3d,
+}
+_LAYOUTS = {
+    name: getattr(torch, name)
+    for name in ("strided", "sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
+}
+_SEQUENCES: Mapping[type, str] = {tuple: "tuple", torch.Size: "size"}
+
+
+def encode_value(value: object, where: str) -> object:
+    """Return a value of a graph as JSON.
+
+    Args:
+        value: An argument of a node, nested as it likes. Nodes become their names.
+        where: The node and argument, for errors.
+
+    Raises:
+        CaseError: It is of a type that cannot be kept; the message names it and `where`.
+    """
+    if value is None or type(value) in (bool, int, str):
+        return value
+    if type(value) is float:
+        return float_to_json(value)
+    if type(value) in _SEQUENCES or isinstance(value, list):
+        parts = enumerate(cast("Sequence[object]", value))
+        encoded = [encode_value(part, f"{where}[{index}]") for index, part in parts]
+        key = _SEQUENCES.get(type(value))
+        return {key: encoded} if key else encoded
+    if isinstance(value, dict):
+        pairs = cast("dict[object, object]", value).items()
+        return {"dict": [_encode_pair(key, item, where) for key, item in pairs]}
+    return _encode_leaf(value, where)
+
+
+def _encode_pair(key: object, value: object, where: str) -> list[object]:
+    return [encode_value(key, f"{where} key {key!r}"), encode_value(value, f"{where}[{key!r}]")]
+
+
+def _encode_leaf(value: Any, where: str) -> object:
+    if isinstance(value, Node):
+        return {"node": value.name}
+    if isinstance(value, slice):
+        bounds = (value.start, value.stop, value.step)
+        return {"slice": [encode_value(bound, where) for bound in bounds]}
+    if isinstance(value, range):
+        return {"range": [value.start, value.stop, value.step]}
+    if isinstance(value, complex):
+        return {"complex": [float_to_json(value.real), float_to_json(value.imag)]}
+    if isinstance(value, torch.dtype):
+        return {"dtype": dtype_name(value)}
+    if isinstance(value, torch.device):
+        return {"device": str(value)}
+    if isinstance(value, torch.memory_format | torch.layout):
+        key = "memory_format" if isinstance(value, torch.memory_format) else "layout"
+        return {key: str(value).removeprefix("torch.")}
+    if value is Ellipsis:
+        return {"ellipsis": True}
+    return _encode_callable(value, where)
+
+
+def _encode_callable(value: object, where: str) -> object:
+    if operators.kind_of(value) or (callable(value) and not isinstance(value, type)):
+        try:
+            return {"target": target_to_name(value)}
+        except CaseError as error:
+            raise CaseError(f"{where}: {error}") from error
+    kind = f"{type(value).__module__}.{type(value).__qualname__}"
+    raise CaseError(
+        f"{where}: a {kind} cannot be kept in a case; only numbers, strings, None, lists, tuples, "
+        "dicts, slices, dtypes, devices and functions on ctk's list can"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """What values need when they are read back.
+
+    Attributes:
+        nodes: The nodes made so far, by name.
+        resolve: Gives the function of a target name.
+        device: Put every value that names a device there instead; None keeps what was recorded.
+    """
+
+    nodes: Mapping[str, Node]
+    resolve: Callable[[str], Any]
+    device: str | None = None
+
+    def decode(self, data: object, where: str) -> Any:
+        """Return the value of `encode_value`'s JSON.
+
+        Raises:
+            CaseError: It is malformed, or names a node that comes later or not at all.
+        """
+        if type(data) is float and not math.isfinite(data):
+            raise CaseError(f"{where}: a number that no float holds")
+        if data is None or type(data) in (bool, int, str, float):
+            return data
+        if isinstance(data, list):
+            return self._items(cast("list[object]", data), where)
+        keyed = expect(data, dict, where)
+        if len(keyed) != 1:
+            raise CaseError(f"{where}: expected an object with one key, found {short(keyed)}")
+        kind, content = next(iter(keyed.items()))
+        return self._tagged(kind, content, where)
+
+    def _items(self, data: list[object], where: str) -> list[Any]:
+        return [self.decode(item, f"{where}[{index}]") for index, item in enumerate(data)]
+
+    def _tagged(self, kind: str, content: object, where: str) -> Any:
+        if kind in ("tuple", "size", "slice", "range"):
+            parts = self._items(expect(content, list, where), where)
+            return _sequence(kind, parts, where)
+        if kind == "dict":
+            pairs = items({kind: content}, kind, list, where)
+            return _dict([self._items(pair, where) for pair in pairs], where)
+        if kind == "float":
+            return float_from_json({kind: content}, where)
+        if kind == "complex":
+            real, imag = _exactly(expect(content, list, where), 2, where)
+            return complex(float_from_json(real, where), float_from_json(imag, where))
+        if kind == "ellipsis":
+            return ...
+        return self._named(kind, expect(content, str, where), where)
+
+    def _named(self, kind: str, name: str, where: str) -> Any:
+        if kind == "node":
+            if name not in self.nodes:
+                raise CaseError(
+                    f"{where}: no node {quoted(name)} before it{nearest(name, self.nodes)}"
+                )
+            return self.nodes[name]
+        if kind == "target":
+            return self.resolve(name)
+        if kind == "dtype":
+            return dtype_from_name(name, where)
+        if kind == "device":
+            return device_from_name(self.device or name, where)
+        table = {"memory_format": _MEMORY_FORMATS, "layout": _LAYOUTS}.get(kind)
+        if table is None or name not in table:
+            raise CaseError(
+                f"{where}: {quoted(kind)} {quoted(name)} is no kind of value that ctk knows"
+            )
+        return table[name]
+
+
+def _sequence(kind: str, parts: list[Any], where: str) -> Any:
+    if kind == "tuple":
+        return tuple(parts)
+    if kind == "size":
+        return torch.Size([_int64(part, where) for part in parts])
+    start, stop, step = _exactly(parts, 3, where)
+    if kind == "slice":
+        return slice(start, stop, step)
+    if _int64(step, where) == 0:
+        raise CaseError(f"{where}: a range of step 0")
+    found = range(_int64(start, where), _int64(stop, where), step)
+    if found[SEQUENCE:]:
+        raise CaseError(f"{where}: {found} has more than {SEQUENCE:,} elements")
+    return found
+
+
+def _int64(value: object, where: str) -> int:
+    if expect(value, int, where) not in INT64:
+        raise CaseError(f"{where}: {value} is no integer of 64 bits")
+    return cast("int", value)
+
+
+def _dict(pairs: list[list[Any]], where: str) -> dict[Any, Any]:
+    try:
+        return dict(_exactly(pair, 2, where) for pair in pairs)
+    except TypeError as error:
+        raise CaseError(f"{where}: a key of the dict cannot be hashed ({error})") from error
+
+
+def _exactly(parts: list[Any], count: int, where: str) -> list[Any]:
+    if len(parts) != count:
+        raise CaseError(f"{where}: expected {count} items, found {len(parts)}")
+    return parts

@@ -1,0 +1,171 @@
+"""Where a callable may stand in a graph: only where an operator takes one, and only of its kind.
+
+A callable is a sub-graph (a `get_attr` node that reads a `GraphModule`) or an operator overload. No
+other value of a graph can be called, so that nothing which a node computes can become a function:
+
+    cond(pred, true_graph, false_graph, (x,))      arguments 1 and 2 are sub-graphs
+    with_effects(token, aten._print.default, "x")  argument 1 is an operator
+    wrap(getattr, x, "__class__")                  refused: argument 0 must be a sub-graph
+    add(x, true_graph)                             refused: add takes no sub-graph
+
+The places are those of the operators' signatures in torch 2.11 and 2.13.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from torch.fx import Graph, Node
+
+from ctk.compiler.errors import CaseError
+from ctk.compiler.torch_compat import operators
+from ctk.toolkit.case.formats.plain_text import quoted
+
+Kind = Literal["sub-graph", "operator", "mask"]
+"""`mask`: a tuple that ends with a sub-graph, as the block mask of flex attention."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An argument that is called: by position, or by name where the call gives it so."""
+
+    index: int
+    name: str
+    kind: Kind = "sub-graph"
+
+
+_FIRST = (Place(0, "fn"),)
+_LOOP = (Place(0, "cond_fn"), Place(1, "body_fn"))
+_MUTATING = (Place(0, "_mutable_op", "operator"),)
+_OPERATOR = (Place(0, "op", "operator"),)
+_SECOND_OPERATOR = (Place(1, "op", "operator"),)
+
+PLACES: Mapping[str, tuple[Place, ...]] = {
+    "associative_scan": (Place(0, "combine_fn"),),
+    "auto_functionalized": _MUTATING,
+    "auto_functionalized_v2": _MUTATING,
+    "autograd_function_apply": (Place(0, "fwd"), Place(1, "bwd")),
+    "cond": (Place(1, "true_fn"), Place(2, "false_fn")),
+    "dynamo_bypassing_wrapper": (Place(1, "inner_fn"),),
+    "flex_attention": (Place(3, "score_mod"), Place(4, "block_mask", "mask")),
+    "flex_attention_backward": (
+        Place(7, "fw_graph"),
+        Place(8, "joint_graph"),
+        Place(9, "block_mask", "mask"),
+    ),
+    "foreach_map": _FIRST,
+    "graphsafe_run_with_rng_state": _OPERATOR,
+    "hints_wrapper": (Place(0, "body_fn"),),
+    "invoke_quant": (Place(0, "subgraph"),),
+    "invoke_quant_packed": (Place(0, "subgraph"),),
+    "invoke_subgraph": (Place(0, "subgraph"),),
+    "local_map_hop": (Place(0, "gm"),),
+    "map_impl": (Place(0, "f"),),
+    "out_dtype": _OPERATOR,
+    "print": (),
+    "register_hook": (Place(1, "hook_body"),),
+    "run_and_save_rng_state": _OPERATOR,
+    "run_const_graph": (Place(0, "graph"),),
+    "run_dtensor_rng_op": (Place(2, "op", "operator"),),
+    "run_with_rng_state": _SECOND_OPERATOR,
+    "scan": (Place(0, "combine_fn"),),
+    "strict_mode": (Place(0, "callable"),),
+    "tag_activation_checkpoint": (Place(0, "gmod"),),
+    "while_loop": _LOOP,
+    "while_loop_stack_output": _LOOP,
+    "with_effects": _SECOND_OPERATOR,
+    "wrap": (Place(0, "func"),),
+    "wrap_activation_checkpoint": (Place(0, "function"),),
+    "wrap_with_autocast": (Place(4, "wrapped_func"),),
+    "wrap_with_set_grad_enabled": (Place(1, "wrapped_func"),),
+}
+"""The higher-order operators that a graph may call, and which of their arguments they call.
+
+Not here, so refused: kernels, delegates and TorchBind methods (`triton_kernel_wrapper_mutation`,
+`executorch_call_delegate`, `call_torchbind`), inline assembly.
+"""
+
+
+def check_callables(graph: Graph, subgraphs: Collection[str], where: str) -> None:
+    """Check that callables stand only where an operator takes one.
+
+    Args:
+        graph: Before or after it is put into a module; only read.
+        subgraphs: The attributes that are graphs.
+        where: Names the graph in errors.
+
+    Raises:
+        CaseError: One stands elsewhere, or something else stands in its place.
+    """
+    for node in graph.nodes:
+        called = _places(node)
+        for key, value in _arguments(node):
+            place = called.get(key)
+            spot = f"{where}: node {node.name}: argument {key!r}"
+            if place is not None:
+                value = _check_called(value, place, subgraphs, spot, str(node.target))
+            for leaf in leaves(value):
+                if _is_subgraph(leaf, subgraphs) or _is_callable(leaf):
+                    raise CaseError(
+                        f"{spot}: {_shown(leaf)} stands where the operator calls nothing; "
+                        "a graph may only be handed to an operator that runs it"
+                    )
+
+
+def _places(node: Node) -> dict[int | str, Place]:
+    if node.op != "call_function" or operators.kind_of(node.target) != "higher_order":
+        return {}
+    places = PLACES.get(str(node.target), ())
+    return {key: place for place in places for key in (place.index, place.name)}
+
+
+def _arguments(node: Node) -> Iterator[tuple[int | str, object]]:
+    yield from enumerate(node.args)
+    yield from node.kwargs.items()
+
+
+def _check_called(
+    value: object, place: Place, subgraphs: Collection[str], spot: str, operator: str
+) -> object:
+    """Check an argument that is called; return what of it is not (the rest of a mask)."""
+    rest: object = None
+    if place.kind == "mask":
+        parts = cast("tuple[object, ...]", value) if isinstance(value, tuple | list) else ()
+        value, rest = (parts[-1], parts[:-1]) if parts else (value, None)
+    fits = (
+        operators.kind_of(value) == "overload"
+        if place.kind == "operator"
+        else _is_subgraph(value, subgraphs)
+    )
+    if fits:
+        return rest
+    wanted = "an operator overload" if place.kind == "operator" else "a sub-graph"
+    raise CaseError(f"{spot}: {operator} calls {wanted} there, found {_shown(value)}")
+
+
+def _is_subgraph(value: object, subgraphs: Collection[str]) -> bool:
+    return isinstance(value, Node) and value.op == "get_attr" and str(value.target) in subgraphs
+
+
+def _is_callable(value: Any) -> bool:
+    """Return whether a value is a function or an operator; types of values (dtypes) are none."""
+    return not isinstance(value, Node) and (operators.kind_of(value) is not None or callable(value))
+
+
+def leaves(value: object) -> Iterator[object]:
+    """Yield what an argument holds, through lists, tuples, slices and dictionaries with keys."""
+    if isinstance(value, dict):
+        for key, item in cast("dict[object, object]", value).items():
+            yield from leaves(key)
+            yield from leaves(item)
+    elif isinstance(value, tuple | list):
+        for item in cast("tuple[object, ...]", value):
+            yield from leaves(item)
+    elif isinstance(value, slice):
+        yield from (value.start, value.stop, value.step)
+    else:
+        yield value
+
+
+def _shown(value: object) -> str:
+    return f"node {value.name}" if isinstance(value, Node) else quoted(value)

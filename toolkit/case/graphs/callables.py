@@ -1,0 +1,270 @@
+"""Names of what a graph calls, and back: a stranger's `graph.json` can only name what is allowed.
+
+So loading and running it cannot reach `os.system`, `torch.load` or a file. Cases:
+
+1. `torch.ops.<namespace>.<op>[.<overload>]`: an op that the dispatcher knows. TorchScript's
+   builtins (`aten::save` writes a pickle) and ops with an argument that names a file are refused.
+2. `torch.ops.higher_order.<name>`: the operators in `PLACES`, which take graphs and values,
+   not kernels or delegates.
+3. functions of `torch`, `torch.nn.functional`, `torch.linalg`, `torch.fft`, `torch.special`: those
+   that `torch.overrides` lists as overridable, and native factories.
+4. functions of `operator`, `math` and builtins that compute; `getattr` for some attributes.
+5. torch's internal functions that Dynamo writes into graphs.
+6. `module:function`: a function of the user (`allow_in_graph`), only from a module that the case
+   lists in `imports` and the user allowed.
+
+What it does not do: it never imports a module for a name that it reads, except in case 6
+(`load_imports`), nor asks torch for an operator that is not registered. Which of these a case that
+is not trusted may not call says `raw_memory`; where a callable may stand, `callable_places`. The
+tables are in `allow_list`.
+"""
+
+import contextlib
+import importlib
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from ctk.compiler.errors import CaseError, nearest
+from ctk.compiler.usercode.python_files import is_of_folder, load_file
+from ctk.compiler.usercode.references import searched_last
+from ctk.compiler.torch_compat import operators
+from ctk.toolkit.case.formats.plain_text import one_line, quoted
+from ctk.toolkit.case.graphs.allow_list import Function, function_name, functions_by_name
+from ctk.toolkit.case.graphs.callable_places import PLACES
+
+_ON_DEMAND = ("torch.ao.quantization.fx._decomposed",)
+"""Modules of torch that register operators and that `import torch` does not load."""
+
+_FILE_WORDS = ("file", "path")
+
+
+def target_to_name(target: object) -> str:
+    """Return the name under which `target_from_name` finds this function or op again.
+
+    Raises:
+        CaseError: The target is not on the allow-list, or is a function that cannot be imported
+            again.
+    """
+    kind = operators.kind_of(target)
+    if kind == "higher_order":
+        return f"torch.ops.higher_order.{_check_higher_order(str(target))}"
+    if kind:
+        _check_op(target)
+        return "torch.ops." + operators.qualified_name_of(target).replace("::", ".")
+    return function_name(target) or _user_function_name(target)
+
+
+def target_from_name(name: str, *, allow_imports: Collection[str] = ()) -> Function:
+    """Return the function or op of a name.
+
+    Args:
+        name: A name as `target_to_name` writes it.
+        allow_imports: Modules whose functions may be used; `load_imports` has imported them.
+
+    Raises:
+        CaseError: The name is not on the allow-list, or this torch does not have it.
+    """
+    if name.startswith("torch.ops."):
+        return _op_from_name(name.removeprefix("torch.ops.").split("."))
+    if ":" in name:
+        return _user_function(name, allow_imports)
+    known = functions_by_name()
+    if name in known:
+        return known[name]
+    raise CaseError(
+        f"function {quoted(name)} is not one that a graph may call, or torch {torch.__version__} "
+        f"does not have it{nearest(name, known)}"
+    )
+
+
+def _op_from_name(parts: list[str]) -> Any:
+    if len(parts) == 2 and parts[0] == "higher_order":
+        return _higher_order_from_name(parts[1])
+    shown = "torch.ops." + ".".join(parts)
+    if len(parts) not in (2, 3) or not all(
+        part.isidentifier() and part.isascii() and part[:2] != "__" for part in parts
+    ):
+        raise CaseError(
+            f"{quoted(shown)} is not the name of an op (torch.ops.<namespace>.<op>.<overload>)"
+        )
+    is_known = operators.is_registered(f"{parts[0]}::{parts[1]}")
+    found: Any = getattr(torch.ops, parts[0]) if is_known else None
+    for part in parts[1:]:
+        found = getattr(found, part, None)
+    if operators.kind_of(found) not in ("overload", "packet"):
+        raise CaseError(
+            f"op {one_line(shown, 200)} is not registered in this process; if a module of yours "
+            "registers it, allow that module: load_case(folder, allow_imports=('MODULE',)), or "
+            "import it first"
+        )
+    _check_op(found)
+    return found
+
+
+def _check_op(op: Any) -> None:
+    """Refuse TorchScript builtins and ops that take the name of a file."""
+    if str(op) != "prim.device.default" and not operators.is_dispatcher_op(op):
+        raise CaseError(
+            f"op {op} is a TorchScript builtin, not an op of the dispatcher: a case may not call it"
+        )
+    for name, kind in operators.argument_names_of(op):
+        if "str" in kind and any(word in name for word in _FILE_WORDS):
+            raise CaseError(f"op {op} takes {name!r}, the name of a file: a case may not call it")
+
+
+def _check_higher_order(name: str) -> str:
+    if name in PLACES:
+        return name
+    raise CaseError(
+        f"higher-order op {quoted(name)} cannot be kept in a case: only those that take graphs and "
+        f"values can{nearest(name, PLACES)}"
+    )
+
+
+def _higher_order_from_name(name: str) -> Any:
+    found = operators.higher_order_op(_check_higher_order(name))
+    if found is None:
+        raise CaseError(
+            f"torch {torch.__version__} has no higher-order op {name!r}; "
+            "use the torch that wrote the case"
+        )
+    return found
+
+
+def _user_function_name(target: object) -> str:
+    """Name a module-level function of the user (`allow_in_graph`) as `module:function`."""
+    module, name = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
+    loaded = sys.modules.get(module) if isinstance(module, str) else None
+    is_found = isinstance(name, str) and getattr(loaded, name, None) is target
+    if is_found and module != "__main__" and str(module).split(".")[0] != "torch":
+        return f"{module}:{name}"
+    raise CaseError(
+        f"{target!r} cannot be kept in a case: it is neither on ctk's list nor a function at the "
+        "top level of a module that can be imported; move it into a module, or register it as a "
+        "torch.library.custom_op"
+    )
+
+
+def _user_function(name: str, allow_imports: Collection[str]) -> Function:
+    module, _, function = name.partition(":")
+    if module not in allow_imports:
+        raise CaseError(
+            f"the case calls {quoted(name)}; that runs code of module {module!r}. If you trust it, "
+            f"allow it: load_case(folder, allow_imports=({quoted(module)},))"
+        )
+    found = getattr(sys.modules.get(module), function, None) if function.isidentifier() else None
+    if callable(found) and getattr(found, "__module__", None) == module:
+        return found
+    raise CaseError(f"module {module!r} has no function {quoted(function)} of its own")
+
+
+def module_of_target(name: str) -> str | None:
+    """Return what a process must import before `target_from_name(name)` works, if known.
+
+    That is the user's module of `module:function`, or the one that registers an operator; of a file
+    that no import statement finds (a program's own), its path.
+    """
+    if ":" in name:
+        return name.partition(":")[0]
+    parts = name.removeprefix("torch.ops.").split(".")
+    if not name.startswith("torch.ops.") or len(parts) < 2:
+        return None
+    qualified = "::".join(parts[:2])
+    file = operators.registering_file(qualified)
+    module = operators.custom_op_module(qualified) or _module_of(file)
+    if module is not None and module.split(".")[0] == "torch":
+        return module if module in _ON_DEMAND else None
+    if module is not None and module != "__main__" and not is_of_folder(module):
+        return module
+    return file if file is not None and is_file(file) else None
+
+
+def _module_of(file: str | None) -> str | None:
+    """Return the name of the loaded module that a file is."""
+    modules = list(sys.modules.items()) if file else []
+    return next((name for name, each in modules if getattr(each, "__file__", None) == file), None)
+
+
+def is_file(module: str) -> bool:
+    """Return whether what `module_of_target` returned is the path of a file."""
+    return module.endswith(".py")
+
+
+def called_names(gm: GraphModule) -> tuple[str, ...]:
+    """Return the names of the functions and operators that a graph and its sub-graphs call.
+
+    Raises:
+        CaseError: One has no name: the graph cannot be saved.
+    """
+    return tuple(dict.fromkeys(map(target_to_name, _called(gm))))
+
+
+def called_modules(gm: GraphModule) -> tuple[str, ...]:
+    """Return the user's modules whose functions and operators a graph calls, as far as known."""
+    found: dict[str | None, None] = {}
+    for target in _called(gm):
+        with contextlib.suppress(CaseError):  # a function without a name, of the library's caller
+            found[module_of_target(target_to_name(target))] = None
+    return tuple(module for module in found if module is not None)
+
+
+def registering_files(gm: GraphModule) -> dict[Path, set[str]]:
+    """Return the files that register operators of a graph and that no import statement finds.
+
+    Returns:
+        For each file the namespaces of those operators.
+    """
+    found: dict[Path, set[str]] = {}
+    for target in _called(gm):
+        with contextlib.suppress(CaseError):  # a function without a name, of the library's caller
+            name = target_to_name(target)
+            module = module_of_target(name)
+            if module is not None and is_file(module):
+                found.setdefault(Path(module).resolve(), set()).add(name.split(".")[2])
+    return found
+
+
+def _called(gm: GraphModule) -> Iterator[object]:
+    graphs = (part for part in gm.modules() if isinstance(part, GraphModule))
+    nodes = (node for part in graphs for node in part.graph.nodes)
+    return iter(dict.fromkeys(node.target for node in nodes if node.op == "call_function"))
+
+
+def load_imports(
+    listed: Collection[str], allow_imports: Collection[str], folder: Path, calls: Iterable[str]
+) -> None:
+    """Import the modules that a case lists and the user allowed; the others are not touched.
+
+    A file registers its operators once in a process: it is left alone where all are there.
+
+    Args:
+        listed: Modules, and files below the folder.
+        allow_imports: Those of them that may be imported.
+        folder: Of the case.
+        calls: Names of the functions and operators that the graph calls.
+
+    Raises:
+        CaseError: An allowed module cannot be imported.
+    """
+    is_complete = all(map(_is_there, calls))
+    for name in listed:
+        if name not in allow_imports or (is_file(name) and is_complete):
+            continue
+        try:
+            with searched_last(Path.cwd()):
+                load_file(folder / name) if is_file(name) else importlib.import_module(name)
+        except Exception as error:  # the user's module may raise anything
+            raise CaseError(
+                f"module {name!r}, which the case needs, cannot be imported: {error!r}"
+            ) from error
+
+
+def _is_there(name: str) -> bool:
+    parts = name.split(".")
+    is_operator = name.startswith("torch.ops.") and parts[2] != "higher_order" and len(parts) > 3
+    return not is_operator or operators.is_registered("::".join(parts[2:4]))

@@ -1,0 +1,275 @@
+"""A graph as Python that runs: an `nn.Module` per graph and sub-graph, one operation per line.
+
+    class Graph(torch.nn.Module):
+        def __init__(self, constants):
+            super().__init__()
+            self.register_buffer("b", constants["b"])
+
+        def forward(self, l_x_):
+            b = self.b  # float32[8]
+            mul = l_x_ * b  # float32[4, 8]
+            return (mul,)
+
+Operators that look into their sub-graph (`autograd_function_apply`) get it as a `GraphModule` that
+a function builds; the others get a module class. The text needs torch and the standard library (and
+the module of a user's own function, if the graph calls one). `constants` maps qualified names to
+tensors, as `graph_json.constants_of` returns them. Run, the class computes what the graph computes;
+Dynamo captures it again, but for some operators that it only writes itself (2.13: `scan`,
+`flex_attention`, `autograd_function_apply`): `only_dynamo_writes` tells, and with `as_graphs` the
+whole text builds a `GraphModule`, which a compiler can be handed as it is.
+
+What it does not do: it prints no source lines or comments of the user's program.
+"""
+
+import keyword
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch.fx import GraphModule, Node
+
+from ctk.compiler.errors import CaseError
+from ctk.compiler.fx.walk import attribute_targets, children, fetch
+from ctk.toolkit.case.graphs.allow_list import BUILTINS
+from ctk.toolkit.case.graphs.callables import called_names, target_to_name
+from ctk.toolkit.case.graphs.python_expressions import Names, call_text, expression, function_text
+from ctk.toolkit.case.graphs.value_types import symbol_of, value_comment
+
+_RESERVED = frozenset({"torch", "operator", "math", "self", "constants", "graph", *BUILTINS})
+"""What the text itself may read: no variable hides it."""
+
+_CALLS_ITS_GRAPHS = frozenset(
+    "torch.ops.higher_order." + name
+    for name in (
+        *("cond", "while_loop", "scan", "map_impl", "associative_scan", "foreach_map"),
+        *("flex_attention", "flex_attention_backward"),
+    )
+)
+"""Higher-order operators that only call what they are given, so that a module class does."""
+
+_CAPTURED_AGAIN = frozenset(
+    "torch.ops.higher_order." + name
+    for name in (
+        *("associative_scan", "auto_functionalized", "auto_functionalized_v2", "cond"),
+        *("hints_wrapper", "map_impl", "out_dtype", "print", "tag_activation_checkpoint"),
+        *("while_loop", "wrap", "wrap_activation_checkpoint", "wrap_with_autocast"),
+        *("wrap_with_set_grad_enabled",),
+    )
+)
+"""Higher-order operators that Dynamo writes again where it reads them."""
+
+Dynamic = Mapping[str, Sequence[str | None]]
+"""`Case.dynamic`."""
+
+
+@dataclass(slots=True)
+class _Program:
+    """The text as it grows: classes and functions (inner ones first), and modules to import."""
+
+    parts: list[str] = field(default_factory=list[str])
+    imports: set[str] = field(default_factory=lambda: {"torch"})
+    as_graphs: bool = False
+
+
+def graph_to_python(
+    gm: GraphModule,
+    class_name: str = "Graph",
+    *,
+    symbols_from: Dynamic | None = None,
+    header: str | None = None,
+    as_graphs: bool = False,
+) -> str:
+    """Return a graph as the source of a module class, or of functions that build graphs.
+
+    Args:
+        gm: A graph that can be kept in a case; only read.
+        class_name: Name of the class; sub-graphs become `<class_name>_<attribute>`, before it.
+        symbols_from: `Case.dynamic`. Placeholders that are symbolic sizes leave the signature; they
+            are read off the tensors that have them (`s77 = l_x_.size(0)`).
+        header: Comment lines for the top, without `#`.
+        as_graphs: Write a function `class_name(constants)` that builds a `GraphModule`, nested ones
+            too; it takes every placeholder.
+
+    Raises:
+        CaseError: The graph holds something that cannot be written; the message names the node.
+    """
+    program = _Program(as_graphs=as_graphs)
+    if as_graphs:
+        _add_builder(program, gm, class_name, prefix="")
+    else:
+        _add_class(program, gm, class_name, prefix="", dynamic=symbols_from or {})
+    lines = [f"# {line}" for line in (header or "").splitlines()]
+    lines += [f"import {name}" for name in sorted(program.imports)]
+    return "\n".join(lines) + "\n\n\n" + "\n\n\n".join(program.parts) + "\n"
+
+
+def only_dynamo_writes(gm: GraphModule) -> bool:
+    """Return whether Dynamo could not capture a graph's text again, because of an operator."""
+    names = (name for name in called_names(gm) if name.startswith("torch.ops.higher_order."))
+    return any(name not in _CAPTURED_AGAIN for name in names)
+
+
+def computed_sizes(gm: GraphModule, dynamic: Dynamic) -> dict[int, tuple[int, int]]:
+    """Return which placeholders are sizes of others: by position, the other's and the dimension."""
+    names = [node.name for node in gm.graph.find_nodes(op="placeholder")]
+    found = _computed_sizes(gm, dynamic).items()
+    return {names.index(node.name): (names.index(owner), dim) for node, (owner, dim) in found}
+
+
+def signature_names(gm: GraphModule, symbols_from: Dynamic | None = None) -> list[str]:
+    """Return the placeholders that `forward` of `graph_to_python` takes, in order, by node name."""
+    sizes = _computed_sizes(gm, symbols_from or {})
+    return [node.name for node in gm.graph.find_nodes(op="placeholder") if node not in sizes]
+
+
+def _computed_sizes(gm: GraphModule, dynamic: Dynamic) -> dict[Node, tuple[str, int]]:
+    """Return, for each placeholder that is the size of another, that other and the dimension."""
+    where: dict[str, tuple[str, int]] = {}
+    for name, symbols in dynamic.items():
+        for dim, symbol in enumerate(symbols):
+            if symbol is not None:
+                where.setdefault(symbol, (name, dim))
+    placeholders = gm.graph.find_nodes(op="placeholder")
+    symbols = {node: symbol_of(node) or node.name for node in placeholders}
+    names = {node.name for node in placeholders}
+    return {
+        node: where[symbol]
+        for node, symbol in symbols.items()
+        if symbol in where and node.name not in dynamic and where[symbol][0] in names
+    }
+
+
+def _add_class(
+    program: _Program, gm: GraphModule, class_name: str, *, prefix: str, dynamic: Dynamic
+) -> None:
+    fields = {path: path.replace(".", "_") for path in attribute_targets(gm.graph)}
+    if len(set(fields.values())) < len(fields):
+        raise CaseError(f"attributes {sorted(fields)} of {class_name} cannot be told apart")
+    init = ["def __init__(self, constants):", "    super().__init__()"]
+    for path, value in _attribute_texts(program, gm, class_name, prefix).items():
+        is_buffer = value.startswith("constants[") and not _is_parameter(gm, path)
+        name = fields[path]
+        line = f'self.register_buffer("{name}", {value})' if is_buffer else f"self.{name} = {value}"
+        init.append(f"    {line}")
+    body = [*init, "", *_forward(gm, fields, program.imports, dynamic)]
+    lines = [f"class {class_name}(torch.nn.Module):", *(f"    {line}".rstrip() for line in body)]
+    program.parts.append("\n".join(lines))
+
+
+def _add_builder(program: _Program, gm: GraphModule, name: str, *, prefix: str) -> None:
+    """Add a function that builds a graph node by node, and returns it as a `GraphModule`."""
+    attributes = _attribute_texts(program, gm, name, prefix)
+    root = ", ".join(f'"{path}": {value}' for path, value in attributes.items())
+    text = Names(_variables(gm), program.imports)
+    lines = [f"def {name}(constants):", "    graph = torch.fx.Graph()"]
+    for node in gm.graph.nodes:
+        is_function = node.op == "call_function"
+        target = function_text(target_to_name(node.target), text) if is_function else node.target
+        shown = target if is_function else repr(str(target))
+        args, kwargs = expression(tuple(node.args), text), expression(dict(node.kwargs), text)
+        call = f'graph.create_node("{node.op}", {shown}, {args}, {kwargs}, "{node.name}")'
+        comment = value_comment(node)
+        lines.append(f"    {text.nodes[node]} = {call}" + (f"  # {comment}" if comment else ""))
+    lines.append(f"    return torch.fx.GraphModule({{{root}}}, graph)")
+    program.parts.append("\n".join(lines))
+
+
+def _attribute_texts(program: _Program, gm: GraphModule, owner: str, prefix: str) -> dict[str, str]:
+    """Return each attribute as an expression; sub-graphs are added to the program first."""
+    subgraphs, modules = children(gm), _called_only(gm)
+    found: dict[str, str] = {}
+    for path in attribute_targets(gm.graph):
+        if path not in subgraphs:
+            found[path] = _constant_text(gm, path, prefix, program.imports)
+            continue
+        name, inner = f"{owner}_{path.replace('.', '_')}", f"{prefix}{path}."
+        if path in modules and not program.as_graphs:
+            _add_class(program, subgraphs[path], name, prefix=inner, dynamic={})
+        else:
+            _add_builder(program, subgraphs[path], name, prefix=inner)
+        found[path] = f"{name}(constants)"
+    return found
+
+
+def _called_only(gm: GraphModule) -> set[str]:
+    """Return the attributes that are only ever called, so that any module does."""
+    found: set[str] = set()
+    for node in gm.graph.nodes:
+        users = [user for user in node.users if user.op == "call_function"]
+        called = all(target_to_name(user.target) in _CALLS_ITS_GRAPHS for user in users)
+        if node.op == "call_module" or (node.op == "get_attr" and called):
+            found.add(str(node.target))
+    return found
+
+
+def _is_parameter(gm: GraphModule, path: str) -> bool:
+    return isinstance(fetch(gm, path), torch.nn.Parameter)
+
+
+def _constant_text(gm: GraphModule, path: str, prefix: str, imports: set[str]) -> str:
+    value = fetch(gm, path)
+    if isinstance(value, torch.Tensor):
+        return f'constants["{prefix}{path}"]'
+    return expression(value, Names({}, imports))
+
+
+def _forward(
+    gm: GraphModule, fields: Mapping[str, str], imports: set[str], dynamic: Dynamic
+) -> Iterator[str]:
+    names = _variables(gm)
+    sizes = _computed_sizes(gm, dynamic)
+    by_name = {node.name: text for node, text in names.items()}
+    text = Names(names, imports)
+    parameters = ["self", *_parameters(gm, text, without=sizes)]
+    yield f"def forward({', '.join(parameters)}):"
+    for node, (owner, dim) in sizes.items():
+        yield f"    {names[node]} = {by_name[owner]}.size({dim})"
+    for node in gm.graph.nodes:
+        line = _statement(node, text, fields)
+        if line is not None:
+            comment = value_comment(node)
+            yield f"    {line}  # {comment}" if comment else f"    {line}"
+
+
+def _variables(gm: GraphModule) -> dict[Node, str]:
+    """Give each node a variable: its name, with `_` after it where that would hide a module."""
+    taken = {node.name for node in gm.graph.nodes}
+    calls = [node for node in gm.graph.nodes if node.op == "call_function"]
+    modules = {str(getattr(node.target, "__module__", "")).partition(".")[0] for node in calls}
+    found: dict[Node, str] = {}
+    for node in gm.graph.nodes:
+        name = node.name
+        while name in _RESERVED | modules or keyword.iskeyword(name):
+            name += "_"
+            name = name + "_" if name in taken else name
+        found[node] = name
+    return found
+
+
+def _parameters(gm: GraphModule, text: Names, without: Mapping[Node, object]) -> Iterator[str]:
+    for node in gm.graph.find_nodes(op="placeholder"):
+        stars = "*" * str(node.target).count("*")
+        default = f"={expression(node.args[0], text)}" if node.args else ""
+        if node not in without:
+            yield f"{stars}{text.nodes[node]}{default}"
+
+
+def _statement(node: Node, text: Names, fields: Mapping[str, str]) -> str | None:
+    """Return the line of a node; None for a placeholder."""
+    if node.op == "placeholder":
+        return None
+    if node.op == "output":
+        return f"return {expression(node.args[0], text)}"
+    if node.op == "get_attr":
+        return f"{text.nodes[node]} = self.{fields[str(node.target)]}"
+    try:
+        callee = _callee(node, fields)
+    except CaseError as error:
+        raise CaseError(f"node {node.name}: {error}") from error
+    return call_text(node, callee, text)
+
+
+def _callee(node: Node, fields: Mapping[str, str]) -> str:
+    if node.op == "call_function":
+        return target_to_name(node.target)
+    return f"self.{fields[str(node.target)]}" if node.op == "call_module" else str(node.target)

@@ -1,0 +1,167 @@
+"""What is known of a node's value without running it: shapes (symbolic ones too), dtype, strides.
+
+Read from the fake value that Dynamo (`example_value`) or AOTAutograd (`val`) left on a node, and
+kept in a case as plain JSON. A loaded node has no fake value; it carries that JSON in
+`node.meta["ctk"]`, so that saving it again writes the same.
+
+What it does not do: it makes no fake values, and no guards: a symbol is only ever read by its hint.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+import torch
+from torch.fx import GraphModule, Node
+
+from ctk.compiler.errors import CaseError
+from ctk.compiler.fx.types import tensor_text, value_of
+from ctk.compiler.torch_compat import fake
+from ctk.toolkit.case.formats.scalars import dtype_from_name, dtype_name, float_from_json, float_to_json
+from ctk.toolkit.case.formats.strict_json import Json, expect, items, member
+
+META_KEY = "ctk"
+"""Where a loaded node keeps the JSON of its value."""
+
+
+def node_value_json(node: Node) -> object | None:
+    """Return what is known of a node's value as JSON; None if nothing is.
+
+    Tensors: shape, stride, dtype, device, requires_grad. Symbols: expression and hint. Tuples and
+    lists of these.
+    """
+    value = value_of(node)
+    if value is None:
+        return node.meta.get(META_KEY)
+    return _describe(value)
+
+
+def _describe(value: Any) -> object | None:
+    if isinstance(value, torch.Tensor):
+        return tensor_value_json(value)
+    if fake.is_symbolic(value):
+        return _describe_symbol(value)
+    if isinstance(value, tuple | list):
+        return [_describe(item) for item in cast("tuple[object, ...]", value)]
+    return None
+
+
+def tensor_value_json(tensor: torch.Tensor) -> Json:
+    """Return what `node_value_json` gives for a node of this value."""
+    data: Json = {
+        "shape": [_describe_size(size) for size in tensor.shape],
+        "dtype": dtype_name(tensor.dtype),
+        "device": str(tensor.device),
+        "requires_grad": tensor.requires_grad,
+    }
+    if tensor.layout == torch.strided:
+        data["stride"] = [_describe_size(step) for step in tensor.stride()]
+    return data
+
+
+def _describe_size(size: object) -> object:
+    return size if isinstance(size, int) else _describe_symbol(size)
+
+
+def _describe_symbol(value: object) -> Json:
+    symbol, hint = fake.symbol_and_hint(value)
+    return {"symbol": symbol, "hint": float_to_json(hint) if isinstance(hint, float) else hint}
+
+
+def describe_dynamic(gm: GraphModule) -> dict[str, tuple[str | None, ...]]:
+    """Return `Case.dynamic` of a captured graph.
+
+    Returns:
+        For each placeholder that is a tensor with symbolic sizes: its name, and per dimension the
+        expression (`s77`, `2*s77`), or None where the size is fixed.
+    """
+    found: dict[str, tuple[str | None, ...]] = {}
+    for node in gm.graph.find_nodes(op="placeholder"):
+        shape = _member(node_value_json(node), "shape")
+        if isinstance(shape, list):
+            symbols = tuple(_symbol(size) for size in cast("list[object]", shape))
+            if any(symbols):
+                found[node.name] = symbols
+    return found
+
+
+def symbol_of(node: Node) -> str | None:
+    """Return the expression of a placeholder that is a symbolic size, else None."""
+    return _symbol(node_value_json(node))
+
+
+def symbol_hints(gm: GraphModule) -> dict[str, object]:
+    """Return the hint of each symbol that the placeholders of a graph name (`{"s77": 4}`)."""
+    found: dict[str, object] = {}
+    for node in gm.graph.find_nodes(op="placeholder"):
+        known = node_value_json(node)
+        shape = _member(known, "shape")
+        for part in [known, *(cast("list[object]", shape) if isinstance(shape, list) else [])]:
+            symbol = _symbol(part)
+            if symbol is not None:
+                found.setdefault(symbol, _member(part, "hint"))
+    return found
+
+
+def value_comment(node: Node) -> str:
+    """Return a node's type for people: `float32[s77, 8]`, or an empty string."""
+    return value_text(node_value_json(node))
+
+
+def value_text(known: object) -> str:
+    """Return JSON of `node_value_json` for people; an empty string where nothing is known."""
+    if isinstance(known, list):
+        parts = [value_text(part) for part in cast("list[object]", known)]
+        return f"({', '.join(parts)})" if all(parts) else ""
+    symbol, shape = _symbol(known), _member(known, "shape")
+    if symbol is not None or not isinstance(shape, list):
+        return symbol or ""
+    sizes = (_symbol(size) or size for size in cast("list[object]", shape))
+    return tensor_text(str(_member(known, "dtype")), sizes)
+
+
+def _symbol(known: object) -> str | None:
+    symbol = _member(known, "symbol")
+    return symbol if isinstance(symbol, str) else None
+
+
+def _member(known: object, key: str) -> object | None:
+    return cast("Mapping[str, object]", known).get(key) if isinstance(known, dict) else None
+
+
+_SYMBOL_TEXT = re.compile(r"[\w +\-*/%().,<>=!&|~^]+")
+_DEVICE_TEXT = re.compile(r"\w+(:\d+)?")
+
+
+def check_value_json(data: object, where: str) -> None:
+    """Check JSON of `node_value_json` that a stranger wrote; it ends up in comments of programs.
+
+    Raises:
+        CaseError: It is malformed, or a symbol is no expression.
+    """
+    if data is None:
+        return
+    if isinstance(data, list):
+        for index, part in enumerate(cast("list[object]", data)):
+            check_value_json(part, f"{where}[{index}]")
+        return
+    known = expect(data, dict, where)
+    if "symbol" in known:
+        _check_symbol(known, where)
+        return
+    for key in ("shape", "stride"):
+        for size in items(known, key, object, where) if key in known else ():
+            if type(size) is not int:
+                _check_symbol(expect(size, dict, f"{where}.{key}"), f"{where}.{key}")
+    dtype_from_name(member(known, "dtype", str, where), where)
+    if not _DEVICE_TEXT.fullmatch(member(known, "device", str, where)):
+        raise CaseError(f"{where}: {known['device']!r} is no device")
+
+
+def _check_symbol(data: Json, where: str) -> None:
+    symbol = member(data, "symbol", str, where)
+    if not _SYMBOL_TEXT.fullmatch(symbol):
+        raise CaseError(f"{where}: {symbol[:60]!r} is no expression of symbolic sizes")
+    hint = data.get("hint")
+    if hint is not None and type(hint) not in (bool, int):
+        float_from_json(hint, f"{where}.hint")

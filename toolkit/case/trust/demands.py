@@ -1,0 +1,147 @@
+"""What a case demands: code to run, modules to import, options that reach out of the process.
+
+Computed from the words of a case alone, so that asking costs and runs nothing:
+
+    demands_of(Words("my.py:backend", {}))     # one: runs the target 'my.py:backend'
+    demands_of(Words("inductor", {"cpp.cxx": "evil"}))
+                                               # one: sets option 'cpp.cxx' of inductor to 'evil'
+    demands_of(Words("inductor", {"max_autotune": True}))   # none
+
+A case without demands is safe to judge: it reaches torch's operators and torch's compilers only.
+What it does not do: read folders (`ctk.toolkit.case.admission`), judge the graph itself (`graphs`).
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, cast
+
+from ctk.toolkit.case.formats.plain_text import quoted
+from ctk.toolkit.case.formats.schema import document
+from ctk.toolkit.case.trust.harmless import HARMLESS, TORCH_NAMESPACES
+
+DemandKind = Literal["target", "pass", "option", "import", "call"]
+
+_VERBS: Mapping[DemandKind, str] = {
+    "target": "runs the target",
+    "pass": "runs the pass",
+    "option": "sets the option",
+    "import": "imports the module",
+    "call": "calls the function",
+}
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """One thing that needs trust.
+
+    Attributes:
+        kind: What would happen.
+        what: To what: a name from the case, escaped and cut to a line.
+        where: Where the case says so.
+    """
+
+    kind: DemandKind
+    what: str
+    where: str
+
+    def __str__(self) -> str:
+        return f"{_VERBS[self.kind]} {self.what} ({self.where})"
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """The words of a case that can name code.
+
+    Attributes:
+        target: Target spec.
+        config: Its options.
+        imports: Modules that loading imports.
+        calls: Names of the functions that the graph calls.
+    """
+
+    target: str
+    config: Mapping[str, object] = field(default_factory=dict[str, object])
+    imports: tuple[str, ...] = ()
+    calls: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What the user says in place of a case's own words, and so needs no trust.
+
+    Attributes:
+        target: In place of the case's target; another one than the case's drops its options too.
+        config: In place of the options of these names.
+    """
+
+    target: str | None = None
+    config: Mapping[str, object] | None = None
+
+
+NOTHING = Given()
+
+
+def demands_of(
+    words: Words,
+    given: Given = NOTHING,
+    *,
+    allow_imports: Collection[str] = (),
+    aliases: Collection[str] = (),
+) -> tuple[Demand, ...]:
+    """Return what a case would run, import or set; empty for a harmless case.
+
+    Args:
+        words: What the case says.
+        given: What the user says instead.
+        allow_imports: Modules whose functions and operators the case may use.
+        aliases: Other names of the case's target: its copy in the folder.
+    """
+    found: list[Demand] = []
+    if given.target is None and words.target not in HARMLESS:
+        found.append(Demand("target", quoted(words.target), "manifest.json: target"))
+    if given.target in (None, words.target, *aliases):  # another target drops the case's options
+        own = {key: each for key, each in words.config.items() if key not in (given.config or {})}
+        found += _of_config(words.target, own)
+    imports = (name for name in words.imports if name not in allow_imports)
+    found += [Demand("import", quoted(name), "manifest.json: imports") for name in imports]
+    calls = [name for name in words.calls if not is_torchs(name)]
+    left = dict.fromkeys(name for name in calls if not _is_allowed(name, allow_imports))
+    return (*found, *(Demand("call", quoted(name), "graph.json") for name in left))
+
+
+def _is_allowed(name: str, allow_imports: Collection[str]) -> bool:
+    """Return whether a call is covered: its module, or an operator of any module that is allowed.
+
+    An operator does not say which module registers it.
+    """
+    return name.partition(":")[0] in allow_imports if ":" in name else bool(allow_imports)
+
+
+def is_torchs(name: str) -> bool:
+    """Return whether a name in a graph means a function of torch or Python, not of other code.
+
+    `torch.ops.<namespace>...` counts by its namespace; what else is allowed, `graphs` decides.
+    """
+    found = None if ":" in name else re.match(r"torch\.ops\.([^.]*)", name)
+    return ":" not in name and (found is None or found[1] in TORCH_NAMESPACES)
+
+
+def _of_config(target: str, config: Mapping[str, object]) -> Iterator[Demand]:
+    is_harmless = HARMLESS.get(target)
+    for key, value in config.items():
+        if is_harmless is not None and is_harmless(key, value):
+            continue
+        where = f"manifest.json: config of {quoted(target)}"
+        passes = list(_passes(value)) if key == "custom_passes" else []
+        yield from (Demand("pass", quoted(each), where) for each in passes)
+        if not passes:
+            yield Demand("option", f"{quoted(key)} to {quoted(value)}", where)
+
+
+def _passes(value: object) -> Iterable[object]:
+    """Yield the passes of a `custom_passes`; nothing if it is no table of them."""
+    slots = cast("Mapping[object, object]", value) if isinstance(value, dict) else {}
+    for passes in slots.values():
+        yield from cast("list[object]", passes) if isinstance(passes, list | tuple) else [passes]

@@ -1,0 +1,386 @@
+"""Cut the user's files down to what some names in them need: cases and repros carry no more.
+
+    job.py                                      the copy, for job.py:fold
+    1  import torch, passes_io                  1  import torch, passes_io
+    2  API_KEY = "..."                          2
+    3  EPS = 1e-5                               3  EPS = 1e-5
+    4  def fold(gm): ... EPS ...                4  def fold(gm): ... EPS ...
+    5  def inputs(): return load("/private")    5
+
+1. A statement stays if it binds a name that is wanted; then all that it looks up is wanted too.
+2. So does one that may change what stays: it writes into it, gives it to a function that does,
+   calls a function of a module that is used, registers an operator whose namespace is used; and an
+   import that nothing in the file uses, which is there for what it does.
+3. A neighbour is cut to the names that are imported from it (`from helper import a`, `helper.a`).
+4. Dropped lines become empty: tracebacks tell the same line. `if __name__ == "__main__"` goes.
+
+A file that is not understood stays whole: one with `exec`, `eval` or `globals()` in what stays, one
+that does not bind what is asked of it, a package's `__init__.py`, a neighbour used as a value. What
+it does not do: cut inside a statement (`A, SECRET = 1, "..."` stays), and it runs nothing.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ctk.compiler.usercode.references import files_of
+from ctk.toolkit.case.usercode.source_file import Import, SourceFile, read_source, text_of
+from ctk.toolkit.case.usercode.statements import (
+    DEFINITIONS,
+    IMPORTS,
+    Statement,
+    executed,
+    is_main_block,
+    may_change,
+    namespaces,
+    root,
+    stored_into,
+    words,
+)
+
+_OPAQUE = frozenset(("exec", "eval", "globals", "__import__"))
+_OPAQUE_AT_TOP = _OPAQUE | {"vars", "locals"}
+_OPERATORS_OF_TORCH = frozenset(
+    [
+        "aten",
+        "prim",
+        "prims",
+        "higher_order",
+        "inductor",
+        "quantized",
+        "quantized_decomposed",
+        "c10d",
+        "_c10d_functional",
+        "mkldnn",
+        "onednn",
+        "mkl",
+        "profiler",
+        "rngprims",
+        "debugprims",
+        "streams",
+        "fsdp",
+    ]
+)
+
+
+def sliced_files(
+    wanted: Mapping[Path, frozenset[str] | None], operators: Iterable[str] = ()
+) -> dict[Path, bytes]:
+    """Return the text of files and of their neighbours, cut down to what some names need.
+
+    Args:
+        wanted: The names wanted of each file; None for the whole file.
+        operators: Namespaces of operators: what registers some of them stays.
+
+    Returns:
+        The text of each file that is needed; neighbours that only what was cut imports are not.
+
+    Raises:
+        OSError: A file cannot be read.
+    """
+    found: dict[Path, bytes] = {}
+    folders = {path.parent for path in wanted}
+    is_nested = any(one != other and one in other.parents for one in folders for other in folders)
+    for folder in dict.fromkeys(path.parent for path in wanted):
+        slicer = _Slicer(folder, is_nested, words=set(operators))
+        for path, names in wanted.items():
+            if path.parent == folder:
+                slicer.ask(path, names)
+        found |= slicer.texts()
+    return found
+
+
+@dataclass(slots=True)
+class _Slicer:
+    """The files of a folder that were reached, and the modules that what stays of them uses."""
+
+    folder: Path
+    cuts_nothing: bool
+    files: dict[Path, SourceFile] = field(default_factory=dict[Path, SourceFile])
+    packages: set[str] = field(default_factory=set[str])
+    words: set[str] = field(default_factory=set[str])
+    operators: set[str] = field(default_factory=set[str])
+
+    # --- asking ---------------------------------------------------------------------------------
+
+    def ask(self, path: Path, names: Iterable[str] | None) -> None:
+        """Want some names of a file, or all of it."""
+        file = self._file(path)
+        if names is None or file.statements is None:
+            file.is_whole = True
+        else:
+            file.asked.update(names)
+            file.wanted.update(names)
+
+    def texts(self) -> dict[Path, bytes]:
+        """Return the texts, once nothing more is wanted."""
+        while True:
+            while any(self._keep_more(file) for file in list(self.files.values())):
+                pass
+            if not (self._find_operators() or self._mark_not_understood()):
+                break
+        return {path: text_of(file) for path, file in self.files.items()}
+
+    def _file(self, path: Path) -> SourceFile:
+        if path not in self.files:
+            self.files[path] = file = read_source(path, self.folder)
+            file.is_whole = self.cuts_nothing or file.statements is None
+            file.is_whole |= path.name == "__init__.py"
+        return self.files[path]
+
+    # --- keeping --------------------------------------------------------------------------------
+
+    def _keep_more(self, file: SourceFile) -> bool:
+        """Keep the statements that are needed by now; return whether there were new ones."""
+        before = len(file.kept)
+        for number, statement in enumerate(file.statements or ()):
+            if number not in file.kept and self._is_needed(file, number, statement):
+                file.kept.add(number)
+                self._follow(file, number, statement)
+        return len(file.kept) > before
+
+    def _follow(self, file: SourceFile, number: int, statement: Statement) -> None:
+        """Want what a statement that stays looks up, here and in the neighbours."""
+        file.wanted |= statement.uses
+        if _is_second_name(statement, file.data_names()):
+            file.wanted |= statement.binds
+        nodes = list(statement.walk())
+        self.words |= words(iter(nodes))
+        self.operators |= set(_operator_namespaces(nodes))
+        used = [each for name in statement.uses for each in file.meanings(name)]
+        self.packages |= {each.package for each in (*used, *file.imports.get(number, ()))}
+        for each in file.imports.get(number, ()):
+            self._import(each)
+        for name in {node.id for node in nodes if isinstance(node, ast.Name)}:
+            for each in file.meanings(name):
+                if each.file and not each.attribute:
+                    self.ask(each.file, _attributes_of(name, nodes))
+
+    def _import(self, each: Import) -> None:
+        for path in each.runs:
+            self._file(path)
+        if each.file and each.attribute:
+            self.ask(each.file, None if each.attribute == "*" else [each.attribute])
+
+    def _is_needed(self, file: SourceFile, number: int, statement: Statement) -> bool:
+        """Return whether a statement stays by what is wanted up to now."""
+        if file.is_whole or statement.binds & file.wanted:
+            return True
+        nodes = statement.nodes
+        if any(isinstance(node, IMPORTS) for node in nodes):
+            return _is_special(nodes) or _is_unused(file, file.imports.get(number, ()))
+        return any(self._has_effect(file, node, statement) for node in nodes)
+
+    def _has_effect(self, file: SourceFile, node: ast.stmt, statement: Statement) -> bool:
+        """Return whether a statement that binds nothing wanted may change what stays."""
+        if is_main_block(node):
+            return False
+        own, run = file.locals(), list(executed(node))
+        is_definition = isinstance(node, DEFINITIONS)
+        is_assignment = isinstance(node, (ast.Assign, ast.AnnAssign))
+        if not is_definition and not is_assignment and statement.uses & own:
+            return True
+        if any(
+            name in own or self._is_used(file, name) for each in run for name in stored_into(each)
+        ):
+            return True
+        if any(
+            isinstance(each, ast.Expr) and self._is_used(file, root(each.value)) for each in run
+        ):
+            return True
+        changed = may_change(iter(run)) & file.data_names()
+        return bool(
+            changed
+            or _is_second_name(statement, file.data_names())
+            or namespaces(iter(run)) & self.words
+            or (is_definition and self._registers(file, node, own))
+            or any(self._call_changes(file, name) for name in _called(node, run))
+        )
+
+    def _registers(self, file: SourceFile, node: ast.stmt, own: set[str]) -> bool:
+        """Return whether a decorator or a base class may note a definition somewhere that stays."""
+        decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+        of_a_kept = any(root(each) in own for each in decorators if _is_method(each))
+        bases = {root(each) for each in getattr(node, "bases", ())} & own
+        return of_a_kept or any(
+            "__init_subclass__" in words_of or "__subclasses__" in self.words or is_meta
+            for base in bases
+            for words_of, is_meta in map(_class_facts, file.binding(base or ""))
+        )
+
+    def _is_used(self, file: SourceFile, name: str | None) -> bool:
+        """Return whether a name is an import of a module that something that stays uses."""
+        return any(
+            each.file in self.files if each.file else each.package in self.packages
+            for each in file.meanings(name or "")
+        )
+
+    # --- what calls change ----------------------------------------------------------------------
+
+    def _call_changes(self, file: SourceFile, name: str) -> bool:
+        """Return whether a call of a function may change values or operators that stay."""
+        return any(
+            spaces & self.words or changed & where.data_names()
+            for where, changed, spaces in self._changes(file, name, set())
+        )
+
+    def _changes(
+        self, file: SourceFile, name: str, seen: set[tuple[Path, str]]
+    ) -> Iterator[tuple[SourceFile, set[str], set[str]]]:
+        """Yield, for a function and those that it uses: file, globals changed, namespaces."""
+        if (file.path, name) in seen:
+            return
+        seen.add((file.path, name))
+        for statement in file.binding(name):
+            nodes = list(statement.walk())
+            yield file, may_change(iter(nodes)), namespaces(iter(nodes))
+            for used in statement.uses:
+                yield from self._changes(file, used, seen)
+        for each in file.meanings(name):
+            if each.file in self.files and each.attribute:
+                yield from self._changes(self.files[each.file], each.attribute, seen)
+
+    # --- ends -----------------------------------------------------------------------------------
+
+    def _find_operators(self) -> bool:
+        """Keep the imports that may register operators which are used; whether there were any."""
+        missing = self.operators - _OPERATORS_OF_TORCH
+        for file in list(self.files.values()):
+            for number in file.kept:
+                missing -= namespaces((file.statements or ())[number].walk())
+        found = [
+            (file, number)
+            for file in self.files.values()
+            for number, imports in file.imports.items()
+            if missing and number not in file.kept and _may_register(imports, missing)
+        ]
+        for file, number in found:
+            file.kept.add(number)
+            self._follow(file, number, (file.statements or ())[number])
+        return bool(found)
+
+    def _mark_not_understood(self) -> bool:
+        """Take files whole that are not understood; return whether there were new ones."""
+        files = [file for file in self.files.values() if not file.is_whole]
+        marked = [file for file in files if _is_not_understood(file)]
+        for file in marked:
+            file.is_whole = True
+        return bool(marked)
+
+
+def _attributes_of(name: str, nodes: Iterable[ast.AST]) -> set[str] | None:
+    """Return what is named of a module; None where the module is used in another way."""
+    nodes = list(nodes)
+    reads = [
+        node
+        for node in nodes
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == name
+    ]
+    named = sum(isinstance(node, ast.Name) and node.id == name for node in nodes)
+    return {node.attr for node in reads} if len(reads) == named else None
+
+
+def _operator_namespaces(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield `my` of `torch.ops.my`."""
+    for node in nodes:
+        inner = node.value if isinstance(node, ast.Attribute) else None
+        if isinstance(node, ast.Attribute) and isinstance(inner, ast.Attribute):
+            yield from [node.attr] * (inner.attr == "ops")
+
+
+def _may_register(imports: Iterable[Import], missing: set[str]) -> bool:
+    """Return whether an import may register operators: a neighbour that says so, any other."""
+    return any(
+        each.file is None
+        or any(
+            namespaces(ast.walk(tree)) & missing
+            for path in each.runs
+            for file in files_of(path)
+            if (tree := _tree(file))
+        )
+        for each in imports
+    )
+
+
+def _tree(path: Path) -> ast.Module | None:
+    try:
+        return ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return None
+
+
+# --- facts of statements ------------------------------------------------------------------------
+
+
+def _is_special(nodes: Iterable[ast.stmt]) -> bool:
+    """Return whether an import always stays: of the future, and of all names of a module."""
+    return any(
+        isinstance(node, ast.ImportFrom)
+        and (node.module == "__future__" or any(alias.name == "*" for alias in node.names))
+        for node in nodes
+    )
+
+
+def _is_second_name(statement: Statement, names: set[str]) -> bool:
+    """Return whether a statement gives a value, or a part of it, a second name: `B = A`."""
+    return any(
+        isinstance(node, (ast.Assign, ast.AnnAssign))
+        and isinstance(node.value, (ast.Name, ast.Attribute, ast.Subscript))
+        and root(node.value) in names
+        for node in statement.nodes
+    )
+
+
+def _is_unused(file: SourceFile, imports: Iterable[Import]) -> bool:
+    used = {name for each in file.statements or () for name in each.uses}
+    names = [each.name for each in imports]
+    return bool(names) and not used.intersection(names)
+
+
+def _called(node: ast.stmt, run: Iterable[ast.AST]) -> set[str]:
+    """Return the names of functions that a statement calls when it runs, decorators included."""
+    calls = {root(each.func) for each in run if isinstance(each, ast.Call)}
+    calls |= {root(each) for each in getattr(node, "decorator_list", ())}
+    calls |= {root(each) for each in getattr(node, "bases", ())}  # to derive calls the base class
+    return {name for name in calls if name}
+
+
+def _is_method(decorator: ast.expr) -> bool:
+    target = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return isinstance(target, ast.Attribute)
+
+
+def _class_facts(statement: Statement) -> tuple[set[str], bool]:
+    """Return the names of the functions in a class, and whether it says how it is made."""
+    nodes = list(statement.walk())
+    names = {node.name for node in nodes if isinstance(node, DEFINITIONS)}
+    return names, any(isinstance(node, ast.ClassDef) and node.keywords for node in nodes)
+
+
+def _is_not_understood(file: SourceFile) -> bool:
+    statements = file.statements or ()
+    if any(
+        isinstance(node, ast.Name) and node.id in _OPAQUE
+        for number in file.kept
+        for node in statements[number].walk()
+    ):
+        return True
+    at_top = (
+        each
+        for statement in statements
+        for node in statement.nodes
+        if not is_main_block(node)
+        for each in executed(node)
+    )
+    if any(isinstance(node, ast.Name) and node.id in _OPAQUE_AT_TOP for node in at_top):
+        return True
+    bound = {name for each in statements for name in each.binds}
+    has_star = any(_is_star(node) for each in statements for node in each.nodes)
+    return "__getattr__" in bound or not (has_star or file.asked <= bound)
+
+
+def _is_star(node: ast.stmt) -> bool:
+    return isinstance(node, ast.ImportFrom) and node.names[0].name == "*"

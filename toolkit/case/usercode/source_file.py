@@ -1,0 +1,164 @@
+"""A Python file of the user, read: its statements, its imports, and the text of some of it.
+
+    import helper as h                  h: the neighbour helper.py, as a module
+    from pack.sub import a              a: taken from the neighbour pack/sub.py
+    import torch                        torch: of the package torch, no neighbour
+
+It runs nothing, and does not know which statements are needed (`slicing`).
+"""
+
+import ast
+import io
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ctk.compiler.usercode.references import imported_files
+from ctk.toolkit.case.usercode.statements import DEFINITIONS, IMPORTS, Statement, statements_of
+
+NOTE = "# ctk:"
+"""Start of a line that ctk itself added to a copy: it stays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """What a name of an import statement means.
+
+    Attributes:
+        name: The name that it binds.
+        package: The first part of the module's name.
+        file: The neighbour that it is, or that it is taken from; None if it is no neighbour.
+        attribute: What is taken from it; empty for the module itself.
+        runs: The neighbours that the import runs.
+    """
+
+    name: str
+    package: str
+    file: Path | None
+    attribute: str
+    runs: tuple[Path, ...]
+
+
+@dataclass(slots=True)
+class SourceFile:
+    """A file with what is known of it so far; `statements` is None if Python cannot read it."""
+
+    path: Path
+    data: bytes
+    statements: tuple[Statement, ...] | None
+    imports: dict[int, list[Import]]
+    is_whole: bool = False
+    kept: set[int] = field(default_factory=set[int])
+    wanted: set[str] = field(default_factory=set[str])
+    asked: set[str] = field(default_factory=set[str])
+
+    def meanings(self, name: str) -> list[Import]:
+        """Return what a name is as an import, anywhere in the file."""
+        return [each for found in self.imports.values() for each in found if each.name == name]
+
+    def binding(self, name: str) -> list[Statement]:
+        """Return the statements that bind a name, other than imports."""
+        return [
+            each
+            for each in self.statements or ()
+            if name in each.binds and not isinstance(each.nodes[0], IMPORTS)
+        ]
+
+    def locals(self) -> set[str]:
+        """Return the names of the file itself that stay: what is wanted, and kept definitions."""
+        kept = (self.statements[number] for number in self.kept) if self.statements else ()
+        names = (each.binds for each in kept if isinstance(each.nodes[0], DEFINITIONS))
+        return {name for name in self.wanted if self.binding(name)}.union(*names)
+
+    def data_names(self) -> set[str]:
+        """Return the wanted names that hold values which can change."""
+        return {name for name in self.locals() if any(map(_is_data, self.binding(name)))}
+
+
+def _is_data(statement: Statement) -> bool:
+    """Return whether a statement makes a value that can change: no function, no plain literal."""
+    node = statement.nodes[0]
+    is_literal = isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(
+        node.value, ast.Constant
+    )
+    return not isinstance(node, DEFINITIONS) and not is_literal
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def read_source(path: Path, folder: Path) -> SourceFile:
+    """Read a file; neighbours are what lies in `folder` or below.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    data = path.read_bytes()
+    try:
+        statements = statements_of(ast.parse(data))
+    except (SyntaxError, ValueError, RecursionError):
+        return SourceFile(path, data, None, {})
+    imports = {
+        number: list(_imports(statement, path, folder))
+        for number, statement in enumerate(statements)
+    }
+    return SourceFile(
+        path, data, statements, {key: found for key, found in imports.items() if found}
+    )
+
+
+def _imports(statement: Statement, path: Path, folder: Path) -> Iterator[Import]:
+    """Yield what the import statements in a statement bind, those in functions included."""
+    for node in statement.walk():
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                runs = tuple(imported_files(alias.name, path, folder))
+                first = alias.name.partition(".")[0]
+                is_dotted = "." in alias.name and alias.asname is None
+                file = runs[-1] if runs else None  # of a dotted name, all of it is wanted
+                yield Import(alias.asname or first, first, file, "*" if is_dotted else "", runs)
+        elif isinstance(node, ast.ImportFrom):
+            yield from _imports_from(node, path, folder)
+
+
+def _imports_from(node: ast.ImportFrom, path: Path, folder: Path) -> Iterator[Import]:
+    module = node.module or ""
+    outer = tuple(imported_files(module, path, folder, level=node.level)) if module else ()
+    for alias in node.names:
+        name = f"{module}.{alias.name}".strip(".")
+        runs = tuple(imported_files(name, path, folder, level=node.level))
+        is_module = len(runs) > len(outer)
+        attribute = "" if is_module else alias.name
+        file = runs[-1] if runs else None
+        yield Import(alias.asname or alias.name, module.partition(".")[0], file, attribute, runs)
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def text_of(file: SourceFile) -> bytes:
+    """Return a file with empty lines for what is not kept; the whole file if that is no Python."""
+    if file.is_whole or file.statements is None:
+        return file.data
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(file.data).readline)
+    lines = io.StringIO(file.data.decode(encoding), newline=None).read().split("\n")
+    stays = set[int]()
+    for number in file.kept:
+        first, last = file.statements[number].lines
+        stays |= set(range(first, last + 1))
+    kept = [
+        line if number in stays or _is_ours(number, line) else ""
+        for number, line in enumerate(lines, 1)
+    ]
+    data = ("\n".join(kept).rstrip("\n") + "\n").encode(encoding)
+    try:
+        compile(data, file.path.name, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError):
+        return file.data
+    return data
+
+
+def _is_ours(number: int, line: str) -> bool:
+    """Return whether a comment stays: the encoding of the file, and what ctk noted in a copy."""
+    return line.startswith(NOTE) or (number <= 2 and tokenize.cookie_re.match(line) is not None)

@@ -1,0 +1,155 @@
+"""What the compiler was told of each value, beside what eager gives: shape, type, strides.
+
+Every traced node says what its value will look like (`meta["val"]`), as the operator's fake (meta)
+implementation told. The graph is run on real values, and each node compared:
+
+    copysign   told f32[5, 6] strides (6, 1)    eager gives strides (1, 5)    wrong
+    add        told strides (6, 1)              its operand has others: says nothing of add
+
+Only a node whose operands are as told is at fault. Symbolic sizes are compared by their hints.
+
+What it does not do: it compares no numbers, and not which values share memory.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from ctk.compiler.errors import CaseError
+from ctk.compiler.dispatch.fake_kernels import fake_kernel_id
+from ctk.compiler.fx.types import tensor_of
+from ctk.compiler.torch_compat.operators import kind_of
+from ctk.repro_templates.errors import Mismatch
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.failure import FailureKind
+from ctk.toolkit.compile_log.check import Finding
+from ctk.toolkit.compile_log.recorder import CompileLog
+from ctk.toolkit.compile_log.steps import CompileStep, stage_values
+from ctk.toolkit.case.formats.scalars import size_hint
+from ctk.toolkit.execution.modes import applied
+from ctk.toolkit.execution.node_values import values_and_error
+
+
+@dataclass(frozen=True, slots=True)
+class WrongTold:
+    """A node whose value is not what the compiler was told.
+
+    Attributes:
+        where: The step that told it: `dispatch/meta.OPERATOR`.
+        node: Name of the node.
+        operator: What it calls.
+        graph: The traced graph.
+        mismatch: What differs: `shape`, `dtype` or `stride`.
+    """
+
+    where: str
+    node: str
+    operator: Callable[..., object]
+    graph: GraphModule
+    mismatch: Mismatch
+
+    @property
+    def is_of_torch(self) -> bool:
+        return str(self.operator).partition(".")[0] in ("aten", "prims")
+
+
+def wrong_told(case: Case, log: CompileLog) -> Iterator[WrongTold]:
+    """Yield each node of the traced graphs of a finished compile that is not what was told."""
+    known = stage_values(case, log)
+    done: set[str] = set()
+    for record in log.stages():
+        if record.stage not in ("joint", "forward", "backward"):
+            continue
+        inputs = known.inputs_of(record.stage, record.graph) or _as_captured(case, record.graph)
+        if inputs is None:
+            continue
+        with applied(case.modes), torch.no_grad():
+            values, _ = values_and_error(record.graph, inputs)
+        for wrong in _of_graph(record.graph, values):
+            if wrong.node not in done:
+                done.add(wrong.node)
+                yield wrong
+
+
+def told_findings(case: Case, log: CompileLog, kind: FailureKind) -> Iterator[Finding]:
+    """Yield the steps that told what makes a case fail.
+
+    What torch's own operators tell differs often, and mostly nobody sees it: only what differs in
+    the way the results do is a finding.
+
+    Args:
+        case: The case.
+        log: Its compile.
+        kind: How it fails.
+    """
+    for wrong in wrong_told(case, log):
+        if wrong.mismatch.kind == kind or not wrong.is_of_torch:
+            graph = wrong.graph
+            step = CompileStep("told", "dispatch", wrong.where, graph, None, "exact")
+            yield Finding(step, "wrong", wrong.mismatch, wrong.node, 1)
+
+
+def _as_captured(case: Case, graph: GraphModule) -> tuple[object, ...] | None:
+    """Return the captured inputs for a traced graph of the same inputs; None if it has others.
+
+    A compiled graph that raised has told no inputs.
+    """
+    told = [tensor_of(node) for node in graph.graph.nodes if node.op == "placeholder"]
+    if len(told) != len(case.inputs):
+        return None
+    pairs = zip(told, case.inputs, strict=True)
+    is_same = all(isinstance(v, Tensor) and t is not None and t.shape == v.shape for t, v in pairs)
+    return case.inputs if is_same else None
+
+
+def _of_graph(graph: GraphModule, values: Mapping[str, object]) -> Iterator[WrongTold]:
+    other = {node.name: _mismatch(node, values.get(node.name)) for node in graph.graph.nodes}
+    for node in graph.graph.nodes:
+        mismatch, operator = other[node.name], _operator(node)
+        if mismatch is None or operator is None:
+            continue
+        if not any(other[operand.name] for operand in _operands(node)):
+            yield WrongTold(str(fake_kernel_id(operator)), node.name, operator, graph, mismatch)
+
+
+def _operator(node: Node) -> Callable[..., object] | None:
+    """Return the operator that gave a value; for an element of a tuple, that of the tuple."""
+    source = node
+    while source.op == "call_function" and getattr(source.target, "__name__", "") == "getitem":
+        source = source.all_input_nodes[0]
+    target = source.target
+    return target if callable(target) and kind_of(target) == "overload" else None
+
+
+def _operands(node: Node) -> list[Node]:
+    operands = node.all_input_nodes
+    if getattr(node.target, "__name__", "") == "getitem":
+        return operands[0].all_input_nodes
+    return operands
+
+
+def _mismatch(node: Node, real: object) -> Mismatch | None:
+    told = tensor_of(node)
+    if not isinstance(told, Tensor) or not isinstance(real, Tensor):
+        return None
+    if told.layout is not torch.strided or real.layout is not torch.strided:
+        return None
+    try:
+        sizes, strides = ([size_hint(s) for s in each] for each in (told.shape, told.stride()))
+    except CaseError:  # a size that only run time knows
+        return None
+    if sizes != list(real.shape):
+        return Mismatch(node.name, "shape", _said(sizes, list(real.shape)))
+    if told.dtype != real.dtype:
+        return Mismatch(node.name, "dtype", _said(told.dtype, real.dtype))
+    seen = [i for i, size in enumerate(sizes) if size > 1] if real.numel() else []
+    if any(strides[i] != real.stride(i) for i in seen):
+        return Mismatch(node.name, "stride", _said(tuple(strides), tuple(real.stride())))
+    return None
+
+
+def _said(told: object, real: object) -> str:
+    return f"the compiler is told {told}, the operator gives {real}"

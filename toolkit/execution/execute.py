@@ -1,0 +1,230 @@
+"""Run a case: in eager, as a float64 reference, and compiled. Nothing of the case changes.
+
+Every run has its own copy of graph, inputs, buffers; the case's modes around it; the same seed
+right before the call. How a program is called and which results are read is
+repro_templates/running.py: a repro does the same.
+
+What it does not do: it compares nothing (repro_templates/compare.py), judges nothing
+(oracle/judge.py), and kills nothing that hangs (oracle/executors.py).
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+
+import torch
+from torch.fx import GraphModule
+
+from ctk.compiler.errors import CaseError, PrecisionRefused
+from ctk.compiler.fx.clone import clone_inputs, clone_values, put_back
+from ctk.compiler.observe import Observer, first_line, is_observers, marking
+from ctk.compiler.torch_compat import dynamo, roles
+from ctk.compiler.torch_compat.process_state import process_state_kept
+from ctk.repro_templates.random_draws import same_draws
+from ctk.repro_templates.running import STATES, Run, called, under
+from ctk.toolkit.case.case import Case, Modes
+from ctk.toolkit.processes.accelerator import has_lost_cuda
+from ctk.toolkit.processes.link import compiled_watched
+from ctk.toolkit.execution.dynamo_context import dynamo_context
+from ctk.toolkit.execution.modes import reference_state
+from ctk.toolkit.execution.outcome import Outcome
+from ctk.toolkit.execution.private_copy import Eager, UpcastEager, held_tensors, private_copy
+from ctk.toolkit.execution.python_state import python_state_kept
+from ctk.toolkit.targets import resolve_target
+from ctk.toolkit.targets.base import Target
+
+
+def run_graph(gm: GraphModule, inputs: Sequence[object], modes: Modes) -> Outcome:
+    """Run a graph in eager under `modes`, on copies; an exception is part of the outcome."""
+    try:
+        return run_private(gm, inputs, modes)
+    except Exception as error:
+        return Outcome(None, error)
+
+
+def run_eager(case: Case, *, dtype: torch.dtype | None = None) -> Outcome:
+    """Run a case in eager.
+
+    Args:
+        case: Only read.
+        dtype: `torch.float64` gives the reference: see `run_reference`. None: as the program says.
+    """
+    if dtype is None:
+        return run_graph(case.graph, case.inputs, case.modes)
+    if dtype is not torch.float64:
+        raise ValueError(f"a reference is computed in torch.float64, not {dtype}")
+    return run_reference(case, run_graph(case.graph, case.inputs, case.modes))
+
+
+def run_reference(case: Case, eager: Outcome) -> Outcome:
+    """Run a case in eager with all floats in float64 (float64.py), and equal draws.
+
+    Args:
+        case: Only read.
+        eager: Its eager run.
+
+    Returns:
+        The float64 results, with `dtype=torch.float64`. When the program has no float64 form:
+        `eager` itself, with a `note` that says which node refused.
+    """
+    if eager.run is None:
+        return eager
+    try:
+        return run_upcast(case.graph, case.inputs, case.modes, is_random=eager.drew_random)
+    except PrecisionRefused as refusal:
+        return dataclasses.replace(eager, note=str(refusal))
+    except Exception as error:  # the program itself runs, so only float64 can be the reason
+        return dataclasses.replace(eager, note=f"float64 refused in backward: {first_line(error)}")
+
+
+def run_upcast(
+    gm: GraphModule,
+    inputs: Sequence[object],
+    modes: Modes,
+    *,
+    is_random: bool,
+    runner: type[Eager] = UpcastEager,
+) -> Outcome:
+    """Run a graph with all floats in float64.
+
+    Args:
+        gm: Only read.
+        inputs: One value per placeholder; only read.
+        modes: Those of the program; its autocast regions are left out.
+        is_random: Draw the numbers that a run in the program's own dtypes draws (random_draws.py).
+        runner: The interpreter.
+
+    Raises:
+        PrecisionRefused: The program has no float64 form.
+    """
+    play = None
+    if is_random:
+        play = same_draws(lambda tape: run_private(gm, inputs, modes, around=tape))
+    return run_private(gm, inputs, modes, dtype=torch.float64, runner=runner, around=play)
+
+
+def run_private(
+    gm: GraphModule,
+    inputs: Sequence[object],
+    modes: Modes,
+    *,
+    dtype: torch.dtype | None = None,
+    runner: type[Eager] = Eager,
+    around: AbstractContextManager[None] | None = None,
+) -> Outcome:
+    """Run a private copy of a graph under `modes`; raises what the program raises.
+
+    Args:
+        gm: Only read.
+        inputs: One value per placeholder; only read.
+        modes: State and seed.
+        dtype: `torch.float64` upcasts the whole program. None: as it is.
+        runner: The interpreter.
+        around: Entered for the call and the gradients.
+    """
+    private, owned = private_copy(gm, inputs, dtype=dtype)
+    state = dataclasses.asdict(modes)
+    state = reference_state(state) if dtype is not None else state
+    with under(state, STATES), python_state_kept(gm):
+        held = dict(held_tensors(private))
+        run = called(runner(private), owned, state, STATES, around, held=held)
+    if not run.is_seeded:
+        return run_private(gm, inputs, modes, dtype=dtype, runner=runner, around=around)
+    return Outcome(run, dtype=dtype)
+
+
+def _refuse_control_flow(case: Case, error: BaseException) -> None:
+    """Raise where a compiler asks Dynamo to trace again, which is not there.
+
+    Raises:
+        CaseError: It does.
+    """
+    if isinstance(error, dynamo.control_flow()):
+        raise CaseError(
+            f"{case.name} cannot be compiled without Dynamo, which would trace again "
+            f"({type(error).__name__}: {first_line(error)}); capture it once more"
+        ) from error
+
+
+def run_compiled(
+    case: Case,
+    *,
+    observer: Observer | None = None,
+    target: Target | None = None,
+    is_called: bool = True,
+    then: "Then | None" = None,
+) -> Outcome:
+    """Compile a case with its target and call the result once.
+
+    Example inputs and run inputs are separate clones, because a target may run the program while it
+    compiles.
+
+    Args:
+        case: Only read.
+        observer: Handed to the target. The graphs that it is told of hold what they held before the
+            call: they can be run again.
+        target: The target itself; None: the one that `case.target` names.
+        is_called: False: it is compiled only, and the outcome has no run.
+        then: Called after the first call, under the same modes, with the compiled function and its
+            inputs; what it raises is the compiled program's doing.
+
+    Raises:
+        TargetError: The target is unknown or cannot be imported.
+        ConfigError: The target does not take `case.config`.
+        CaseError: `case.dynamic` does not fit the inputs.
+        Exception: What the observer raises; it says nothing of the case.
+    """
+    target, observer = target or resolve_target(case.target), marking(observer)
+    target.check_config(case.config)
+    private, owned = private_copy(case.graph, case.inputs, lazy=False)
+    examples = clone_inputs(case.inputs)
+    state, held = dataclasses.asdict(case.modes), dict(held_tensors(private))
+    # A called module may write into its state when it is traced (BatchNorm counts its batches).
+    rewind = partial(put_back, [*held.values()], clone_values([*held.values()]))
+    if case.roles:
+        roles.present(private, {k: role.static for k, role in case.roles.items() if role.static})
+    with under(state, STATES), python_state_kept(case.graph), compiled_watched():
+        with dynamo_context(private, examples, case.dynamic) as example_inputs:
+            rewind()
+            try:
+                with process_state_kept():
+                    call = target.compile(
+                        private, example_inputs, config=case.config, observer=observer
+                    )
+            except BaseException as error:  # also sys.exit: it is the compiler's, not ours
+                if isinstance(error, KeyboardInterrupt) or is_observers(error):
+                    raise
+                _refuse_control_flow(case, error)
+                return Outcome(None, error, "compile")
+        rewind()
+        if not is_called:
+            return Outcome(None)
+        try:
+            return _call(lambda: called(call, owned, state, STATES, held=held), call, owned, then)
+        finally:
+            if not has_lost_cuda():  # then nothing can be put back, and the outcome says why
+                rewind()
+
+
+Then = Callable[[Callable[..., object], Sequence[object]], object]
+"""Gets a compiled function and its inputs."""
+
+
+def _call(
+    run: Callable[[], Run],
+    call: Callable[..., object],
+    inputs: Sequence[object],
+    then: Then | None,
+) -> Outcome:
+    """Return the outcome of a first call; what is raised, also by `then`, is part of it."""
+    try:
+        with process_state_kept():
+            outcome = Outcome(run())
+            if then is not None:
+                then(call, inputs)
+            return outcome
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) or is_observers(error):
+            raise
+        return Outcome(None, error)

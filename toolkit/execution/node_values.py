@@ -1,0 +1,126 @@
+"""Run a graph and keep every value: the material of pass-by-pass checks.
+
+What it does not do: it does not compare, and keeps no tuples of tensors: their elements are the
+values of `getitem` nodes.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import Tensor
+from torch.fx import GraphModule, Node
+
+from ctk.compiler.fx.clone import clone_value
+from ctk.compiler.torch_compat.process_state import is_in_vmap
+from ctk.repro_templates.plain_parts import PLAIN_CLASSES
+from ctk.toolkit.case.case import Modes
+from ctk.toolkit.execution.execute import run_private, run_upcast
+from ctk.toolkit.execution.modes import current_modes
+from ctk.toolkit.execution.outcome import Outcome
+from ctk.toolkit.execution.private_copy import Eager, UpcastEager
+
+NOTHING: Mapping[str, Callable[[object], None]] = {}
+Scalars = bool | int | float | complex | str
+
+
+def graph_values(
+    gm: GraphModule,
+    inputs: Sequence[object],
+    *,
+    dtype: torch.dtype | None = None,
+    modes: Modes | None = None,
+    values: dict[str, object] | None = None,
+    changed: Mapping[str, Callable[[object], None]] = NOTHING,
+) -> dict[str, object]:
+    """Run a graph once and return every value.
+
+    1. `NAME`: a clone of the tensor, or the scalar, that node NAME gave, taken right after it ran:
+       a later in-place op does not change it.
+    2. `output.N`: leaf N of the output, read when the graph ended.
+    3. `input.N`: tensor input N after the run.
+
+    Sub-graphs (branches of `torch.cond`) are run as their op runs them; values inside have no name
+    out here.
+
+    Args:
+        gm: Only read. Symbolic sizes are placeholders that get ints.
+        inputs: Real values, one per placeholder; only read.
+        dtype: `torch.float64` upcasts the whole program (float64.py), with the same random
+            numbers. None: as it is.
+        modes: State and seed to run under. None: what holds around the call, and the seed that
+            torch's generator was given last.
+        values: Filled as the graph runs; None: a new dict.
+        changed: For a node, what is done to its value before anything reads it. Not in float64.
+
+    Raises:
+        PrecisionRefused: `dtype` is given, and a node has no float64 form; the message names it.
+        Exception: Whatever an op of the graph raises in its own dtype.
+    """
+    modes = dataclasses.replace(modes or current_modes(seed=torch.initial_seed()), backward=False)
+    values = {} if values is None else values
+    if dtype is None:
+        outcome = run_private(gm, inputs, modes, runner=_keeping(Eager, values, changed))
+        return values | _at_end(outcome)
+    keeping = _keeping(UpcastEager, values)
+    outcome = run_upcast(gm, inputs, modes, is_random=False, runner=keeping)
+    if outcome.drew_random:
+        outcome = run_upcast(gm, inputs, modes, is_random=True, runner=keeping)
+    return values | _at_end(outcome)
+
+
+def values_and_error(
+    gm: GraphModule, inputs: Sequence[object], *, modes: Modes | None = None
+) -> tuple[dict[str, object], Exception | None]:
+    """Return `graph_values`, and what the graph raised: then the values up to the raising node.
+
+    Args:
+        gm: Only read.
+        inputs: Real values, one per placeholder; only read.
+        modes: As for `graph_values`.
+    """
+    values: dict[str, object] = {}
+    try:
+        return graph_values(gm, inputs, modes=modes, values=values), None
+    except Exception as error:
+        return values, error
+
+
+def _keeping(
+    runner: type[Eager],
+    values: dict[str, object],
+    changed: Mapping[str, Callable[[object], None]] = NOTHING,
+) -> type[Eager]:
+    """Return an interpreter that writes what each node gives into `values`."""
+
+    class Keeping(runner):
+        def run_node(self, n: Node) -> object:
+            value = super().run_node(n)
+            if n.name in changed:
+                changed[n.name](value)
+            if n.op != "output" and _has_numbers(value):
+                values[n.name] = clone_value(value)
+            return value
+
+    return Keeping
+
+
+def _has_numbers(value: object) -> bool:
+    """Return whether a value can be read: a weight that oneDNN or MKL has packed cannot.
+
+    Nor can one inside `vmap`: it is a batch, and no operator compares batches. One of a class of
+    its own is taken apart by AOTAutograd: behind it, its node's value is one of its parts.
+    """
+    if isinstance(value, Tensor):
+        return type(value) in PLAIN_CLASSES and not value.is_mkldnn and not is_in_vmap(value)
+    return value is None or isinstance(value, Scalars)
+
+
+def _at_end(outcome: Outcome) -> dict[str, object]:
+    named = {"out": "output.", "in": "input."}
+    return {
+        f"{prefix}{name.removeprefix(short)}": value
+        for name, value in outcome.values.items()
+        for short, prefix in named.items()
+        if name.startswith(short)
+    }

@@ -1,0 +1,192 @@
+"""Play programs in a warm process of our own, and judge whether they fail in a given way.
+
+What it does not do: reduce (`search`) or write scripts (`repro`).
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from ctk.compiler.errors import CtkError
+from ctk.compiler.usercode.process_name import process_name
+from ctk.compiler.usercode.references import files_of
+from ctk.compiler.torch_compat import inductor
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.case.formats.files import write_text
+from ctk.toolkit.case.formats.schema import decode, encode
+from ctk.toolkit.processes.descriptors_at_exit import Closing
+from ctk.toolkit.processes.memory import default_limit_nbytes
+from ctk.toolkit.processes.scratch import OWNER, remove_folder, scratch_root
+from ctk.toolkit.execution.programs.program_protocol import READY, Plan, Played, PlayQuestion
+
+TIMEOUT_SECONDS = 120.0
+"""Longest that one side of a program may take, if nobody says otherwise."""
+
+FILE = "program.py"
+WORKER = "ctk.toolkit.execution.programs.program_worker"
+
+
+class Player(Closing):
+    """Plays texts of programs; a context manager that ends the process which it started.
+
+    Args:
+        path: The program that texts come from: its neighbours can be imported by them.
+        timeout_seconds: Longest that one side may take.
+        memory_nbytes: What one side, with all that it starts, may hold; None takes most of what is
+            free.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        memory_nbytes: int | None = None,
+    ) -> None:
+        self.timeout_seconds = timeout_seconds
+        self.memory_nbytes = memory_nbytes or default_limit_nbytes()
+        self.neighbours = files_of(path)[1:]
+        self._from = path.resolve().parent
+        self._folder: Path | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def played(self, text: str, plan: Plan) -> Played:
+        """Play both sides of a program.
+
+        Raises:
+            CtkError: The process that plays has ended.
+        """
+        path = self._home() / FILE
+        write_text(path, text)
+        return self._answer(PlayQuestion(str(path), plan, self.timeout_seconds, self.memory_nbytes))
+
+    def judged(self, text: str, plan: Plan, expected: Signature) -> Judgement:
+        """Say whether a program fails in the way that is expected."""
+        return judgement_of(self.played(text, plan), expected)
+
+    def asking(
+        self, plan: Plan, expected: Signature, passing: Plan | None = None
+    ) -> Callable[[str], Judgement]:
+        """Return the oracle of a reduction.
+
+        Args:
+            plan: With which it must fail.
+            expected: The failure.
+            passing: A counterfactual with which it must pass, so that the cause stays the same.
+        """
+
+        def ask(text: str) -> Judgement:
+            judgement = self.judged(text, plan, expected)
+            if passing is None or judgement.verdict is not Verdict.REPRODUCES:
+                return judgement
+            other = self.played(text, passing)
+            is_same = not other.differences and not other.unanswered
+            return judgement if is_same else replace(judgement, verdict=Verdict.DIFFERENT)
+
+        return ask
+
+    def _home(self) -> Path:
+        """Return the folder of the program that is asked about, its neighbours beside it."""
+        if self._folder is None:
+            self._folder = Path(tempfile.mkdtemp(prefix="program-", dir=scratch_root()))
+            for file in self.neighbours:
+                place = self._folder / file.relative_to(self._from)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(file.read_bytes())
+        return self._folder
+
+    def _answer(self, question: PlayQuestion) -> Played:
+        process = self._process = self._process or _start()
+        try:
+            _write(process, question)
+            line = cast("BinaryIO", process.stdout).readline()
+        except BrokenPipeError:
+            line = b""
+        except BaseException:  # Ctrl-C: the answer would be taken for that of the next question
+            self.close()
+            raise
+        if not line:
+            self.close()
+            raise CtkError("the process that plays programs has ended; ask again")
+        return decode(Played, line, where="answer")
+
+    def close(self) -> None:
+        """End the process and remove what was written for it."""
+        process, self._process = self._process, None
+        if process is not None:
+            for pipe in (process.stdin, process.stdout):
+                with contextlib.suppress(BrokenPipeError):
+                    cast("BinaryIO", pipe).close()
+            try:
+                process.wait(2.0)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        if self._folder is not None:
+            remove_folder(self._folder)
+            self._folder = None
+
+
+def judgement_of(seen: Played, expected: Signature | None = None) -> Judgement:
+    """Return the judgement about a program that was played.
+
+    The first difference counts; when a failure is looked for, those of the same call do: a wrong
+    value in a call is often seen in Python state as well.
+
+    Args:
+        seen: What was played.
+        expected: The failure that is looked for; None: any.
+    """
+    if seen.unanswered:
+        return Judgement(Verdict.FLAKY if seen.is_flaky else Verdict.INVALID, None, seen.unanswered)
+    if not seen.differences:
+        return Judgement(Verdict.PASSES, detail="the calls of the program give what eager gives")
+    first = seen.differences[0]
+    for each in seen.differences:
+        is_wanted = expected is None or expected.matches(each.signature)
+        if each.call == first.call and is_wanted:
+            return Judgement(Verdict.REPRODUCES, each.signature, each.detail)
+    return Judgement(Verdict.DIFFERENT, first.signature, first.detail)
+
+
+def _start() -> subprocess.Popen[bytes]:
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    process = subprocess.Popen(
+        [sys.executable, "-m", WORKER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env={
+            **os.environ,
+            "PYTHONPATH": path,
+            "PYTHONSAFEPATH": "1",
+            "TORCHINDUCTOR_CACHE_DIR": inductor.cache_folder(),
+            "TORCHINDUCTOR_COMPILE_THREADS": "1",
+            "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+            "CUDA_LAUNCH_BLOCKING": os.environ.get("CUDA_LAUNCH_BLOCKING", "1"),
+            "TMPDIR": str(scratch_root()),
+            OWNER: process_name(),
+        },
+        start_new_session=True,
+    )
+    if cast("BinaryIO", process.stdout).readline() != READY:
+        process.kill()
+        process.communicate()
+        command = f"{sys.executable} -m {WORKER}"
+        raise CtkError(f"the process that plays programs did not start; see why: {command}")
+    return process
+
+
+def _write(process: subprocess.Popen[bytes], question: PlayQuestion) -> None:
+    import json
+
+    pipe = cast("BinaryIO", process.stdin)
+    pipe.write(json.dumps(encode(question)).encode() + b"\n")
+    pipe.flush()

@@ -1,0 +1,99 @@
+"""What the reducer and the process that plays programs say: one JSON object per line over pipes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ctk.toolkit.case.failure import FailureKind, Signature
+from ctk.toolkit.case.formats.checked import Line
+from ctk.toolkit.case.formats.schema import document
+
+READY = b"ready\n"
+"""The first line of a player."""
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a program is compiled and played.
+
+    Attributes:
+        target: Target spec.
+        config: Options of the target, JSON values.
+        dynamic: As for `torch.compile`; None leaves the choice to Dynamo.
+        calls: How many calls are made at least; those before the last have its inputs, unless the
+            file has `warmups()`.
+        more: Calls after those of the program, with other sizes or values, where that is possible.
+        backward: Run the backward pass of each call.
+        fresh: Compile anew before each call: no guard decides whether a graph is used again.
+        strides: Compare the strides of what is returned.
+    """
+
+    target: str = "inductor"
+    config: Mapping[str, object] = field(default_factory=dict[str, object])
+    dynamic: bool | None = None
+    calls: int = 1
+    more: tuple[str, ...] = ()
+    backward: bool = False
+    fresh: bool = False
+    strides: bool = False
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class PlayQuestion:
+    """A question: how do both sides of a program differ?
+
+    Attributes:
+        path: The program's file.
+        plan: How it is played.
+        timeout_seconds: Longest that one side may take.
+        memory_nbytes: What one side, with all that it starts, may hold; None: any.
+    """
+
+    path: str
+    plan: Plan
+    timeout_seconds: float
+    memory_nbytes: int | None = None
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A result that differs, as in `repro_templates.program_compare.Difference`."""
+
+    kind: FailureKind
+    name: Line
+    detail: Line
+    exception: Line | None = None
+
+    @property
+    def call(self) -> int:
+        """The call that it is of, from 1; 0 when nobody lived to say."""
+        number = self.name.partition(".")[0].removeprefix("call")
+        return int(number) if number.isdigit() else 0
+
+    @property
+    def signature(self) -> Signature:
+        """The failure that it is."""
+        number = int(self.detail) if self.kind == "signal" else None
+        return Signature(
+            self.kind, self.exception, signal=number, output=self.name, message=self.detail
+        )
+
+
+@document
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What playing both sides showed.
+
+    Attributes:
+        differences: In the order of the program; empty when they agree.
+        unanswered: Why there is no answer: the program itself fails; empty when there is one.
+        is_flaky: The program gives other numbers each time.
+        breaks: Why Dynamo broke graphs.
+    """
+
+    differences: tuple[Seen, ...] = ()
+    unanswered: str = ""
+    is_flaky: bool = False
+    breaks: tuple[str, ...] = ()

@@ -1,0 +1,48 @@
+"""The process that captures a program for `capture.py`: `python -m` this module, asked on stdin.
+
+Each case is saved before its graph is called, and once more if the call shows that it has a
+backward pass. The status is 0, `LOST_CUDA` if a kernel of the eager call has broken CUDA, and 1 for
+everything that the process which asks sees as well.
+
+What it does not do: say what went wrong.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from ctk.compiler.errors import CtkError, LostAccelerator
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.store import save_case
+from ctk.toolkit.importers.child_capture import Asked
+from ctk.toolkit.importers.program import capture_cases
+from ctk.toolkit.processes.accelerator import LOST_CUDA
+from ctk.toolkit.case.usercode.program import load_program
+
+
+def main() -> int:
+    """Capture what stdin asks for; return the exit status."""
+    asked = Asked(**json.loads(sys.stdin.buffer.read()))
+
+    def keep(case: Case) -> None:
+        folder = Path(asked.folder, case.name)
+        save_case(case, folder, inputs="full", overwrite=True, portable=False)
+
+    try:
+        capture_cases(
+            load_program(asked.spec),
+            target=asked.target,
+            config=asked.config,
+            backward=asked.backward,
+            dynamic=asked.dynamic,
+            keep=keep,
+        )
+    except LostAccelerator:
+        return LOST_CUDA
+    except CtkError:
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""Capture a program in a process of its own: its eager call may break CUDA for the process.
+
+    this process                           worker.py
+    which program, how      -- stdin ->    load it, capture it; before a graph is called: save it
+    cases                   <- folder --   ends, or leaves with `LOST_CUDA`: what is saved counts
+
+A failed assertion in a program's own eager call (an index out of range) is what the program gives,
+and a question to ask. Captured here, nothing could be asked any more.
+
+What it does not do: judge; capture a callable of the library, which no other process can load.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from ctk.compiler.errors import EagerError
+from ctk.compiler.usercode.process_name import process_name
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.store import load_case
+from ctk.toolkit.case.formats.files import temporary_folder
+from ctk.toolkit.importers.base import Request
+from ctk.toolkit.processes.accelerator import LOST_CUDA
+from ctk.toolkit.processes.scratch import OWNER, scratch_root
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be captured, as JSON: see `capture_cases`; `folder` is where cases are saved."""
+
+    spec: str
+    folder: str
+    target: str
+    config: dict[str, object] | None
+    backward: bool
+    dynamic: bool
+
+
+def is_at_risk(request: Request) -> bool:
+    """Return whether a program that was loaded here is to be captured elsewhere."""
+    return request.isolate is True and torch.cuda.is_initialized()
+
+
+def captured_apart(spec: str, request: Request) -> list[Case] | None:
+    """Return the cases of a program up to the graph whose eager call breaks CUDA, that one too.
+
+    Args:
+        spec: What `load_program` takes.
+        request: How the cases are to be compiled; its config holds JSON.
+
+    Returns:
+        At least one case; None where the process ends in another way: that is asked here then.
+
+    Raises:
+        EagerError: CUDA breaks before a graph is called.
+    """
+    with temporary_folder("ctk-capture-", scratch_root()) as folder:
+        config = dict(request.config) if request.config is not None else None
+        how = (request.target or "ctk", config, request.backward, request.dynamic)
+        status = _run(Asked(spec, str(folder), *how))
+        saved = sorted(folder.glob("graph*"), key=lambda path: int(path.name[len("graph") :]))
+        cases = [load_case(path, trust=True) for path in saved]
+    if status == LOST_CUDA and not cases:
+        raise EagerError(f"{Path(spec).name}: a kernel of its eager call breaks CUDA")
+    return cases if status in (0, LOST_CUDA) else None
+
+
+def _run(asked: Asked) -> int:
+    command = [sys.executable, "-m", "ctk.toolkit.importers.capture_worker"]
+    text = json.dumps(asdict(asked)).encode()
+    return subprocess.run(command, input=text, env=_environment(), check=False).returncode
+
+
+def _environment() -> dict[str, str]:
+    """Return our environment, import path and mark; kernels are waited for at their call."""
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    launches = os.environ.get("CUDA_LAUNCH_BLOCKING", "1")
+    ours = {"PYTHONPATH": path, "PYTHONSAFEPATH": "1", "CUDA_LAUNCH_BLOCKING": launches}
+    return {**os.environ, **ours, "TMPDIR": str(scratch_root()), OWNER: process_name()}

@@ -1,0 +1,80 @@
+"""Find out whether a case is valid with other sizes: run it with those on fake tensors."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ctk.compiler.torch_compat import fake
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.reduce.dimensions.windows import strides_for
+from ctk.toolkit.reduce.dimensions.places import Path, Place, map_literals
+from ctk.toolkit.reduce.dimensions.propagate import Propagation
+from ctk.toolkit.reduce.dimensions.solve import Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a run with other sizes has shown.
+
+    Attributes:
+        infos: Of the values of the outermost graph's nodes, by name (`eager_values.describe`).
+        is_sure: Whether it is valid then; not where only running it tells some sizes.
+    """
+
+    infos: Mapping[str, object]
+    is_sure: bool
+
+
+def check(
+    case: Case, sizes: Assignment, *, empty: frozenset[tuple[str, str]] | None
+) -> Checked | None:
+    """Return what a run with these sizes shows; None if the case cannot run with them.
+
+    Args:
+        case: Not changed.
+        sizes: Those that are not named stay.
+        empty: Values (path of the graph, node) that may have no elements, no other may lose all;
+            None: any may.
+    """
+    run = Propagation(_Numbers(fake.new_fake_mode(), sizes))
+    try:
+        run.run(case)
+    except Exception:  # whatever an operator raises when it refuses its arguments
+        return None
+    is_full = empty is None or run.empty <= empty
+    return Checked(run.infos, not run.needs_data) if is_full else None
+
+
+@dataclass(frozen=True, slots=True)
+class _Numbers:
+    """Gives numbers; `Sizes`."""
+
+    mode: Any
+    sizes: Assignment
+
+    def running(self) -> AbstractContextManager[None]:
+        return fake.fake_compute(self.mode)
+
+    def tensor(self, value: torch.Tensor, place: Callable[[int], Place]) -> Any:
+        sizes = [self.sizes.get(place(dim), size) for dim, size in enumerate(value.shape)]
+        if sizes == list(value.shape):
+            return fake.to_fake(value, self.mode)
+        with self.mode:
+            return torch.empty_strided(
+                sizes, strides_for(value, sizes), dtype=value.dtype, device=value.device
+            )
+
+    def number(self, value: int, place: Place) -> int:
+        return self.sizes.get(place, value)
+
+    def literals(self, value: Any, place: Callable[[Path], Place]) -> Any:
+        return map_literals(value, lambda number, path: self.sizes.get(place(path), number))
+
+    def result(self, value: object, given: Any, *, refused: bool = False) -> object:
+        return value
+
+    def is_refused(self, error: Exception) -> bool:
+        return False

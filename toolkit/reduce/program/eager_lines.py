@@ -1,0 +1,188 @@
+"""Programs in which one line runs outside of what is compiled: the counterfactual of a line.
+
+    y = np.fix(x.numpy())      ->   y = _outside(lambda: np.fix(x.numpy()))
+    self.calls += 1            ->   _outside(lambda: setattr(self, "calls", self.calls + 1))
+    if flag(x): ...            ->   if _outside(lambda: flag(x)): ...
+
+`_outside` calls its argument with Dynamo switched off. If exactly this makes a wrong program right,
+Dynamo handles that line wrongly. Statements that cannot be moved into a lambda (`with`, `raise`,
+`yield`, `super()`, plain names) are left out.
+
+What it does not do: run anything.
+"""
+
+import ast
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeGuard, cast
+
+from ctk.toolkit.reduce.program.program_edits import replaced_node
+from ctk.toolkit.reduce.program.syntax import copied, number_of, numbered, parsed, text_of
+
+OUTSIDE = """import torch
+
+
+@torch.compiler.disable
+def _outside(run):
+    return run()
+"""
+AROUND = ("model", "inputs", "warmups", "between", "config")
+"""Functions of a program that run outside anyway; those that `model` defines do not."""
+
+_IMMOVABLE = (ast.Yield, ast.YieldFrom, ast.Await, ast.NamedExpr)
+_BLOCKS = (ast.If, ast.For, ast.While)
+_COMPUTES = (
+    ast.Call, ast.BinOp, ast.Subscript, ast.Attribute, ast.Compare, ast.BoolOp, ast.UnaryOp,
+    ast.JoinedStr, ast.ListComp, ast.DictComp, ast.SetComp, ast.GeneratorExp, ast.IfExp,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """One line moved out.
+
+    Attributes:
+        line: Of the given text, from 1; `column` from 0.
+        source: What stands there.
+        calls: Functions of the program that it calls: what is wrong may be in them.
+        text: The program with that line outside.
+    """
+
+    line: int
+    source: str
+    calls: frozenset[str]
+    text: str
+    column: int = 0
+
+
+def outside_lines(text: str) -> Iterator[Outside]:
+    """Yield the program with each line that can be moved outside, in the order of the text."""
+    tree = numbered(_WithoutAugmented().visit(parsed(text)))
+    own = {n.name for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+    lines = text.splitlines()
+    for node in _movable(tree):
+        made, nodes = copied(tree)
+        if _moved(nodes[number_of(node)]):
+            calls = {_called(each) for each in ast.walk(node)} & own
+            line = cast("ast.stmt", node).lineno
+            source = lines[line - 1].partition("  #")[0].strip()
+            if cast("ast.stmt", node).end_lineno != line and not isinstance(node, _BLOCKS):
+                source = ast.unparse(node)  # of several lines
+            column = cast("ast.stmt", node).col_offset
+            yield Outside(line, source, frozenset(calls), _with_helper(made), column)
+
+
+def outside_calls(text: str, line: int) -> Iterator[Outside]:
+    """Yield the program with each call outside that a statement makes, the largest first."""
+    tree = parsed(text)
+    statements = [n for n in _movable(tree) if cast("ast.stmt", n).lineno == line]
+    found = [each for node in statements[:1] for each in ast.walk(node) if _is_plain_call(each)]
+    for call in sorted(found, key=lambda each: -len(ast.unparse(each))):
+        made, nodes = copied(tree)
+        replaced_node(made, nodes[number_of(call)], _call_outside(copy.deepcopy(call)))
+        source = ast.unparse(call)
+        yield Outside(call.lineno, source, frozenset(), _with_helper(made), call.col_offset)
+
+
+def _is_plain_call(node: ast.AST) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and _can_move(node)
+
+
+class _WithoutAugmented(ast.NodeTransformer):
+    """Writes `a.b += c` and `a[b] += c` as assignments."""
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.stmt:
+        if isinstance(node.target, ast.Name):
+            return node
+        old = ast.parse(ast.unparse(node.target), mode="eval").body
+        value = ast.BinOp(old, node.op, node.value)
+        return ast.copy_location(ast.Assign([node.target], value, lineno=node.lineno), node)
+
+
+def _called(node: ast.AST) -> str:
+    func = node.func if isinstance(node, ast.Call) else None
+    return str(getattr(func, "attr", getattr(func, "id", "")))
+
+
+def _with_helper(tree: ast.Module) -> str:
+    text = text_of(tree)
+    future = [line for line in text.splitlines() if line.startswith("from __future__")]
+    rest = "\n".join(line for line in text.splitlines() if line not in future)
+    return "\n".join([*future, OUTSIDE, rest, ""])
+
+
+def _movable(tree: ast.Module) -> Iterator[ast.AST]:
+    """Yield the statements in functions that are compiled, and lambdas there."""
+    for node in tree.body:
+        yield from _inside(node, is_compiled=False)
+
+
+def _inside(node: ast.AST, *, is_compiled: bool) -> Iterator[ast.AST]:
+    is_statement = isinstance(node, (ast.stmt, ast.Lambda))
+    is_function = isinstance(node, (ast.FunctionDef, ast.Lambda))
+    if is_statement and (is_compiled or isinstance(node, ast.Lambda)):
+        yield node
+    if isinstance(node, ast.FunctionDef) and node.name in AROUND and not is_compiled:
+        for child in ast.walk(node):  # what it defines is compiled, what it does is not
+            if child is not node and isinstance(child, (ast.FunctionDef, ast.Lambda)):
+                yield from _inside(child, is_compiled=False)
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _inside(child, is_compiled=is_compiled or is_function)
+
+
+def _moved(node: ast.AST) -> bool:
+    """Move what a statement computes outside, in place; return whether that is possible."""
+    match node:
+        case ast.Assign(targets=[ast.Attribute() | ast.Subscript() as target], value=value):
+            return _moved_store(node, target, value)
+        case (
+            ast.Assign(value=value)
+            | ast.Return(value=value)
+            | ast.Expr(value=value)
+            | ast.AugAssign(value=value)
+            | ast.AnnAssign(value=value)
+        ) if value is not None:
+            field = "value"
+        case ast.If(test=value) | ast.While(test=value):
+            field = "test"
+        case ast.For(iter=value):
+            field = "iter"
+        case ast.Lambda(body=value):
+            field = "body"
+        case _:
+            return False
+    if not _can_move(value):
+        return False
+    setattr(node, field, _call_outside(value))
+    return True
+
+
+def _moved_store(node: ast.Assign, target: ast.Attribute | ast.Subscript, value: ast.expr) -> bool:
+    """Make `a.b = v` and `a[b] = v` a call that is made outside."""
+    if any(isinstance(each, _IMMOVABLE) for each in ast.walk(value)):
+        return False
+    if isinstance(target, ast.Attribute):
+        name: ast.expr = ast.Name("setattr", ast.Load())
+        arguments: list[ast.expr] = [target.value, ast.Constant(target.attr), value]
+    else:
+        name = ast.Attribute(target.value, "__setitem__", ast.Load())
+        arguments = [target.slice, value]
+    call = _call_outside(ast.Call(name, arguments, []))
+    node.targets, node.value = [ast.Name("_", ast.Store())], call
+    return True
+
+
+def _can_move(value: ast.expr) -> bool:
+    parts = list(ast.walk(value))
+    if any(isinstance(each, _IMMOVABLE) for each in parts):
+        return False
+    if any(isinstance(each, ast.Name) and each.id == "super" for each in parts):
+        return False
+    return any(isinstance(each, _COMPUTES) for each in parts)
+
+
+def _call_outside(value: ast.expr) -> ast.expr:
+    nothing = ast.arguments([], [], None, [], [], None, [])
+    return ast.Call(ast.Name("_outside", ast.Load()), [ast.Lambda(nothing, value)], [])

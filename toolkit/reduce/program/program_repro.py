@@ -1,0 +1,191 @@
+"""Write the script of a program that fails: `repro.py`, which needs torch and the target only.
+
+The program comes first, as it stands in `program.py`; below a line follows what plays and judges
+it: the functions of `repro_templates/` by which the reducer judges too, carried as source.
+"""
+
+import ast
+import datetime
+import json
+import textwrap
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ctk.compiler.usercode.references import files_of
+from ctk.repro_templates.program_play import How
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.formats.files import make_folder, write_text
+from ctk.toolkit.execution.programs.program_protocol import Plan
+from ctk.toolkit.reduce.program.renaming import bindings_of, clashing, renamed
+from ctk.toolkit.repro.carry import carry
+from ctk.toolkit.repro.header import Versions, current_versions, shorten_paths
+from ctk.toolkit.repro.run import REPRO, ReproRun, run_repro
+from ctk.toolkit.repro.script import FREEZING, FREEZING_IMPORT, Limits
+from ctk.toolkit.targets import traits_of
+
+PROGRAM = "program.py"
+_HOLDING = ("program_verdict", "program_play", "loading")
+_CARRIED = tuple(f"ctk.repro_templates.{name}" for name in _HOLDING)
+_LINE = (
+    f"# {'-' * 98}\n# From here on: how the program is played and judged, the toolkit's own code."
+)
+_CACHES = (
+    "import os",
+    'os.environ.setdefault("TORCHINDUCTOR_FX_GRAPH_CACHE", "0")',
+    'os.environ.setdefault("TORCHINDUCTOR_AUTOGRAD_CACHE", "0")',
+)
+_SEEDED = ("import random", "import torch", "random.seed(0)", "torch.manual_seed(0)")
+_SEEDED_NUMPY = ("import numpy.random", "numpy.random.seed(0)")
+_BESIDE = ("import sys", "sys.path.append(os.path.dirname(os.path.abspath(__file__)))")
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramFailure:
+    """A program that fails.
+
+    Attributes:
+        text: Its source.
+        path: The file that it comes from: files beside it that it imports are copied.
+        plan: How it is compiled and played.
+        signature: The failure.
+        blame: Who is to blame, in one line for the header; empty when it is not known.
+        limits: Of each side.
+    """
+
+    text: str
+    path: Path
+    plan: Plan
+    signature: Signature
+    blame: str = ""
+    limits: Limits = field(default_factory=Limits)
+
+
+def write_program_repro(
+    failure: ProgramFailure, folder: Path, *, timeout_seconds: float = 600.0
+) -> tuple[Path, ReproRun]:
+    """Write `program.py` and `repro.py`, run the script in a clean process, and note what it said.
+
+    Args:
+        failure: What is shown.
+        folder: Made if it does not exist.
+        timeout_seconds: Longest that the script may take.
+
+    Returns:
+        The script and what its run showed.
+    """
+    make_folder(folder)
+    for file in files_of(failure.path)[1:]:
+        place = folder / file.relative_to(failure.path.resolve().parent)
+        make_folder(place.parent)
+        place.write_bytes(file.read_bytes())
+    write_text(folder / PROGRAM, failure.text)
+    path = folder / REPRO
+    write_text(path, render_program(failure, "not run"))
+    seen = run_repro(path, timeout_seconds=timeout_seconds)
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    verdict = seen.verdict or f"no verdict, exit code {seen.exit_code}"
+    clean_run = f"{seen.says} on {today} ({shorten_paths(verdict)})"
+    write_text(path, render_program(failure, clean_run))
+    return path, seen
+
+
+def render_program(
+    failure: ProgramFailure, clean_run: str, versions: Versions | None = None
+) -> str:
+    """Return the text of the script.
+
+    Args:
+        failure: What is shown.
+        clean_run: What a run in a clean process showed, for the header.
+        versions: Those of this process when None.
+    """
+    ending = _ending(failure)
+    traits = traits_of(failure.plan.target)
+    freezing = [FREEZING_IMPORT] if traits.freezes(failure.plan.config) else []
+    backend = traits.repro_backend
+    carried = carry(ending, _CARRIED, [(backend.__module__, backend.__name__)])
+    tree = ast.parse(failure.text)
+    ours = "\n".join((*carried.imports, carried.source, ending))
+    names = clashing(bindings_of(tree), bindings_of(ast.parse(ours)))
+    program = ast.unparse(renamed(tree, names)) if names else failure.text.strip()
+    future, body = _split_future(program)
+    files = files_of(failure.path)
+    has_numpy = any(b"numpy" in file.read_bytes() for file in files)
+    numpys = _SEEDED_NUMPY if has_numpy or "numpy" in failure.text else ()
+    parts = [
+        _header(failure, clean_run, versions or current_versions()),
+        *([future] if future else []),
+        "\n".join((*_CACHES, *(_BESIDE if files[1:] else ()), *_SEEDED, *numpys)),
+        body,
+        f"\n{_LINE}",
+        "\n".join((*carried.imports, *freezing)),
+        f"\n{carried.source}",
+        f"\n{ending}",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _header(failure: ProgramFailure, clean_run: str, versions: Versions) -> str:
+    """Return the comment that a reader sees first."""
+    traits = traits_of(failure.plan.target)
+    lines = [
+        f"A program that compiles wrongly: {failure.signature.kind} at {failure.signature.output}",
+        f"seen:     {failure.signature.message}",
+        *([f"blame:    {failure.blame}"] if failure.blame else []),
+        f"run:      python {REPRO}   (0: no failure, 1: the failure, 125: cannot tell)",
+        f"ran:      {clean_run}",
+        f"made of:  torch {versions.torch}, Python {versions.python}, {versions.platform}",
+        f"target:   {failure.plan.target}{f'; needs {traits.needs}' if traits.needs else ''}",
+    ]
+    wrapped = [each for line in lines for each in textwrap.wrap(line, 97, subsequent_indent="  ")]
+    return "\n".join(f"# {line}" for line in wrapped)
+
+
+def _ending(failure: ProgramFailure) -> str:
+    """Return what stands below the carried code: how the program is compiled, and the main call."""
+    plan, traits = failure.plan, traits_of(failure.plan.target)
+    options = {**traits.defaults, **plan.config}
+    dynamic = f' | {{"dynamic": {plan.dynamic}}}' if plan.dynamic is not None else ""
+    how = {
+        "calls": plan.calls,
+        "backward": plan.backward,
+        "more": plan.more,
+        "fresh": plan.fresh,
+    }
+    given = [f"{name}={value}" for name, value in how.items() if value != getattr(How(), name)]
+    judged: dict[str, object] = {"strides": plan.strides, "timeout_seconds": failure.limits.seconds}
+    if failure.limits.nbytes is not None:
+        judged["memory_nbytes"] = failure.limits.nbytes
+    expected = {"kind": failure.signature.kind, "exception": failure.signature.exception}
+    return "\n".join(
+        (
+            "HERE = Path(__file__).parent",
+            f"TARGET = {json.dumps(plan.target)}",
+            f"OPTIONS = {options!r}",
+            "",
+            "",
+            "def compiled(model: Any) -> Any:",
+            '    """Compile the model with the target."""',
+            "    torch.compiler.reset()",
+            *(FREEZING if traits.freezes(plan.config) else ()),
+            f"    keywords = compile_keywords(globals()){dynamic}",
+            f"    backend = {traits.repro_backend.__name__}(TARGET, HERE)",
+            "    return torch.compile(model, backend=backend, options=OPTIONS or None, **keywords)",
+            "",
+            "",
+            'if __name__ == "__main__":',
+            "    sys.path.append(str(HERE))",
+            f"    how = How({', '.join(given)})",
+            f"    expected = {expected!r}",
+            f"    judged = {judged!r}",
+            "    repro = ProgramRepro(globals(), compiled, how, expected, **judged)",
+            "    sys.exit(main_of_program(repro))",
+        )
+    )
+
+
+def _split_future(program: str) -> tuple[str, str]:
+    """Return the `from __future__` lines of a program, which must come first, and the rest."""
+    lines = program.splitlines()
+    future = [line for line in lines if line.startswith("from __future__")]
+    return "\n".join(future), "\n".join(line for line in lines if line not in future).strip()

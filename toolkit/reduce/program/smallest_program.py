@@ -1,0 +1,133 @@
+"""The smallest program of a failure that no graph shows, who is to blame in it, and its repro.
+
+    OUT/program.py   the smallest program that still fails in the same way, for the same cause
+    OUT/repro.py     the same as a script that needs torch and the target only, verified
+
+It is played with the least of a compiler that shows the failure (`EndToEnd.backend`): Dynamo with
+the backend `eager`, which compiles nothing, AOT dispatch with `aot_eager`, else with the target.
+
+What it does not do: decide whether a program fails, or in which layer (layers.py).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ctk.toolkit.end_to_end.answer import EndToEnd
+from ctk.toolkit.reduce.program.dynamo_culprit import guilty_line, refine, with_line
+from ctk.toolkit.case.formats.files import make_folder, write_text
+from ctk.toolkit.execution.programs.player import TIMEOUT_SECONDS, Player
+from ctk.toolkit.execution.programs.program_protocol import Plan
+from ctk.toolkit.reduce.program.program_repro import PROGRAM, ProgramFailure, write_program_repro
+from ctk.toolkit.reduce.program.statement_search import Limits, SmallProgram, reduce_program
+from ctk.toolkit.repro.run import ReproRun
+from ctk.toolkit.repro.script import limits_of
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramQuestioned:
+    """A program that fails end to end, and how.
+
+    Attributes:
+        path: Its file.
+        text: What the file says, with `model()` and `inputs()`.
+        answer: What was found end to end.
+        plan: How it was compiled.
+        limits: What the reduction may use.
+        timeout_seconds: Longest that one side of a program may take.
+        memory_nbytes: What one side may hold; None: most of what is free.
+    """
+
+    path: Path
+    text: str
+    answer: EndToEnd
+    plan: Plan
+    limits: Limits = field(default_factory=Limits)
+    timeout_seconds: float = TIMEOUT_SECONDS
+    memory_nbytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """What was found.
+
+    Attributes:
+        answer: With cause, line and proof, as far as they are known.
+        reduction: The smallest program; None when the failure was not seen again.
+        script: Its repro.
+        run: What the repro showed in a clean process.
+    """
+
+    answer: EndToEnd
+    reduction: SmallProgram | None = None
+    script: Path | None = None
+    run: ReproRun | None = None
+
+
+def name_culprit(
+    asked: ProgramQuestioned, say: Callable[[str], None] = lambda text: None
+) -> EndToEnd:
+    """Find who is to blame, and leave the program as it is; the line is looked for in all of it."""
+    plan = played_plan(asked.plan, asked.answer)
+    with Player(asked.path, asked.timeout_seconds, asked.memory_nbytes) as player:
+        say("look for what makes the program pass")
+        answer, blamed = refine(asked.answer, player, asked.text, plan)
+        if not blamed.cause or answer.confirmed:
+            return answer
+        say("look for the line")
+        found = guilty_line(player, asked.text, plan)
+    return with_line(answer, f"{asked.path.name}:{found.line}", found) if found else answer
+
+
+def explain_program(
+    asked: ProgramQuestioned, folder: Path, say: Callable[[str], None] = lambda text: None
+) -> Explained:
+    """Find who is to blame, make the program small, write it with its repro.
+
+    Args:
+        asked: The failing program.
+        folder: For `program.py` and `repro.py`; made if it does not exist.
+        say: Told what happens.
+    """
+    text = asked.text
+    plan = played_plan(asked.plan, asked.answer)
+    with Player(asked.path, asked.timeout_seconds, asked.memory_nbytes) as player:
+        say("look for what makes the program pass")
+        answer, blamed = refine(asked.answer, player, text, plan)
+        seen = player.played(text, plan)
+        if not seen.differences:
+            return Explained(answer)
+        expected = seen.differences[0].signature
+        say("make the program smaller")
+        make_folder(folder)
+        ask = player.asking(plan, expected, blamed.passing)
+        small = reduce_program(
+            text, ask, asked.limits, lambda smaller: write_text(folder / PROGRAM, smaller)
+        )
+        say("look for the line")
+        answer = _with_line(asked.path, answer, player, small, plan)
+    place = f"{answer.where}, {answer.line}" if answer.line else answer.where
+    limits = limits_of(expected, asked.timeout_seconds, asked.memory_nbytes)
+    limits = replace(limits, seconds=max(limits.seconds, asked.timeout_seconds))
+    failure = ProgramFailure(small.text, asked.path, plan, expected, place, limits)
+    say("run the repro in a clean process")
+    script, run = write_program_repro(failure, folder)
+    return Explained(answer, small, script, run)
+
+
+def _with_line(
+    path: Path, answer: EndToEnd, player: Player, small: SmallProgram, plan: Plan
+) -> EndToEnd:
+    """Return the answer with the guilty line, as a line of the user's file."""
+    found = guilty_line(player, small.text, plan)
+    if found is None:
+        return answer
+    line = small.lines.get((found.line, found.column))
+    if line is None:
+        return with_line(answer, f"{PROGRAM}:{found.line}", found)
+    return with_line(answer, f"{path.name}:{line}", found)
+
+
+def played_plan(plan: Plan, answer: EndToEnd) -> Plan:
+    """Return how a program is played to see a failure of its layer."""
+    return replace(plan, target=answer.backend, config={}) if answer.backend else plan

@@ -1,0 +1,184 @@
+"""Search the smallest program: drop statements by halves, then small edits, until nothing helps.
+
+    40 statements: without 20? without 10? ...     ddmin over each block, outermost blocks first
+    f(g(x)) * 2 + y: f(g(x)) * 2? y? f(g(x))? ...  one edit at a time (`edits`)
+
+A candidate counts only if it is smaller by a total order and the oracle says that it reproduces the
+very failure, so the result never grows and never slips to another failure. The search is greedy and
+deterministic: the same program and answers give the same result.
+
+What it does not do: run programs; that is the oracle's.
+"""
+
+import ast
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.reduce.program.program_edits import KINDS, Edit
+from ctk.toolkit.reduce.program.syntax import (
+    blocks_of,
+    is_readable,
+    lines_of,
+    number_of,
+    numbered,
+    parsed,
+    size_of,
+    statements_in,
+    text_of,
+    without,
+)
+
+Ask = Callable[[str], Judgement]
+"""Says of a program's text whether it still fails in the same way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a search may use; None: any number."""
+
+    questions: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SmallProgram:
+    """The smallest program that was found.
+
+    Attributes:
+        text: Its source.
+        statements_before: Of the program as it was given.
+        statements_after: Of the smallest one.
+        questions: How many were asked.
+        finished: Whether nothing smaller is left to try; else a limit or Ctrl-C has ended it.
+        lines: For each place (line, column) of the text, the line of the given program.
+    """
+
+    text: str
+    statements_before: int
+    statements_after: int
+    questions: int
+    finished: bool
+    lines: Mapping[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
+
+
+class _Spent(Exception):
+    """A limit is reached."""
+
+
+def reduce_program(
+    text: str,
+    ask: Ask,
+    limits: Limits | None = None,
+    on_smaller: Callable[[str], None] = lambda text: None,
+) -> SmallProgram:
+    """Return the smallest program that still fails in the same way.
+
+    Args:
+        text: A program file that `ask` says reproduces.
+        ask: The oracle.
+        limits: What may be used.
+        on_smaller: Told each smaller program at once.
+
+    Raises:
+        SyntaxError: The text is no Python.
+    """
+    search = _Search(parsed(text), ask, limits or Limits(), on_smaller)
+    before = statements_in(search.best)
+    finished = True
+    try:
+        while search.drop_statements() | search.edit():
+            pass
+    except (_Spent, KeyboardInterrupt):
+        finished = False
+    best = search.best
+    return SmallProgram(
+        text_of(best), before, statements_in(best), search.questions, finished, lines_of(best)
+    )
+
+
+@dataclass(slots=True)
+class _Search:
+    best: ast.Module
+    ask: Ask
+    limits: Limits
+    on_smaller: Callable[[str], None]
+    questions: int = 0
+    started: float = field(default_factory=time.monotonic)
+    known: set[str] = field(default_factory=set[str])
+
+    def takes(self, candidate: ast.Module) -> bool:
+        """Make a candidate the best if it is smaller and still fails."""
+        size = size_of(candidate)
+        if size[3] in self.known or size >= size_of(self.best):
+            return False
+        self.known.add(size[3])
+        if not is_readable(candidate):
+            return False
+        self._spend()
+        if self.ask(size[3]).verdict is not Verdict.REPRODUCES:
+            return False
+        self.best = numbered(candidate)
+        self.on_smaller(size[3])
+        return True
+
+    def _spend(self) -> None:
+        limits, seconds = self.limits, time.monotonic() - self.started
+        if limits.questions is not None and self.questions >= limits.questions:
+            raise _Spent
+        if limits.seconds is not None and seconds >= limits.seconds:
+            raise _Spent
+        self.questions += 1
+
+    def drop_statements(self) -> bool:
+        """Drop statements, block after block; return whether something was dropped."""
+        done, place, dropped = False, 0, False
+        while not done:
+            blocks = list(_blocks(self.best))
+            done = place >= len(blocks)
+            if not done:
+                dropped |= self._thin_out(place)
+            place += 1
+        return dropped
+
+    def _thin_out(self, place: int) -> bool:
+        """Drop what can be dropped of one block: halves, quarters, single ones, last ones first."""
+        block, dropped = list(_blocks(self.best))[place], False
+        chunk = len(block)
+        while chunk:
+            end = len(block)
+            while end > 0:
+                start = max(0, end - chunk)
+                if self.takes(without(self.best, set(map(number_of, block[start:end])))):
+                    dropped = True
+                    blocks = list(_blocks(self.best))
+                    if place >= len(blocks):
+                        return True
+                    block = blocks[place]
+                end = start
+            chunk = min(chunk, len(block)) // 2
+        return dropped
+
+    def edit(self) -> bool:
+        """Try all small edits; return whether one helped."""
+        helped = [self._edit(kind) for kind in KINDS]
+        return any(helped)
+
+    def _edit(self, kind: Callable[[ast.Module], Iterator[Edit]]) -> bool:
+        place, helped = 0, False
+        edits: Sequence[Edit] = list(kind(self.best))
+        while place < len(edits):
+            if self.takes(edits[place]()):
+                edits, helped = list(kind(self.best)), True
+            else:
+                place += 1
+        return helped
+
+
+def _blocks(tree: ast.Module) -> Iterator[list[ast.stmt]]:
+    """Yield the blocks of a program, outermost first; not one that is only `pass`."""
+    for node in ast.walk(tree):
+        for block in blocks_of(node):
+            if not (len(block) == 1 and isinstance(block[0], ast.Pass)):
+                yield block

@@ -1,0 +1,96 @@
+"""Keep all that a first call can reach as it was before: for the check, and to undo the call.
+
+A graph reaches its inputs, what it holds (parameters, buffers, constants, generators) and torch's
+default generators. The copies are made together, so that tensors that share memory do so in them
+too. What it does not do: keep Python variables of functions that a graph calls: a run of ours puts
+them back (run/python_state.py), a failed call of the program does not.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Generator
+
+from ctk.compiler.errors import CaseError
+from ctk.compiler.fx.clone import put_back, state_in
+from ctk.compiler.torch_compat.autograd import remember_versions
+from ctk.repro_templates.running import generator_states, set_generator_states
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.execution.private_copy import held_state, private_copy
+from ctk.toolkit.watch.dump import guarded
+from ctk.toolkit.watch.watch_session import WatchOptions
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spare:
+    """A graph and its inputs as they were before the first call.
+
+    Attributes:
+        case: Copies of both; only read.
+    """
+
+    case: Case
+    _undo: Callable[[], None]
+
+    def restored(self) -> bool:
+        """Make the program's state what it was before the call; return whether that worked."""
+        return guarded(self._undo, "undoing a failed call (no fallback)")
+
+
+def spare_of(options: WatchOptions, case: Case, args: tuple[object, ...]) -> Spare | None:
+    """Return copies of what a first call can reach if the options need them, and if there can be.
+
+    Args:
+        options: A check needs them, and so does a fallback.
+        case: Of the graph; holds the program's own tensors.
+        args: The program's own inputs.
+    """
+    if options.check == "off" and options.on_failure == "raise":
+        return None
+    made: list[Spare] = []
+    guarded(
+        lambda: made.append(_spare(case, args)),
+        f"cloning the inputs of {case.name} (no check, no fallback)",
+    )
+    return made[0] if made else None
+
+
+def _spare(case: Case, args: tuple[object, ...]) -> Spare:
+    graph, inputs = private_copy(case.graph, args, lazy=False)
+    live = [*args, *(each.value for each in held_state(case.graph))]
+    saved = [*inputs, *(each.value for each in held_state(graph))]
+    undo = _undo(
+        [state for value in live for state in state_in(value)],
+        [state for value in saved for state in state_in(value)],
+    )
+    return Spare(dataclasses.replace(case, graph=graph, inputs=inputs), undo)
+
+
+def _undo(live: list[object], saved: list[object]) -> Callable[[], None]:
+    """Return what puts the state `saved` back into `live`, which is now as it should be then."""
+    tensors = [value for value in live if isinstance(value, torch.Tensor)]
+    before = [_shape_of(tensor) for tensor in tensors]
+    versions = remember_versions(tensors)
+    defaults = generator_states()
+
+    def undo() -> None:
+        if [_shape_of(tensor) for tensor in tensors] != before:
+            raise CaseError("a tensor has another shape, memory or place in autograd than before")
+        put_back(live, saved)
+        for value, old in zip(live, saved, strict=True):
+            if isinstance(value, Generator) and isinstance(old, Generator):
+                value.set_state(old.get_state())
+        versions()
+        set_generator_states(defaults)
+
+    return undo
+
+
+def _shape_of(tensor: torch.Tensor) -> tuple[object, ...]:
+    """Return what no copy of values can put back."""
+    node = None if tensor.grad_fn is None else id(tensor.grad_fn)
+    plain = tensor.layout is torch.strided and type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    memory = (tensor.data_ptr(), tensor.stride()) if plain else ()
+    return (tensor.shape, tensor.dtype, tensor.requires_grad, node, *memory)

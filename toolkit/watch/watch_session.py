@@ -1,0 +1,258 @@
+"""One process that is being watched: its options, its dump folder, its graphs and failures.
+
+A session makes folders and keeps the books; it compiles and judges nothing (compile.py does).
+"""
+
+import itertools
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TypedDict, cast, get_args
+
+import torch
+
+from ctk.compiler.options.choices import Check, InputsMode, OnFailure
+from ctk.compiler.options.environment import parse_size, read_environment
+from ctk.compiler.errors import ConfigError, nearest
+from ctk.toolkit.case.formats.files import claim_folder, make_folder
+from ctk.toolkit.watch.child_start import note
+from ctk.toolkit.watch.dump import file_stem, guarded
+from ctk.toolkit.watch.quota import mark, prune
+
+logger = logging.getLogger("ctk")
+
+DEFAULT_FOLDER = Path("ctk_dumps")
+"""Where dumps go when checks are asked for and no folder is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class WatchOptions:
+    """What the hooks do with each compile; the environment variables of the same names.
+
+    Attributes:
+        dump: Folder that holds the dumps of all processes.
+        check: Compare with eager at the first call: nothing, the results, or every pass.
+        on_failure: What a failure does to the running program.
+        inputs: What a case keeps of the inputs (weights are inputs).
+        quota_nbytes: Limit of `dump`; None for no limit.
+        calls: So many first calls of each compiled callable are compared with eager end to end,
+            when `check` is on.
+    """
+
+    dump: Path = DEFAULT_FOLDER
+    check: Check = "off"
+    on_failure: OnFailure = "raise"
+    inputs: InputsMode = "recipe"
+    quota_nbytes: int | None = None
+    calls: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failure that was seen in a watched compile or call."""
+
+    graph: str
+    folder: Path
+    summary: str
+    is_saved: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Something of a dump that could not be written, and why.
+
+    Attributes:
+        graph: Its name; empty for one that was not watched at all, nor checked.
+        what: `case` or `events`; `everything` for one that was not watched.
+        why: The exception in one line.
+    """
+
+    graph: str
+    what: Literal["case", "events", "everything"]
+    why: str
+
+
+@dataclass(slots=True)
+class Session:
+    """The books of one process; safe to use from several threads.
+
+    Attributes:
+        options: What to do.
+        failures: What went wrong so far.
+        graphs: How many graphs were compiled so far.
+        missing: What of the dumps could not be written so far.
+        uncompared: Why calls were not compared with eager, each reason once.
+        book: Folder of the run whose book gets each of these (children.py), if any.
+    """
+
+    options: WatchOptions
+    failures: list[Failure] = field(default_factory=list[Failure])
+    graphs: int = 0
+    missing: list[Missing] = field(default_factory=list[Missing])
+    uncompared: list[str] = field(default_factory=list[str])
+    book: str = ""
+    _folder: Path | None = None
+    _pid: int = 0
+    _warned_quota: bool = False
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of this process, made on first use; a forked child gets its own."""
+        with self._lock:
+            if self._folder is None or self._pid != os.getpid():
+                self._folder, self._pid = new_folder(self.options.dump), os.getpid()
+            return self._folder
+
+    @property
+    def made_folder(self) -> Path | None:
+        """The folder of this process if it was made: on a full disk it could not be."""
+        return self._folder if self._pid == os.getpid() else None
+
+    def add_missing(self, missing: Missing) -> None:
+        """Note that something of a dump could not be written."""
+        with self._lock:
+            self.missing.append(missing)
+        if self.book:
+            note(self.book, {"missing": [missing.graph, missing.what, missing.why]})
+
+    def next_graph(self) -> str:
+        """Return the name of the next graph: `graph0`, `graph1`, …"""
+        with self._lock:
+            number, self.graphs = self.graphs, self.graphs + 1
+        if self.book:
+            note(self.book, {"graph": f"graph{number}"})
+        return f"graph{number}"
+
+    def add_failure(self, failure: Failure) -> None:
+        """Note a failure."""
+        with self._lock:
+            self.failures.append(failure)
+        if self.book:
+            note(self.book, {"failure": [failure.graph, str(failure.folder), failure.summary]})
+
+    def add_uncompared(self, why: str) -> None:
+        """Note why a call was not compared with eager."""
+        with self._lock:
+            if why not in self.uncompared:
+                self.uncompared.append(why)
+
+    def keep_quota(self) -> None:
+        """Remove the oldest dumps when the quota is exceeded, and say so."""
+        if self.options.quota_nbytes is not None:
+            guarded(self._prune, "keeping the quota")
+
+    def _prune(self) -> None:
+        quota = self.options.quota_nbytes or 0
+        removed, excess = prune(self.options.dump, quota, keep=self.folder)
+        for dump in removed:
+            logger.warning("ctk: removed the old dump %s (%d bytes): quota", dump.path, dump.nbytes)
+        if excess and not self._warned_quota:
+            self._warned_quota = True
+            text = "ctk: the dumps in use exceed the quota of %d bytes by %d; none can be removed"
+            logger.warning(text, quota, excess)
+
+
+class WatchKeywords(TypedDict, total=False):
+    """The options of everything that watches; one that is left out, or None, has a default."""
+
+    dump: str | Path | None
+    check: Check | None
+    on_failure: OnFailure | None
+    inputs: InputsMode | None
+    quota: int | str | None
+    calls: int | None
+
+
+def check_keywords(function: str, given: Iterable[str], *others: str) -> None:
+    """Refuse an option that a function does not have, in the name of that function.
+
+    Raises:
+        TypeError: An option is unknown; says which is near.
+    """
+    known = (*WatchKeywords.__annotations__, *others)
+    for name in given:
+        if name not in known:
+            allowed = ", ".join(known)
+            raise TypeError(
+                f"{function}() has no option {name!r}{nearest(name, known)} ({allowed})"
+            )
+
+
+def watch_options(
+    *,
+    dump: str | Path | None = None,
+    check: Check | None = None,
+    on_failure: OnFailure | None = None,
+    inputs: InputsMode | None = None,
+    quota: int | str | None = None,
+    calls: int | None = None,
+) -> WatchOptions:
+    """Return the options of the hooks: an argument wins over its variable, that over the default.
+
+    Raises:
+        ConfigError: A value is not allowed; says what is.
+    """
+    environment = read_environment()
+    checking = check or environment.check or "off"
+    failing = on_failure or environment.on_failure or "raise"
+    kept = inputs or environment.inputs or "recipe"
+    return WatchOptions(
+        dump=dump_folder(dump).absolute(),
+        check=cast("Check", _one_of("check", checking, Check)),
+        on_failure=cast("OnFailure", _one_of("on_failure", failing, OnFailure)),
+        inputs=cast("InputsMode", _one_of("inputs", kept, InputsMode)),
+        quota_nbytes=_quota(quota) or environment.quota_nbytes,
+        calls=_calls(calls),
+    )
+
+
+def dump_folder(named: str | Path | None = None) -> Path:
+    """Return where dumps go: what is named, else `CTK_DUMP`, else `ctk_dumps` here."""
+    return Path(named or os.environ.get("CTK_DUMP") or DEFAULT_FOLDER).expanduser()
+
+
+def new_folder(root: Path) -> Path:
+    """Make and mark a folder that no other process, rank or run has: `train_rank1_4711_0`."""
+    make_folder(root)
+    script = Path(sys.argv[0] if sys.argv and sys.argv[0] else "python")
+    rank = _rank()
+    parts = [file_stem(script.stem or "python"), rank and f"rank{rank}", str(os.getpid())]
+    stem = "_".join(part for part in parts if part)
+    folder = claim_folder(root / f"{stem}_{number}" for number in itertools.count())
+    mark(folder)
+    return folder
+
+
+def _rank() -> str:
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return str(torch.distributed.get_rank())
+    rank = os.environ.get("RANK", "")
+    return rank if rank.isdigit() else ""
+
+
+def _one_of(name: str, value: str, literal: object) -> str:
+    allowed = get_args(literal)
+    if value not in allowed:
+        hint = nearest(str(value), allowed)
+        raise ConfigError(f"{name}={value!r} is not allowed; allowed: {', '.join(allowed)}{hint}")
+    return value
+
+
+def _calls(value: int | None) -> int:
+    if value is not None and value < 0:
+        raise ConfigError(f"calls={value} is not allowed; a count from 0")
+    return 1 if value is None else value
+
+
+def _quota(value: int | str | None) -> int | None:
+    if value is None:
+        return None
+    try:
+        return parse_size(str(value))
+    except ValueError as error:
+        raise ConfigError(f"quota={value!r} is not allowed; {error}") from error

@@ -1,0 +1,238 @@
+"""Watch one compile and its calls: save the case first, dump each event, check the first call.
+
+The order is what makes a crash useful: the captured graph is on disk before the compiler sees it,
+and each event is written as it arrives. A failure is announced with the commands that take it
+further, its case folder is marked, and `on_failure` decides what the program gets
+(watch/on_failure.py).
+"""
+
+import dataclasses
+import logging
+import shutil
+import threading
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Literal
+
+import torch
+from torch.fx import GraphModule
+
+from ctk.compiler.errors import ConfigError, TargetError, UnsupportedPlatform
+from ctk.compiler.observe import ErrorRecord
+from ctk.compiler.torch_compat import dynamo
+from ctk.compiler.torch_compat.autograd import (
+    is_from_saved_tensor_hook,
+    without_saved_tensor_hooks,
+)
+from ctk.toolkit.case.case import Case
+from ctk.toolkit.compile_log.recorder import Event, Recorder
+from ctk.toolkit.oracle.judge import error_signature
+from ctk.toolkit.processes.link import at_work
+from ctk.toolkit.execution.execute import run_graph
+from ctk.toolkit.execution.outcome import Outcome
+from ctk.toolkit.execution.private_copy import held_state
+from ctk.toolkit.targets.base import Compiled
+from ctk.toolkit.watch.exclusive_check import alone
+from ctk.toolkit.watch.announce import Subject
+from ctk.toolkit.watch.dump import DumpWriter, guarded
+from ctk.toolkit.watch.first_call import check_first_call
+from ctk.toolkit.watch.on_failure import after_failed_check, tell_fallback
+from ctk.toolkit.watch.watch_session import Missing, Session
+from ctk.toolkit.watch.state_copy import Spare, spare_of
+from ctk.toolkit.watch.watched_case import WatchedCase
+
+logger = logging.getLogger("ctk")
+
+State = Literal["compiling", "first call", "later calls", "eager"]
+"""What comes next for a watched graph; `eager`: the captured graph runs instead of the compiled."""
+
+
+def compile_watched(
+    session: Session, subject: Subject, gm: GraphModule, example_inputs: Sequence[object]
+) -> Compiled:
+    """Compile one graph under watch; what it returns checks its first call and guards the others.
+
+    Args:
+        session: The process's books and options.
+        subject: Target and options.
+        gm: The captured graph; given to the compiler as it is, after a private copy was made.
+        example_inputs: One value per placeholder, real or symbolic.
+
+    Raises:
+        Exception: What the compiler raised, with `on_failure="raise"`.
+    """
+    opened: list[WatchedCase] = []
+    guarded(
+        lambda: opened.append(WatchedCase.open(session, subject, gm, example_inputs)),
+        f"watching a graph (dumps go to {session.options.dump})",
+        lambda why: session.add_missing(Missing("", "everything", why)),
+    )
+    if not opened:
+        return subject.target.compile(gm, example_inputs, config=subject.config, observer=None)
+    try:
+        with at_work(opened[0].folder, "compiling it", opened[0].command):
+            return _Watch(opened[0]).compiled(gm, example_inputs)
+    finally:
+        session.keep_quota()
+
+
+class _Watch:
+    """One watched graph, from its compile to its last call."""
+
+    def __init__(self, watched: WatchedCase) -> None:
+        self._watched = watched
+        self._options = watched.session.options
+        self._writer = DumpWriter(watched.folder, partial(watched.missed, "events"))
+        # A graph that holds state is checked by a compile of its own (first_call.py).
+        keep = self._options.check == "pass" and not held_state(watched.case.graph)
+        self._recorder = Recorder(keep_calls=keep, on_event=self._on_event)
+        self._state: State = "compiling"
+        self._lock = threading.Lock()  # held by the thread that makes the first call ready
+        self._sees_exceptions = False  # a call of ours is running: what it raises comes to us
+
+    def compiled(self, gm: GraphModule, example_inputs: Sequence[object]) -> Compiled:
+        """Compile the graph; return what the program calls in place of it."""
+        target = self._watched.subject.target
+        config = {**target.traits.native(), **self._watched.subject.config}
+        try:
+            compiled = target.compile(gm, example_inputs, config=config, observer=self._recorder)
+        except dynamo.control_flow():  # Dynamo starts over, skips, or breaks the graph
+            shutil.rmtree(self._watched.folder, ignore_errors=True)
+            raise
+        except (ConfigError, TargetError, UnsupportedPlatform):
+            raise  # the program asks for what is not there
+        except Exception as error:
+            self._watched.fail(error_signature(Outcome(None, error, "compile")), error=error)
+            if self._options.on_failure == "raise":
+                raise
+            tell_fallback(
+                self._options.on_failure, self._watched.case, error, while_="while compiling"
+            )
+            return self._watched.case.graph.forward
+        self._state = "first call"
+        return lambda *args: self._call(compiled, args)
+
+    def _call(self, compiled: Compiled, args: tuple[object, ...]) -> object:
+        if self._state == "first call":
+            return self._first_call(compiled, args)
+        if self._state == "eager":
+            return self._watched.case.graph(*args)
+        return self._guarded_call(compiled, args, self._watched.case_with(args))
+
+    def _first_call(self, compiled: Compiled, args: tuple[object, ...]) -> object:
+        doing, command = "calling it for the first time", self._watched.command
+        with at_work(self._watched.folder, doing, command):
+            with alone() if self._options.check != "off" else self._lock:
+                is_first = self._state == "first call"  # no other thread was faster
+                spare = self._prepare(compiled, args) if is_first else None
+            if is_first:
+                try:
+                    return self._unchecked_first_call(compiled, args, spare)
+                finally:
+                    self._forget()
+        return self._call(compiled, args)
+
+    def _prepare(self, compiled: Compiled, args: tuple[object, ...]) -> Spare | None:
+        """Do what comes before the program's own first call; other threads wait for it.
+
+        Returns:
+            The case on copies of the program's state, if the options need it.
+        """
+        try:
+            self._watched.update_modes()
+            spare = spare_of(self._options, self._watched.case, args)
+            if self._options.check != "off" and spare is not None:
+                self._check(compiled, spare.case)
+        except BaseException:
+            self._forget()
+            raise
+        finally:
+            if self._state == "first call":
+                self._state = "later calls"
+        return spare
+
+    def _forget(self) -> None:
+        """Let go of the program's tensors and of all that was recorded for the check."""
+        self._watched.forget_inputs()
+        self._recorder.log.events.clear()
+
+    def _unchecked_first_call(
+        self, compiled: Compiled, args: tuple[object, ...], spare: Spare | None
+    ) -> object:
+        watched, on_failure = self._watched, self._options.on_failure
+        if self._state == "eager":
+            return watched.case.graph(*args)
+        before = watched.case_with(args) if spare is None else spare.case
+        try:
+            return self._guarded_call(compiled, args, before)
+        except Exception as error:
+            if on_failure == "raise" or spare is None or not spare.restored():
+                raise
+            self._state = "eager"
+            tell_fallback(on_failure, watched.case, error, while_="in its first call")
+            return watched.case.graph(*args)
+
+    def _guarded_call(self, compiled: Compiled, args: tuple[object, ...], before: Case) -> object:
+        """Call; announce an exception unless eager raises as well on all that was `before`."""
+        try:
+            with self._seeing_exceptions():
+                return compiled(*args)
+        except Exception as error:
+            if is_from_saved_tensor_hook(error):
+                raise
+            with alone(), without_saved_tensor_hooks():
+                eager = run_graph(before.graph, before.inputs, before.modes)
+            if eager.error is None:
+                self._watched.fail(error_signature(Outcome(None, error)), error=error, at=before)
+            raise
+
+    def _check(self, compiled: Compiled, before: Case) -> None:
+        """Compare the first call with eager, and act on what is found.
+
+        Raises:
+            MiscompileError: Wrong values, with `on_failure="raise"`.
+            Exception: What the compiled graph raised on copies of its inputs, likewise.
+        """
+        differentiable = any(isinstance(v, torch.Tensor) and v.requires_grad for v in before.inputs)
+        modes = dataclasses.replace(before.modes, backward=before.modes.grad and differentiable)
+        log = self._recorder.log if self._options.check == "pass" else None
+        case = self._watched.case
+        with self._seeing_exceptions():
+            found = check_first_call(
+                dataclasses.replace(before, modes=modes), self._watched.subject, compiled, log=log
+            )
+        if found.note:
+            logger.warning("ctk: %s of %s is not checked: %s", case.name, case.target, found.note)
+        for sentence in found.hidden:
+            logger.warning("ctk: %s: no failure, but %s; no result shows it", case.name, sentence)
+        if found.signature is None:
+            return
+        in_forward = (found.signature.output or "").startswith(("out", "in", "held"))
+        announced = self._watched.fail(
+            found.signature,
+            error=found.error,
+            details=found.details,
+            backward=modes.backward and not in_forward,
+            at=before,
+        )
+        if after_failed_check(self._options.on_failure, case, announced, found.error):
+            self._state = "eager"
+
+    @contextmanager
+    def _seeing_exceptions(self) -> Generator[None]:
+        self._sees_exceptions = True
+        try:
+            yield
+        finally:
+            self._sees_exceptions = False
+
+    def _on_event(self, event: Event) -> None:
+        self._writer.write(event)
+        if self._options.check != "pass":
+            self._recorder.log.events.clear()  # only that check reads them again
+        is_ours = self._state == "compiling" or self._sees_exceptions
+        if isinstance(event, ErrorRecord) and not is_ours:  # in a backward, outside of our call
+            signature = error_signature(Outcome(None, event.error))
+            is_backward = event.stage == "backward"
+            self._watched.fail(signature, error=event.error, backward=is_backward)
