@@ -37,7 +37,7 @@ from ctk.compiler.observe import first_line
 from ctk.repro_templates.program_arguments import Arguments
 from ctk.repro_templates.program_compare import EagerPlays, compare_plays
 from ctk.repro_templates.program_play import How, Playable, play
-from ctk.toolkit.cli.options import parse_config
+from ctk.toolkit.cli.shell.options import parse_config
 from ctk.toolkit.case.formats.scalars import dtype_from_name
 from tests.helpers.torch_samples import flat_call, map_tensors, module_infos, operator_infos
 

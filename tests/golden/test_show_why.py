@@ -8,8 +8,8 @@ import pytest
 
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.store import save_case
-from ctk.toolkit.cli.answer import as_text
-from ctk.toolkit.cli.show_why import show_why
+from ctk.toolkit.cli.shell.answer import as_text
+from ctk.toolkit.cli.commands.show_why import show_why
 from ctk.toolkit.case.formats.schema import write_document
 from ctk.toolkit.reduce.certificate import Refusal
 from ctk.toolkit.operations.report.certificate_file import (

@@ -341,9 +341,9 @@ def test_an_importer(stranger: Stranger) -> None:
 COMMAND = '''
 """`ctk count`: how many calls the graphs of a program have."""
 
-from ctk.toolkit.cli.answer import Answer, ExitCode
-from ctk.toolkit.cli.options import SubjectOptions
-from ctk.toolkit.cli.shell import Command
+from ctk.toolkit.cli.shell.answer import Answer, ExitCode
+from ctk.toolkit.cli.shell.options import SubjectOptions
+from ctk.toolkit.cli.shell.command_context import Command
 
 
 def count(subject: SubjectOptions) -> Answer:

@@ -163,7 +163,7 @@ def test_a_module_without_a_test_is_noticed() -> None:
     assert not is_tested("ctk.toolkit.reduce.steps.nothing")
     assert not is_tested("ctk.toolkit.cli.values")
     assert not is_tested("ctk.compiler.passes.joint.tensors")
-    assert is_tested("ctk.toolkit.cli.bisect_pass")
+    assert is_tested("ctk.toolkit.cli.commands.bisect_pass")
     assert is_tested("ctk.compiler.fx.diff")
 
 

@@ -1,6 +1,6 @@
 """The descriptors of the standard streams around code of a user that may close or redirect them.
 
-What it does not do: Python's own stream objects (`toolkit/cli/streams.py`).
+What it does not do: Python's own stream objects (`toolkit/cli/shell/streams.py`).
 """
 
 import os

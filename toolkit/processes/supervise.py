@@ -14,7 +14,7 @@ reach both, and the parent only
 4. kills it likewise when it passes a limit that it has told of itself (link.py, `Watch`);
 5. is killed with it: a child does not survive its parent (Linux).
 
-What it does not do: decide what the end of a child means (toolkit/cli/supervision.py).
+What it does not do: decide what the end of a child means (toolkit/cli/shell/supervision.py).
 """
 
 import contextlib

@@ -10,7 +10,7 @@ from ctk.compiler.fx.rebuild import Change, NewInput
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.roles import Role
 from ctk.toolkit.case.store import load_case, save_case
-from ctk.toolkit.cli.show import show_case
+from ctk.toolkit.cli.commands.show import show_case
 from ctk.toolkit.importers.in_memory import program_of
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.reduce.apply import changed

@@ -13,8 +13,8 @@ from rich.console import Console
 from torch.fx import symbolic_trace
 
 import ctk
-from ctk.toolkit.cli.live_view import LiveReporter, ReductionView, live_progress
-from ctk.toolkit.cli.progress import LogReporter, progress, progress_told
+from ctk.toolkit.cli.shell.live_view import LiveReporter, ReductionView, live_progress
+from ctk.toolkit.cli.shell.progress import LogReporter, progress, progress_told
 from ctk.toolkit.case.graphs.graph_lines import graph_lines, last_lines
 from ctk.toolkit.reduce.progress import Progress
 

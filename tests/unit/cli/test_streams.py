@@ -9,10 +9,10 @@ import pytest
 
 PROBE = """
 import typer
-from ctk.toolkit.cli.answer import Answer, ExitCode
-from ctk.toolkit.cli.entry import Entry
-from ctk.toolkit.cli.progress import progress
-from ctk.toolkit.cli.shell import Command, guarded
+from ctk.toolkit.cli.shell.answer import Answer, ExitCode
+from ctk.toolkit.cli.shell.entry import Entry
+from ctk.toolkit.cli.shell.progress import progress
+from ctk.toolkit.cli.shell.command_context import Command, guarded
 
 def probe(code: int, lines: int = 1) -> Answer:
     with progress() as say:

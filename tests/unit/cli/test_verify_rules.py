@@ -1,7 +1,7 @@
 """`ctk verify-rules`: its exit codes."""
 
-from ctk.toolkit.cli import verify_rules
-from ctk.toolkit.cli.answer import ExitCode
+from ctk.toolkit.cli.commands import verify_rules
+from ctk.toolkit.cli.shell.answer import ExitCode
 
 PLANTED = "tests/planted/rules/minus_zero.py"
 

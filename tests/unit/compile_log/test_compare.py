@@ -8,7 +8,7 @@ import torch
 import ctk
 from ctk.compiler.errors import ConfigError
 from ctk.toolkit.case.store import save_case
-from ctk.toolkit.cli.diff import sides_of
+from ctk.toolkit.cli.commands.diff import sides_of
 from ctk.toolkit.compile_log.compare import structure
 from ctk.toolkit.operations.diff import Side
 from tests.helpers.case_folders import change_manifest, linear_case

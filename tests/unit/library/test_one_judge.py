@@ -9,7 +9,7 @@ import torch
 import ctk
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.cli.check import answer_of_report
+from ctk.toolkit.cli.commands.check import answer_of_report
 from ctk.toolkit.importers import load_cases
 from ctk.toolkit.importers.base import Request
 from tests.helpers import cli
@@ -82,7 +82,7 @@ PROGRAMS = {
 
 def codes(subject: Path | Case, tmp_path: Path, **options: object) -> dict[str, int]:
     """Return the exit code of each command that judges, through the library."""
-    from ctk.toolkit.cli.exit_codes import exit_code_of
+    from ctk.toolkit.cli.shell.exit_codes import exit_code_of
 
     checked = ctk.check(subject, **options)
     judgements = {

@@ -205,8 +205,8 @@ def test_commands_agree_on_the_zoo(name: str, target: str, tmp_path: Path) -> No
 
 
 def codes(subject: Path | Case, folder: Path) -> dict[str, int]:
-    from ctk.toolkit.cli.check import answer_of_report
-    from ctk.toolkit.cli.exit_codes import exit_code_of
+    from ctk.toolkit.cli.commands.check import answer_of_report
+    from ctk.toolkit.cli.shell.exit_codes import exit_code_of
 
     judgements = {
         "repro": ctk.repro(subject).judgement,

@@ -1,0 +1,45 @@
+"""`ctk cache clear`: removes what is in the persistent cache."""
+
+from typing import Annotated
+
+import typer
+
+from ctk.toolkit.cli.shell.answer import Answer, ExitCode
+from ctk.toolkit.cli.commands.cache_ls import counted
+from ctk.toolkit.cli.shell.command_context import Command
+
+
+def cache_clear(
+    entry: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="ENTRY",
+            help="How its digest starts, as `ctk cache ls` shows it (default: everything).",
+            show_default=False,
+        ),
+    ] = None,
+) -> Answer:
+    """Remove what is in the persistent cache.
+
+    All entries, tuning choices and notes, or one entry. Programs that run now keep what they have
+    opened.
+    """
+    from ctk.toolkit.operations.cache import cache_store, find_entry
+
+    store = cache_store()
+    if entry is not None:
+        one = find_entry([] if store is None else store.entries(), entry)
+        is_gone = store is not None and store.discard(one, "it was removed by hand")
+        code = ExitCode.NO_FAILURE if is_gone else ExitCode.CANNOT_TELL
+        said = f"{'removed' if is_gone else 'cannot remove'} {one.path}"
+        return Answer(code, said, {"removed": int(is_gone)})
+    removed = 0 if store is None else store.clear()
+    left = [] if store is None else store.entries()
+    if left:
+        said = f"cannot remove {counted(len(left))}; next: rm -r {left[0].path.parent}"
+        return Answer(ExitCode.CANNOT_TELL, said, {"removed": removed})
+    where = "" if store is None else f" from {store.root}"
+    return Answer(ExitCode.NO_FAILURE, f"removed {counted(removed)}{where}", {"removed": removed})
+
+
+COMMAND = Command("cache clear", cache_clear)

@@ -1,0 +1,136 @@
+"""`ctk check`: compare every value that survives each step of the compile with eager."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import RenderableType
+
+from ctk.toolkit.cli.shell.answer import Answer, table
+from ctk.toolkit.cli.shell.exit_codes import (
+    end_to_end_data,
+    evidence_lines,
+    exit_code_of,
+    judgement_data,
+    steps_after,
+)
+from ctk.toolkit.cli.shell.options import RUN, IsolationOptions, SubjectOptions
+from ctk.toolkit.cli.shell.progress import progress
+from ctk.toolkit.cli.shell.command_context import Command
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ctk.toolkit.operations.check import CheckReport, GraphCheck
+
+SHOWN = 40
+"""How many rows of the history are shown."""
+
+UNCHANGED = "no step changed the error of any value"
+
+
+def check(
+    subject: SubjectOptions,
+    isolation: IsolationOptions,
+    history: Annotated[
+        bool,
+        typer.Option(
+            "--history",
+            help="Show what each step did to the error of each value, also within tolerance.",
+            rich_help_panel=RUN,
+        ),
+    ] = False,
+) -> Answer:
+    """Compare every step of the compile with eager.
+
+    One compile: each pass, the partition and each kernel, every value that survives it. The results
+    decide: a wrong value that they do not show is told, and is no failure.
+    """
+    from ctk.toolkit.operations.check import check as check_program
+
+    with progress() as say:
+        report = check_program(
+            subject.subject,
+            history=history,
+            say=say,
+            **subject.keywords(),
+            **isolation.keywords(),
+        )
+    steps = steps_after(report.judgement, report.end_to_end, subject, isolation)
+    return answer_of_report(report, steps, history=history)
+
+
+def answer_of_report(
+    report: "CheckReport", steps: Sequence[str] = (), *, history: bool = False
+) -> Answer:
+    """Return the answer: a failure if the results of any graph are one.
+
+    Args:
+        report: What was seen.
+        steps: What to do next.
+        history: Whether the history of error was asked for.
+    """
+    data = {
+        "graphs": [graph_data(graph, history=history) for graph in report.graphs],
+        "end_to_end": end_to_end_data(report.end_to_end),
+        "next": list(steps),
+    }
+    rows: list[RenderableType] = [findings_table(report)]
+    if history:
+        rows += ["", history_table(report) if report.history else UNCHANGED]
+    body = (*rows, *evidence_lines(report.end_to_end), *(f"next: {step}" for step in steps))
+    return Answer(exit_code_of(report.judgement), str(report), data, body)
+
+
+def history_table(report: "CheckReport") -> "Table":
+    """Return one row per value that a step changed, the worst first; the data has all of them."""
+    rows = table("graph", "step", "value", "ulp before", "ulp after", "max abs", "max rel", "times")
+    changes = [(graph.case.name, change) for graph in report.graphs for change in graph.history]
+    changes.sort(key=lambda pair: pair[1].growth_ulp, reverse=True)
+    for name, each in changes[:SHOWN]:
+        before, after = each.before, each.after
+        numbers = (before.max_ulp, after.max_ulp, after.max_abs, after.max_rel, each.ratio)
+        rows.add_row(name, each.step, each.value, *(f"{number:.3g}" for number in numbers))
+    if len(changes) > SHOWN:
+        rows.add_row("...", f"and {len(changes) - SHOWN} more: --json has all")
+    return rows
+
+
+def findings_table(report: "CheckReport") -> "Table":
+    """Return one row per step."""
+    rows = table("graph", "step", "status", "values", "what")
+    for graph in report.graphs:
+        for finding in graph.findings:
+            status = "wrong, hidden" if graph.hidden and finding.mismatch else finding.status
+            cells = (finding.where, status, str(finding.compared), finding.what)
+            rows.add_row(graph.case.name, *cells)
+    return rows
+
+
+def graph_data(graph: "GraphCheck", *, history: bool) -> dict[str, object]:
+    """Return the JSON form of one graph's findings, with the history of error if it is wanted."""
+    findings = [
+        {
+            "step": finding.where,
+            "kind": finding.step.kind,
+            "status": finding.status,
+            "hidden": bool(graph.hidden and finding.mismatch),
+            "node": finding.node,
+            "compared": finding.compared,
+            "mismatch": asdict(finding.mismatch) if finding.mismatch else None,
+            "reason": finding.reason,
+        }
+        for finding in graph.findings
+    ]
+    judgement = judgement_data(graph.judgement)
+    changes = [asdict(change) | {"ratio": change.ratio} for change in graph.history]
+    data: dict[str, object] = {
+        "graph": graph.case.name,
+        "judgement": judgement,
+        "findings": findings,
+    }
+    return data | ({"history": changes} if history else {})
+
+
+COMMAND = Command("check", check)

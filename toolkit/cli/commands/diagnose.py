@@ -1,0 +1,101 @@
+"""`ctk diagnose`: check, bisect, minify and emit a repro; one folder at the end."""
+
+from typing import TYPE_CHECKING
+
+from ctk.toolkit.cli.shell.answer import Answer, ExitCode
+from ctk.toolkit.cli.shell.exit_codes import exit_code_of
+from ctk.toolkit.cli.shell.job_options import JobOptions
+from ctk.toolkit.cli.shell.options import (
+    BudgetOptions,
+    IsolationOptions,
+    KeptInputs,
+    OutOption,
+    ResumeOption,
+    SubjectOptions,
+)
+from ctk.toolkit.cli.shell.oracle_options import SameFailureOption
+from ctk.toolkit.cli.shell.progress import progress
+from ctk.toolkit.cli.shell.command_context import Command
+
+if TYPE_CHECKING:
+    from ctk.toolkit.operations.report.diagnosis import Diagnosis
+
+
+def diagnose(
+    subject: SubjectOptions,
+    out: OutOption,
+    resume: ResumeOption,
+    kept: KeptInputs,
+    budget: BudgetOptions,
+    isolation: IsolationOptions,
+    jobs: JobOptions,
+    same: SameFailureOption,
+) -> Answer:
+    """Find the culprit, and the smallest repro.
+
+    Checks, bisects and reduces the first graph that fails, and writes a folder with diagnosis.json,
+    the case as captured, and the smallest case with a repro.py that was run in a clean process.
+    """
+    from ctk.toolkit.operations.diagnose import diagnose as diagnose_program
+
+    with progress() as report:
+        diagnosis = diagnose_program(
+            subject.subject,
+            out=out.out,
+            resume=resume.resume,
+            keep=kept.inputs,
+            max_questions=budget.max_questions,
+            max_seconds=budget.max_seconds,
+            say=report,
+            on_progress=report.reduction,
+            same_failure=same.same_failure,
+            **subject.keywords(),
+            **isolation.keywords(),
+            **jobs.keywords(),
+        )
+    return answer_of_diagnosis(diagnosis)
+
+
+def answer_of_diagnosis(diagnosis: "Diagnosis") -> Answer:
+    """Return the answer for a diagnosis that was written."""
+    from ctk.toolkit.case.formats.schema import encode
+    from ctk.toolkit.operations.report.as_json import record_of
+    from ctk.toolkit.operations.report.as_text import summary
+
+    folder = diagnosis.folder
+    assert folder is not None, "only a diagnosis that was written has an answer"
+    record = record_of(diagnosis)
+    headline, *lines = summary(record, folder)
+    lines += [f"written    {folder}", *lines_to_go_on(diagnosis)]
+    headline = f"{'interrupted: ' * diagnosis.is_interrupted}{headline}{stumbles(diagnosis)}"
+    data = encode(record) | {"folder": str(folder)}
+    return Answer(code_of(diagnosis), headline, data, tuple(lines))
+
+
+def code_of(diagnosis: "Diagnosis") -> ExitCode:
+    """Return the exit code.
+
+    1 for a wrong entry of the cache, too; 125 for what Ctrl-C or an error ended, or is not on disk.
+    """
+    if diagnosis.is_interrupted or stumbles(diagnosis) or not diagnosis.is_saved:
+        return ExitCode.CANNOT_TELL
+    if diagnosis.kept is not None and diagnosis.kept.alone_fails:
+        return ExitCode.FAILURE
+    return exit_code_of(diagnosis.judgement)
+
+
+def stumbles(diagnosis: "Diagnosis") -> str:
+    """Return what errors of ctk itself have kept from the reduction, for the end of a headline."""
+    reduction = diagnosis.reduction
+    return f"; {reduction.problems[0]}" if reduction is not None and reduction.problems else ""
+
+
+def lines_to_go_on(diagnosis: "Diagnosis") -> list[str]:
+    """Return how to go on with a search that has not come to its end."""
+    reduction = diagnosis.reduction
+    if reduction is None or (reduction.finished and not diagnosis.is_interrupted):
+        return []
+    return [f"to go on: {diagnosis.go_on}"]
+
+
+COMMAND = Command("diagnose", diagnose)

@@ -1,0 +1,30 @@
+"""`ctk doctor`: is this machine ready? 0 fine, 1 a problem was found."""
+
+from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
+from ctk.toolkit.cli.shell.command_context import Command
+
+
+def doctor() -> Answer:
+    """Say whether this machine is ready.
+
+    Looks at versions, the C++ compiler, the backend, the CTK_ variables and the dump folder.
+    """
+    from dataclasses import asdict
+
+    from ctk.toolkit.operations.doctor import examine
+
+    findings = examine()
+    problems = [health for health in findings if not health.is_fine]
+    rows = table("", "check", "found")
+    for health in findings:
+        rows.add_row("ok" if health.is_fine else "PROBLEM", health.name, health.detail)
+    advice = tuple(f"{health.name}: {health.advice}" for health in problems if health.advice)
+    names = ", ".join(health.name for health in problems)
+    headline = f"{len(problems)} problem(s): {names}" if problems else "everything is fine"
+    code = ExitCode.FAILURE if problems else ExitCode.NO_FAILURE
+    return Answer(
+        code, headline, {"checks": [asdict(health) for health in findings]}, (rows, *advice)
+    )
+
+
+COMMAND = Command("doctor", doctor)

@@ -1,0 +1,134 @@
+"""`ctk ls`: the cases in a folder and which of them fail, and how far its operations are."""
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.table import Table
+
+from ctk.compiler.errors import CaseError
+from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
+from ctk.toolkit.cli.shell.completion import complete_folder
+from ctk.toolkit.cli.shell.command_context import Command
+
+if TYPE_CHECKING:
+    from ctk.toolkit.case.case_listing import Entry
+    from ctk.toolkit.operations.session.operation_listing import OperationEntry
+
+
+def ls(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="DIR",
+            help="A dump folder (default: CTK_DUMP, else ctk_dumps here).",
+            show_default=False,
+            autocompletion=complete_folder,
+        ),
+    ] = None,
+) -> Answer:
+    """List the cases and operations in a folder.
+
+    An operation (bisect-pass, minify, diagnose) that is not done is listed with the command that
+    goes on.
+    """
+    from ctk.toolkit.case.case_listing import find_entries
+    from ctk.toolkit.case.formats.folder_walk import Walk
+    from ctk.toolkit.operations.session.operation_listing import find_operations
+    from ctk.toolkit.watch.watch_session import dump_folder
+
+    root = dump_folder(folder)
+    if not root.is_dir():
+        if folder is None:
+            said = f"no dumps yet: there is no {root}; to make some: ctk run SCRIPT"
+            return Answer(ExitCode.NO_FAILURE, said, {"cases": [], "operations": []})
+        raise CaseError(f"no such folder: {root}")
+    walk = Walk(root)
+    entries, operations = find_entries(walk), find_operations(Walk(root))
+    cut = f"there are more than {walk.limit:,} folders: the others were not looked into"
+    return Answer(
+        ExitCode.NO_FAILURE,
+        headline(root, entries, operations),
+        {
+            "folder": str(root),
+            "cases": [as_data(entry) for entry in entries],
+            "operations": [as_data(entry) for entry in operations],
+            "is_cut": walk.is_cut,
+        },
+        (
+            *((rows_of(root, entries),) if entries else ()),
+            *advice_on(entries),
+            *lines_of(root, operations),
+            *((cut,) if walk.is_cut else ()),
+        ),
+    )
+
+
+def lines_of(root: Path, operations: "list[OperationEntry]") -> list[str]:
+    """Return what is told of each operation: how far it is, and how to go on."""
+    lines: list[str] = []
+    for each in operations:
+        age = spoken_age(each.age_seconds)
+        lines.append(f"{place_of(each.path, root)}: {each.state}, {age}: {each.answer}")
+        lines += [f"  problem: {problem}" for problem in each.problems]
+        lines += [f"  to go on: {each.go_on}"] if each.go_on else []
+    return lines
+
+
+def place_of(path: Path, root: Path) -> Path:
+    """Return where something is below the folder that was asked about."""
+    return path.relative_to(root) if path != root else path
+
+
+def headline(root: Path, entries: "list[Entry]", operations: "list[OperationEntry]") -> str:
+    """Return how many cases there are, how many fail and how many cannot be used."""
+    count = len(operations)
+    more = f"; {count} operation(s), {sum(bool(each.go_on) for each in operations)} to go on with"
+    failing = sum(entry.failure is not None for entry in entries)
+    broken = sum(entry.problem is not None for entry in entries)
+    unusable = f", {broken} unusable" if broken else ""
+    return f"{len(entries)} case(s) in {root}, {failing} failing{unusable}{more if count else ''}"
+
+
+def advice_on(entries: "list[Entry]") -> tuple[str, ...]:
+    """Return what to do about folders that cannot be used; nothing when there are none."""
+    if all(entry.problem is None for entry in entries):
+        return ()
+    return (
+        "unusable: if its program has ended, run it again, with space on the disk of --out (or "
+        "CTK_DUMP); then remove the folder: rm -r",
+    )
+
+
+def rows_of(root: Path, entries: "list[Entry]") -> Table:
+    """Return one row per case."""
+    rows = table("case", "target", "calls", "age", "state")
+    for entry in entries:
+        state = entry.problem or entry.failure or "no failure recorded"
+        calls = "" if entry.call_nodes is None else str(entry.call_nodes)
+        rows.add_row(
+            str(place_of(entry.path, root)),
+            entry.target,
+            calls,
+            spoken_age(entry.age_seconds),
+            state,
+        )
+    return rows
+
+
+def as_data(entry: "Entry | OperationEntry") -> dict[str, object]:
+    """Return the JSON form of an entry."""
+    changes = {"path": str(entry.path), "age_seconds": round(entry.age_seconds)}
+    return {**dataclasses.asdict(entry), **changes}
+
+
+def spoken_age(seconds: float) -> str:
+    """Return an age in its largest unit: `42 s`, `3 min`, `5 h`, `12 d`."""
+    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{seconds // length:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+COMMAND = Command("ls", ls)

@@ -1,0 +1,215 @@
+"""`ctk minify`: the smallest graph that still fails in the same way, with its repro."""
+
+import dataclasses
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from ctk.toolkit.cli.shell.answer import Answer, table
+from ctk.toolkit.cli.commands.diagnose import (
+    answer_of_diagnosis,
+    code_of,
+    lines_to_go_on,
+    stumbles,
+)
+from ctk.toolkit.cli.shell.exit_codes import judgement_data, line_of
+from ctk.toolkit.cli.shell.job_options import JobOptions
+from ctk.toolkit.cli.shell.options import (
+    BudgetOptions,
+    IsolationOptions,
+    KeptInputs,
+    OutOption,
+    ResumeOption,
+    SubjectOptions,
+)
+from ctk.toolkit.cli.shell.oracle_options import OracleOptions, SameFailureOption
+from ctk.toolkit.cli.shell.progress import progress
+from ctk.toolkit.cli.shell.command_context import Command
+from ctk.toolkit.case.formats.plain_text import REASON_LENGTH, one_line
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from rich.table import Table
+
+    from ctk.toolkit.case.case import Case
+    from ctk.toolkit.reduce.driver import Reduction
+    from ctk.toolkit.operations.report.diagnosis import Diagnosis
+
+
+def minify(
+    subject: SubjectOptions,
+    out: OutOption,
+    resume: ResumeOption,
+    kept: KeptInputs,
+    budget: BudgetOptions,
+    isolation: IsolationOptions,
+    jobs: JobOptions,
+    asked: OracleOptions,
+    same: SameFailureOption,
+) -> Answer:
+    """Make a failing case as small as possible.
+
+    Writes the smallest graph that fails in the same way, with its repro.py. Ctrl-C keeps the best
+    so far and says how to go on. A program, a function, time or memory may decide instead of
+    eager's results.
+    """
+    from ctk.toolkit.operations.minify import minify as minify_program
+
+    with progress() as report:
+        found = minify_program(
+            subject.subject,
+            out=out.out,
+            resume=resume.resume,
+            keep=kept.inputs,
+            max_questions=budget.max_questions,
+            max_seconds=budget.max_seconds,
+            say=report,
+            on_progress=report.reduction,
+            same_failure=same.same_failure,
+            **asked.keywords(),
+            **subject.keywords(),
+            **isolation.keywords(),
+            **jobs.keywords(),
+        )
+    return answer_of(found)
+
+
+def answer_of(found: "Diagnosis") -> Answer:
+    """Return the answer: how small it became, where it is, and how to go on if it can."""
+    from ctk.toolkit.case.formats.schema import encode
+    from ctk.toolkit.operations.report.phrases import ending
+
+    reduction = found.reduction
+    if found.is_shown_by_no_graph and found.folder is not None:
+        return answer_of_diagnosis(found)
+    if reduction is None or found.folder is None:
+        data = {"graph": found.name} | judgement_data(found.judgement)
+        headline = f"{_first_line(found)} [{found.name}]"
+        told = () if found.kept is None else (f"cache: {found.kept.line}",)
+        return Answer(code_of(found), headline, data | {"kept": kept_data(found)}, told)
+    state = ending(reduction.reason, reduction.unfinished)
+    headline = (
+        f"{'interrupted' if found.is_interrupted else 'failure'}: {reduction.nodes_before} -> "
+        f"{reduction.nodes_after} call nodes ({state}): {failure_of(found, reduction)}"
+        f"{stumbles(found)}"
+    )
+    run = found.repro_run
+    lines = [f"given: {found.judgement.signature}"] if found.other_failure else []
+    lines += [f"case: {found.minimal}"] if found.minimal else []
+    lines += why_lines(found.minimal)
+    if found.repro:
+        lines.append(f"repro: python {quote(str(found.repro))}  # {run.says if run else 'not run'}")
+    lines += [f"cache: {found.kept.line}"] if found.kept else []
+    lines += [f"problem: {problem}" for problem in found.problems]
+    lines += flaky_and_others(found)
+    lines += lines_to_go_on(found)
+    smallest, given = reduction.best.signature, found.judgement.signature
+    data = reduction_data(reduction) | {
+        "failure": encode(smallest) if smallest else None,
+        "given_failure": encode(given) if given else None,
+        "is_other_failure": found.other_failure is not None,
+        "case": str(found.minimal) if found.minimal else None,
+        "folder": str(found.folder),
+        "problems": list(found.problems),
+        "kept": kept_data(found),
+        "decided_by": found.decided_by or None,
+        "others": [
+            {"failure": str(each.signature), "case": str(each.folder)} for each in found.others
+        ],
+        "repro": {
+            "path": str(found.repro) if found.repro else None,
+            "clean_run": run.says if run else None,
+            "exit_code": run.exit_code if run else None,
+        },
+    }
+    return Answer(code_of(found), headline, data, (*lines, statistics_table(reduction)))
+
+
+def why_lines(minimal: "Path | None") -> list[str]:
+    """Return the commands that tell why a case is not smaller, if it has a certificate."""
+    from ctk.toolkit.operations.report.certificate_file import CERTIFICATE, NEIGHBOUR
+
+    if minimal is None or not (minimal / CERTIFICATE).is_file():
+        return []
+    neighbour = minimal.parent / NEIGHBOUR
+    pair = f"{quote(str(minimal))} {quote(str(neighbour))}"
+    compared = [f"passes: {neighbour}  # ctk diff {pair}"] if neighbour.is_dir() else []
+    return [f"why: ctk show {quote(str(minimal))} --why", *compared]
+
+
+def _first_line(found: "Diagnosis") -> str:
+    """Return what was seen where nothing fails; a command's own words are in it."""
+    judgement = found.judgement
+    if not found.decided_by or judgement.fails:
+        return line_of(judgement)
+    answer = "no failure" if judgement.verdict.value == "passes" else "cannot tell"
+    said = judgement.detail.partition("\n")[0]
+    return f"{answer}: {found.decided_by} says {judgement.verdict.value}{said and f': {said}'}"
+
+
+def failure_of(found: "Diagnosis", reduction: "Reduction") -> str:
+    """Return the failure: as ctk names it, or who decides."""
+    signature = found.search.judgement.signature
+    if found.decided_by:
+        seen = f" ({signature.message})" if signature is not None and signature.message else ""
+        return f"{found.decided_by} decides{seen}"
+    if found.other_failure is not None:
+        return f"{one_line(str(found.other_failure))}; another failure than the given case's"
+    return kind_of(reduction.best)
+
+
+def flaky_and_others(found: "Diagnosis") -> list[str]:
+    """Return what else there is to know: that it fails at random, and which others were met."""
+    from ctk.toolkit.case.admission import trust_option
+
+    reduction = found.reduction
+    flakiness = reduction.flakiness if reduction is not None else None
+    lines = [f"flaky: {flakiness}"] if flakiness is not None else []
+    return lines + [
+        f"also seen: {one_line(str(each.signature), REASON_LENGTH)}; "
+        f"ctk repro {quote(str(each.folder))}{trust_option(each.folder)}"
+        for each in found.others
+    ]
+
+
+def kept_data(found: "Diagnosis") -> dict[str, object] | None:
+    """Return what the persistent cache had of the compile."""
+    return None if found.kept is None else dataclasses.asdict(found.kept)
+
+
+def kind_of(case: "Case") -> str:
+    """Return the failure without its numbers, which were those of the case before."""
+    signature = case.signature
+    return str(dataclasses.replace(signature, output=None, message="")) if signature else ""
+
+
+def reduction_data(reduction: "Reduction") -> dict[str, object]:
+    """Return the JSON form of a reduction."""
+    return {
+        "finished": reduction.finished,
+        "stopped_by": reduction.reason,
+        "unfinished": list(reduction.unfinished),
+        "questions": reduction.questions,
+        "cached": reduction.cached,
+        "remembered": reduction.remembered,
+        "seconds": round(reduction.seconds, 2),
+        "flakiness": dataclasses.asdict(reduction.flakiness) if reduction.flakiness else None,
+        "call_nodes": {"before": reduction.nodes_before, "after": reduction.nodes_after},
+        "certificate": [dataclasses.asdict(refusal) for refusal in reduction.certificate],
+        "steps": {
+            name: dataclasses.asdict(counts) for name, counts in reduction.statistics.items()
+        },
+    }
+
+
+def statistics_table(reduction: "Reduction") -> "Table":
+    """Return one row per step of the reducer: what it cost and what it brought."""
+    rows = table("step", "questions", "useful", "cached", "remembered")
+    for name, counts in reduction.statistics.items():
+        if counts.questions or counts.cached or counts.remembered:
+            cells = (counts.questions, counts.useful, counts.cached, counts.remembered)
+            rows.add_row(name, *(str(cell) for cell in cells))
+    return rows
+
+
+COMMAND = Command("minify", minify)

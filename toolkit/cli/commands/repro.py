@@ -1,0 +1,93 @@
+"""`ctk repro`: does it still fail? With `--out`, also write the case and a verified repro.py."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
+
+from rich.console import RenderableType
+
+from ctk.toolkit.cli.shell.answer import Answer, table
+from ctk.toolkit.cli.shell.exit_codes import (
+    end_to_end_data,
+    evidence_lines,
+    exit_code_of,
+    judgement_data,
+    line_of,
+    steps_after,
+)
+from ctk.toolkit.cli.shell.options import IsolationOptions, KeptInputs, SubjectOptions, out_option
+from ctk.toolkit.cli.shell.progress import progress
+from ctk.toolkit.cli.shell.command_context import Command
+
+if TYPE_CHECKING:
+    from ctk.toolkit.operations.repro import GraphRepro, ReproReport
+
+
+def repro(
+    subject: SubjectOptions,
+    *,
+    out: Annotated[Path | None, out_option("nothing is written")] = None,
+    kept: KeptInputs,
+    isolation: IsolationOptions,
+) -> Answer:
+    """Say whether a case still fails.
+
+    Compiles and runs it and compares the results with eager. With --out, writes each failing graph
+    as a case with a repro.py that was run in a clean process.
+    """
+    from ctk.toolkit.operations.repro import repro as repro_program
+
+    with progress() as report:
+        found = repro_program(
+            subject.subject,
+            out=out,
+            keep=kept.inputs,
+            say=report,
+            **subject.keywords(),
+            **isolation.keywords(),
+        )
+    return answer_of(found, steps_after(found.judgement, found.end_to_end, subject, isolation))
+
+
+def answer_of(found: "ReproReport", steps: Sequence[str]) -> Answer:
+    """Return the answer; the graph that tells most makes the first line, `steps` the last ones."""
+    judgement = found.judgement
+    case = next((graph.case for graph in found.graphs if graph.judgement is judgement), None)
+    rows = table("graph", "target", "verdict", "what")
+    for graph in found.graphs:
+        seen = graph.judgement
+        rows.add_row(graph.case.name, graph.case.target, seen.verdict.value, line_of(seen))
+    lines = [
+        f"{graph.case.name}: python {quote(str(graph.script))}  # {graph.run.says}"
+        for graph in found.graphs
+        if graph.run
+    ]
+    body: tuple[RenderableType, ...] = (*((rows,) if len(found.graphs) > 1 else ()), *lines)
+    whole = found.end_to_end
+    if case is not None:
+        headline = f"{line_of(judgement)} [{case.name}, {case.target}]"
+    else:
+        assert whole is not None, "one of the two was asked"
+        headline = f"{line_of(judgement)} [{whole.program}, {whole.target}: {whole.where}]"
+    data = {
+        "graphs": [graph_data(graph) for graph in found.graphs],
+        "end_to_end": end_to_end_data(whole),
+        "next": list(steps),
+    }
+    body = (*body, *evidence_lines(whole), *(f"next: {step}" for step in steps))
+    return Answer(exit_code_of(judgement), headline, data, body)
+
+
+def graph_data(graph: "GraphRepro") -> dict[str, object]:
+    """Return the JSON form of one graph."""
+    written = graph.run and {
+        "case": str(graph.folder),
+        "repro": str(graph.script),
+        "clean_run": graph.run.says,
+    }
+    facts = {"graph": graph.case.name, "target": graph.case.target}
+    return facts | judgement_data(graph.judgement) | {"written": written}
+
+
+COMMAND = Command("repro", repro)

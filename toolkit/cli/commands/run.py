@@ -1,0 +1,225 @@
+"""`ctk run`: run a script with every `torch.compile` in it watched, without changing the script."""
+
+import traceback
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ctk.compiler.options.choices import Check, InputsMode, OnFailure
+from ctk.compiler.errors import ConfigError, nearest
+from ctk.toolkit.cli.shell.answer import Answer, ExitCode
+from ctk.toolkit.cli.shell.completion import complete_case
+from ctk.toolkit.cli.shell.options import RUN, out_option
+from ctk.toolkit.cli.shell.command_context import Command
+
+if TYPE_CHECKING:
+    from ctk.toolkit.watch.script import RunSummary
+    from ctk.toolkit.watch.watch_session import Failure
+
+
+@dataclass(frozen=True, slots=True)
+class WatchingOptions:
+    """What is done with each compile, and where it is written."""
+
+    out: Annotated[Path | None, out_option("CTK_DUMP, else ctk_dumps here")] = None
+    check: Annotated[
+        Check | None,
+        typer.Option(
+            "--check",
+            help="What to compare with eager (default: CTK_CHECK, else output).",
+            show_default=False,
+            rich_help_panel=RUN,
+        ),
+    ] = None
+    on_failure: Annotated[
+        OnFailure | None,
+        typer.Option(
+            "--on-failure",
+            help="What a failure does to the script (default: CTK_ON_FAILURE, else raise).",
+            show_default=False,
+            rich_help_panel=RUN,
+        ),
+    ] = None
+    inputs: Annotated[
+        InputsMode | None,
+        typer.Option(
+            "--inputs",
+            help="What cases keep of inputs and weights (default: CTK_INPUTS, else recipe).",
+            show_default=False,
+            rich_help_panel=RUN,
+        ),
+    ] = None
+    calls: Annotated[
+        int,
+        typer.Option(
+            "--calls",
+            min=0,
+            help="How many first calls of each compiled function are compared with eager.",
+            rich_help_panel=RUN,
+        ),
+    ] = 1
+
+
+def no_option(context: typer.Context, script: str) -> str:
+    """Return the name of a script; refuse one that looks like an option: it is one, misspelt.
+
+    Raises:
+        ConfigError: It starts with `-`.
+    """
+    if script.startswith("-"):
+        known = [spelling for each in context.command.params for spelling in each.opts]
+        raise ConfigError(
+            f"no such option: {script!r}{nearest(script.partition('=')[0], known)}\n"
+            "  options of ctk stand before SCRIPT; a script of such a name: ./-NAME.py"
+        )
+    return script
+
+
+def run(
+    watching: WatchingOptions,
+    script: Annotated[
+        str,
+        typer.Argument(
+            metavar="SCRIPT",
+            help="A Python script.",
+            show_default=False,
+            autocompletion=complete_case,
+            callback=no_option,
+        ),
+    ],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="ARGS", help="Its arguments.", show_default=False),
+    ] = None,
+) -> Answer:
+    """Run a script, watching each torch.compile.
+
+    Saves what fails as cases. Compares the first call of each compiled graph with eager, and the
+    first calls of each compiled function end to end: results, exceptions, aliases, Python state.
+    Options of ctk stand before SCRIPT. What the script prints goes to stderr.
+    """
+    from ctk.compiler.options.environment import read_environment
+    from ctk.toolkit.watch.script import run_script
+
+    summary = run_script(
+        script,
+        arguments or (),
+        dump=watching.out,
+        check=watching.check or read_environment().check or "output",
+        on_failure=watching.on_failure,
+        inputs=watching.inputs,
+        calls=watching.calls,
+    )
+    return answer_of_summary(script, summary)
+
+
+def answer_of_summary(script: str, summary: "RunSummary") -> Answer:
+    """Return the answer; a failure that was seen counts more than how the script ended."""
+    code, headline = verdict_of(script, summary)
+    lines = [
+        diagnosing(failure, number)
+        if failure.is_saved
+        else f"{unsaved(failure)}: {failure.graph}: {failure.summary}"
+        for number, failure in enumerate(summary.failures)
+    ]
+    lines += [f"also: {each}" for each in summary.why[1:]]
+    lines += [
+        f"missing: {each.graph or 'a graph that was not watched'}: {each.what}: {each.why}"
+        for each in summary.missing
+    ]
+    lines += [f"calls not compared with eager: {why}" for why in summary.uncompared]
+    if summary.folder is not None:
+        lines.append(f"dumps: {summary.folder}")
+    if summary.error is not None and not summary.failures:
+        lines.append("".join(traceback.format_exception(summary.error)).rstrip())
+    return Answer(code, headline, data_of(summary), tuple(lines))
+
+
+def unsaved(failure: "Failure") -> str:
+    """Return where a failure is told of that is no case: a call, or a graph that was not saved."""
+    is_call = failure.folder.suffix == ".json"
+    return f"no graph shows it, see {failure.folder}" if is_call else "not saved, see below"
+
+
+def diagnosing(failure: "Failure", number: int) -> str:
+    """Return the command that takes a failure further; the first line told what number 0 is."""
+    from ctk.toolkit.case.admission import command_on
+
+    what = f"  # {failure.graph}: {failure.summary}" if number else ""
+    return f"{command_on('diagnose', failure.folder)}{what}"
+
+
+def verdict_of(script: str, summary: "RunSummary") -> tuple[ExitCode, str]:
+    """Return exit code and first line.
+
+    1. A failure in a compile or a checked call. 2. Ctrl-C. 3. The script failed for a reason of its
+    own. 4. Nothing was compiled, or nobody looked at a compile: there is nothing to tell. 5. All
+    compiles went well; dumps that could not be written are told.
+    """
+    if summary.failures:
+        first = summary.failures[0]
+        more = f" (and {len(summary.failures) - 1} more)" if len(summary.failures) > 1 else ""
+        return ExitCode.FAILURE, f"failure: {first.graph}: {first.summary}{more}".splitlines()[0]
+    if isinstance(summary.error, KeyboardInterrupt):
+        seen = f"{summary.graphs} graph(s) until then, none failed"
+        return ExitCode.CANNOT_TELL, f"cannot tell: interrupted; {seen}"
+    if summary.error is not None:
+        what = f"{type(summary.error).__name__}: {summary.error}".splitlines()[0]
+        return ExitCode.USAGE, f"ctk: {script} raised {what}"
+    if summary.exit_code:
+        return ExitCode.USAGE, f"ctk: {script} exited with {summary.exit_code}; no compile failed"
+    if not summary.graphs and not summary.children.graphs:
+        why = f": {summary.why[0]}" if summary.why else ""
+        text = f"cannot tell: {script} compiled nothing{why}{unwatched(summary)}"
+        return ExitCode.CANNOT_TELL, text
+    unseen = [each.why for each in summary.missing if each.what == "everything"]
+    if unseen:
+        seen = f"{len(unseen)} graph(s) could not be watched"
+        return ExitCode.CANNOT_TELL, f"cannot tell: {seen}: {unseen[0]}"
+    names = len({each.graph for each in summary.missing})
+    missing = f"; the dumps of {names} are missing or incomplete" if names else ""
+    text = f"no failure: {summary.graphs} graph(s) compiled{theirs(summary)}"
+    return ExitCode.NO_FAILURE, f"{text}{missing}{unwatched(summary)}"
+
+
+def theirs(summary: "RunSummary") -> str:
+    """Return what the answer says of graphs that child processes compiled."""
+    graphs, count = summary.children.graphs, summary.children.processes
+    return f", {graphs} graph(s) in {count} child process(es)" if graphs else ""
+
+
+def unwatched(summary: "RunSummary") -> str:
+    """Return what the answer says of child processes that were not watched."""
+    count = summary.children.unwatched
+    return f"; {count} Python child process(es) were not watched" if count else ""
+
+
+def data_of(summary: "RunSummary") -> dict[str, object]:
+    """Return the JSON form of a run."""
+    return {
+        "graphs": summary.graphs,
+        "failures": [
+            {
+                "graph": each.graph,
+                "case": str(each.folder) if each.is_saved else None,
+                "summary": each.summary,
+            }
+            for each in summary.failures
+        ],
+        "children": {
+            "graphs": summary.children.graphs,
+            "processes": summary.children.processes,
+            "not_watched": summary.children.unwatched,
+        },
+        "why_nothing": list(summary.why),
+        "missing": [asdict(each) for each in summary.missing],
+        "not_compared": list(summary.uncompared),
+        "dumps": str(summary.folder) if summary.folder else None,
+        "script_exit_code": summary.exit_code,
+        "script_error": repr(summary.error) if summary.error else None,
+    }
+
+
+COMMAND = Command("run", run, passes_arguments_on=True)

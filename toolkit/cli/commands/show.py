@@ -1,0 +1,327 @@
+"""`ctk show`: a case, a diagnosis, a package; a pass, kernels, times, whys of a case and a rule."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+from rich.console import RenderableType
+from rich.table import Table
+
+from ctk.compiler.errors import CaseError, ConfigError
+from ctk.compiler.usercode.references import near_file
+from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
+from ctk.toolkit.cli.shell.completion import complete_case
+from ctk.toolkit.cli.shell.command_context import Command
+from ctk.toolkit.cli.commands.show_compiled import highlighted, show_kernels, show_times
+from ctk.toolkit.cli.commands.show_package import show_package
+from ctk.toolkit.cli.commands.show_why import show_why
+
+if TYPE_CHECKING:
+    from ctk.toolkit.case.roles import Role
+    from ctk.toolkit.case.trust.demands import Demand
+    from ctk.toolkit.watch.dump import DumpedKernel, DumpedPass
+
+DIAGNOSIS = "diagnosis.json"
+
+WhyNotOption = Annotated[
+    str | None,
+    typer.Option(
+        "--why-not",
+        metavar="RULE",
+        help="Compile the case with ctk and say why a rule of a pass, or "
+        "a decomposition (decompose.aten.gelu.default), did not fire.",
+        show_default=False,
+    ),
+]
+WhyOption = Annotated[
+    bool,
+    typer.Option(
+        "--why",
+        help="For a case that minify or diagnose made: say what came of each edit that would make "
+        "it smaller, node by node, and which closest case passes.",
+    ),
+]
+PassOption = Annotated[
+    int | None,
+    typer.Option(
+        "--pass",
+        metavar="N",
+        min=0,
+        help="Show what pass number N changed (the numbers are those of the list).",
+        show_default=False,
+    ),
+]
+TrustOption = Annotated[
+    bool,
+    typer.Option("--trust", help="Where it is compiled: run the code that the case brings along."),
+]
+
+
+def show(
+    case: Annotated[
+        Path,
+        typer.Argument(
+            metavar="CASE",
+            help="A case folder, a folder that diagnose wrote, or a package.",
+            show_default=False,
+            autocompletion=complete_case,
+        ),
+    ],
+    pass_number: PassOption = None,
+    times: Annotated[
+        bool,
+        typer.Option(
+            "--times",
+            help="Compile it, and show the seconds and rewrites of each stage and pass.",
+        ),
+    ] = False,
+    kernels: Annotated[
+        bool,
+        typer.Option(
+            "--kernels", help="Compile it, and show each kernel: its nodes, loops and source."
+        ),
+    ] = False,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            help="With --times, --kernels: compile with this target, not the case's own.",
+            show_default=False,
+        ),
+    ] = None,
+    why: WhyOption = False,
+    why_not: WhyNotOption = None,
+    trust: TrustOption = False,
+) -> Answer:
+    """Show a case, a pass of it, a diagnosis, or a package."""
+    compiles = {"--times": times, "--kernels": kernels, "--why-not": why_not is not None}
+    refuse_alone(compiles, pass_number, why, target, trust)
+    if not any(compiles.values()) and case.is_file():
+        if pass_number is not None:
+            raise ConfigError(f"{case} is a file: --pass is for case folders")
+        if why:
+            raise ConfigError(f"{case} is a file: --why is for case folders")
+        return show_package(case)
+    if why:
+        return show_why(case)
+    if kernels:
+        return show_kernels(case, target, trust=trust)
+    if times:
+        return show_times(case, target, trust=trust)
+    if why_not is not None:
+        return show_why_not(case, why_not, trust=trust)
+    if (case / DIAGNOSIS).is_file():
+        return show_diagnosis(case)
+    if not case.is_dir():
+        raise CaseError(f"no such folder or package: {case}{near_file(case)}")
+    if pass_number is not None:
+        return show_pass(case, pass_number)
+    return show_case(case)
+
+
+def refuse_alone(
+    compiles: Mapping[str, bool],
+    pass_number: int | None,
+    why: bool,
+    target: str | None,
+    trust: bool,
+) -> None:
+    """Raise for two questions at once, and for options that would do nothing.
+
+    Args:
+        compiles: Whether each question that compiles the case is asked.
+        pass_number: The pass that is asked for, if any.
+        why: Whether it is asked why the case is not smaller.
+        target: What to compile with, for `--times` and `--kernels`.
+        trust: Whether code of the case may run, where it is compiled.
+    """
+    asked = [name for name, is_asked in compiles.items() if is_asked]
+    asked += ["--pass"] * (pass_number is not None) + ["--why"] * why
+    if len(asked) > 1:
+        raise ConfigError(f"{asked[0]} and {asked[1]} are two questions: ask one of them")
+    if target is not None and not {"--times", "--kernels"} & set(asked):
+        raise ConfigError("--target needs --times or --kernels: else nothing is compiled with it")
+    if trust and not any(compiles.values()):
+        raise ConfigError(f"--trust needs {' or '.join(compiles)}: else nothing is compiled")
+
+
+def show_case(folder: Path) -> Answer:
+    """Return the answer for a case folder."""
+    from ctk.toolkit.case.case_listing import count_calls
+    from ctk.toolkit.case.manifest import MANIFEST, read_manifest
+    from ctk.toolkit.case.replacing import whole_case
+    from ctk.toolkit.case.admission import demands_in
+    from ctk.toolkit.case.formats.schema import encode
+    from ctk.toolkit.watch.dump import DumpedKernel, DumpedPass, dumped
+
+    whole = whole_case(folder)
+    if not (whole / MANIFEST).exists():
+        refuse_no_case(folder)
+    manifest = read_manifest(whole)
+    calls = count_calls(whole / "graph.json")
+    hidden = ("schema", "name", "files", "symbols", "imports")
+    facts = {key: value for key, value in encode(manifest).items() if key not in hidden}
+    passes, kernels = dumped(DumpedPass, folder), dumped(DumpedKernel, folder)
+    code = text_of(whole, whole / "graph.py")
+    state = f"fails: {manifest.signature}" if manifest.signature else "no failure recorded"
+    headline = f"case {manifest.name}: target {manifest.target}, {calls} calls, {state}"
+    demands = demands_in(folder)
+    body: list[RenderableType] = [facts_table({k: v for k, v in facts.items() if k != "roles"})]
+    body += [roles_table(manifest.roles)] if manifest.roles else []
+    body += [demands_table(demands)] if demands else []
+    body += [passes_table(passes)] if passes else []
+    body += [kernels_table(kernels)] if kernels else []
+    data = {"case": str(folder), "call_nodes": calls} | facts
+    data |= {"demands": [encode(each) for each in demands]}
+    data |= {"passes": [encode(each) for each in passes]}
+    data |= {"kernels": [encode(each) for each in kernels], "graph": code}
+    return Answer(
+        ExitCode.NO_FAILURE, headline.splitlines()[0], data, (*body, highlighted(code, "python"))
+    )
+
+
+def refuse_no_case(folder: Path) -> None:
+    """Raise the error for a folder without a manifest; it names the cases below it."""
+    from ctk.toolkit.case.case_listing import find_entries
+    from ctk.toolkit.case.formats.folder_walk import Walk
+
+    found = [entry for entry in find_entries(Walk(folder)) if entry.problem is None]
+    hint = f"; there are cases in it: ctk show {quote(str(found[0].path))}" if found else ""
+    raise CaseError(
+        f"{folder} is no case: it has no manifest.json{hint}\n"
+        f"  look at it: ctk ls {quote(str(folder))}"
+    )
+
+
+def facts_table(facts: Mapping[str, object]) -> Table:
+    """Return one row per fact that is not empty."""
+    rows = table("what", "value")
+    for name, value in facts.items():
+        if not _is_said(value):
+            continue
+        if isinstance(value, Mapping):
+            items = cast("Mapping[str, object]", value).items()
+            value = {key: each for key, each in items if _is_said(each)}
+        rows.add_row(name, value if isinstance(value, str) else json.dumps(value, default=str))
+    return rows
+
+
+def roles_table(roles: "Mapping[str, Role]") -> Table:
+    """Return one row per tensor that is more than a plain input."""
+    rows = table("tensor of the graph", "in the program", "name", "static address")
+    for key, role in roles.items():
+        rows.add_row(key, role.kind, role.name, role.static or "")
+    return rows
+
+
+def _is_said(value: object) -> bool:
+    return value is not None and value not in ("", {}, [])
+
+
+def demands_table(demands: "tuple[Demand, ...]") -> Table:
+    """Return one row per thing that needs trust."""
+    rows = table("needs --trust, because it", "says")
+    for each in demands:
+        what, _, where = str(each).rpartition(" (")
+        rows.add_row(what, where.rstrip(")"))
+    return rows
+
+
+def passes_table(passes: "list[DumpedPass]") -> Table:
+    """Return one row per pass of a dump."""
+    rows = table("N", "pass", "changed", "rewrites", "seconds")
+    for each in passes:
+        state = "vetoed" if each.vetoed else "yes" if each.changed else ""
+        rows.add_row(str(each.number), each.pass_, state, str(each.rewrites), str(each.seconds))
+    return rows
+
+
+def kernels_table(kernels: "list[DumpedKernel]") -> Table:
+    """Return one row per kernel of a dump; a kernel without nodes is the whole graph."""
+    rows = table("kernel", "vetoed", "nodes", "seconds", "source")
+    for each in kernels:
+        nodes, source = ", ".join(each.nodes) or "all", f"kernels/{each.file}" if each.file else ""
+        rows.add_row(each.kernel, "yes" if each.vetoed else "", nodes, str(each.seconds), source)
+    return rows
+
+
+def show_pass(folder: Path, number: int) -> Answer:
+    """Return the answer for `--pass N`: the difference that the pass made."""
+    from ctk.toolkit.case.formats.schema import encode
+    from ctk.toolkit.watch.dump import dumped_diff
+
+    dumped, path = dumped_diff(folder, number)
+    head, data = f"pass {number} ({dumped.pass_})", {"pass": encode(dumped)}
+    if path is None:
+        return Answer(ExitCode.NO_FAILURE, f"{head} changed nothing", data | {"diff": ""})
+    diff = text_of(folder, path)
+    data |= {"diff": diff, "path": str(path)}
+    return Answer(ExitCode.NO_FAILURE, f"{head}: {path}", data, (highlighted(diff, "diff"),))
+
+
+def show_why_not(folder: Path, rule: str, *, trust: bool = False) -> Answer:
+    """Return the answer for `--why-not RULE`: what it did in each run of its pass."""
+    from ctk.compiler.options.config import resolve
+    from ctk.toolkit.case.store import load_case
+    from ctk.toolkit.compile_log.recorder import Recorder
+    from ctk.toolkit.compile_log.unfired_rules import DECOMPOSE, why_not_decomposed, why_nots
+    from ctk.toolkit.case.formats.schema import encode
+    from ctk.toolkit.importers.base import Request, overridden
+    from ctk.toolkit.execution.execute import run_compiled
+
+    case = overridden(load_case(folder, trust=trust), Request(target="ctk"))
+    recorder = Recorder()
+    run_compiled(case, observer=recorder, is_called=False)
+    if rule.startswith(DECOMPOSE):
+        chosen = resolve(case.config).decompositions
+        found = [why_not_decomposed(recorder.log, rule, chosen)]
+    else:
+        found = why_nots(recorder.log, rule)
+    headline = f"{rule}: fired {sum(each.fired for each in found)} time(s)"
+    data = {"rule": rule, "runs": [encode(each) for each in found]}
+    return Answer(ExitCode.NO_FAILURE, headline, data, tuple(map(str, found)))
+
+
+def show_diagnosis(folder: Path) -> Answer:
+    """Return the answer for a folder that diagnose or bisect-pass wrote.
+
+    Raises:
+        CaseError: Its diagnosis.json cannot be read.
+    """
+    from ctk.toolkit.case.case_listing import find_entries
+    from ctk.toolkit.case.formats.schema import encode
+    from ctk.toolkit.case.formats.folder_walk import Walk
+    from ctk.toolkit.operations.session.operation_listing import is_done
+    from ctk.toolkit.oracle.go_on import resume_hint
+    from ctk.toolkit.operations.report.as_json import read_json
+    from ctk.toolkit.operations.report.as_text import summary
+
+    record = read_json(folder)
+    headline, *lines = summary(record, folder)
+    cases = [str(entry.path) for entry in find_entries(Walk(folder)) if entry.problem is None]
+    lines += [f"look at it: ctk show {quote(path)}" for path in cases]
+    command = None if is_done(record) else resume_hint(folder)
+    lines += [f"to go on: {command}"] if command else []
+    found = {"folder": str(folder), "diagnosis": encode(record)}
+    return Answer(ExitCode.NO_FAILURE, headline, found, tuple(lines))
+
+
+def text_of(folder: Path, path: Path) -> str:
+    """Return a text file of a case folder; an empty text if there is none.
+
+    Raises:
+        CaseError: It is a link, no plain file, or too large to be shown.
+    """
+    from ctk.toolkit.case.formats.bounded_file import check_no_link, read_bounded
+    from ctk.toolkit.case.formats.limits import TEXT_NBYTES
+
+    check_no_link(folder, path)
+    if not path.exists():
+        return ""
+    return read_bounded(path, TEXT_NBYTES).decode(encoding="utf-8", errors="replace")
+
+
+COMMAND = Command("show", show)

@@ -1,0 +1,120 @@
+"""`ctk verify-rules`: try rewrite rules on drawn graphs; 0 all hold, 1 one is refuted."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import RenderableType
+from rich.syntax import Syntax
+
+from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
+from ctk.toolkit.cli.shell.progress import progress
+from ctk.toolkit.cli.shell.command_context import Command
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from ctk.toolkit.verify_rules.verify import Finding, VerifyReport
+
+
+def verify_rules(
+    modules: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="MODULE",
+            help="Modules or FILE.py with rule tables or passes (default: all passes of ctk).",
+            show_default=False,
+        ),
+    ] = None,
+    rules: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--rule",
+            metavar="NAME",
+            help="Only the rules, or passes, of this name (repeatable).",
+            show_default=False,
+        ),
+    ] = None,
+    draws: Annotated[
+        int,
+        typer.Option("--draws", metavar="N", min=1, help="How many draws each rule has to accept."),
+    ] = 300,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Decides every draw.")] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="DIR",
+            help="Keep each counter-example here: a script, and a case.",
+            show_default=False,
+        ),
+    ] = None,
+) -> Answer:
+    """Try rewrite rules on drawn graphs and operands.
+
+    A rule is refuted by a graph that gives another value, type, layout, alias or write after it;
+    the smallest one found is shown. A rule that never fires has told nothing (exit code 125).
+    """
+    from ctk.toolkit.verify_rules.counterexample_folder import keep
+    from ctk.toolkit.verify_rules.verify import verify_rules as verify
+
+    with progress() as say:
+        report = verify(modules or (), draws=draws, seed=seed, rules=rules or (), say=say)
+    kept = keep(report.findings, out) if out is not None else []
+    return answer_of_report(report, kept)
+
+
+def answer_of_report(report: "VerifyReport", kept: "list[Path]") -> Answer:
+    """Return the answer: a failure if a rule is refuted; nobody can tell if one never fired."""
+    code = ExitCode.NO_FAILURE if report.ok else ExitCode.CANNOT_TELL
+    code = ExitCode.FAILURE if report.of("refuted") else code
+    data = {
+        "rules": [finding_data(each) for each in report.findings],
+        "seed": report.seed,
+        "kept": [str(path) for path in kept],
+    }
+    body: list[RenderableType] = [findings_table(report)]
+    for each in report.of("refuted"):
+        body += ["", counter_syntax(each)]
+    body += [f"kept: {path}" for path in kept]
+    return Answer(code, str(report), data, tuple(body))
+
+
+def findings_table(report: "VerifyReport") -> "Table":
+    """Return one row per rule."""
+    rows = table("rule", "pass", "accepted / drawn", "verdict")
+    for each in report.findings:
+        counts = f"{each.accepted} / {each.drawn}"
+        rows.add_row(each.subject.name, each.subject.pass_name, counts, each.verdict)
+    return rows
+
+
+def counter_syntax(finding: "Finding") -> Syntax:
+    """Return a counter-example as Python for a terminal."""
+    from ctk.toolkit.verify_rules.as_text import counter_text
+
+    text = counter_text(finding)
+    return Syntax(text, "python", word_wrap=True, background_color="default")
+
+
+def finding_data(finding: "Finding") -> dict[str, object]:
+    """Return the JSON form of what is known of a rule."""
+    from ctk.toolkit.verify_rules.as_text import counter_text
+
+    subject, counter = finding.subject, finding.counter
+    kind = counter.trial.difference.kind if counter and counter.trial.difference else None
+    return {
+        "rule": subject.name,
+        "pass": subject.pass_name,
+        "numerics": subject.numerics,
+        "accepted": finding.accepted,
+        "drawn": finding.drawn,
+        "verdict": finding.verdict,
+        "kind": kind,
+        "difference": counter.said if counter else None,
+        "counter_example": counter_text(finding) if counter else None,
+    }
+
+
+COMMAND = Command("verify-rules", verify_rules)

@@ -1,0 +1,67 @@
+"""How a verdict becomes an exit code, lines and JSON; the same for every command."""
+
+from typing import TYPE_CHECKING
+
+from ctk.toolkit.cli.shell.answer import ExitCode
+
+if TYPE_CHECKING:
+    from ctk.toolkit.case.judgement import Judgement
+    from ctk.toolkit.cli.shell.options import IsolationOptions, SubjectOptions
+    from ctk.toolkit.end_to_end.answer import EndToEnd
+
+EXIT_CODES = {
+    "passes": ExitCode.NO_FAILURE,
+    "reproduces": ExitCode.FAILURE,
+    "different": ExitCode.FAILURE,
+    "invalid": ExitCode.CANNOT_TELL,
+    "flaky": ExitCode.CANNOT_TELL,
+    "timeout": ExitCode.CANNOT_TELL,
+}
+"""By verdict; a time limit that ran out says nothing, unless the failure looked for is a hang."""
+
+
+def exit_code_of(judgement: "Judgement") -> ExitCode:
+    """Return the exit code of one judgement."""
+    return EXIT_CODES[judgement.verdict.value]
+
+
+def line_of(judgement: "Judgement") -> str:
+    """Return one line that says what was seen."""
+    from ctk.toolkit.operations.report.phrases import VERDICTS
+
+    what = str(judgement.signature) if judgement.signature else judgement.detail
+    explanation = VERDICTS[judgement.verdict]
+    return f"{explanation}: {what}".splitlines()[0] if what else explanation
+
+
+def judgement_data(judgement: "Judgement") -> dict[str, object]:
+    """Return the JSON form of a judgement."""
+    from ctk.toolkit.case.formats.schema import encode
+
+    return encode(judgement)
+
+
+def end_to_end_data(found: "EndToEnd | None") -> object:
+    """Return the JSON form of an answer about a whole program; None where it was not asked."""
+    from ctk.toolkit.case.formats.schema import encode
+
+    return encode(found) if found is not None else None
+
+
+def evidence_lines(found: "EndToEnd | None") -> tuple[str, ...]:
+    """Return how the layer of a failing program is known, one line each."""
+    is_failing = found is not None and found.judgement.fails
+    return tuple(f"evidence: {each}" for each in found.evidence) if found and is_failing else ()
+
+
+def steps_after(
+    judgement: "Judgement",
+    whole: "EndToEnd | None",
+    subject: "SubjectOptions",
+    isolation: "IsolationOptions",
+) -> list[str]:
+    """Return what to do next, about the same subject with the same options."""
+    from ctk.toolkit.operations.report.next_steps import after_a_look
+
+    asked = {**subject.keywords(), **isolation.keywords()}
+    return after_a_look(judgement, subject.subject, asked, is_program=whole is not None)

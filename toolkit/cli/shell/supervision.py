@@ -1,0 +1,183 @@
+"""What `ctk` does when the half that works is killed: once more in children, or a clear answer.
+
+    check repro bisect-pass minify diagnose   again, with `--isolate` (and `--resume`), once
+                                              and with `--timeout`, where it hung
+    run                                       the answer says what was at work; nothing is repeated
+    diff                                      the answer says so; nothing is repeated
+
+The two halves are made here, before torch is imported (toolkit/processes/supervise.py). Commands
+that compile nothing have one.
+"""
+
+import inspect
+import math
+import shlex
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ctk.toolkit.cli.shell.answer import Answer, ExitCode
+from ctk.toolkit.cli.commands.crashed_script import answer_for_script
+from ctk.toolkit.cli.shell.entry import Said, leave
+from ctk.toolkit.cli.shell.flatten import flattened
+from ctk.toolkit.cli.shell.command_context import Command
+from ctk.toolkit.processes.accelerator import LOST_CUDA
+from ctk.toolkit.processes.link import Watch
+from ctk.toolkit.processes.memory import as_text
+from ctk.toolkit.processes.scratch import sweep
+from ctk.toolkit.processes.supervise import End, can_supervise, die_of, fork_half, silence_allowed
+
+GRACE_SECONDS = 5.0
+"""How long an interrupted command may show no sign of life before it is killed."""
+
+_SENT = (
+    signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2,
+    signal.SIGPIPE,
+)  # fmt: skip
+"""Signals by which others end a process: no crash of what it runs."""
+
+
+def supervise(commands: Sequence[Command]) -> None:
+    """Return in a process that is watched over; the one that watches exits here, as that one did.
+
+    Args:
+        commands: The table of commands; the first word of `sys.argv` that is no option names one.
+    """
+    place = next((i for i, word in enumerate(sys.argv) if i and not word.startswith("-")), 0)
+    command = next((each for each in commands if each.name == sys.argv[place]), None)
+    if command is None or not can_supervise():
+        return
+    options, runs_script = _options(command), command.passes_arguments_on
+    repeats, compiles = "isolate" in options, "target" in options
+    if not (compiles or runs_script):
+        return
+    sweep()
+    end = _fork_half(repeats)
+    if end is None:
+        return
+    more = _further_options(command, sys.argv[place + 1 :], end)
+    if repeats and more and is_crash(end):
+        sys.stderr.write(
+            f"ctk: {_what_happened(end)}; the command goes on with {shlex.join(more)}: "
+            "a child process can be killed without loss\n"
+        )
+        sys.argv[place + 1 : place + 1] = more
+        end = _fork_half(repeats)
+        if end is None:
+            return
+    _exit_as(command, end)
+
+
+def is_crash(end: End) -> bool:
+    """Return whether the working half died of what it ran, with no answer given."""
+    if end.notes.command is None or end.notes.exit_code is not None or end.gave_up:
+        return False
+    return -end.status not in _SENT
+
+
+def _fork_half(cleans_up: bool) -> End | None:
+    end = fork_half(grace_seconds=GRACE_SECONDS if cleans_up else None, cleans_up=cleans_up)
+    if end is not None:
+        sweep()
+    return end
+
+
+def _options(command: Command) -> set[str]:
+    return set(inspect.signature(flattened(command.run)).parameters)
+
+
+def _further_options(command: Command, given: Sequence[str], end: End) -> list[str]:
+    """Return what to add to a command that was killed; nothing where that would not help.
+
+    What the user gave stands behind it, and wins.
+    """
+    if "--no-isolate" in given or "--isolate" in given or end.notes.asking:
+        return []  # a function of the user runs in this process, whatever else runs in children
+    folder = end.notes.resumable if "resume" in _options(command) else None
+    if folder is not None and not Path(folder, "journal.jsonl").is_file():  # nothing was answered
+        folder = None
+    watch = end.notes.watch if end.exceeded else None
+    if watch is not None and not watch.repeats:
+        return []
+    limit: tuple[str, ...] = ()
+    if watch is not None and (end.exceeded == "time" or not watch.is_patient):
+        limit = ("--timeout", f"{_seconds_given(end, watch):g}")
+    return ["--isolate", *limit, *(("--resume", "--out", folder) if folder else ())]
+
+
+def _seconds_given(end: End, watch: Watch) -> float:
+    """Return how long a question may take: as long as this one has taken, its silence included."""
+    return math.ceil(end.watched_seconds) if watch.is_patient else watch.seconds
+
+
+def _what_happened(end: End) -> str:
+    watch = end.notes.watch
+    if end.exceeded == "time" and watch is not None:
+        seconds = f"{silence_allowed(end.notes, watch):.0f} seconds"
+        return f"{watch.what} did nothing for {seconds} (--timeout allows more)"
+    if end.exceeded == "memory" and watch is not None:
+        size = as_text(watch.nbytes or 0)
+        return f"{watch.what} holds more than {size} (--memory allows more)"
+    if end.notes.asking and not end.exceeded:
+        status = f"status {end.status}" if end.status >= 0 else f"signal {-end.status}"
+        return f"the oracle {end.notes.asking} has ended the process ({status})"
+    if end.status == LOST_CUDA:
+        return "a kernel has broken CUDA for the process"
+    if end.status >= 0:
+        return f"the process was ended from within, with status {end.status} (os._exit?)"
+    name = signal.strsignal(-end.status) or "unknown"
+    return f"the process was killed by signal {-end.status} ({name})"
+
+
+def _exit_as(command: Command, end: End) -> None:
+    """Exit with the answer of the working half, or with one that says how it ended."""
+    if end.notes.exit_code is not None:
+        sys.exit(end.notes.exit_code)  # whatever an atexit handler of the program did then
+    if end.notes.command is None and end.status >= 0:
+        sys.exit(end.status)
+    is_sent = end.status < 0 and -end.status != signal.SIGPIPE  # 141 would end `git bisect run`
+    if not end.gave_up and not is_crash(end) and is_sent:
+        die_of(-end.status)
+    if end.gave_up:
+        answer = _gave_up(end)
+    elif command.passes_arguments_on:
+        answer = answer_for_script(_what_happened(end), end)
+    else:
+        answer = _killed(_what_happened(end), end)
+    leave(Said(command.name, answer, end.notes.as_json))
+
+
+def _gave_up(end: End) -> Answer:
+    seconds = f"{GRACE_SECONDS:g} seconds"
+    return Answer(
+        ExitCode.CANNOT_TELL,
+        f"cannot tell: interrupted; it did not end within {seconds} and was killed",
+        {"error": {"type": "KeyboardInterrupt", "message": "interrupted, then killed"}},
+        ("Every process that it had started was ended too.", *_what_is_kept(end)),
+    )
+
+
+_ASK_APART = (
+    "It runs in the process of ctk. Ask in a process of its own, whose exit code decides (0 no "
+    "failure, 125 cannot tell): --command 'python check.py {case}', in place of --oracle"
+)
+
+
+def _killed(what: str, end: End) -> Answer:
+    advice = "To find what does it: ctk repro CASE --isolate"
+    return Answer(
+        ExitCode.CANNOT_TELL,
+        f"cannot tell: {what}",
+        {"error": {"type": "Killed", "message": what}},
+        (_ASK_APART if end.notes.asking else advice, *_what_is_kept(end)),
+    )
+
+
+def _what_is_kept(end: End) -> tuple[str, ...]:
+    if end.notes.resumable is None:
+        return ()
+    return (
+        f"What is known so far is kept: {end.notes.resumable}",
+        f"to go on: {end.notes.go_on}",
+    )
