@@ -2,7 +2,7 @@
 
 Every sample of every operator (`op_db`) and module (`module_db`, in training and evaluation): the
 compiled call must give what eager gives, or raise what eager raises; forward, and backward where it
-has one. Compared as programs are (`repro_templates/program_compare.py`). A
+has one. Compared as programs are (`repro_templates/program/program_compare.py`). A
 sample that `aot_eager` gets wrong, too, is torch's own. Prints a table per code generator, and
 every sample that `aot_eager` gets right and ctk does not.
 
@@ -34,9 +34,9 @@ import torch
 from ctk.compiler.backend import ctk
 from ctk.compiler.options.config import patch
 from ctk.compiler.observe import first_line
-from ctk.repro_templates.program_arguments import Arguments
-from ctk.repro_templates.program_compare import EagerPlays, compare_plays
-from ctk.repro_templates.program_play import How, Playable, play
+from ctk.repro_templates.program.program_arguments import Arguments
+from ctk.repro_templates.program.program_compare import EagerPlays, compare_plays
+from ctk.repro_templates.program.program_play import How, Playable, play
 from ctk.toolkit.cli.shell.options import parse_config
 from ctk.toolkit.case.formats.scalars import dtype_from_name
 from tests.helpers.torch_samples import flat_call, map_tensors, module_infos, operator_infos

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ctk.repro_templates.running import generator_states
+from ctk.repro_templates.graph.running import generator_states
 from tests.helpers.case_zoo import Square, samples
 
 Compile = Callable[..., Any]

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctk.compiler.fx.clone import clone_inputs
-from ctk.repro_templates.compare import compare_values
-from ctk.repro_templates.tolerance import EXACT, LOWERS_PRECISION, REASSOCIATES
+from ctk.repro_templates.numbers.compare import compare_values
+from ctk.repro_templates.numbers.tolerance import EXACT, LOWERS_PRECISION, REASSOCIATES
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 DTYPES = [*FLOATS, torch.complex64, torch.int8, torch.uint8, torch.int64, torch.bool]

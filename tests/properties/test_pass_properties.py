@@ -22,7 +22,7 @@ from ctk.compiler.observe import Numerics, PassRecord
 from ctk.compiler.passes import PASSES
 from ctk.compiler.passes.joint.replace_random import ReplaceRandom
 from ctk.compiler.passes.pre_grad import remove_inference_dropout
-from ctk.repro_templates.tolerance import TABLE, tolerance_for
+from ctk.repro_templates.numbers.tolerance import TABLE, tolerance_for
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.verify_rules.subjects import enabled
 from tests.helpers.pass_programs import Program, programs

@@ -15,7 +15,7 @@ from ctk.compiler.fx.clone import clone_inputs
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import Numerics
 from ctk.compiler.passes import PASSES
-from ctk.repro_templates.tolerance import TABLE, tolerance_for
+from ctk.repro_templates.numbers.tolerance import TABLE, tolerance_for
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from tests.golden.torch_cases import BATCH, NORMALIZE
 from tests.helpers.passes import rules_of, run_pass, text_of, torch_graph

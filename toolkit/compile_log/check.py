@@ -23,10 +23,10 @@ from torch.fx import GraphModule
 from ctk.compiler.fx.same import same_inputs
 from ctk.compiler.fx.walk import input_names
 from ctk.compiler.observe import KernelId, Stage, first_line
-from ctk.repro_templates.compare import compare_values
-from ctk.repro_templates.errors import Mismatch, identical
-from ctk.repro_templates.exceptions import alike, is_of_a_leaf, raised
-from ctk.repro_templates.tolerance import TABLE
+from ctk.repro_templates.numbers.compare import compare_values
+from ctk.repro_templates.numbers.errors import Mismatch, identical
+from ctk.repro_templates.graph.exceptions import alike, is_of_a_leaf, raised
+from ctk.repro_templates.numbers.tolerance import TABLE
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.comparable_values import (
     draws_differ,

@@ -23,8 +23,8 @@ from torch.fx import GraphModule, Node
 
 from ctk.compiler.fx.effects import mutated_arguments
 from ctk.compiler.fx.properties import is_random
-from ctk.repro_templates.compare import compare_values
-from ctk.repro_templates.errors import identical
+from ctk.repro_templates.numbers.compare import compare_values
+from ctk.repro_templates.numbers.errors import identical
 
 UNWRITTEN = frozenset(
     {

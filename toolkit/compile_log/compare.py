@@ -24,7 +24,7 @@ from torch.fx.node import map_arg
 
 from ctk.compiler.fx.walk import NO_SWAPS, children
 from ctk.compiler.observe import PassRecord, StageRecord
-from ctk.repro_templates.errors import identical
+from ctk.repro_templates.numbers.errors import identical
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.check import Around, Checker
 from ctk.toolkit.compile_log.history import ErrorSize, error_size, is_measurable

@@ -25,7 +25,7 @@ from typing import TypeGuard
 import torch
 from torch import Tensor
 
-from ctk.repro_templates.errors import identical
+from ctk.repro_templates.numbers.errors import identical
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.check import Around, Checker
 from ctk.toolkit.compile_log.recorder import CompileLog
@@ -143,7 +143,7 @@ def _size(absolute: Tensor) -> Tensor:
     """Return what errors are relative to: the element, but a typical one where it is smaller.
 
     An element that is much smaller than its neighbours is what cancellation left over, and carries
-    their error (repro_templates/compare.py measures in the same way).
+    their error (repro_templates/numbers/compare.py measures in the same way).
     """
     nonzero = absolute[absolute > 0]
     return absolute.clamp(min=float(nonzero.median())) if nonzero.numel() else absolute

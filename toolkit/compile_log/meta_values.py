@@ -22,7 +22,7 @@ from ctk.compiler.errors import CaseError
 from ctk.compiler.dispatch.fake_kernels import fake_kernel_id
 from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.torch_compat.operators import kind_of
-from ctk.repro_templates.errors import Mismatch
+from ctk.repro_templates.numbers.errors import Mismatch
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import FailureKind
 from ctk.toolkit.compile_log.check import Finding

@@ -16,7 +16,7 @@ from dataclasses import replace
 from importlib.util import decode_source
 from pathlib import Path
 
-from ctk.repro_templates.program_play import MORE
+from ctk.repro_templates.program.program_play import MORE
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.layers import ask, placed
 from ctk.toolkit.end_to_end.question import Compared, ProgramQuestion

@@ -19,9 +19,9 @@ from ctk.compiler.errors import ProgramError
 from ctk.compiler.usercode.references import searched_last
 from ctk.compiler.torch_compat.settings import settings_put_on
 from ctk.compiler.torch_compat.stance import eager_stance
-from ctk.repro_templates.program_compare import Comparison, EagerPlays, compare_plays
-from ctk.repro_templates.program_play import MORE, Compile, How, Played, play
-from ctk.repro_templates.running import STATES, under
+from ctk.repro_templates.program.program_compare import Comparison, EagerPlays, compare_plays
+from ctk.repro_templates.program.program_play import MORE, Compile, How, Played, play
+from ctk.repro_templates.graph.running import STATES, under
 from ctk.toolkit.case.failure import FailureKind, Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.raise_site import raised_in

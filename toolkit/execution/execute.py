@@ -2,9 +2,9 @@
 
 Every run has its own copy of graph, inputs, buffers; the case's modes around it; the same seed
 right before the call. How a program is called and which results are read is
-repro_templates/running.py: a repro does the same.
+repro_templates/graph/running.py: a repro does the same.
 
-What it does not do: it compares nothing (repro_templates/compare.py), judges nothing
+What it does not do: it compares nothing (repro_templates/numbers/compare.py), judges nothing
 (oracle/judge.py), and kills nothing that hangs (oracle/executors.py).
 """
 
@@ -21,8 +21,8 @@ from ctk.compiler.fx.clone import clone_inputs, clone_values, put_back
 from ctk.compiler.observe import Observer, first_line, is_observers, marking
 from ctk.compiler.torch_compat import dynamo, roles
 from ctk.compiler.torch_compat.process_state import process_state_kept
-from ctk.repro_templates.random_draws import same_draws
-from ctk.repro_templates.running import STATES, Run, called, under
+from ctk.repro_templates.graph.random_draws import same_draws
+from ctk.repro_templates.graph.running import STATES, Run, called, under
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.processes.accelerator import has_lost_cuda
 from ctk.toolkit.processes.link import compiled_watched

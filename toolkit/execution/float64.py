@@ -1,7 +1,7 @@
 """Rewrite a graph so that all its floats are float64: the reference in high precision.
 
-What becomes what is repro_templates/float64.py; here it is done to the nodes of a graph. What it
-does not do: it does not make random ops draw the same numbers (repro_templates/random_draws.py).
+What becomes what is repro_templates/numbers/float64.py; here it is done to the nodes of a graph. What it
+does not do: it does not make random ops draw the same numbers (repro_templates/graph/random_draws.py).
 """
 
 from typing import cast
@@ -10,7 +10,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import Argument, map_aggregate
 
 from ctk.compiler.errors import PrecisionRefused
-from ctk.repro_templates.float64 import METHODS, reads_bits, wide_argument
+from ctk.repro_templates.numbers.float64 import METHODS, reads_bits, wide_argument
 
 
 def upcast_graph(gm: GraphModule) -> None:

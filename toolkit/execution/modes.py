@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from ctk.repro_templates.running import STATES, device_types, in_float64, under
-from ctk.repro_templates.settings import current_settings
+from ctk.repro_templates.graph.running import STATES, device_types, in_float64, under
+from ctk.repro_templates.graph.settings import current_settings
 from ctk.toolkit.case.case import Autocast, Modes
 
 _KEEPS_DEFAULT_DTYPE: ContextVar[bool] = ContextVar("_KEEPS_DEFAULT_DTYPE", default=False)

@@ -13,7 +13,7 @@ from torch.fx import GraphModule, Node
 
 from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.torch_compat.process_state import is_in_vmap
-from ctk.repro_templates.plain_parts import PLAIN_CLASSES
+from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
 from ctk.toolkit.case.case import Modes
 from ctk.toolkit.execution.execute import run_private, run_upcast
 from ctk.toolkit.execution.modes import current_modes

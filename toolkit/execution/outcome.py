@@ -6,7 +6,7 @@ from typing import Literal
 
 import torch
 
-from ctk.repro_templates.running import Run
+from ctk.repro_templates.graph.running import Run
 
 Phase = Literal["compile", "call"]
 

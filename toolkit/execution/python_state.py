@@ -31,8 +31,8 @@ from torch.fx import GraphModule
 from ctk.compiler.fx.clone import clone_value, put_back
 from ctk.compiler.torch_compat.autograd import remember_versions
 from ctk.compiler.torch_compat.operators import python_code_of
-from ctk.repro_templates.foreign import is_foreign
-from ctk.repro_templates.program_state import STATEFUL, names_of, wrapped
+from ctk.repro_templates.graph.code_owner import is_foreign
+from ctk.repro_templates.program.program_state import STATEFUL, names_of, wrapped
 
 _MOST = 20_000
 """So many objects are looked at: a program's code may name all that it has."""

@@ -12,7 +12,7 @@ import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.errors import ProgramError
-from ctk.repro_templates.program_play import SEED
+from ctk.repro_templates.program.program_play import SEED
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.roles import roles_of
 from ctk.toolkit.case.graphs.value_types import describe_dynamic

@@ -30,9 +30,9 @@ from ctk.compiler.torch_compat import dynamo, fake
 from ctk.compiler.torch_compat.capture_reasons import Collected, collected, switched_off_by
 from ctk.compiler.torch_compat.settings import settings_put_on
 from ctk.compiler.torch_compat.stance import eager_stance
-from ctk.repro_templates.exceptions import alike, raised
-from ctk.repro_templates.plain_parts import PLAIN_CLASSES
-from ctk.repro_templates.program_play import SEED, seeded
+from ctk.repro_templates.graph.exceptions import alike, raised
+from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
+from ctk.repro_templates.program.program_play import SEED, seeded
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.case.roles import Role, roles_of
 from ctk.toolkit.case.graphs.value_types import describe_dynamic

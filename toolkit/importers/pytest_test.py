@@ -30,7 +30,7 @@ from ctk.compiler.usercode.references import near_file
 from ctk.compiler.torch_compat import dynamo, inductor
 from ctk.compiler.torch_compat.capture_reasons import Collected, collected
 from ctk.compiler.torch_compat.settings import settings_kept
-from ctk.repro_templates.program_play import seeded
+from ctk.repro_templates.program.program_play import seeded
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.importers.base import Importer, Request
 from ctk.toolkit.importers.changed_options import options_kept

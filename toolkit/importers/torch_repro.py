@@ -31,7 +31,7 @@ from ctk.compiler.usercode.python_files import load_file
 from ctk.compiler.usercode.references import searched_last, user_traceback
 from ctk.compiler.torch_compat.settings import settings_kept
 from ctk.compiler.torch_compat.stance import eager_stance
-from ctk.repro_templates.program_play import SEED, seeded
+from ctk.repro_templates.program.program_play import SEED, seeded
 from ctk.toolkit.case.case import Autocast, Case, Modes
 from ctk.toolkit.importers.base import Importer, Request
 from ctk.toolkit.importers.changed_options import options_kept

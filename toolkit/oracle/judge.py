@@ -2,11 +2,11 @@
 
 Order of the questions, cheapest first:
 
-1. Eager raises. The compiled program raises the same (repro_templates/exceptions.py): PASSES,
+1. Eager raises. The compiled program raises the same (repro_templates/graph/exceptions.py): PASSES,
    the exception is what the program gives. It raises another: `other-error`. It raises nothing:
    `missing-error`, if eager raises again; else FLAKY.
 2. Compiling or calling raises: a `compile-error` or `runtime-error`, whatever random ops there are.
-3. Both give results: repro_templates/judging.py, the rule that a repro carries too.
+3. Both give results: repro_templates/graph/judging.py, the rule that a repro carries too.
 
 What only measuring shows (time, memory) is measured instead: measured.py.
 
@@ -23,12 +23,12 @@ from functools import partial
 
 from ctk.compiler.errors import CaseError, CtkError, LostAccelerator
 from ctk.compiler.observe import Observer, first_line
-from ctk.repro_templates.errors import Mismatch
-from ctk.repro_templates.exceptions import Raised, alike, is_of_a_leaf, raised
-from ctk.repro_templates.judging import Finding, judge_runs
-from ctk.repro_templates.layout import counted
-from ctk.repro_templates.running import Run
-from ctk.repro_templates.verdict import said
+from ctk.repro_templates.numbers.errors import Mismatch
+from ctk.repro_templates.graph.exceptions import Raised, alike, is_of_a_leaf, raised
+from ctk.repro_templates.graph.judging import Finding, judge_runs
+from ctk.repro_templates.numbers.layout import counted
+from ctk.repro_templates.graph.running import Run
+from ctk.repro_templates.graph.verdict import said
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict

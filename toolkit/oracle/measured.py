@@ -1,6 +1,6 @@
 """Judge what only measuring shows: is a compiled call slower than eager's, or takes more memory?
 
-The measuring itself is repro_templates/measuring.py, which a repro carries too. What it does not
+The measuring itself is repro_templates/graph/measuring.py, which a repro carries too. What it does not
 do: compare results; a candidate whose compile or call raises shows another failure.
 """
 
@@ -14,7 +14,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from ctk.compiler.errors import CaseError
 from ctk.compiler.observe import Observer
-from ctk.repro_templates.measuring import (
+from ctk.repro_templates.graph.measuring import (
     Call,
     Measured,
     extra_memory,
@@ -22,8 +22,8 @@ from ctk.repro_templates.measuring import (
     slowdown,
     uses_gpu,
 )
-from ctk.repro_templates.running import STATES
-from ctk.repro_templates.verdict import said
+from ctk.repro_templates.graph.running import STATES
+from ctk.repro_templates.graph.verdict import said
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
@@ -99,7 +99,7 @@ def _empty_call(case: Case) -> Call | None:
 def empty_graph(case: Case) -> GraphModule:
     """Return a graph of the same placeholders that reads one number of a tensor, and adds one.
 
-    It is `Empty` of repro_templates/measuring.py.
+    It is `Empty` of repro_templates/graph/measuring.py.
     """
     graph = Graph()
     names = [node.name for node in case.graph.graph.nodes if node.op == "placeholder"]

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ctk.compiler.torch_compat.fake import is_fake
 from ctk.compiler.torch_compat.sparse import sparse_parts
-from ctk.repro_templates.plain_parts import PLAIN_CLASSES, plain_parts
+from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES, plain_parts
 
 Read = Callable[[Tensor], str]
 """Returns a digest of what a tensor holds."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ctk.compiler.errors import CtkError
 from ctk.compiler.fx.rebuild import Change
-from ctk.repro_templates.compare import compare_runs
+from ctk.repro_templates.numbers.compare import compare_runs
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts, facts_of
 from ctk.toolkit.reduce.apply import changed

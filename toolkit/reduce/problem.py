@@ -13,7 +13,7 @@ from itertools import chain
 
 from ctk.compiler.errors import DoesNotReproduce
 from ctk.compiler.torch_compat import operators
-from ctk.repro_templates.verdict import said
+from ctk.repro_templates.graph.verdict import said
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.formats.content import Contents

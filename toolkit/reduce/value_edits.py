@@ -13,8 +13,8 @@ import torch
 
 from ctk.compiler.fx.clone import overlaps
 from ctk.compiler.fx.walk import attributes, graphs_by_path, input_names
-from ctk.repro_templates.plain_parts import PLAIN_CLASSES
-from ctk.repro_templates.values import placed
+from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
+from ctk.repro_templates.graph.values import placed
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.roles import HELD
 from ctk.toolkit.case.formats.buildable import core_of, filled, rewritten

@@ -15,7 +15,7 @@ from typing import cast
 
 import torch
 
-from ctk.repro_templates.float64 import METHODS
+from ctk.repro_templates.numbers.float64 import METHODS
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.carried_sources import FOLDER, SourcePlan

@@ -9,7 +9,7 @@ from torch.fx import GraphModule
 
 from ctk.compiler.observe import Observer
 from ctk.compiler.torch_compat import inductor
-from ctk.repro_templates.loading import CannotTell
+from ctk.repro_templates.graph.loading import CannotTell
 
 Compiled = Callable[..., object]
 """What a compile returns: called with the graph's inputs as positional arguments, returns the

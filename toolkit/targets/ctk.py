@@ -13,7 +13,7 @@ from torch.fx import GraphModule
 
 from ctk.compiler.options.config import resolve
 from ctk.compiler.observe import Observer
-from ctk.repro_templates.loading import CannotTell
+from ctk.repro_templates.graph.loading import CannotTell
 from ctk.toolkit.targets.base import Target, Traits, Trial
 
 EAGERS_DRAWS = {f"{place}replace_random.enabled": False for place in ("", "joint/")}

@@ -34,7 +34,7 @@ from ctk.compiler.usercode.references import load
 from ctk.compiler.resilience import DISPATCH
 from ctk.compiler.torch_compat import aot, dynamo, graphs, inductor
 from ctk.compiler.torch_compat.sites import wrapped
-from ctk.repro_templates.loading import loaded_function, registered_backend
+from ctk.repro_templates.graph.loading import loaded_function, registered_backend
 from ctk.toolkit.case.raise_site import root_error
 from ctk.toolkit.targets.aot_events import AotEvents
 from ctk.toolkit.targets.base import Compiled, Target, Traits

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ctk.compiler.observe import first_line
-from ctk.repro_templates.layout import visible_strides
+from ctk.repro_templates.numbers.layout import visible_strides
 from ctk.toolkit.verify_rules.running import Play
 
 Kind = Literal["crash", "exception", "dtype", "shape", "stride", "alias", "write", "value"]

@@ -25,8 +25,8 @@ from torch.fx import GraphModule
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.properties import is_view
 from ctk.compiler.observe import Numerics
-from ctk.repro_templates.compare import compare_values
-from ctk.repro_templates.tolerance import TABLE
+from ctk.repro_templates.numbers.compare import compare_values
+from ctk.repro_templates.numbers.tolerance import TABLE
 from ctk.toolkit.verify_rules.judge import Numbers, bits, listed
 from ctk.toolkit.verify_rules.running import play
 

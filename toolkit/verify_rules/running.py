@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Interpreter
 
-from ctk.repro_templates.layout import share
+from ctk.repro_templates.numbers.layout import share
 from ctk.toolkit.verify_rules.schemas import is_defined
 
 

@@ -35,8 +35,8 @@ from torch.fx import Graph, GraphModule
 
 from ctk.compiler.observe import first_line
 from ctk.compiler.torch_compat.autograd import without_saved_tensor_hooks
-from ctk.repro_templates.compare import compare_runs, runs_identical
-from ctk.repro_templates.errors import Mismatch
+from ctk.repro_templates.numbers.compare import compare_runs, runs_identical
+from ctk.repro_templates.numbers.errors import Mismatch
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Verdict

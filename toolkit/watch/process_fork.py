@@ -25,8 +25,8 @@ from typing import Any, Self
 import torch
 
 from ctk.compiler.torch_compat import inductor
-from ctk.repro_templates.program_sides import in_own_process
-from ctk.repro_templates.program_values import read_values, write_values
+from ctk.repro_templates.program.program_sides import in_own_process
+from ctk.repro_templates.program.program_values import read_values, write_values
 from ctk.toolkit.processes.descriptors_at_exit import Closing
 from ctk.toolkit.processes.groups import die_with
 from ctk.toolkit.processes.scratch import scratch_root

@@ -32,14 +32,14 @@ import torch
 from ctk.compiler.errors import MiscompileError, PrecisionRefused
 from ctk.compiler.torch_compat import dynamo
 from ctk.compiler.torch_compat.stance import eager_stance
-from ctk.repro_templates.loading import CannotTell
-from ctk.repro_templates.program_arguments import Arguments
-from ctk.repro_templates.program_compare import Comparison, Difference, EagerPlays, compare_plays
-from ctk.repro_templates.program_play import How, Played, one_call, what_is_left
-from ctk.repro_templates.program_sides import Died, played_by
-from ctk.repro_templates.program_state import tensors_of
-from ctk.repro_templates.program_values import packed
-from ctk.repro_templates.running import generator_states
+from ctk.repro_templates.graph.loading import CannotTell
+from ctk.repro_templates.program.program_arguments import Arguments
+from ctk.repro_templates.program.program_compare import Comparison, Difference, EagerPlays, compare_plays
+from ctk.repro_templates.program.program_play import How, Played, one_call, what_is_left
+from ctk.repro_templates.program.program_sides import Died, played_by
+from ctk.repro_templates.program.program_state import tensors_of
+from ctk.repro_templates.program.program_values import packed
+from ctk.repro_templates.graph.running import generator_states
 from ctk.toolkit.case.failure import FailureKind, Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd

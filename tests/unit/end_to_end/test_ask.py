@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ctk.repro_templates.program_play import How
+from ctk.repro_templates.program.program_play import How
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.layers import ask

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ctk.repro_templates.values import randn
+from ctk.repro_templates.graph.values import randn
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.formats.buildable import FILLINGS, filled, is_possible, raw_bytes
 from ctk.toolkit.case.formats.content import content_of

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ctk.compiler.errors import CaseError
-from ctk.repro_templates.values import randn
+from ctk.repro_templates.graph.values import randn
 from ctk.toolkit.case.formats.buildable import same_bits
 from ctk.toolkit.case.formats.content import (
     Contents,

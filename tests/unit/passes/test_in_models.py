@@ -9,7 +9,7 @@ from torch import nn
 from ctk.compiler.backend import ctk
 from ctk.compiler.passes import PASSES
 from ctk.compiler.pipeline import compile_fx
-from ctk.repro_templates.tolerance import TABLE, tolerance_for
+from ctk.repro_templates.numbers.tolerance import TABLE, tolerance_for
 from ctk.toolkit.compile_log.recorder import Recorder
 
 NUMERICS = {step.name: step.numerics for steps in PASSES.values() for step in steps}

@@ -15,7 +15,7 @@ from ctk.compiler.patterns import generated
 from ctk.compiler.patterns.matcher import RuleTable, why_not
 from ctk.compiler.patterns.replacement import search_pattern
 from ctk.compiler.pipeline import compile_fx
-from ctk.repro_templates.tolerance import TABLE, tolerance_for
+from ctk.repro_templates.numbers.tolerance import TABLE, tolerance_for
 from ctk.toolkit.compile_log.recorder import Recorder
 from ctk.toolkit.compile_log.unfired_rules import why_nots
 from tests.helpers.case_zoo import capture

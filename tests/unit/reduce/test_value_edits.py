@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ctk.compiler.fx.walk import fetch
-from ctk.repro_templates.values import randn
+from ctk.repro_templates.graph.values import randn
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.buildable import core_of, same_bits
 from ctk.toolkit.case.formats.content import content_of

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from ctk.compiler.errors import ConfigError
-from ctk.repro_templates.exceptions import Raised
-from ctk.repro_templates.loading import CannotTell
-from ctk.repro_templates.program_arguments import Arguments
-from ctk.repro_templates.program_compare import EagerPlays, compare_plays
-from ctk.repro_templates.program_play import How, Playable, play, playable_of
-from ctk.repro_templates.program_sides import Died, compare_sides, in_own_process, played_by
-from ctk.repro_templates.program_values import packed, read_values, write_values
+from ctk.repro_templates.graph.exceptions import Raised
+from ctk.repro_templates.graph.loading import CannotTell
+from ctk.repro_templates.program.program_arguments import Arguments
+from ctk.repro_templates.program.program_compare import EagerPlays, compare_plays
+from ctk.repro_templates.program.program_play import How, Playable, play, playable_of
+from ctk.repro_templates.program.program_sides import Died, compare_sides, in_own_process, played_by
+from ctk.repro_templates.program.program_values import packed, read_values, write_values
 
 
 def names_of(text):

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from ctk.repro_templates.program_values import read_values, write_values
+from ctk.repro_templates.program.program_values import read_values, write_values
 
 
 def reread(value, folder):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.fx import GraphModule
 
-from ctk.repro_templates.values import randn, strided
+from ctk.repro_templates.graph.values import randn, strided
 from ctk.toolkit.case.case import Autocast, Case, Modes
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.repro.run import write_repro

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.fx import GraphModule
 
-from ctk.repro_templates.judging import OTHER_DRAWS
+from ctk.repro_templates.graph.judging import OTHER_DRAWS
 from ctk.toolkit.case.case import Modes
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.oracle.judge import judge

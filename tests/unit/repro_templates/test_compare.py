@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from ctk.repro_templates.compare import compare_runs, compare_values, runs_identical
+from ctk.repro_templates.numbers.compare import compare_runs, compare_values, runs_identical
 
 
 def kind(eager, compiled, reference=None, **options):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ctk.repro_templates.exceptions import Raised, alike, raised
+from ctk.repro_templates.graph.exceptions import Raised, alike, raised
 
 SAME = {
     "kernel": (

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ctk.repro_templates.layout import (
+from ctk.repro_templates.numbers.layout import (
     LAYOUT,
     Layout,
     compare_layouts,

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import pytest
 import torch
 
-from ctk.repro_templates.measuring import (
+from ctk.repro_templates.graph.measuring import (
     CHANCE,
     FLOOR_NBYTES,
     LOOKS,
@@ -17,7 +17,7 @@ from ctk.repro_templates.measuring import (
     slowdown,
     tail,
 )
-from ctk.repro_templates.running import STATES
+from ctk.repro_templates.graph.running import STATES
 from ctk.toolkit.case.case import Modes
 
 Call = Callable[[], object]

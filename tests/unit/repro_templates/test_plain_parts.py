@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch.testing._internal.two_tensor import TwoTensor
 
-from ctk.repro_templates.compare import compare_values, runs_identical
-from ctk.repro_templates.plain_parts import plain_parts
-from ctk.repro_templates.program_play import How, play, playable_of
-from ctk.repro_templates.program_values import read_values, write_values
+from ctk.repro_templates.numbers.compare import compare_values, runs_identical
+from ctk.repro_templates.numbers.plain_parts import plain_parts
+from ctk.repro_templates.program.program_play import How, play, playable_of
+from ctk.repro_templates.program.program_values import read_values, write_values
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.oracle.cache import fingerprint
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ctk.repro_templates.tolerance import EXACT, TABLE, tolerance_for
+from ctk.repro_templates.numbers.tolerance import EXACT, TABLE, tolerance_for
 
 
 @pytest.mark.parametrize("dtype", EXACT, ids=str)

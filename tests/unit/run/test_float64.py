@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import fx
 
 from ctk.compiler.errors import PrecisionRefused
-from ctk.repro_templates.running import tangent
+from ctk.repro_templates.graph.running import tangent
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.execution.execute import run_eager, run_reference
 from ctk.toolkit.execution.node_values import graph_values

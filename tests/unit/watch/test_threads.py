@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ctk.compiler.torch_compat import dynamo, inductor
-from ctk.repro_templates.running import STATES, under
+from ctk.repro_templates.graph.running import STATES, under
 from ctk.toolkit.case.case import Modes
 from ctk.toolkit.execution.modes import reference_state
 from ctk.toolkit.watch.exclusive_check import alone

@@ -9,7 +9,7 @@ from typing import cast
 import torch
 
 from ctk.compiler.fx.clone import clone_inputs
-from ctk.repro_templates.values import randn
+from ctk.repro_templates.graph.values import randn
 
 RECIPE_SEEDS = range(16)
 """Seeds with which a float tensor is compared with `torch.randn`."""

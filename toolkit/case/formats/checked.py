@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-from ctk.repro_templates.settings import SETTINGS
+from ctk.repro_templates.graph.settings import SETTINGS
 from ctk.toolkit.case.formats.limits import NAME_LENGTH, TEXT_LENGTH
 from ctk.toolkit.case.formats.plain_text import is_plain, one_line, quoted
 from ctk.toolkit.case.formats.scalars import dtypes

@@ -34,8 +34,8 @@ from ctk.compiler.usercode.python_files import is_loaded, load_file
 from ctk.compiler.usercode.references import near_file, searched_last, user_traceback
 from ctk.compiler.torch_compat.libraries import registered_once
 from ctk.compiler.torch_compat.settings import is_setting, may_be
-from ctk.repro_templates.program_arguments import Arguments
-from ctk.repro_templates.program_play import seeded, settings_of
+from ctk.repro_templates.program.program_arguments import Arguments
+from ctk.repro_templates.program.program_play import seeded, settings_of
 
 USAGE = "a program is FILE.py or FILE.py:build,example"
 

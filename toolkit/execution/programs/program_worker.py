@@ -22,9 +22,9 @@ from ctk.compiler.usercode.python_files import load_file
 from ctk.compiler.torch_compat import dynamo
 from ctk.compiler.torch_compat.settings import settings_put_on
 from ctk.compiler.torch_compat.stance import eager_stance
-from ctk.repro_templates.loading import CannotTell
-from ctk.repro_templates.program_compare import Difference
-from ctk.repro_templates.program_play import (
+from ctk.repro_templates.graph.loading import CannotTell
+from ctk.repro_templates.program.program_compare import Difference
+from ctk.repro_templates.program.program_play import (
     Compile,
     How,
     compile_keywords,
@@ -33,8 +33,8 @@ from ctk.repro_templates.program_play import (
     seeded,
     settings_of,
 )
-from ctk.repro_templates.program_sides import Died, Values, compare_sides, in_own_process
-from ctk.repro_templates.program_values import packed
+from ctk.repro_templates.program.program_sides import Died, Values, compare_sides, in_own_process
+from ctk.repro_templates.program.program_values import packed
 from ctk.toolkit.case.failure import FailureKind
 from ctk.toolkit.case.formats.schema import decode, encode
 from ctk.toolkit.processes.groups import adopt_orphans, end_group, lead_group, reap_orphans

@@ -16,7 +16,7 @@ from ctk.compiler.errors import CaptureError, CtkError, EagerError, ProgramError
 from ctk.compiler.usercode.references import searched_last, user_traceback
 from ctk.compiler.torch_compat.exported import sizes_that_vary
 from ctk.compiler.torch_compat.settings import settings_put_on
-from ctk.repro_templates.program_play import seeded
+from ctk.repro_templates.program.program_play import seeded
 from ctk.toolkit.importers import exported
 from ctk.toolkit.importers.program import accepts, options_of
 from ctk.toolkit.case.usercode.program import Program, load_program

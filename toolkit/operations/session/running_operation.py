@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ctk.compiler.options.choices import InputsMode
 from ctk.compiler.errors import CtkError
-from ctk.repro_templates.verdict import said
+from ctk.repro_templates.graph.verdict import said
 from ctk.toolkit.bisect import Search, find_culprit
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict

@@ -10,7 +10,7 @@ import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.fx.walk import fetch, graphs_by_path, placeholders
-from ctk.repro_templates.verdict import said
+from ctk.repro_templates.graph.verdict import said
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.fake_check import Checked, check

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ctk.compiler.usercode.references import files_of
-from ctk.repro_templates.program_play import How
+from ctk.repro_templates.program.program_play import How
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.formats.files import make_folder, write_text
 from ctk.toolkit.execution.programs.program_protocol import Plan

@@ -21,7 +21,7 @@ from ctk.compiler.codegen.watch_calls import CompiledGraph
 from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.observe import KernelCall, KernelId
 from ctk.compiler.torch_compat.graphs import Boxed, boxed
-from ctk.repro_templates.errors import identical
+from ctk.repro_templates.numbers.errors import identical
 
 
 @dataclass(slots=True)

@@ -39,7 +39,7 @@ from ctk.compiler.observe import ErrorRecord, Observer, StageRecord
 from ctk.compiler.resilience import DISPATCH
 from ctk.compiler.torch_compat import dynamo, inductor
 from ctk.compiler.torch_compat.settings import INDUCTOR
-from ctk.repro_templates.loading import registered_backend
+from ctk.repro_templates.graph.loading import registered_backend
 from ctk.toolkit.targets.base import Compiled, Target, Traits
 from ctk.toolkit.targets.inductor.errors import reraise
 from ctk.toolkit.targets.inductor.hooks import installed

@@ -2,7 +2,7 @@
 
 import torch
 
-from ctk.repro_templates.values import randn
+from ctk.repro_templates.graph.values import randn
 from ctk.toolkit.reduce.steps.fewest_nonzeros import STEP
 from ctk.toolkit.reduce.value_edits import KeepLargest
 from tests.helpers.reduce_steps import edits, kinds, proposals, traced

@@ -2,7 +2,7 @@
 
 import torch
 
-from ctk.repro_templates.values import randn
+from ctk.repro_templates.graph.values import randn
 from ctk.toolkit.reduce.steps.simplify_numbers import STEP
 from ctk.toolkit.reduce.value_edits import RoundValues, SetNumber
 from tests.helpers.reduce_steps import X, edits, proposals, traced

@@ -2,7 +2,7 @@
 
 import torch
 
-from ctk.repro_templates.values import randn
+from ctk.repro_templates.graph.values import randn
 from ctk.toolkit.reduce.steps.simplify_values import STEP
 from ctk.toolkit.reduce.value_edits import SetValues
 from tests.helpers.reduce_steps import X, edits, kinds, proposals, traced

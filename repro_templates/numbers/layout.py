@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ctk.compiler.fx.clone import extent, is_freed
-from ctk.repro_templates.errors import Mismatch
+from ctk.repro_templates.numbers.errors import Mismatch
 
 LAYOUT = ("stride", "alias", "requires-grad")
 """Kinds of mismatch that are no difference of values."""

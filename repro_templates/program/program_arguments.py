@@ -20,7 +20,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from ctk.repro_templates.errors import identical
+from ctk.repro_templates.numbers.errors import identical
 
 SMALLEST = 2
 """Sizes 0 and 1 are compiled for themselves: they are no batch."""

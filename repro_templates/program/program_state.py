@@ -21,9 +21,9 @@ from torch import Tensor
 from torch.nn import Module
 
 from ctk.compiler.fx.clone import clone_value, is_freed
-from ctk.repro_templates.foreign import is_foreign, is_users
-from ctk.repro_templates.layout import has_memory
-from ctk.repro_templates.program_nested import (
+from ctk.repro_templates.graph.code_owner import is_foreign, is_users
+from ctk.repro_templates.numbers.layout import has_memory
+from ctk.repro_templates.program.program_nested import (
     Leaf,
     as_value,
     items_of,

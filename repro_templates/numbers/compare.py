@@ -31,15 +31,15 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from ctk.repro_templates.errors import (
+from ctk.repro_templates.numbers.errors import (
     Mismatch,
     float_errors,
     identical,
     integer_errors,
     is_measurable,
 )
-from ctk.repro_templates.plain_parts import PLAIN_CLASSES, plain_parts
-from ctk.repro_templates.tolerance import REASSOCIATES, Rows, Tolerance, tolerance_for
+from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES, plain_parts
+from ctk.repro_templates.numbers.tolerance import REASSOCIATES, Rows, Tolerance, tolerance_for
 
 
 def compare_runs(

@@ -20,7 +20,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from ctk.repro_templates.foreign import is_foreign
+from ctk.repro_templates.graph.code_owner import is_foreign
 
 PLAIN = (
     bool, int, float, complex, str, bytes, type(None), torch.dtype, torch.device, torch.layout,

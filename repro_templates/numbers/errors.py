@@ -9,8 +9,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from ctk.repro_templates.plain_parts import plain_parts
-from ctk.repro_templates.tolerance import Tolerance
+from ctk.repro_templates.numbers.plain_parts import plain_parts
+from ctk.repro_templates.numbers.tolerance import Tolerance
 
 MismatchKind = Literal[
     "dtype", "shape", "stride", "structure", "accuracy", "nan", "alias", "requires-grad",

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from ctk.compiler.fx.clone import is_freed
-from ctk.repro_templates.float64 import wider
-from ctk.repro_templates.program_state import tensors_of
+from ctk.repro_templates.numbers.float64 import wider
+from ctk.repro_templates.program.program_state import tensors_of
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ import re
 import traceback
 from dataclasses import dataclass
 
-from ctk.repro_templates.foreign import is_raised_by_statement
+from ctk.repro_templates.graph.code_owner import is_raised_by_statement
 
 TOPICS = {
     "index": r"out of (range|bounds?)\b|\bind(ex|ices)\b.*\b(invalid|range|size|bounds?)\b"

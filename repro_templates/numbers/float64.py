@@ -9,7 +9,7 @@ reading the bits of a value as another dtype, and float8 or quantized numbers. T
 compared with eager in their own dtype.
 
 What it does not do: rewrite graphs by this rule (toolkit/execution/float64.py), or make random ops draw
-the same numbers (repro_templates/random_draws.py).
+the same numbers (repro_templates/graph/random_draws.py).
 """
 
 from collections.abc import Callable, Iterable, Mapping

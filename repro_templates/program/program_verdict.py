@@ -19,18 +19,18 @@ import torch
 
 from ctk.compiler.torch_compat.settings import settings_put_on
 from ctk.compiler.torch_compat.stance import eager_stance
-from ctk.repro_templates.loading import CannotTell
-from ctk.repro_templates.program_compare import Difference
-from ctk.repro_templates.program_play import Compile, How, play, playable_of, settings_of
-from ctk.repro_templates.program_sides import (
+from ctk.repro_templates.graph.loading import CannotTell
+from ctk.repro_templates.program.program_compare import Difference
+from ctk.repro_templates.program.program_play import Compile, How, play, playable_of, settings_of
+from ctk.repro_templates.program.program_sides import (
     Died,
     Values,
     compare_sides,
     in_own_process,
     write_outcome,
 )
-from ctk.repro_templates.program_values import packed, read_values, write_values
-from ctk.repro_templates.verdict import held_nbytes
+from ctk.repro_templates.program.program_values import packed, read_values, write_values
+from ctk.repro_templates.graph.verdict import held_nbytes
 
 SIDE = "--side"
 

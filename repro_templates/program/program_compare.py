@@ -1,7 +1,7 @@
 """Compare the calls of two plays of one program: the first call that differs, and how.
 
-Each call is compared as a case is: exceptions by `repro_templates/exceptions.py`, numbers by
-`repro_templates/judging.py`, with a float64 play as the reference where the program has one. Then
+Each call is compared as a case is: exceptions by `repro_templates/graph/exceptions.py`, numbers by
+`repro_templates/graph/judging.py`, with a float64 play as the reference where the program has one. Then
 what is no number: types of the results, `requires_grad`, shared memory, strides, Python state. What
 eager itself does not do twice (a time, an id) is not compared.
 
@@ -22,12 +22,12 @@ from torch import Tensor
 
 from ctk.compiler.errors import PrecisionRefused
 from ctk.compiler.observe import first_line
-from ctk.repro_templates.compare import compare_values
-from ctk.repro_templates.exceptions import Raised, alike
-from ctk.repro_templates.judging import Finding, judge_runs
-from ctk.repro_templates.layout import LAYOUT
-from ctk.repro_templates.program_play import How, Played
-from ctk.repro_templates.running import Run
+from ctk.repro_templates.numbers.compare import compare_values
+from ctk.repro_templates.graph.exceptions import Raised, alike
+from ctk.repro_templates.graph.judging import Finding, judge_runs
+from ctk.repro_templates.numbers.layout import LAYOUT
+from ctk.repro_templates.program.program_play import How, Played
+from ctk.repro_templates.graph.running import Run
 
 FAR = 0.25
 """Relative distance from eager, in float32, at which a float64 play is another program."""

@@ -19,7 +19,7 @@ from torch import Tensor
 from ctk.compiler.errors import PrecisionRefused
 from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.torch_compat.fake import intercept_ops
-from ctk.repro_templates.running import generator_states, leaves, same_states
+from ctk.repro_templates.graph.running import generator_states, leaves, same_states
 
 _NAMES = """
 rand rand_like randn randn_like randint randint_like randperm normal normal_ normal_functional

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from ctk.repro_templates.loading import CannotTell
-from ctk.repro_templates.measuring import (
+from ctk.repro_templates.graph.loading import CannotTell
+from ctk.repro_templates.graph.measuring import (
     Call,
     Empty,
     Measured,
@@ -17,8 +17,8 @@ from ctk.repro_templates.measuring import (
     slowdown,
     uses_gpu,
 )
-from ctk.repro_templates.running import under
-from ctk.repro_templates.verdict import Failure, Program, describe, flat_call, said
+from ctk.repro_templates.graph.running import under
+from ctk.repro_templates.graph.verdict import Failure, Program, describe, flat_call, said
 
 
 def slow_failure(
