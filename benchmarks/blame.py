@@ -151,7 +151,7 @@ def bisected_by_torch(path: str) -> dict[str, object]:
     """Return what CompilerBisector names, and its compiles; in this process."""
     import torch
 
-    from ctk.compiler.torch_compat import inductor
+    from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 
     bug, compiles = bug_of(Path(path)), 0
 

@@ -28,7 +28,7 @@ from ctk.compiler.lowering.fuse import FusionOptions, fuse
 from ctk.compiler.lowering.ir import Kernel
 from ctk.compiler.lowering.lower import LoweringOptions, lower
 from ctk.compiler.lowering.memory import plan_memory
-from ctk.compiler.torch_compat.graphs import trace_calls
+from ctk.compiler.torch_compat.fx.graphs import trace_calls
 
 PHASES = ("lowering", "fusion", "planning", "printing", "compiler")
 

@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 from ctk.compiler import pipeline
 from ctk.compiler.backend import ctk
-from ctk.compiler.torch_compat import inductor
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 
 INDUCTOR_PASSES = ("pre_grad", "joint_graph", "post_grad")
 

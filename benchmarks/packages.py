@@ -107,7 +107,7 @@ def _child(what: str, kind: str, name: str, path: str) -> None:
     torch.manual_seed(0)
     model, args = make().eval().to(device), tuple(each.to(device) for each in inputs(4))
     if what == "live":
-        from ctk.compiler.torch_compat import dynamo
+        from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 
         dynamo.capture_data_dependent_sizes()
         with torch.no_grad():
@@ -125,7 +125,7 @@ def _child(what: str, kind: str, name: str, path: str) -> None:
 
         ctk.aot_compile(program, path=path)
     else:
-        from ctk.compiler.torch_compat import inductor
+        from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 
         inductor.write_aot_package(program, path)
     print(json.dumps({"compile": time.perf_counter() - started}))
@@ -136,7 +136,7 @@ def _called(
 ) -> dict[str, float]:
     import torch
 
-    from ctk.compiler.torch_compat import inductor
+    from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 
     args, expected = torch.load(f"{path}.inputs")
     started = time.perf_counter()

@@ -29,8 +29,8 @@ from ctk.compiler.partition.costs import nbytes, run_time
 from ctk.compiler.partition.options import PartitionOptions
 from ctk.compiler.partition.overwritten import overwritten
 from ctk.compiler.partition.roles import is_random
-from ctk.compiler.torch_compat import aot
-from ctk.compiler.torch_compat.partition import saved_by, torch_budget
+from ctk.compiler.torch_compat.aot import aot_dispatch as aot
+from ctk.compiler.torch_compat.aot.partition import saved_by, torch_budget
 from tests.helpers.joint_graphs import Joint, joint_of_sample
 
 aten = torch.ops.aten

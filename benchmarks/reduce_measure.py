@@ -18,7 +18,7 @@ import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.fx.walk import attribute_targets, fetch
-from ctk.compiler.torch_compat import aot
+from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict

@@ -59,7 +59,7 @@ def child(compiler, name, mode):
         from ctk.compiler.backend import ctk as backend
         from ctk.compiler.pipeline import compile_fx  # noqa: F401  (imported before, as Inductor's)
     else:
-        from ctk.compiler.torch_compat import inductor
+        from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 
         backend = inductor.cached_backend()
     spent, nodes = [], []

@@ -36,8 +36,8 @@ from ctk.compiler.resilience import DISPATCH, attempt, attempt_on_graph, placed
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.run_stage import enter_stage, run_stage
 from ctk.compiler.rewriting.stage_passes import Step, partition_options, select_passes
-from ctk.compiler.torch_compat import fake
-from ctk.compiler.torch_compat.graphs import Boxed
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fx.graphs import Boxed
 
 log = logging.getLogger("ctk.pipeline")
 

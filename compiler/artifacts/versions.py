@@ -20,7 +20,7 @@ import torch
 import ctk.compiler
 from ctk.compiler.codegen.c.toolchain import find_compiler
 from ctk.compiler.errors import CodegenUnsupported
-from ctk.compiler.torch_compat import gpu
+from ctk.compiler.torch_compat.gpu import gpu_target as gpu
 
 _READ_BY_TOOLS = (
     "COMPILER_PATH", "CPATH", "C_INCLUDE_PATH", "CTK_GEN_PATTERNS", "GCC_EXEC_PREFIX",

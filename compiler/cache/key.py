@@ -36,8 +36,12 @@ from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.observe import Stage
 from ctk.compiler.rewriting.stage_passes import Step
 from ctk.compiler.rewriting.user_passes import FunctionPass
-from ctk.compiler.torch_compat import ambient, aot_runtime, fake, roles, tensor_facts
-from ctk.compiler.torch_compat.aot_data import NoDataForm
+from ctk.compiler.torch_compat.process import ambient
+from ctk.compiler.torch_compat.aot import aot_runtime
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.dynamo import roles
+from ctk.compiler.torch_compat.fake import tensor_facts
+from ctk.compiler.torch_compat.aot.aot_data import NoDataForm
 
 Passes = Mapping[Stage, Sequence[Step]]
 

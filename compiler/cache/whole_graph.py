@@ -37,10 +37,12 @@ from ctk.compiler.fx.outputs import restore_of
 from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.observe import Stage, first_line
 from ctk.compiler.runtime.compiled_graph import CompiledGraph, load_graph
-from ctk.compiler.torch_compat import aot_runtime, fake, shape_guards
-from ctk.compiler.torch_compat.aot_data import NoDataForm
-from ctk.compiler.torch_compat.dynamo import FloatRestart
-from ctk.compiler.torch_compat.inductor import compile_lock
+from ctk.compiler.torch_compat.aot import aot_runtime
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fake import shape_guards
+from ctk.compiler.torch_compat.aot.aot_data import NoDataForm
+from ctk.compiler.torch_compat.dynamo.dynamo_api import FloatRestart
+from ctk.compiler.torch_compat.inductor.inductor_api import compile_lock
 
 log = logging.getLogger("ctk.cache")
 

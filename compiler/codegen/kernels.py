@@ -27,7 +27,7 @@ from ctk.compiler.codegen.watch_calls import Returned, watch_kernel
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import KernelId, KernelRecord, Observer, Stage
 from ctk.compiler.rewriting.numbering import Numbering
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 Run = Callable[..., Any]
 

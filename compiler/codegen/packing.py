@@ -13,7 +13,8 @@ from ctk.compiler.fx.constants import constant_value
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.fx.walk import fetch
-from ctk.compiler.torch_compat import fake, onednn
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.inductor import onednn
 
 _PACKED = "_packed_"
 """How packed weights are called, followed by a number."""

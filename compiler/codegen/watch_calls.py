@@ -13,7 +13,7 @@ from torch.fx import GraphModule
 from ctk.compiler.error_place import place
 from ctk.compiler.fx.clone import clone_inputs, clone_values
 from ctk.compiler.observe import CallRecord, ErrorRecord, KernelCall, KernelId, Observer, Stage
-from ctk.compiler.torch_compat.graphs import Boxed
+from ctk.compiler.torch_compat.fx.graphs import Boxed
 
 
 @dataclass(slots=True)

@@ -17,8 +17,11 @@ from ctk.compiler.dispatch.decomposition_table import Decomposition, Operator
 from ctk.compiler.dispatch.decompositions import Decompositions, is_wanted
 from ctk.compiler.dispatch.fake_kernels import FakeKernels
 from ctk.compiler.rewriting.numbering import Numbering
-from ctk.compiler.torch_compat import aot, aot_runtime, graphs, inductor
-from ctk.compiler.torch_compat.graphs import Boxed
+from ctk.compiler.torch_compat.aot import aot_dispatch as aot
+from ctk.compiler.torch_compat.aot import aot_runtime
+from ctk.compiler.torch_compat.fx import graphs
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
+from ctk.compiler.torch_compat.fx.graphs import Boxed
 
 
 @dataclass(frozen=True, slots=True)

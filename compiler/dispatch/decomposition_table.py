@@ -24,8 +24,8 @@ from functools import cache, wraps
 import torch
 
 from ctk.compiler.errors import ConfigError, nearest
-from ctk.compiler.torch_compat import decompositions as torch_tables
-from ctk.compiler.torch_compat.operators import declared_by
+from ctk.compiler.torch_compat.aot import decompositions as torch_tables
+from ctk.compiler.torch_compat.fx.operators import declared_by
 
 Operator = Callable[..., object]
 Decomposition = Callable[..., object]

@@ -25,9 +25,10 @@ from ctk.compiler.error_place import place
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import Decomposed, ErrorRecord, PassId, PassRecord, TracedValue
 from ctk.compiler.rewriting.numbering import Numbering
-from ctk.compiler.torch_compat import decompositions, graphs
-from ctk.compiler.torch_compat.decompositions import Name, Values
-from ctk.compiler.torch_compat.sites import wrapped
+from ctk.compiler.torch_compat.aot import decompositions
+from ctk.compiler.torch_compat.fx import graphs
+from ctk.compiler.torch_compat.aot.decompositions import Name, Values
+from ctk.compiler.torch_compat.inductor.patch_sites import wrapped
 
 Operator = Callable[..., object]
 

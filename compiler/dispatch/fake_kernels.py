@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from ctk.compiler.observe import PassId
 from ctk.compiler.rewriting.numbering import Numbering
-from ctk.compiler.torch_compat.fake_kernels import fake_kernels_watched
+from ctk.compiler.torch_compat.fake.fake_kernels import fake_kernels_watched
 
 Operator = Callable[..., object]
 

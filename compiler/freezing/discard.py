@@ -23,7 +23,8 @@ from torch.nn import Parameter
 
 from ctk.compiler.errors import DiscardedParameterError
 from ctk.compiler.fx.types import tensor_text
-from ctk.compiler.torch_compat import fake, graphs
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fx import graphs
 
 _HARMLESS = frozenset(
     {"requires_grad", "dtype", "device", "layout", "grad", "grad_fn", "is_leaf", "is_meta"}

@@ -23,8 +23,10 @@ from torch.fx import GraphModule, Node
 
 from ctk.compiler.errors import Uncacheable
 from ctk.compiler.fx.literals import NoText, text_of
-from ctk.compiler.torch_compat import fake, functions, graphs
-from ctk.compiler.torch_compat.functions import Operator
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fx import functions
+from ctk.compiler.torch_compat.fx import graphs
+from ctk.compiler.torch_compat.fx.functions import Operator
 
 _NO_EFFECT = frozenset({
     "creation_timestamp", "desc", "example_value", "from_node", "grapharg", "nn_module_stack",

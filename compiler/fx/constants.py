@@ -10,7 +10,9 @@ from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.fx.properties import base_of, is_pure, mutated_bases
 from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.fx.walk import fetch
-from ctk.compiler.torch_compat import fake, onednn, operators
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.inductor import onednn
+from ctk.compiler.torch_compat.fx import operators
 
 
 class Constants:

@@ -12,7 +12,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.node import map_arg
 
 from ctk.compiler.fx.walk import NO_SWAPS, Swaps, attributes, children, topological
-from ctk.compiler.torch_compat import graphs
+from ctk.compiler.torch_compat.fx import graphs
 
 
 class Definition(NamedTuple):

@@ -15,7 +15,7 @@ from typing import Literal
 from torch.fx import Node
 
 from ctk.compiler.fx.walk import flat
-from ctk.compiler.torch_compat import operators
+from ctk.compiler.torch_compat.fx import operators
 
 _IN_PLACE = frozenset(
     {

@@ -17,7 +17,7 @@ from torch.fx import Graph, GraphModule, Node
 from ctk.compiler.fx.copy import copy_graph_module, copy_node, graph_module
 from ctk.compiler.fx.diff import Hunk, diff_hunks, shape, substituted
 from ctk.compiler.fx.walk import attribute_targets, attributes, by_name, topological
-from ctk.compiler.torch_compat import graphs
+from ctk.compiler.torch_compat.fx import graphs
 
 
 def apply_hunks(

@@ -16,7 +16,7 @@ from torch.fx import Graph, Node
 from ctk.compiler.fx.effects import is_calm, mutated_arguments
 from ctk.compiler.fx.properties import is_random, is_view
 from ctk.compiler.fx.walk import topological
-from ctk.compiler.torch_compat import operators
+from ctk.compiler.torch_compat.fx import operators
 
 
 def sort_stably(graph: Graph) -> bool:

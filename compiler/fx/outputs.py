@@ -6,7 +6,7 @@ from typing import cast
 from torch.fx import GraphModule
 from torch.fx.node import Argument
 
-from ctk.compiler.torch_compat import graphs
+from ctk.compiler.torch_compat.fx import graphs
 
 Restore = Callable[[Sequence[object]], object]
 

@@ -15,7 +15,7 @@ from torch.fx.node import map_arg
 
 from ctk.compiler.fx.properties import is_pure, is_view
 from ctk.compiler.fx.types import same_sizes, tensor_of, value_of
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 aten = torch.ops.aten
 

@@ -20,7 +20,7 @@ from torch.fx.node import Argument
 
 from ctk.compiler.fx.torch_signatures import ALIASES, Function, Signature, functions, methods
 from ctk.compiler.fx.types import number_type, tensor_of, value_of
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 _COMMUTATIVE = (torch.add, torch.mul)
 

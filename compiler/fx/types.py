@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from ctk.compiler.torch_compat.fake import is_symbolic, known_equal
+from ctk.compiler.torch_compat.fake.fake_tensors import is_symbolic, known_equal
 
 
 def value_of(node: object) -> object:

@@ -32,9 +32,10 @@ from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.ir import View
 from ctk.compiler.lowering.operators import LOWERINGS
 from ctk.compiler.sizes.size_guards import NotLowered, size_of, sizes_of
-from ctk.compiler.torch_compat import decompositions, fake
-from ctk.compiler.torch_compat.graphs import tree_map
-from ctk.compiler.torch_compat.operators import declared_by
+from ctk.compiler.torch_compat.aot import decompositions
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fx.graphs import tree_map
+from ctk.compiler.torch_compat.fx.operators import declared_by
 
 aten = torch.ops.aten
 

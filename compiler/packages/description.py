@@ -16,7 +16,7 @@ from ctk.compiler.artifacts.machine import refuse_other
 from ctk.compiler.packages.package import manifest_of, opened
 from ctk.compiler.errors import MALFORMED, ArtifactError, ContainerError
 from ctk.compiler.runtime.values import JSON, size_of, value_of
-from ctk.compiler.torch_compat import graphs
+from ctk.compiler.torch_compat.fx import graphs
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ from ctk.compiler.pipeline import Compile, require_supported_platform
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.stage_passes import select_passes
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
-from ctk.compiler.torch_compat import exported, fake
+from ctk.compiler.torch_compat.aot import exported
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 _REFUSED: Mapping[str, object] = {
     "freezing": True,

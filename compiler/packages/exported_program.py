@@ -22,7 +22,7 @@ from ctk.compiler.errors import ArtifactError
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.sizes.size_guards import NotLowered, size_of, sizes_of, symbols_of
-from ctk.compiler.torch_compat import exported
+from ctk.compiler.torch_compat.aot import exported
 
 aten = torch.ops.aten
 

@@ -20,7 +20,7 @@ from ctk.compiler.errors import InputError
 from ctk.compiler.sizes.index import Index, Symbol
 from ctk.compiler.sizes.size_guards import number_of, symbols_of
 from ctk.compiler.runtime.helpers import fitted
-from ctk.compiler.torch_compat import allocate
+from ctk.compiler.torch_compat.process import allocate
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,8 @@ from ctk.compiler.runtime.compiled_graph import load_graph
 from ctk.compiler.runtime.helpers import fitted
 from ctk.compiler.runtime.tensors import tensors_of
 from ctk.compiler.runtime.values import JSON, value_of
-from ctk.compiler.torch_compat import autograd, graphs
+from ctk.compiler.torch_compat.aot import autograd
+from ctk.compiler.torch_compat.fx import graphs
 
 FORMAT = 1
 MANIFEST = "manifest.json"

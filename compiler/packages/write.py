@@ -30,7 +30,9 @@ from ctk.compiler.sizes.size_guards import NotLowered, size_of
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
 from ctk.compiler.runtime.tensors import stored_tensors
 from ctk.compiler.runtime.values import JSON, size_json, value_json
-from ctk.compiler.torch_compat import exported, fake, graphs
+from ctk.compiler.torch_compat.aot import exported
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fx import graphs
 
 Weights = Literal["keep", "leave_out"]
 Options = Config | Mapping[str, object] | None

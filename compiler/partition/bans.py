@@ -21,7 +21,7 @@ from ctk.compiler.partition.operators import is_cheap, is_expensive, is_fusible,
 from ctk.compiler.partition.options import PartitionOptions
 from ctk.compiler.partition.recipes import is_new_statistics, state_nbytes
 from ctk.compiler.partition.roles import is_getitem, is_random, is_unrepeatable
-from ctk.compiler.torch_compat.partition import is_symbolic
+from ctk.compiler.torch_compat.aot.partition import is_symbolic
 
 LONG_CHAIN = 100
 """Nodes of forward after which a chain of fusible operators is cut; the value of torch's."""

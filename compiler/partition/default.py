@@ -11,7 +11,7 @@ from torch.fx import Node
 
 from ctk.compiler.partition.classify import NodeInfo
 from ctk.compiler.partition.roles import is_effect, is_getitem, is_tensor, tag_of
-from ctk.compiler.torch_compat.partition import is_symbolic
+from ctk.compiler.torch_compat.aot.partition import is_symbolic
 
 
 def all_that_backward_reads(info: NodeInfo) -> list[Node]:

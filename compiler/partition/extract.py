@@ -22,7 +22,7 @@ from ctk.compiler.partition.classify import NodeInfo, all_operands, needed
 from ctk.compiler.partition.overwritten import overwritten
 from ctk.compiler.partition.roles import is_effect, is_random
 from ctk.compiler.partition.schedule import getitems_first, late
-from ctk.compiler.torch_compat import partition as compat
+from ctk.compiler.torch_compat.aot import partition as compat
 
 _UNCHECKED = "saved_tensor_with_no_vc_check"
 

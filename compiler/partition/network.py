@@ -25,7 +25,7 @@ from ctk.compiler.partition.min_cut import Edge, Unbounded, minimum_cut
 from ctk.compiler.partition.overwritten import copy_before, overwritten
 from ctk.compiler.partition.recipes import state_nbytes
 from ctk.compiler.partition.roles import is_random, is_tensor
-from ctk.compiler.torch_compat.partition import is_symbolic
+from ctk.compiler.torch_compat.aot.partition import is_symbolic
 
 
 class CannotPartition(Exception):

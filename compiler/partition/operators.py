@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from ctk.compiler.torch_compat.partition import is_symbolic, packet
+from ctk.compiler.torch_compat.aot.partition import is_symbolic, packet
 
 _VIEWS = "alias as_strided expand permute select slice split squeeze t unsqueeze view"
 _CHEAP = """

@@ -23,8 +23,8 @@ from torch.fx.node import map_arg
 
 from ctk.compiler.fx.types import tensor_of, value_of
 from ctk.compiler.partition.roles import is_getitem, is_random
-from ctk.compiler.torch_compat import partition as compat
-from ctk.compiler.torch_compat.graphs import tree_leaves
+from ctk.compiler.torch_compat.aot import partition as compat
+from ctk.compiler.torch_compat.fx.graphs import tree_leaves
 
 aten = torch.ops.aten
 Copies = Callable[[Node], Node]

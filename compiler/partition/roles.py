@@ -14,7 +14,7 @@ from torch.utils.checkpoint import CheckpointPolicy
 
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import fetch
-from ctk.compiler.torch_compat import partition as compat
+from ctk.compiler.torch_compat.aot import partition as compat
 
 _FORWARD_SEEDS = ("fwd_seed", "fwd_base_offset")
 _BACKWARD_SEEDS = ("bwd_seed", "bwd_base_offset")

@@ -13,7 +13,7 @@ from ctk.compiler.partition.extract import extract
 from ctk.compiler.partition.merging import merged
 from ctk.compiler.partition.options import PartitionOptions, require_budget
 from ctk.compiler.partition.support import unsupported
-from ctk.compiler.torch_compat import aot
+from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 
 log = logging.getLogger("ctk.partition")
 

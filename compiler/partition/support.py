@@ -12,7 +12,7 @@ from ctk.compiler.fx.types import value_of
 from ctk.compiler.partition.classify import NodeInfo
 from ctk.compiler.partition.recipes import state_nbytes
 from ctk.compiler.partition.roles import is_effect, is_random, is_unrepeatable
-from ctk.compiler.torch_compat import partition as compat
+from ctk.compiler.torch_compat.aot import partition as compat
 
 
 def unsupported(info: NodeInfo) -> str | None:

@@ -16,7 +16,7 @@ from typing import cast
 import torch
 from torch.fx import Node
 
-from ctk.compiler.torch_compat import arguments
+from ctk.compiler.torch_compat.fx import arguments
 
 aten = torch.ops.aten
 

@@ -25,7 +25,7 @@ from ctk.compiler.patterns.expression import Dim, Match, Op, Size, Var, ops_of
 from ctk.compiler.patterns.insert import TraceFunction
 from ctk.compiler.patterns.matcher import Rule, RuleTable, holds
 from ctk.compiler.patterns.replacement import Replacement, add_replacement, search_pattern
-from ctk.compiler.torch_compat import arguments
+from ctk.compiler.torch_compat.fx import arguments
 
 FOLDER = Path(__file__).parent / "serialized"
 WIDTH = 100

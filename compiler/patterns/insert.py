@@ -20,7 +20,8 @@ from ctk.compiler.fx.types import same_sizes, same_type, tensor_of, type_text, v
 from ctk.compiler.patterns.expression import Match
 from ctk.compiler.patterns.matcher import replace_match
 from ctk.compiler.rewriting.rewriter import Rewriter
-from ctk.compiler.torch_compat import fake, tracing
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fx import tracing
 
 TraceFunction = Callable[[Callable[..., Any], Sequence[object]], GraphModule]
 

@@ -28,7 +28,7 @@ from ctk.compiler.patterns.anchor import Chain, chain_of, has_chain
 from ctk.compiler.patterns.expression import Match, Mismatch, Op, Pattern, Var, ops_of, roots_of
 from ctk.compiler.patterns.solve import calls, find, matches
 from ctk.compiler.rewriting.rewriter import Rewriter
-from ctk.compiler.torch_compat import graphs
+from ctk.compiler.torch_compat.fx import graphs
 
 __all__ = [
     "AnyRule",

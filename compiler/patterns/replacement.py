@@ -37,7 +37,8 @@ from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.rewriting.run_stage import run_stage
-from ctk.compiler.torch_compat import fake, tracing
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fx import tracing
 
 CACHE_SIZE = 32
 _CHECKED = "checked replacement"

@@ -9,7 +9,8 @@ from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import fetch
 from ctk.compiler.observe import first_line
 from ctk.compiler.rewriting.numbering import PassRun
-from ctk.compiler.torch_compat import fake, operators
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fx import operators
 
 UNKNOWN: Final = object()
 """Says that a type cannot be computed (None is the value of operators that return nothing)."""

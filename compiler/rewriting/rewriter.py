@@ -15,7 +15,7 @@ from ctk.compiler.errors import VerifyError
 from ctk.compiler.observe import ErrorRecord, RewriteId
 from ctk.compiler.rewriting.node_types import record_type
 from ctk.compiler.rewriting.numbering import PassRun
-from ctk.compiler.torch_compat import graphs
+from ctk.compiler.torch_compat.fx import graphs
 
 
 class Rewriter:

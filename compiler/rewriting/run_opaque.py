@@ -17,7 +17,7 @@ from ctk.compiler.rewriting.effect_split import Replacements, number_effect
 from ctk.compiler.rewriting.numbering import PassRun
 from ctk.compiler.rewriting.user_passes import FunctionPass
 from ctk.compiler.rewriting.verify import lint, put_in_order
-from ctk.compiler.torch_compat import graphs
+from ctk.compiler.torch_compat.fx import graphs
 
 
 def run_opaque(run: PassRun, step: FunctionPass, snapshot: GraphModule) -> None:

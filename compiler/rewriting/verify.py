@@ -15,7 +15,7 @@ from ctk.compiler.fx.torch_calls import read_call
 from ctk.compiler.fx.types import same_type, type_text, value_of
 from ctk.compiler.rewriting.node_types import UNKNOWN, compute_type, fake_mode_of
 from ctk.compiler.rewriting.numbering import NodeState, PassRun
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 
 def verify(run: PassRun) -> None:

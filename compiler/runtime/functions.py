@@ -21,7 +21,8 @@ from torch import Tensor
 
 from ctk.compiler.errors import ArtifactError
 from ctk.compiler.runtime.helpers import fitted, required
-from ctk.compiler.torch_compat import allocate, operators
+from ctk.compiler.torch_compat.process import allocate
+from ctk.compiler.torch_compat.fx import operators
 
 _OF_OPERATOR = (
     "getitem", "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "neg", "pos", "abs",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ctk.compiler.torch_compat import allocate
+from ctk.compiler.torch_compat.process import allocate
 
 
 def fitted(

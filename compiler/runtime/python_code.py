@@ -39,7 +39,8 @@ from ctk.compiler.runtime.steps import (
     leaves,
     names_read,
 )
-from ctk.compiler.torch_compat import allocate, operators
+from ctk.compiler.torch_compat.process import allocate
+from ctk.compiler.torch_compat.fx import operators
 
 Takes = Literal["address", "tensor"]
 """What a launch gets for a buffer."""

@@ -24,7 +24,7 @@ from ctk.compiler.sizes.index import (
     smaller,
     symbol,
 )
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 
 class NotLowered(Exception):

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ctk.compiler.errors import PrecisionRefused
 from ctk.compiler.fx.clone import clone_value
-from ctk.compiler.torch_compat.fake import intercept_ops
+from ctk.compiler.torch_compat.fake.fake_tensors import intercept_ops
 from ctk.repro_templates.graph.running import generator_states, leaves, same_states
 
 _NAMES = """

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from ctk.compiler.errors import CtkError
 from ctk.compiler.fx.clone import clone_value
-from ctk.compiler.torch_compat.process_state import outside_function_modes
+from ctk.compiler.torch_compat.process.process_state import outside_function_modes
 from ctk.repro_templates.graph.exceptions import Raised, raised
 from ctk.repro_templates.numbers.float64 import InFloat64
 from ctk.repro_templates.numbers.layout import layout_of

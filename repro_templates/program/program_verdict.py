@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
-from ctk.compiler.torch_compat.settings import settings_put_on
-from ctk.compiler.torch_compat.stance import eager_stance
+from ctk.compiler.torch_compat.process.settings import settings_put_on
+from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.repro_templates.graph.loading import CannotTell
 from ctk.repro_templates.program.program_compare import Difference
 from ctk.repro_templates.program.program_play import Compile, How, play, playable_of, settings_of

@@ -9,7 +9,7 @@ from ctk.compiler.options.config import Config
 from ctk.compiler.passes.freezing import fuse_quantized, prepack_quantized, promote_dequantize
 from ctk.compiler.passes.freezing.fuse_quantized import RULES
 from ctk.compiler.patterns.matcher import explain, why_not
-from ctk.compiler.torch_compat import onednn
+from ctk.compiler.torch_compat.inductor import onednn
 from tests.helpers.passes import aten_graph, rules_of, run_pass
 from tests.helpers.quantized_programs import library, requantized
 

@@ -16,7 +16,8 @@ from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.passes import JOINT
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.run_stage import run_stage
-from ctk.compiler.torch_compat import aot, graphs
+from ctk.compiler.torch_compat.aot import aot_dispatch as aot
+from ctk.compiler.torch_compat.fx import graphs
 
 
 class Calls(nn.Module):

@@ -20,8 +20,8 @@ from ctk.compiler.lowering.interpret import run_program
 from ctk.compiler.lowering.ir import LibraryCall, Program
 from ctk.compiler.lowering.lower import LoweringOptions, lower
 from ctk.compiler.rewriting.numbering import Numbering
-from ctk.compiler.torch_compat import aot
-from ctk.compiler.torch_compat.graphs import Boxed, boxed
+from ctk.compiler.torch_compat.aot import aot_dispatch as aot
+from ctk.compiler.torch_compat.fx.graphs import Boxed, boxed
 
 VIEW = "it is a view"
 Call = Callable[..., Any]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ctk.compiler.torch_compat import onednn
+from ctk.compiler.torch_compat.inductor import onednn
 
 aten = torch.ops.aten
 ROW = torch.tensor([[0.5, -1.0, 2.0]])

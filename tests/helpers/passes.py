@@ -9,7 +9,7 @@ from ctk.compiler.options.config import Config
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.run_stage import run_stage
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.toolkit.compile_log.recorder import Recorder
 
 

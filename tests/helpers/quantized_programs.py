@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from ctk.compiler.torch_compat import onednn
+from ctk.compiler.torch_compat.inductor import onednn
 
 library = onednn.quantized_decomposed()
 

@@ -9,7 +9,8 @@ import torch
 from torch.fx import GraphModule, Interpreter
 
 from ctk.compiler.dispatch.autograd import Stages, dispatch
-from ctk.compiler.torch_compat import aot_runtime, graphs
+from ctk.compiler.torch_compat.aot import aot_runtime
+from ctk.compiler.torch_compat.fx import graphs
 
 
 def boxed_graph(graph: GraphModule, _: object) -> graphs.Boxed:

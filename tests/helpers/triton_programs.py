@@ -15,7 +15,7 @@ from ctk.compiler.codegen.triton.kernel_options import TritonOptions
 from ctk.compiler.codegen.triton.variants import Variants
 from ctk.compiler.lowering.ir import Kernel, Program
 from ctk.compiler.passes.joint.philox import DRAW
-from ctk.compiler.torch_compat import triton_launch
+from ctk.compiler.torch_compat.gpu import triton_launch
 from tests.helpers.triton_kernels import fused
 
 HALF = torch.bfloat16

@@ -35,7 +35,7 @@ STREAMS = (0, 1, 2)
 
 def serve(address: str, owner: int) -> None:
     """Take jobs until the process `owner` has ended; return only in a job, to run it."""
-    from ctk.compiler.torch_compat import inductor
+    from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(f"{address}.new")

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ctk.compiler.partition import split
-from ctk.compiler.torch_compat import aot
+from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.toolkit.bisect import Search, find_culprit
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Verdict

@@ -16,7 +16,7 @@ from ctk.compiler.passes.freezing import (
     prepack_quantized,
     promote_dequantize,
 )
-from ctk.compiler.torch_compat import onednn
+from ctk.compiler.torch_compat.inductor import onednn
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from tests.helpers.passes import aten_graph, rules_of, run_pass, text_of
 from tests.helpers.quantized_programs import Quantized, requantized, requantized_in_each_call

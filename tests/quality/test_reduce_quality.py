@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from ctk.compiler.torch_compat import aot
+from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.reduce.driver import minimize

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from ctk.compiler.errors import CaseError, TrustError
-from ctk.compiler.torch_compat import operators
-from ctk.compiler.torch_compat.operators import higher_order_op
+from ctk.compiler.torch_compat.fx import operators
+from ctk.compiler.torch_compat.fx.operators import higher_order_op
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.case.graphs.callable_places import PLACES
 from ctk.toolkit.case.graphs.raw_memory import why_refused

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from ctk.compiler.errors import CaseError, nearest
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.formats.tensor_index import TensorIndex

@@ -24,7 +24,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from ctk.compiler.fx.properties import is_random
 from ctk.compiler.observe import Decomposed, PassRecord, StageRecord, TracedValue
-from ctk.compiler.torch_compat import graphs
+from ctk.compiler.torch_compat.fx import graphs
 from ctk.toolkit.compile_log.recorder import Event
 
 

@@ -21,7 +21,7 @@ from torch.fx import GraphModule, Node
 from ctk.compiler.errors import CaseError
 from ctk.compiler.dispatch.fake_kernels import fake_kernel_id
 from ctk.compiler.fx.types import tensor_of
-from ctk.compiler.torch_compat.operators import kind_of
+from ctk.compiler.torch_compat.fx.operators import kind_of
 from ctk.repro_templates.numbers.errors import Mismatch
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import FailureKind

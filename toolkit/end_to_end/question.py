@@ -17,8 +17,8 @@ import torch
 
 from ctk.compiler.errors import ProgramError
 from ctk.compiler.usercode.references import searched_last
-from ctk.compiler.torch_compat.settings import settings_put_on
-from ctk.compiler.torch_compat.stance import eager_stance
+from ctk.compiler.torch_compat.process.settings import settings_put_on
+from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.repro_templates.program.program_compare import Comparison, EagerPlays, compare_plays
 from ctk.repro_templates.program.program_play import MORE, Compile, How, Played, play
 from ctk.repro_templates.graph.running import STATES, under

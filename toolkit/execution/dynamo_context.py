@@ -16,8 +16,8 @@ import torch
 from torch.fx import GraphModule, Interpreter, Node
 
 from ctk.compiler.errors import CaseError
-from ctk.compiler.torch_compat import fake
-from ctk.compiler.torch_compat.process_state import process_state_kept
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.process.process_state import process_state_kept
 from ctk.toolkit.case.graphs.value_types import symbol_of
 
 KEY = "example_value"

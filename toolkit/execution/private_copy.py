@@ -25,8 +25,8 @@ from ctk.compiler.errors import PrecisionRefused
 from ctk.compiler.fx.clone import clone_inputs, state_in
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import first_line
-from ctk.compiler.torch_compat import operators
-from ctk.compiler.torch_compat.process_state import process_state_kept
+from ctk.compiler.torch_compat.fx import operators
+from ctk.compiler.torch_compat.process.process_state import process_state_kept
 from ctk.repro_templates.numbers.float64 import wider
 from ctk.toolkit.execution.float64 import upcast_graph
 from ctk.toolkit.execution.limited_rounds import rounds_limited

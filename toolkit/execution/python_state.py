@@ -29,8 +29,8 @@ import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.fx.clone import clone_value, put_back
-from ctk.compiler.torch_compat.autograd import remember_versions
-from ctk.compiler.torch_compat.operators import python_code_of
+from ctk.compiler.torch_compat.aot.autograd import remember_versions
+from ctk.compiler.torch_compat.fx.operators import python_code_of
 from ctk.repro_templates.graph.code_owner import is_foreign
 from ctk.repro_templates.program.program_state import STATEFUL, names_of, wrapped
 

@@ -22,7 +22,9 @@ import torch
 from ctk.compiler.errors import ProgramError, TrustError
 from ctk.compiler.observe import first_line
 from ctk.compiler.usercode.references import near_file
-from ctk.compiler.torch_compat import dynamo, fake, graphs
+from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fx import graphs
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.importers.base import Importer, Request
 from ctk.toolkit.importers.program import capture_cases

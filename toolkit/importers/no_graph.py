@@ -1,13 +1,13 @@
 """Say why a program gave Dynamo nothing to compile: the reason, and the line of the program.
 
-What it does not do: collect the reasons (compiler/torch_compat/capture_reasons.py does).
+What it does not do: collect the reasons (compiler/torch_compat/dynamo/capture_reasons.py does).
 """
 
 from pathlib import Path
 
 import torch
 
-from ctk.compiler.torch_compat.capture_reasons import (
+from ctk.compiler.torch_compat.dynamo.capture_reasons import (
     Collected,
     Reason,
     definition,

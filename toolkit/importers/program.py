@@ -26,10 +26,11 @@ from ctk.compiler.errors import (
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import first_line
 from ctk.compiler.usercode.references import searched_last, user_traceback
-from ctk.compiler.torch_compat import dynamo, fake
-from ctk.compiler.torch_compat.capture_reasons import Collected, collected, switched_off_by
-from ctk.compiler.torch_compat.settings import settings_put_on
-from ctk.compiler.torch_compat.stance import eager_stance
+from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.dynamo.capture_reasons import Collected, collected, switched_off_by
+from ctk.compiler.torch_compat.process.settings import settings_put_on
+from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.repro_templates.graph.exceptions import alike, raised
 from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
 from ctk.repro_templates.program.program_play import SEED, seeded

@@ -27,9 +27,10 @@ from torch.fx import GraphModule
 
 from ctk.compiler.errors import CaptureError, ProgramError, TargetError, nearest
 from ctk.compiler.usercode.references import near_file
-from ctk.compiler.torch_compat import dynamo, inductor
-from ctk.compiler.torch_compat.capture_reasons import Collected, collected
-from ctk.compiler.torch_compat.settings import settings_kept
+from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
+from ctk.compiler.torch_compat.dynamo.capture_reasons import Collected, collected
+from ctk.compiler.torch_compat.process.settings import settings_kept
 from ctk.repro_templates.program.program_play import seeded
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.importers.base import Importer, Request

@@ -29,8 +29,8 @@ from ctk.compiler.errors import ProgramError
 from ctk.compiler.observe import first_line
 from ctk.compiler.usercode.python_files import load_file
 from ctk.compiler.usercode.references import searched_last, user_traceback
-from ctk.compiler.torch_compat.settings import settings_kept
-from ctk.compiler.torch_compat.stance import eager_stance
+from ctk.compiler.torch_compat.process.settings import settings_kept
+from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.repro_templates.program.program_play import SEED, seeded
 from ctk.toolkit.case.case import Autocast, Case, Modes
 from ctk.toolkit.importers.base import Importer, Request

@@ -151,7 +151,7 @@ def check_pipeline(name: str) -> Health:
 
 def check_cpp_compiler(name: str) -> Health:
     """Look for the C++ compiler that Inductor would use on the CPU, and compile a file with it."""
-    from ctk.compiler.torch_compat import inductor
+    from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 
     compiler = inductor.cpp_compiler()
     advice = (

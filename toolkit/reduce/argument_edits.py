@@ -8,7 +8,7 @@ from torch.fx import Node
 
 from ctk.compiler.fx.rebuild import Change
 from ctk.compiler.fx.walk import by_name, flat
-from ctk.compiler.torch_compat.call_parameters import Parameter, parameters_of
+from ctk.compiler.torch_compat.fx.call_parameters import Parameter, parameters_of
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.apply import changed

@@ -21,9 +21,9 @@ from torch.fx.node import map_aggregate, map_arg
 from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.fx.effects import mutated_arguments
 from ctk.compiler.fx.walk import fetch
-from ctk.compiler.torch_compat import fake
-from ctk.compiler.torch_compat.graphs import tree_leaves, tree_map
-from ctk.compiler.torch_compat.process_state import (
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fx.graphs import tree_leaves, tree_map
+from ctk.compiler.torch_compat.process.process_state import (
     is_in_transform,
     outside_transforms,
     process_state_kept,

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.dimensions.windows import strides_for
 from ctk.toolkit.reduce.dimensions.places import Path, Place, map_literals

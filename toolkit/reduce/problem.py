@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from ctk.compiler.errors import DoesNotReproduce
-from ctk.compiler.torch_compat import operators
+from ctk.compiler.torch_compat.fx import operators
 from ctk.repro_templates.graph.verdict import said
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict

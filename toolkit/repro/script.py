@@ -43,7 +43,7 @@ _HOLDING = (
 )  # fmt: skip
 CARRIED = (
     *(f"ctk.repro_templates.{name}" for name in _HOLDING),
-    "ctk.compiler.torch_compat.handing",
+    "ctk.compiler.torch_compat.dynamo.nested_compile",
     "ctk.compiler.usercode.python_files",
 )
 """Where the names are defined that a script itself uses."""

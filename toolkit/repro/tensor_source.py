@@ -19,7 +19,7 @@ import torch
 
 from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.clone import extent, overlaps
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.repro_templates.graph.values import randn
 from ctk.toolkit.case.formats.buildable import RECIPE_SEEDS, same_bits
 from ctk.toolkit.case.formats.content import Content, Run, built, content_of, index_of, text_of

@@ -57,7 +57,7 @@ def capturing_for(spec: str, config: Mapping[str, object]) -> AbstractContextMan
     Options that a program sets for its whole process (`torch._inductor.config.freezing`) also tell
     Dynamo what to do; those of `torch.compile(options=...)` do not.
     """
-    from ctk.compiler.torch_compat import dynamo as torch_dynamo
+    from ctk.compiler.torch_compat.dynamo import dynamo_api as torch_dynamo
 
     freezes = traits_of(spec).freezes(config)
     return torch_dynamo.parameters_as_attributes() if freezes else nullcontext()
@@ -65,7 +65,7 @@ def capturing_for(spec: str, config: Mapping[str, object]) -> AbstractContextMan
 
 def target_names() -> tuple[str, ...]:
     """Return the names of all targets: ours first, then the Dynamo backends registered here."""
-    from ctk.compiler.torch_compat import dynamo as torch_dynamo
+    from ctk.compiler.torch_compat.dynamo import dynamo_api as torch_dynamo
 
     ours = [target.name for target in TARGETS]
     registered = (n for n in torch_dynamo.backend_names() if n not in ours)

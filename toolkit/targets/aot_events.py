@@ -16,7 +16,7 @@ from ctk.compiler.dispatch.fake_kernels import FakeKernels
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import ErrorRecord, KernelRecord, Observer, Stage, StageRecord
 from ctk.compiler.rewriting.numbering import Numbering
-from ctk.compiler.torch_compat import inductor
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.targets.reporting import interpreted, report
 
 GraphCompiler = Callable[..., Any]

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from torch.fx import GraphModule
 
 from ctk.compiler.observe import Observer
-from ctk.compiler.torch_compat import inductor
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.repro_templates.graph.loading import CannotTell
 
 Compiled = Callable[..., object]

@@ -8,7 +8,7 @@ from torch.fx import GraphModule, Interpreter
 
 from ctk.compiler.error_place import place
 from ctk.compiler.observe import ErrorRecord, Observer
-from ctk.compiler.torch_compat.graphs import Boxed, boxed
+from ctk.compiler.torch_compat.fx.graphs import Boxed, boxed
 from ctk.toolkit.case.raise_site import root_error
 
 

@@ -21,7 +21,7 @@ from torch.fx import GraphModule, Node, symbolic_trace
 from ctk.compiler.errors import ConfigError
 from ctk.compiler.observe import Stage, first_line
 from ctk.compiler.rewriting.base import Example
-from ctk.compiler.torch_compat import graphs
+from ctk.compiler.torch_compat.fx import graphs
 from ctk.toolkit.verify_rules.draws import Constant, Draw, Operand, TensorDraw
 from ctk.toolkit.verify_rules.program import Call, Program, Ref, Var
 

@@ -12,7 +12,7 @@ from random import Random
 
 import torch
 
-from ctk.compiler.torch_compat import operators
+from ctk.compiler.torch_compat.fx import operators
 from ctk.toolkit.verify_rules.program import Call, Program, Ref, Var
 from ctk.toolkit.verify_rules.schemas import Role, arguments_of
 

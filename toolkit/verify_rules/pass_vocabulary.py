@@ -23,7 +23,7 @@ from typing import Any, cast
 
 import torch
 
-from ctk.compiler.torch_compat import operators
+from ctk.compiler.torch_compat.fx import operators
 
 aten = torch.ops.aten
 KNOWN_CODE = frozenset({"torch", "ctk", "numpy", "pytest", *sys.stdlib_module_names})

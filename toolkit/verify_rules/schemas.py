@@ -10,7 +10,7 @@ from typing import cast
 
 import torch
 
-from ctk.compiler.torch_compat import operators
+from ctk.compiler.torch_compat.fx import operators
 
 aten = torch.ops.aten
 

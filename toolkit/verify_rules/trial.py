@@ -11,7 +11,7 @@ from ctk.compiler.fx.same import same_graph
 from ctk.compiler.observe import first_line
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.run_stage import run_stage
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.toolkit.verify_rules.draws import Draw
 from ctk.toolkit.verify_rules.graphs import Built, add_types, build, inputs_of
 from ctk.toolkit.verify_rules.judge import Difference, difference

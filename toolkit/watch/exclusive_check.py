@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager
 
 import torch
 
-from ctk.compiler.torch_compat import inductor
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.execution.modes import default_dtype_kept
 
 

@@ -34,7 +34,7 @@ import torch
 from torch.fx import Graph, GraphModule
 
 from ctk.compiler.observe import first_line
-from ctk.compiler.torch_compat.autograd import without_saved_tensor_hooks
+from ctk.compiler.torch_compat.aot.autograd import without_saved_tensor_hooks
 from ctk.repro_templates.numbers.compare import compare_runs, runs_identical
 from ctk.repro_templates.numbers.errors import Mismatch
 from ctk.toolkit.case.case import Case

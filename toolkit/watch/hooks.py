@@ -21,7 +21,7 @@ from typing import Unpack
 from torch.fx import GraphModule
 
 from ctk.compiler.errors import ConfigError, TargetError
-from ctk.compiler.torch_compat import dynamo
+from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.toolkit.processes.descriptors_at_exit import Closing
 from ctk.toolkit.targets import TARGETS, resolve_target
 from ctk.toolkit.targets.base import Compiled, Target

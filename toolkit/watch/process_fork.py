@@ -24,7 +24,7 @@ from typing import Any, Self
 
 import torch
 
-from ctk.compiler.torch_compat import inductor
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.repro_templates.program.program_sides import in_own_process
 from ctk.repro_templates.program.program_values import read_values, write_values
 from ctk.toolkit.processes.descriptors_at_exit import Closing

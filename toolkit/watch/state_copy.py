@@ -15,7 +15,7 @@ from torch import Generator
 
 from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.clone import put_back, state_in
-from ctk.compiler.torch_compat.autograd import remember_versions
+from ctk.compiler.torch_compat.aot.autograd import remember_versions
 from ctk.repro_templates.graph.running import generator_states, set_generator_states
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.execution.private_copy import held_state, private_copy

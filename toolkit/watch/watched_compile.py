@@ -20,8 +20,8 @@ from torch.fx import GraphModule
 
 from ctk.compiler.errors import ConfigError, TargetError, UnsupportedPlatform
 from ctk.compiler.observe import ErrorRecord
-from ctk.compiler.torch_compat import dynamo
-from ctk.compiler.torch_compat.autograd import (
+from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
+from ctk.compiler.torch_compat.aot.autograd import (
     is_from_saved_tensor_hook,
     without_saved_tensor_hooks,
 )

@@ -30,8 +30,8 @@ from typing import Any
 import torch
 
 from ctk.compiler.errors import MiscompileError, PrecisionRefused
-from ctk.compiler.torch_compat import dynamo
-from ctk.compiler.torch_compat.stance import eager_stance
+from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
+from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.repro_templates.graph.loading import CannotTell
 from ctk.repro_templates.program.program_arguments import Arguments
 from ctk.repro_templates.program.program_compare import Comparison, Difference, EagerPlays, compare_plays

@@ -40,7 +40,7 @@ from ctk.compiler.runtime.steps import (
     names_read,
     symbols_read,
 )
-from ctk.compiler.torch_compat import allocate
+from ctk.compiler.torch_compat.process import allocate
 
 Run = Callable[..., Any]
 

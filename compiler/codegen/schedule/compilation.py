@@ -42,7 +42,8 @@ from ctk.compiler.lowering.text import kernel_text
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
 from ctk.compiler.runtime.python_code import PythonCode
 from ctk.compiler.runtime.steps import Schedule
-from ctk.compiler.torch_compat import exported, fake
+from ctk.compiler.torch_compat.aot import exported
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 log = logging.getLogger("ctk.codegen")
 

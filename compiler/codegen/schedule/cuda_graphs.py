@@ -30,7 +30,7 @@ from ctk.compiler.codegen.schedule.cuda_graph_reasons import (
 from ctk.compiler.codegen.schedule.recording import Device, Graph, Recording
 from ctk.compiler.errors import ConfigError
 from ctk.compiler.observe import first_line
-from ctk.compiler.torch_compat import cuda_graphs
+from ctk.compiler.torch_compat.gpu import cuda_graphs
 
 log = logging.getLogger("ctk.codegen")
 

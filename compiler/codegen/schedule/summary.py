@@ -9,7 +9,7 @@ from torch import SymInt
 from ctk.compiler.fx.properties import is_view
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.lowering.ir import Kernel, LibraryCall, Program
-from ctk.compiler.torch_compat import operators
+from ctk.compiler.torch_compat.fx import operators
 
 
 def summary(program: Program) -> str:

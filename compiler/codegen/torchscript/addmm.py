@@ -4,7 +4,7 @@ from torch.fx import Graph, Node
 
 from ctk.compiler.codegen.torchscript.hidden import ONE
 from ctk.compiler.codegen.torchscript.overloads import overload_nodes
-from ctk.compiler.torch_compat import operators
+from ctk.compiler.torch_compat.fx import operators
 
 
 def keep_addmm_whole(graph: Graph) -> set[str]:

@@ -18,7 +18,7 @@ from torch.fx import Graph, Node
 from ctk.compiler.codegen.torchscript.overloads import overload_nodes
 from ctk.compiler.codegen.torchscript.refuse import refusal
 from ctk.compiler.fx.types import number_type, value_of
-from ctk.compiler.torch_compat import operators
+from ctk.compiler.torch_compat.fx import operators
 
 _DTYPE_FROM_SCALAR = ("aten::full.default", "aten::scalar_tensor.default")
 """Ops that take the dtype of their result from a Scalar unless they are told one."""

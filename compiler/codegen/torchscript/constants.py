@@ -7,7 +7,7 @@ from torch.fx import Graph, GraphModule
 
 from ctk.compiler.codegen.torchscript.refuse import refusal
 from ctk.compiler.fx.walk import fetch, free_name
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 
 def bind_constants(gm: GraphModule, graph: Graph) -> Mapping[str, object]:

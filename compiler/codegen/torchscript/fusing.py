@@ -23,7 +23,7 @@ from torch.fx import Graph, Node
 from ctk.compiler.codegen.torchscript.overloads import overload_nodes
 from ctk.compiler.codegen.torchscript.refuse import target_name
 from ctk.compiler.fx.types import tensor_of
-from ctk.compiler.torch_compat import operators
+from ctk.compiler.torch_compat.fx import operators
 
 OPERATORS: Mapping[str, str] = {
     "aten::round": "rounds halves away from zero",

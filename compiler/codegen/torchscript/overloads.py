@@ -13,7 +13,8 @@ from torch.fx import Graph, Node
 from ctk.compiler.codegen.torchscript.refuse import refusal
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.fx.types import number_type, value_of
-from ctk.compiler.torch_compat import operators, torchscript
+from ctk.compiler.torch_compat.fx import operators
+from ctk.compiler.torch_compat.torchscript import torchscript_api as torchscript
 
 _TWIN = "hacked_twin"
 """Marks TorchScript's overload of a `Tensor?[]` op for lists without None; it is the same op."""

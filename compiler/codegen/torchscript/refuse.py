@@ -10,7 +10,8 @@ from torch.fx import Graph, Node
 
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.fx.properties import base_of
-from ctk.compiler.torch_compat import operators, torchscript
+from ctk.compiler.torch_compat.fx import operators
+from ctk.compiler.torch_compat.torchscript import torchscript_api as torchscript
 
 SYMBOLIC: Mapping[Callable[..., Any], Callable[..., Any]] = {
     operator.add: operator.add,

@@ -27,7 +27,7 @@ from ctk.compiler.codegen.torchscript.signs import keep_signs, signed_zeros
 from ctk.compiler.codegen.torchscript.symbols import adapt_symbols
 from ctk.compiler.codegen.torchscript.to_copy import to_copy_to_to
 from ctk.compiler.codegen.torchscript.views import declare_views
-from ctk.compiler.torch_compat import operators
+from ctk.compiler.torch_compat.fx import operators
 
 Written = Literal["input", "value"]
 

@@ -16,7 +16,8 @@ from torch.fx.node import map_aggregate
 from ctk.compiler.codegen.torchscript.hidden import NUMBERS
 from ctk.compiler.codegen.torchscript.overloads import overload_nodes
 from ctk.compiler.fx.types import tensor_of
-from ctk.compiler.torch_compat import fake, operators
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fx import operators
 
 _SUMS = ("aten::add", "aten::sub")
 _PRODUCTS = ("aten::mul", "aten::div")

@@ -14,7 +14,7 @@ from torch.fx import Graph, Node
 
 from ctk.compiler.codegen.torchscript.refuse import BY_CASE, SCALAR_READS, SYMBOLIC, refusal
 from ctk.compiler.fx.types import number_type, value_of
-from ctk.compiler.torch_compat import operators
+from ctk.compiler.torch_compat.fx import operators
 
 
 def adapt_symbols(graph: Graph) -> None:

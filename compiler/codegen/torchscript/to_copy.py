@@ -4,7 +4,7 @@ import torch
 from torch.fx import Graph
 
 from ctk.compiler.codegen.torchscript.overloads import overload_nodes
-from ctk.compiler.torch_compat import operators
+from ctk.compiler.torch_compat.fx import operators
 
 _DEFAULTS = {
     "dtype": None,

@@ -40,7 +40,8 @@ from ctk.compiler.codegen.torchscript.rewrite import Program, rewrite_for_torchs
 from ctk.compiler.codegen.torchscript.signature import Signature
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.fx.clone import clone_value, clone_values, layout
-from ctk.compiler.torch_compat import fake, torchscript
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.torchscript import torchscript_api as torchscript
 
 log = logging.getLogger("ctk.codegen")
 

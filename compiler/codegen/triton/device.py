@@ -10,7 +10,7 @@ import torch
 import triton
 import triton.language as tl
 
-from ctk.compiler.torch_compat import triton_launch
+from ctk.compiler.torch_compat.gpu import triton_launch
 
 libdevice = triton_launch.libdevice()
 

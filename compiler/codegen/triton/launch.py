@@ -24,7 +24,7 @@ from ctk.compiler.codegen.triton.variants import Variants, capability_of
 from ctk.compiler.errors import ArtifactError, CodegenUnsupported
 from ctk.compiler.lowering.ir import Buffer, Kernel
 from ctk.compiler.runtime.stored_kernels import StoredKernel
-from ctk.compiler.torch_compat import triton_launch
+from ctk.compiler.torch_compat.gpu import triton_launch
 
 _THREADS = 8
 

@@ -17,7 +17,7 @@ from ctk.compiler.packages.c_wrapper.steps import calls_torch, fault_function, f
 from ctk.compiler.codegen.c.libraries import beginning
 from ctk.compiler.codegen.c.toolchain import command_with, compile_together
 from ctk.compiler.usercode.process_name import process_name
-from ctk.compiler.torch_compat import c_shim
+from ctk.compiler.torch_compat.process import c_shim
 
 
 def sources(

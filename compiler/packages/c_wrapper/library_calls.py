@@ -12,7 +12,7 @@ from ctk.compiler.packages.c_wrapper.places import Items, Nothing, Number, Tenso
 from ctk.compiler.packages.c_wrapper.scalars import call_lines, has_scalar
 from ctk.compiler.packages.c_wrapper.c_literals import string_text
 from ctk.compiler.runtime.steps import Argument, Call
-from ctk.compiler.torch_compat import c_shim
+from ctk.compiler.torch_compat.process import c_shim
 
 
 def print_call(body: Body, call: Call) -> None:

@@ -24,8 +24,9 @@ from ctk.compiler.packages.c_wrapper.c_literals import float_text, int_text, siz
 from ctk.compiler.codegen.schedule.calls import BINDINGS
 from ctk.compiler.sizes.index import Index
 from ctk.compiler.runtime.steps import Argument, Call, Ref
-from ctk.compiler.torch_compat import c_shim, operators
-from ctk.compiler.torch_compat.c_shim import Parameter
+from ctk.compiler.torch_compat.process import c_shim
+from ctk.compiler.torch_compat.fx import operators
+from ctk.compiler.torch_compat.process.c_shim import Parameter
 
 _FROM_BINDINGS = {binding: target for target, binding in BINDINGS.items()}
 _LIBRARIES = ("aten", "mkldnn", "mkl", "onednn", "quantized", "prepacked")

@@ -20,7 +20,7 @@ from ctk.compiler.packages.c_wrapper.c_literals import array_text, size_text, si
 from ctk.compiler.sizes.index import Index
 from ctk.compiler.runtime.helpers import fitted, required
 from ctk.compiler.runtime.steps import Call, Ref
-from ctk.compiler.torch_compat import allocate
+from ctk.compiler.torch_compat.process import allocate
 
 aten = torch.ops.aten
 

@@ -16,8 +16,8 @@ from ctk.compiler.packages.c_wrapper.operator_calls import number_text, tensor_t
 from ctk.compiler.packages.c_wrapper.places import Find
 from ctk.compiler.packages.c_wrapper.c_literals import string_text
 from ctk.compiler.runtime.steps import Argument
-from ctk.compiler.torch_compat import c_shim
-from ctk.compiler.torch_compat.c_shim import Parameter
+from ctk.compiler.torch_compat.process import c_shim
+from ctk.compiler.torch_compat.process.c_shim import Parameter
 
 _C_TYPES = {
     "Tensor": "AtenTensorHandle",

@@ -19,7 +19,7 @@ from typing import Any
 
 from ctk.compiler.cache import code_identity
 from ctk.compiler.fx.literals import NoText, text_of
-from ctk.compiler.torch_compat import operator_facts
+from ctk.compiler.torch_compat.fx import operator_facts
 
 _BY_NAME = (*operator_facts.OPERATORS, BuiltinFunctionType, MethodDescriptorType)
 

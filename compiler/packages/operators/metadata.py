@@ -35,7 +35,8 @@ from torch import Tensor
 
 from ctk.compiler.errors import InputError
 from ctk.compiler.runtime.values import JSON
-from ctk.compiler.torch_compat import fake, operator_facts
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fx import operator_facts
 
 _SCALARS: Mapping[type, torch.dtype] = {
     int: torch.int32,

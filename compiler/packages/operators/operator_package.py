@@ -36,7 +36,9 @@ from ctk.compiler.packages.package import DEFAULT
 from ctk.compiler.options.config import Config, resolve
 from ctk.compiler.errors import ArtifactError, CtkError, StorageError
 from ctk.compiler.runtime.values import JSON
-from ctk.compiler.torch_compat import ambient, exported, graphs
+from ctk.compiler.torch_compat.process import ambient
+from ctk.compiler.torch_compat.aot import exported
+from ctk.compiler.torch_compat.fx import graphs
 
 log = logging.getLogger("ctk.cache")
 

@@ -44,7 +44,7 @@ from ctk.compiler.patterns.matcher import (
 from ctk.compiler.patterns.solve import matches
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 aten = torch.ops.aten
 _STATISTICS = ("gamma", "beta", "mean", "var")

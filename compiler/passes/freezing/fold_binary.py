@@ -32,7 +32,7 @@ from ctk.compiler.passes.freezing.fold_batch_norm import along_outputs, fold_beh
 from ctk.compiler.passes.freezing.quantized import is_quantized
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 aten = torch.ops.aten
 _SUMS = (aten.add.Tensor, aten.sub.Tensor)

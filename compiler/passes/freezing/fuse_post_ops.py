@@ -25,7 +25,7 @@ from ctk.compiler.fx.properties import is_written_between
 from ctk.compiler.fx.types import same_layout, tensor_of
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
-from ctk.compiler.torch_compat import onednn
+from ctk.compiler.torch_compat.inductor import onednn
 
 aten = torch.ops.aten
 _POST_OP = 3

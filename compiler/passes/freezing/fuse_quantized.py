@@ -39,7 +39,8 @@ from ctk.compiler.patterns.matcher import (
 )
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
-from ctk.compiler.torch_compat import fake, onednn
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.inductor import onednn
 
 aten = torch.ops.aten
 _BIAS, _ENDING = 6, 6

@@ -25,7 +25,8 @@ from ctk.compiler.fx.properties import is_constant, is_written_between
 from ctk.compiler.fx.types import same_sizes, tensor_of
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
-from ctk.compiler.torch_compat import fake, onednn
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.inductor import onednn
 
 aten = torch.ops.aten
 _PRODUCTS = (aten.addmm.default, aten.mm.default)

@@ -48,7 +48,8 @@ from ctk.compiler.passes.freezing.quantized import (
 from ctk.compiler.patterns.matcher import Match, Op, Rule, RuleTable, Var, apply_rules
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
-from ctk.compiler.torch_compat import fake, onednn
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.inductor import onednn
 
 aten = torch.ops.aten
 _SETTINGS = ("stride", "padding", "dilation", "transposed", "output_padding", "groups")

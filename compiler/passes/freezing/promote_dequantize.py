@@ -24,7 +24,7 @@ from ctk.compiler.passes.freezing.quantized import LAYERS, integers_of, name_of
 from ctk.compiler.patterns.matcher import Match, Op, Rule, RuleTable, Var, apply_rules
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
-from ctk.compiler.torch_compat import onednn
+from ctk.compiler.torch_compat.inductor import onednn
 
 aten = torch.ops.aten
 _X = Var("x")

@@ -14,7 +14,7 @@ from torch.fx import Node
 from ctk.compiler.fx.properties import is_constant
 from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.patterns.expression import Op
-from ctk.compiler.torch_compat import arguments
+from ctk.compiler.torch_compat.fx import arguments
 
 aten = torch.ops.aten
 prims = torch.ops.prims

@@ -18,7 +18,7 @@ from ctk.compiler.fx.properties import base_of, mutated_bases
 from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 aten = torch.ops.aten
 

@@ -27,7 +27,7 @@ from ctk.compiler.fx.properties import base_of, escapes, is_view, mutated_bases
 from ctk.compiler.fx.types import is_dense, same_layout, tensor_of
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 aten = torch.ops.aten
 _FILLS: Mapping[object, float | int | None] = {  # None: the value is the second argument

@@ -42,7 +42,7 @@ from ctk.compiler.patterns.matcher import RuleTable, apply_rules
 from ctk.compiler.patterns.replacement import Replacement
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 HALVES = (torch.float16, torch.bfloat16)
 BEFORE = (remove_noops.PASS, eliminate_common_subexpressions.PASS, simplify_views.PASS)

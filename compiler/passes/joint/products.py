@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 aten = torch.ops.aten
 ROW_NBYTES = 16

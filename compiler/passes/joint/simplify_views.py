@@ -24,7 +24,7 @@ from ctk.compiler.patterns.expression import Match, Op, Var
 from ctk.compiler.patterns.matcher import Rule, RuleTable, apply_rules
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 aten = torch.ops.aten
 X = Var("x")

@@ -30,7 +30,7 @@ from ctk.compiler.fx.types import same_layout
 from ctk.compiler.fx.walk import flat
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
-from ctk.compiler.torch_compat import operators
+from ctk.compiler.torch_compat.fx import operators
 
 aten = torch.ops.aten
 _IN_PLACE: Mapping[object, Callable[..., object]] = {

@@ -27,7 +27,7 @@ from ctk.compiler.fx.restride import again, same_layouts
 from ctk.compiler.fx.types import dense_strides, tensor_of, value_of
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 aten = torch.ops.aten
 _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}

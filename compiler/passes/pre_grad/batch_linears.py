@@ -39,7 +39,7 @@ from ctk.compiler.fx.walk import fetch
 from ctk.compiler.passes.pre_grad.normalize_calls import normalize_module
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 _RIGHT = {F.linear: "weight", torch.mm: "mat2", torch.matmul: "other"}
 

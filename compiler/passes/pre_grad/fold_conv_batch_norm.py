@@ -27,7 +27,7 @@ from ctk.compiler.fx.torch_calls import Call, call_of, function_of, plain_tensor
 from ctk.compiler.fx.types import same_sizes
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 _CONVOLUTIONS = (torch.conv1d, torch.conv2d, torch.conv3d)
 _SETTINGS = ("stride", "padding", "dilation", "groups")

@@ -26,7 +26,7 @@ from ctk.compiler.fx.effects import is_barred
 from ctk.compiler.fx.torch_calls import Call, call_of, function_of, plain_tensor_of
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 _PRODUCTS = (torch.matmul, torch.mm, torch.bmm)
 _TURNS = (torch.transpose, torch.permute, torch.t)

@@ -21,8 +21,8 @@ from ctk.compiler.fx.torch_calls import plain_tensor_of
 from ctk.compiler.fx.walk import fetch
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
-from ctk.compiler.torch_compat import fake
-from ctk.compiler.torch_compat.graphs import has_hooks
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fx.graphs import has_hooks
 
 _CASTS = frozenset(
     (

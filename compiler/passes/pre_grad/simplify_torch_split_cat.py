@@ -35,7 +35,8 @@ from ctk.compiler.fx.torch_sharing import leaves
 from ctk.compiler.fx.types import is_dense, same_layout, value_of
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
-from ctk.compiler.torch_compat import fake, operators
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fx import operators
 
 _SPLITS = (torch.split, torch.chunk)
 

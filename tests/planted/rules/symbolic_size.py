@@ -1,6 +1,6 @@
 """`ones_like(x)` becomes `full` of the sizes that were seen: symbols are taken for their hints."""
 
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from tests.planted.rules.common import Op, Rule, RuleTable, X, aten, types
 
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch._dynamo.utils import counters
 from torch.nn import functional as F
 
-from ctk.compiler.torch_compat.cuda_graphs import CudaDevice
+from ctk.compiler.torch_compat.gpu.cuda_graphs import CudaDevice
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from ctk.compiler.errors import CaptureError, CaseError, ConfigError, ProgramError
-from ctk.compiler.torch_compat import dynamo
+from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.toolkit.cli.commands.bisect_command import answer_of_search, command_words
 from ctk.toolkit.operations.command.plan import Asked, read_asked, read_vetoes, write_plan
 from ctk.toolkit.operations.command.command_run import CommandRun, run_command

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ctk.compiler.errors import CaptureError, ProgramError, TargetError
-from ctk.compiler.torch_compat import inductor
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.importers import Request, load_cases, name_of
 from ctk.toolkit.importers.pytest_test import slug
 

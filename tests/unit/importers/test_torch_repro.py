@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from ctk.compiler.errors import ProgramError
-from ctk.compiler.torch_compat import inductor
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.importers import Request, load_cases, name_of
 from ctk.toolkit.importers.torch_repro import read_script

@@ -17,8 +17,8 @@ from ctk.compiler.partition.options import PartitionOptions
 from ctk.compiler.partition.overwritten import overwritten
 from ctk.compiler.partition.roles import is_getitem, is_random
 from ctk.compiler.partition.support import unsupported
-from ctk.compiler.torch_compat import aot
-from ctk.compiler.torch_compat.partition import (
+from ctk.compiler.torch_compat.aot import aot_dispatch as aot
+from ctk.compiler.torch_compat.aot.partition import (
     is_symbolic,
     run_and_save_rng_state,
     run_with_rng_state,

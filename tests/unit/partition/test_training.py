@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ctk.compiler.backend import ctk
 from ctk.compiler.partition import split
 from ctk.compiler.partition.options import PartitionOptions
-from ctk.compiler.torch_compat.partition import run_with_rng_state
+from ctk.compiler.torch_compat.aot.partition import run_with_rng_state
 from tests.helpers.joint_graphs import BY_NAME, SAMPLES, Calls, Sample, joint_of
 
 DEFAULT = {"partition.algorithm": "default"}

@@ -11,7 +11,7 @@ from ctk.compiler.passes.joint import (
     simplify_views,
 )
 from ctk.compiler.passes.post_grad import fuse_addmm
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from tests.helpers.passes import rules_of, run_pass
 
 aten = torch.ops.aten

@@ -14,7 +14,7 @@ from ctk.compiler.patterns.matcher import HandlerRule, RuleTable, apply_rules, e
 from ctk.compiler.patterns.replacement import register_replacement
 from ctk.compiler.pipeline import compile_fx
 from ctk.compiler.rewriting.base import Pass
-from ctk.compiler.torch_compat import tracing
+from ctk.compiler.torch_compat.fx import tracing
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from tests.helpers.passes import aten_graph, rules_of, run_pass
 

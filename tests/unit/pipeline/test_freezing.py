@@ -13,7 +13,7 @@ from ctk.compiler.errors import DiscardedParameterError
 from ctk.compiler.freezing.call import fw_compiler_freezing
 from ctk.compiler.freezing.freeze import freeze
 from ctk.compiler.fx.walk import input_names
-from ctk.compiler.torch_compat import aot
+from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.toolkit.compile_log.recorder import Recorder
 
 X = torch.randn(3, 4)

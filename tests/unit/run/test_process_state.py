@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from ctk.compiler.torch_compat.process_state import process_state_kept
+from ctk.compiler.torch_compat.process.process_state import process_state_kept
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.execution.execute import run_compiled, run_graph
 

@@ -11,8 +11,9 @@ import torch
 from torch.fx import symbolic_trace
 
 from ctk.compiler.errors import ConfigError
-from ctk.compiler.torch_compat import inductor, inductor_freezing
-from ctk.compiler.torch_compat.sites import Site
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
+from ctk.compiler.torch_compat.inductor import inductor_freezing
+from ctk.compiler.torch_compat.inductor.patch_sites import Site
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.targets.inductor.hooks import installed
 from ctk.toolkit.targets.inductor.compile_record import Session

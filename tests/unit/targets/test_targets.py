@@ -13,7 +13,7 @@ from torch.fx import Interpreter, symbolic_trace
 import ctk.toolkit.targets as targets
 from ctk.compiler.errors import ConfigError, TargetError
 from ctk.compiler.observe import KernelRecord, Observer
-from ctk.compiler.torch_compat import aot
+from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.targets import TARGETS, resolve_target, target_names, traits_of
 from ctk.toolkit.targets.base import Compiled, Target

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from ctk.compiler.dispatch.autograd import Stages, dispatch
-from ctk.compiler.torch_compat import aot_runtime
-from ctk.compiler.torch_compat.aot_data import NoDataForm, decode, encode
+from ctk.compiler.torch_compat.aot import aot_runtime
+from ctk.compiler.torch_compat.aot.aot_data import NoDataForm, decode, encode
 from tests.helpers.alias_programs import (
     MORE,
     QUICK,

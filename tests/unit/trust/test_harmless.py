@@ -10,8 +10,9 @@ import torch
 
 from ctk.compiler.codegen import CODEGENS
 from ctk.compiler.options.config import Config
-from ctk.compiler.torch_compat import inductor, operators
-from ctk.compiler.torch_compat.dynamo import inductor_mode_options
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
+from ctk.compiler.torch_compat.fx import operators
+from ctk.compiler.torch_compat.dynamo.dynamo_api import inductor_mode_options
 from ctk.toolkit.targets import TARGETS, target_names
 from ctk.toolkit.case.trust import ctk_options, inductor_options
 from ctk.toolkit.case.trust.demands import Given, Words, demands_of

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ctk.compiler.errors import ConfigError, TargetError
-from ctk.compiler.torch_compat import dynamo
+from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.case.usercode.references import json_options, reference_to

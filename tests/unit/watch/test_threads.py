@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from ctk.compiler.torch_compat import dynamo, inductor
+from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.repro_templates.graph.running import STATES, under
 from ctk.toolkit.case.case import Modes
 from ctk.toolkit.execution.modes import reference_state

@@ -11,7 +11,7 @@ import torch
 from torch._inductor.async_compile import AsyncCompile
 
 from ctk.compiler.errors import MiscompileError
-from ctk.compiler.torch_compat import inductor
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.watch.process_fork import Keeper
 from ctk.toolkit.watch.hooks import debug_compile, install
 

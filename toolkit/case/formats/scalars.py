@@ -9,7 +9,7 @@ import torch
 
 from ctk.compiler.errors import CaseError, nearest
 from ctk.compiler.observe import first_line
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.toolkit.case.formats.plain_text import quoted
 from ctk.toolkit.case.formats.strict_json import expect, member
 

@@ -24,7 +24,7 @@ from torch import Tensor
 from ctk.compiler.errors import CaseError, nearest
 from ctk.compiler.fx.clone import extent, overlaps
 from ctk.compiler.observe import first_line
-from ctk.compiler.torch_compat import fake as torch_fake
+from ctk.compiler.torch_compat.fake import fake_tensors as torch_fake
 from ctk.toolkit.case.formats.limits import (
     DIMENSIONS,
     INT64,

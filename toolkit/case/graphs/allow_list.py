@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ctk.compiler.errors import CaseError, nearest
-from ctk.compiler.torch_compat import operators
+from ctk.compiler.torch_compat.fx import operators
 from ctk.toolkit.case.formats.plain_text import quoted
 
 Function = Callable[..., Any]

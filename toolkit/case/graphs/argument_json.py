@@ -18,7 +18,7 @@ import torch
 from torch.fx import Node
 
 from ctk.compiler.errors import CaseError, nearest
-from ctk.compiler.torch_compat import operators
+from ctk.compiler.torch_compat.fx import operators
 from ctk.toolkit.case.formats.limits import INT64, SEQUENCE
 from ctk.toolkit.case.formats.plain_text import quoted
 from ctk.toolkit.case.formats.scalars import (

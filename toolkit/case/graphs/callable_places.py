@@ -18,7 +18,7 @@ from typing import Any, Literal, cast
 from torch.fx import Graph, Node
 
 from ctk.compiler.errors import CaseError
-from ctk.compiler.torch_compat import operators
+from ctk.compiler.torch_compat.fx import operators
 from ctk.toolkit.case.formats.plain_text import quoted
 
 Kind = Literal["sub-graph", "operator", "mask"]

@@ -16,7 +16,7 @@ import functools
 import re
 from collections.abc import Mapping
 
-from ctk.compiler.torch_compat import operators
+from ctk.compiler.torch_compat.fx import operators
 
 _NAMES: Mapping[str, str] = {
     r"set_?|set_data|_?resize_?|_resize_output_?|_?resize_as(_sparse)?_?|sparse_resize\w*|"

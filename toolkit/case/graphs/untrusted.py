@@ -7,7 +7,7 @@ An operator counts wherever it stands: `with_effects(token, aten._print.default,
 from collections.abc import Sequence
 
 from ctk.compiler.errors import TrustError
-from ctk.compiler.torch_compat import operators
+from ctk.compiler.torch_compat.fx import operators
 from ctk.toolkit.case.formats.plain_text import quoted
 from ctk.toolkit.case.graphs.callable_places import leaves
 from ctk.toolkit.case.graphs.callables import target_to_name

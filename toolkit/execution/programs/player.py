@@ -17,7 +17,7 @@ from typing import BinaryIO, cast
 from ctk.compiler.errors import CtkError
 from ctk.compiler.usercode.process_name import process_name
 from ctk.compiler.usercode.references import files_of
-from ctk.compiler.torch_compat import inductor
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.formats.files import write_text

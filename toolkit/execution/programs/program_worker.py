@@ -19,9 +19,9 @@ import torch
 
 from ctk.compiler.observe import first_line
 from ctk.compiler.usercode.python_files import load_file
-from ctk.compiler.torch_compat import dynamo
-from ctk.compiler.torch_compat.settings import settings_put_on
-from ctk.compiler.torch_compat.stance import eager_stance
+from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
+from ctk.compiler.torch_compat.process.settings import settings_put_on
+from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.repro_templates.graph.loading import CannotTell
 from ctk.repro_templates.program.program_compare import Difference
 from ctk.repro_templates.program.program_play import (

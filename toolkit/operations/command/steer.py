@@ -14,7 +14,7 @@ from typing import Any
 from torch.fx import GraphModule
 
 from ctk.compiler.observe import KernelId, PassId, RewriteId
-from ctk.compiler.torch_compat import dynamo
+from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.toolkit.operations.command.plan import Asked, Kind, read_vetoes
 from ctk.toolkit.compile_log.recorder import Event, Recorder, Veto
 from ctk.toolkit.targets import resolve_target

@@ -14,8 +14,8 @@ import torch
 from ctk.compiler.packages.write import module_of, program_of
 from ctk.compiler.errors import CaptureError, CtkError, EagerError, ProgramError
 from ctk.compiler.usercode.references import searched_last, user_traceback
-from ctk.compiler.torch_compat.exported import sizes_that_vary
-from ctk.compiler.torch_compat.settings import settings_put_on
+from ctk.compiler.torch_compat.aot.exported import sizes_that_vary
+from ctk.compiler.torch_compat.process.settings import settings_put_on
 from ctk.repro_templates.program.program_play import seeded
 from ctk.toolkit.importers import exported
 from ctk.toolkit.importers.program import accepts, options_of

@@ -18,7 +18,7 @@ from typing import BinaryIO, cast
 
 from ctk.compiler.errors import CtkError
 from ctk.compiler.usercode.process_name import process_name
-from ctk.compiler.torch_compat import inductor
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.oracle.protocol import READY, UNWANTED, Question, write_line
 from ctk.toolkit.processes.descriptors_at_exit import Closing
 from ctk.toolkit.processes.scratch import OWNER, scratch_root

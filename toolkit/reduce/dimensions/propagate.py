@@ -16,9 +16,9 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import map_arg
 
 from ctk.compiler.fx.walk import fetch, placeholders
-from ctk.compiler.torch_compat import fake
-from ctk.compiler.torch_compat.graphs import tree_leaves
-from ctk.compiler.torch_compat.process_state import process_state_kept
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fx.graphs import tree_leaves
+from ctk.compiler.torch_compat.process.process_state import process_state_kept
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.dimensions.places import Path, Place
 from ctk.toolkit.reduce.eager_values import called, describe

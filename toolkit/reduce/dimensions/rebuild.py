@@ -16,7 +16,7 @@ from torch.fx import GraphModule, Node
 from ctk.compiler.fx.clone import clone_inputs
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.walk import fetch, graphs_by_path, placeholders
-from ctk.compiler.torch_compat.graphs import storage_of
+from ctk.compiler.torch_compat.fx.graphs import storage_of
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.graphs.value_types import META_KEY, symbol_of, tensor_value_json
 from ctk.toolkit.reduce.analysis import Facts

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from ctk.compiler.fx.types import dense_strides
-from ctk.compiler.torch_compat.fake import is_symbolic, symbol_and_hint
-from ctk.compiler.torch_compat.graphs import tree_leaves, tree_map
-from ctk.compiler.torch_compat.size_symbols import SizeSymbols, expression_of
+from ctk.compiler.torch_compat.fake.fake_tensors import is_symbolic, symbol_and_hint
+from ctk.compiler.torch_compat.fx.graphs import tree_leaves, tree_map
+from ctk.compiler.torch_compat.fake.size_symbols import SizeSymbols, expression_of
 
 
 def relinked(

@@ -43,7 +43,7 @@ from ctk.compiler.observe import (
 )
 from ctk.compiler.rewriting.effect_split import number_effect
 from ctk.compiler.rewriting.numbering import Numbering
-from ctk.compiler.torch_compat import inductor
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.targets.inductor.frames import Attempt, Frame, KernelVetoed, PatternRun
 from ctk.toolkit.targets.inductor.lowering import Lowering, begun
 from ctk.toolkit.targets.inductor.snapshot import snapshot

@@ -12,7 +12,7 @@ from typing import NoReturn
 from torch.fx import Node
 
 from ctk.compiler.observe import ErrorRecord, PassId, RewriteId
-from ctk.compiler.torch_compat import inductor_lowering
+from ctk.compiler.torch_compat.inductor import inductor_lowering
 from ctk.toolkit.case.raise_site import root_error
 from ctk.toolkit.targets.inductor.frames import Frame
 from ctk.toolkit.targets.inductor.compile_record import Session

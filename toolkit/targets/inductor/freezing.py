@@ -22,9 +22,10 @@ from torch.fx import GraphModule
 from ctk.compiler.freezing.freeze import note_frozen
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import input_names, placeholders
-from ctk.compiler.torch_compat import inductor, inductor_freezing
-from ctk.compiler.torch_compat.inductor_freezing import FreezingStep
-from ctk.compiler.torch_compat.sites import Site
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
+from ctk.compiler.torch_compat.inductor import inductor_freezing
+from ctk.compiler.torch_compat.inductor.inductor_freezing import FreezingStep
+from ctk.compiler.torch_compat.inductor.patch_sites import Site
 from ctk.toolkit.targets.inductor.frames import Frame
 from ctk.toolkit.targets.inductor.regions import Function, begin_pass, failing_stage, timed_pass
 from ctk.toolkit.targets.inductor.compile_record import Session

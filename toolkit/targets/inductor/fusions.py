@@ -15,7 +15,7 @@ from torch.fx import GraphModule, Node
 
 from ctk.compiler.observe import PassId, PassRecord, RewriteId, RewriteRecord
 from ctk.compiler.rewriting.numbering import Numbering
-from ctk.compiler.torch_compat import inductor_lowering
+from ctk.compiler.torch_compat.inductor import inductor_lowering
 
 Names = frozenset[str]
 

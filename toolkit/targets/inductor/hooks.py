@@ -14,8 +14,9 @@ from torch.fx import Graph, GraphModule
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.observe import PassId, Stage
-from ctk.compiler.torch_compat import aot, inductor
-from ctk.compiler.torch_compat.sites import Site, wrapped
+from ctk.compiler.torch_compat.aot import aot_dispatch as aot
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
+from ctk.compiler.torch_compat.inductor.patch_sites import Site, wrapped
 from ctk.toolkit.targets.inductor.errors import fail_pass
 from ctk.toolkit.targets.inductor.frames import Frame
 from ctk.toolkit.targets.inductor.freezing import freezing_hooks

@@ -20,7 +20,7 @@ from torch import Tensor
 from ctk.compiler.codegen.watch_calls import CompiledGraph
 from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.observe import KernelCall, KernelId
-from ctk.compiler.torch_compat.graphs import Boxed, boxed
+from ctk.compiler.torch_compat.fx.graphs import Boxed, boxed
 from ctk.repro_templates.numbers.errors import identical
 
 

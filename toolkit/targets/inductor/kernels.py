@@ -13,8 +13,8 @@ from torch.fx import GraphModule
 
 from ctk.compiler.codegen.watch_calls import CompiledGraph, watch_calls
 from ctk.compiler.observe import ErrorRecord, KernelRecord, Stage
-from ctk.compiler.torch_compat import inductor
-from ctk.compiler.torch_compat.graphs import Boxed
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
+from ctk.compiler.torch_compat.fx.graphs import Boxed
 from ctk.toolkit.targets.inductor.errors import fail_pass, lowered_node, reraise
 from ctk.toolkit.targets.inductor.frames import Frame, KernelsVetoed, KernelVetoed
 from ctk.toolkit.targets.inductor.hooks import installed

@@ -20,7 +20,7 @@ from torch.fx import GraphModule, Node
 
 from ctk.compiler.observe import PassId, PassRecord, Stage
 from ctk.compiler.rewriting.numbering import Numbering
-from ctk.compiler.torch_compat import inductor_lowering
+from ctk.compiler.torch_compat.inductor import inductor_lowering
 from ctk.toolkit.targets.inductor.fusions import Fusions
 from ctk.toolkit.targets.inductor.kernel_parts import KernelPart, Launch
 from ctk.toolkit.targets.inductor.switches import switches_on

@@ -9,8 +9,8 @@ from types import ModuleType
 from typing import Any
 
 from ctk.compiler.fx.properties import is_random
-from ctk.compiler.torch_compat import inductor_lowering
-from ctk.compiler.torch_compat.sites import Site
+from ctk.compiler.torch_compat.inductor import inductor_lowering
+from ctk.compiler.torch_compat.inductor.patch_sites import Site
 from ctk.toolkit.targets.inductor.frames import KernelsVetoed
 from ctk.toolkit.targets.inductor.kernel_parts import KernelPart, Launch
 from ctk.toolkit.targets.inductor.lowering import Lowering

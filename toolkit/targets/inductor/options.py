@@ -8,7 +8,7 @@ from typing import Any
 
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.compiler.usercode.references import load
-from ctk.compiler.torch_compat import inductor
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 
 COMPARABLE: Mapping[str, object] = {
     "compile_threads": 1,

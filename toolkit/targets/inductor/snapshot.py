@@ -16,7 +16,7 @@ from torch.fx import Graph, GraphModule, Node
 
 from ctk.compiler.fx.copy import copy_graph_module, copy_node
 from ctk.compiler.fx.walk import NO_SWAPS, Swaps, flat, topological
-from ctk.compiler.torch_compat import graphs
+from ctk.compiler.torch_compat.fx import graphs
 
 _LOWERED = "ctk_lowered"
 

@@ -9,7 +9,8 @@ option.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ctk.compiler.torch_compat import inductor, inductor_lowering
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
+from ctk.compiler.torch_compat.inductor import inductor_lowering
 
 
 @dataclass(frozen=True, slots=True)

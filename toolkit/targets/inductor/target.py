@@ -37,8 +37,9 @@ from torch.fx import GraphModule
 
 from ctk.compiler.observe import ErrorRecord, Observer, StageRecord
 from ctk.compiler.resilience import DISPATCH
-from ctk.compiler.torch_compat import dynamo, inductor
-from ctk.compiler.torch_compat.settings import INDUCTOR
+from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
+from ctk.compiler.torch_compat.process.settings import INDUCTOR
 from ctk.repro_templates.graph.loading import registered_backend
 from ctk.toolkit.targets.base import Compiled, Target, Traits
 from ctk.toolkit.targets.inductor.errors import reraise

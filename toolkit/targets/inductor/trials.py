@@ -6,7 +6,7 @@ is `fallback_by_default`, with which nothing is lowered: bisection leaves out si
 
 from collections.abc import Mapping, Sequence
 
-from ctk.compiler.torch_compat import inductor
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.targets.base import Trial
 from ctk.toolkit.targets.inductor.options import config_patches
 from ctk.toolkit.targets.inductor.switches import SWITCHES

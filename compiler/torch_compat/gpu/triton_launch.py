@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from ctk.compiler.torch_compat.cuda_launch import MachineCode
+from ctk.compiler.torch_compat.gpu.cuda_launch import MachineCode
 
 
 class TritonMissing(Exception):
@@ -95,7 +95,7 @@ def libdevice() -> Any:
     """Return Triton's module of mathematical functions; in the interpreter, those of numpy."""
     if not is_interpreting():
         return import_module("triton.language.extra.libdevice")
-    from ctk.compiler.torch_compat.triton_numpy import FUNCTIONS  # scipy takes long to import
+    from ctk.compiler.torch_compat.gpu.triton_numpy import FUNCTIONS  # scipy takes long to import
 
     return SimpleNamespace(**{name: _interpreted(each) for name, each in FUNCTIONS.items()})
 

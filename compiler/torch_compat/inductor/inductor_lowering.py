@@ -15,8 +15,8 @@ from typing import Any, cast
 from torch._ops import OpOverload
 from torch.fx import Node
 
-from ctk.compiler.torch_compat.inductor import _inductor
-from ctk.compiler.torch_compat.sites import Site
+from ctk.compiler.torch_compat.inductor.inductor_api import _inductor
+from ctk.compiler.torch_compat.inductor.patch_sites import Site
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,9 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 
-from ctk.compiler.torch_compat import fake, graphs
-from ctk.compiler.torch_compat.sites import Site, wrapped
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fx import graphs
+from ctk.compiler.torch_compat.inductor.patch_sites import Site, wrapped
 
 
 @contextmanager

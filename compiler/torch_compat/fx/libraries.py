@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from ctk.compiler.torch_compat.sites import Site, wrapped
+from ctk.compiler.torch_compat.inductor.patch_sites import Site, wrapped
 
 
 @contextmanager

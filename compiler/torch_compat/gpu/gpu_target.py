@@ -2,7 +2,7 @@
 
 import torch
 
-from ctk.compiler.torch_compat import cuda_launch
+from ctk.compiler.torch_compat.gpu import cuda_launch
 
 
 def described(device: torch.device) -> str:

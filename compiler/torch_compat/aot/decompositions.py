@@ -24,8 +24,8 @@ from typing import Any, Protocol, cast
 import torch
 from torch._ops import OpOverload
 
-from ctk.compiler.torch_compat import graphs
-from ctk.compiler.torch_compat.sites import Site, wrapped
+from ctk.compiler.torch_compat.fx import graphs
+from ctk.compiler.torch_compat.inductor.patch_sites import Site, wrapped
 
 _AUTOGRAD = ("CompositeImplicitAutograd", "Autograd", "AutogradCPU", "AutogradCUDA")
 """The dispatch keys whose Python kernels are decompositions."""

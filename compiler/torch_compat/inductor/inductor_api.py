@@ -16,8 +16,8 @@ from typing import Any, cast
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.torch_compat.graphs import Boxed, boxed
-from ctk.compiler.torch_compat.sites import Site
+from ctk.compiler.torch_compat.fx.graphs import Boxed, boxed
+from ctk.compiler.torch_compat.inductor.patch_sites import Site
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from typing import Any
 
 import torch
 
-from ctk.compiler.torch_compat.dynamo import control_flow
+from ctk.compiler.torch_compat.dynamo.dynamo_api import control_flow
 
 TORCH = str(Path(torch.__file__).parent)
 LIBRARIES = (TORCH, "<", sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"))

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 from torch.fx import Graph, GraphModule
 
-from ctk.compiler.torch_compat.sites import Site
+from ctk.compiler.torch_compat.inductor.patch_sites import Site
 
 Step = Callable[..., Any]
 

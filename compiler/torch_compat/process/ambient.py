@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch.autograd import forward_ad
 
-from ctk.compiler.torch_compat.settings import MODULES
+from ctk.compiler.torch_compat.process.settings import MODULES
 
 _READ = """
     grad mode                     is_grad_enabled

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from torch.fx import GraphModule
 
-from ctk.compiler.torch_compat.sites import Site
+from ctk.compiler.torch_compat.inductor.patch_sites import Site
 
 
 def default_partition() -> Callable[..., Any]:

@@ -183,7 +183,8 @@ def rng_state_nbytes(device: str) -> int | None:
 
 def empty_rng_state(device: str | None, like: object) -> torch.Tensor:
     """Return a fake tensor like a generator's state, which is on the CPU, in the mode of `like`."""
-    from ctk.compiler.torch_compat import fake, graphs
+    from ctk.compiler.torch_compat.fake import fake_tensors as fake
+    from ctk.compiler.torch_compat.fx import graphs
 
     nbytes = rng_state_nbytes(device or "cpu")
     assert nbytes is not None

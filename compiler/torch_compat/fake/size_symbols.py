@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from ctk.compiler.torch_compat import fake
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 
 @dataclass(slots=True)

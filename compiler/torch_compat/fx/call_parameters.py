@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ctk.compiler.torch_compat.operators import kind_of
+from ctk.compiler.torch_compat.fx.operators import kind_of
 
 
 @dataclass(frozen=True, slots=True)
