@@ -18,8 +18,8 @@ from pathlib import Path
 
 import torch
 
-from ctk.compiler.packages.write import aot_compile
 from ctk.compiler.packages.package import Package, load
+from ctk.compiler.packages.write import aot_compile
 from tests.helpers.c_program import call, compile_program
 from tests.helpers.model_families import FAMILIES, dynamic_shapes
 

@@ -32,13 +32,13 @@ from typing import Any
 import torch
 
 from ctk.compiler.backend import ctk
-from ctk.compiler.options.config import patch
 from ctk.compiler.observe import first_line
+from ctk.compiler.options.config import patch
 from ctk.repro_templates.program.program_arguments import Arguments
 from ctk.repro_templates.program.program_compare import EagerPlays, compare_plays
 from ctk.repro_templates.program.program_play import How, Playable, play
-from ctk.toolkit.cli.shell.options import parse_config
 from ctk.toolkit.case.formats.scalars import dtype_from_name
+from ctk.toolkit.cli.shell.options import parse_config
 from tests.helpers.torch_samples import flat_call, map_tensors, module_infos, operator_infos
 
 Make = Callable[[], Playable]

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, cast
 
-from ctk.compiler.options.environment import read_environment
 from ctk.compiler.errors import CtkError
+from ctk.compiler.options.environment import read_environment
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule

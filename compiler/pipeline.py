@@ -19,9 +19,8 @@ from ctk.compiler.cache.whole_graph import Made, cache_of
 from ctk.compiler.codegen import CODEGEN_OPTIONS
 from ctk.compiler.codegen.base import BoxedCallable
 from ctk.compiler.codegen.select import generate, generators
-from ctk.compiler.options.config import Config, resolve
-from ctk.compiler.dispatch.decomposition_table import decomposition_table
 from ctk.compiler.dispatch.autograd import Stages, dispatch
+from ctk.compiler.dispatch.decomposition_table import decomposition_table
 from ctk.compiler.errors import UnsupportedPlatform
 from ctk.compiler.freezing.call import FrozenCall, fw_compiler_freezing
 from ctk.compiler.fx.copy import copy_graph_module
@@ -29,6 +28,7 @@ from ctk.compiler.fx.outputs import flatten_outputs
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.observe import Observer, PassId, Stage, first_line, marking
+from ctk.compiler.options.config import Config, resolve
 from ctk.compiler.partition import split
 from ctk.compiler.partition.options import PartitionOptions
 from ctk.compiler.passes import PASSES

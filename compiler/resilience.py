@@ -14,11 +14,11 @@ from typing import TypeVar, cast
 
 from torch.fx import GraphModule
 
-from ctk.compiler.options.config import Config
 from ctk.compiler.error_place import place, where_of
 from ctk.compiler.fx.adopt import adopt
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import ErrorRecord, Observer, first_line, is_observers
+from ctk.compiler.options.config import Config
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 
 log = logging.getLogger("ctk.pipeline")

@@ -38,22 +38,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from ctk.compiler.errors import CtkError
+    from ctk.compiler.freezing.call import fw_compiler_freezing
+    from ctk.compiler.freezing.freeze import freeze
+    from ctk.compiler.options.config import Config, patch
     from ctk.compiler.packages.operators.operator_package import (
         aoti_compile_with_persistent_cache,
         find_operator_package,
         load_operator_packages,
     )
-    from ctk.compiler.packages.write import aot_compile, compile_fx_aot, write_package
     from ctk.compiler.packages.package import load
-    from ctk.compiler.options.config import Config, patch
-    from ctk.compiler.errors import CtkError
-    from ctk.compiler.freezing.call import fw_compiler_freezing
-    from ctk.compiler.freezing.freeze import freeze
+    from ctk.compiler.packages.write import aot_compile, compile_fx_aot, write_package
     from ctk.compiler.pipeline import compile_fx
-    from ctk.toolkit.operations.bisect import bisect
     from ctk.toolkit.case.case import Case
     from ctk.toolkit.case.judgement import Verdict
     from ctk.toolkit.case.store import load_case, save_case
+    from ctk.toolkit.operations.bisect import bisect
     from ctk.toolkit.operations.check import CheckReport, check
     from ctk.toolkit.operations.diagnose import diagnose
     from ctk.toolkit.operations.diff import diff

@@ -1,1 +1,1 @@
-"""What emitted scripts carry, and the toolkit judges by: torch only."""
+"""The runtime library of emitted scripts: compare, run and judge; needs torch only."""

@@ -1,1 +1,1 @@
-"""What a compile made, as files: packages, and the entries of the persistent cache."""
+"""Sealed files and the machine that they were made for."""

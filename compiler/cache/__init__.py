@@ -1,1 +1,1 @@
-"""TODO wing."""
+"""The persistent cache of whole graphs: keys, entries, store."""

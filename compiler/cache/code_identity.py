@@ -41,8 +41,7 @@ from ctk.compiler.cache.unknown_code import (
 )
 from ctk.compiler.errors import Uncacheable
 from ctk.compiler.fx.literals import NoText, text_of
-from ctk.compiler.torch_compat.fx import functions
-from ctk.compiler.torch_compat.fx import own_operators
+from ctk.compiler.torch_compat.fx import functions, own_operators
 
 _BY_NAME = frozenset({*sys.stdlib_module_names, "ctk", "numpy", "sympy", "torch", "triton"})
 """Packages that are known by name: their versions are in the key, and ctk's own text."""

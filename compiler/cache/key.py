@@ -27,21 +27,21 @@ from torch.fx import GraphModule
 
 from ctk.compiler.artifacts import versions
 from ctk.compiler.cache import code_identity
-from ctk.compiler.options.config import Config
 from ctk.compiler.dispatch.decomposition_table import decomposition_table
 from ctk.compiler.errors import Uncacheable
 from ctk.compiler.fx.canonical import CanonicalGraph, canonical_graph
 from ctk.compiler.fx.literals import text_of
 from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.observe import Stage
+from ctk.compiler.options.config import Config
 from ctk.compiler.rewriting.stage_passes import Step
 from ctk.compiler.rewriting.user_passes import FunctionPass
-from ctk.compiler.torch_compat.process import ambient
 from ctk.compiler.torch_compat.aot import aot_runtime
-from ctk.compiler.torch_compat.fake import fake_tensors as fake
-from ctk.compiler.torch_compat.dynamo import roles
-from ctk.compiler.torch_compat.fake import tensor_facts
 from ctk.compiler.torch_compat.aot.aot_data import NoDataForm
+from ctk.compiler.torch_compat.dynamo import roles
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fake import tensor_facts
+from ctk.compiler.torch_compat.process import ambient
 
 Passes = Mapping[Stage, Sequence[Step]]
 

@@ -28,9 +28,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ctk.compiler.artifacts import locks
-from ctk.compiler.cache import listing
 from ctk.compiler.artifacts import partial_files as partial
 from ctk.compiler.artifacts.container import Bytes, Container
+from ctk.compiler.cache import listing
 from ctk.compiler.cache.entry import (
     Difference,
     Key,
@@ -42,8 +42,8 @@ from ctk.compiler.cache.entry import (
 from ctk.compiler.cache.listing import Entry
 from ctk.compiler.cache_folder.folder import cache_folder, subfolder, warn_once
 from ctk.compiler.cache_folder.notes import Notes
-from ctk.compiler.options.environment import cache_settings
 from ctk.compiler.errors import ContainerError, StorageError, UnreadableContainer
+from ctk.compiler.options.environment import cache_settings
 
 log = logging.getLogger("ctk.cache")
 

@@ -30,18 +30,18 @@ from ctk.compiler.cache.entry import Key
 from ctk.compiler.cache.key import Passes, key_parts
 from ctk.compiler.cache.store import Store, open_store
 from ctk.compiler.codegen.base import BoxedCallable, as_boxed, check_count
-from ctk.compiler.options.config import Config
 from ctk.compiler.dispatch.autograd import resumed
 from ctk.compiler.errors import MALFORMED, ArtifactError, Uncacheable
 from ctk.compiler.fx.outputs import restore_of
 from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.observe import Stage, first_line
+from ctk.compiler.options.config import Config
 from ctk.compiler.runtime.compiled_graph import CompiledGraph, load_graph
 from ctk.compiler.torch_compat.aot import aot_runtime
-from ctk.compiler.torch_compat.fake import fake_tensors as fake
-from ctk.compiler.torch_compat.fake import shape_guards
 from ctk.compiler.torch_compat.aot.aot_data import NoDataForm
 from ctk.compiler.torch_compat.dynamo.dynamo_api import FloatRestart
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fake import shape_guards
 from ctk.compiler.torch_compat.inductor.inductor_api import compile_lock
 
 log = logging.getLogger("ctk.cache")

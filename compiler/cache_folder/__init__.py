@@ -1,1 +1,1 @@
-"""The folder of the persistent cache: where it is, if it is safe, and small notes in it."""
+"""The folder of the persistent cache: its location, its safety, small notes in it."""

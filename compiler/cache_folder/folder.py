@@ -19,8 +19,8 @@ import stat
 from pathlib import Path
 from shlex import quote
 
-from ctk.compiler.options.environment import cache_settings
 from ctk.compiler.errors import StorageError
+from ctk.compiler.options.environment import cache_settings
 
 log = logging.getLogger("ctk.cache")
 

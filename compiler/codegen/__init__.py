@@ -4,7 +4,6 @@
 `CODEGEN` and one line here.
 """
 
-from ctk.compiler.options.choices import Options
 from ctk.compiler.codegen.c.c_codegen import CODEGEN as C
 from ctk.compiler.codegen.c.c_codegen import GENERATOR as C_GENERATOR
 from ctk.compiler.codegen.eager import CODEGEN as EAGER
@@ -13,6 +12,7 @@ from ctk.compiler.codegen.schedule.options import KernelOptions
 from ctk.compiler.codegen.torchscript.torchscript_codegen import CODEGEN as TORCHSCRIPT
 from ctk.compiler.codegen.triton.triton_codegen import CODEGEN as TRITON
 from ctk.compiler.codegen.triton.triton_codegen import GENERATOR as TRITON_GENERATOR
+from ctk.compiler.options.choices import Options
 
 CODEGENS: tuple[Codegen, ...] = (C, TRITON, TORCHSCRIPT, EAGER)
 

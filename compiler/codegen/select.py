@@ -15,11 +15,11 @@ from ctk.compiler.codegen import CODEGENS
 from ctk.compiler.codegen.base import BoxedCallable, as_boxed
 from ctk.compiler.codegen.kernels import Codegen, KernelContext
 from ctk.compiler.codegen.watch_calls import CompiledGraph, watch_calls
-from ctk.compiler.options.config import Config
 from ctk.compiler.error_place import place
 from ctk.compiler.errors import CodegenUnsupported, ConfigError, nearest
 from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.observe import ErrorRecord, Observer, Stage, first_line, is_observers
+from ctk.compiler.options.config import Config
 from ctk.compiler.rewriting.numbering import Numbering
 
 log = logging.getLogger("ctk.codegen")

@@ -1,1 +1,1 @@
-"""TODO wing."""
+"""Autograd and decompositions: from a captured graph to functional ATen graphs."""

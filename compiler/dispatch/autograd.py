@@ -20,8 +20,8 @@ from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.compiler.torch_compat.aot import aot_runtime
 from ctk.compiler.torch_compat.fx import graphs
-from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.torch_compat.fx.graphs import Boxed
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 
 
 @dataclass(frozen=True, slots=True)

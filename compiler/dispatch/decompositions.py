@@ -26,8 +26,8 @@ from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import Decomposed, ErrorRecord, PassId, PassRecord, TracedValue
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.torch_compat.aot import decompositions
-from ctk.compiler.torch_compat.fx import graphs
 from ctk.compiler.torch_compat.aot.decompositions import Name, Values
+from ctk.compiler.torch_compat.fx import graphs
 from ctk.compiler.torch_compat.inductor.patch_sites import wrapped
 
 Operator = Callable[..., object]

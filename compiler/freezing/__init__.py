@@ -1,1 +1,1 @@
-"""The parameters of an inference graph as constants, and their originals."""
+"""Freeze an inference graph: parameters become constants, originals are discarded."""

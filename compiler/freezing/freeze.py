@@ -24,8 +24,8 @@ from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.passes import PASSES
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.run_stage import run_stage
-from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.dynamo import roles
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 log = logging.getLogger("ctk.pipeline")
 

@@ -24,8 +24,7 @@ from torch.fx import GraphModule, Node
 from ctk.compiler.errors import Uncacheable
 from ctk.compiler.fx.literals import NoText, text_of
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
-from ctk.compiler.torch_compat.fx import functions
-from ctk.compiler.torch_compat.fx import graphs
+from ctk.compiler.torch_compat.fx import functions, graphs
 from ctk.compiler.torch_compat.fx.functions import Operator
 
 _NO_EFFECT = frozenset({

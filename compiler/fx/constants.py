@@ -11,8 +11,8 @@ from ctk.compiler.fx.properties import base_of, is_pure, mutated_bases
 from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.fx.walk import fetch
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
-from ctk.compiler.torch_compat.inductor import onednn
 from ctk.compiler.torch_compat.fx import operators
+from ctk.compiler.torch_compat.inductor import onednn
 
 
 class Constants:

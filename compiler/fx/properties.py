@@ -10,8 +10,7 @@ import torch
 from torch.fx import Graph, Node
 
 from ctk.compiler.fx.effects import mutated_arguments
-from ctk.compiler.torch_compat.fx import arguments
-from ctk.compiler.torch_compat.fx import operators
+from ctk.compiler.torch_compat.fx import arguments, operators
 
 aten = torch.ops.aten
 UNDECLARED_VIEWS: Mapping[object, Callable[..., object]] = {

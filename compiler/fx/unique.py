@@ -15,8 +15,8 @@ import torch
 from torch.fx import Node
 
 from ctk.compiler.fx.types import tensor_of, value_of
-from ctk.compiler.torch_compat.fx import arguments
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fx import arguments
 
 aten = torch.ops.aten
 _ONCE = frozenset(

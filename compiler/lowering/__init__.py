@@ -1,1 +1,1 @@
-"""A functional graph as kernels of a loop IR and calls of the library: lowered, fused."""
+"""Lower a functional graph to kernels of a loop IR and library calls, and fuse them."""

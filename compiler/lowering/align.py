@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ctk.compiler.sizes.index import ZERO, Index, Var, is_less
 from ctk.compiler.lowering.ir import Kernel, Sweep
 from ctk.compiler.lowering.layout import number_in
 from ctk.compiler.lowering.walk import Rewriting
+from ctk.compiler.sizes.index import ZERO, Index, Var, is_less
 
 Link: TypeAlias = tuple[Index, Index]
 """Where the two kernels touch one buffer: an index of the first, and one of the second."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ctk.compiler.sizes.index import Index, Indirect, Symbol
 from ctk.compiler.lowering.ir import Kernel
-from ctk.compiler.sizes.size_guards import symbols_of
 from ctk.compiler.lowering.walk import indices_of, loads
+from ctk.compiler.sizes.index import Index, Indirect, Symbol
+from ctk.compiler.sizes.size_guards import symbols_of
 
 
 @dataclass(frozen=True, slots=True)

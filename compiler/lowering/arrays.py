@@ -16,11 +16,11 @@ from typing import TypeAlias
 
 import torch
 
-from ctk.compiler.sizes.index import ONE, ZERO, Index, IndexLike, Indirect, as_index, of_atom
 from ctk.compiler.lowering.ir import Const, Dtype, Guarded, Op, Position, Value
 from ctk.compiler.lowering.layout import Shape, flatten, unflatten
-from ctk.compiler.sizes.size_guards import NotLowered
 from ctk.compiler.lowering.vocabulary import BOOL_RESULTS
+from ctk.compiler.sizes.index import ONE, ZERO, Index, IndexLike, Indirect, as_index, of_atom
+from ctk.compiler.sizes.size_guards import NotLowered
 
 At: TypeAlias = tuple[Index, ...]
 Number: TypeAlias = float | int | bool

@@ -17,7 +17,6 @@ from torch.fx import Node
 
 from ctk.compiler.lowering.arrays import Array, At, cast, constant
 from ctk.compiler.lowering.atomics import require_atomic
-from ctk.compiler.sizes.index import ONE, Index, IndexLike, Var, of_atom, product
 from ctk.compiler.lowering.ir import (
     POSITIONS,
     Buffer,
@@ -40,8 +39,9 @@ from ctk.compiler.lowering.ir import (
     View,
 )
 from ctk.compiler.lowering.layout import Shape, is_dense, loop_axes, memory_order, row_major, whole
-from ctk.compiler.sizes.size_guards import NotLowered, sizes_of
 from ctk.compiler.lowering.walk import Rewriting, renamed
+from ctk.compiler.sizes.index import ONE, Index, IndexLike, Var, of_atom, product
+from ctk.compiler.sizes.size_guards import NotLowered, sizes_of
 
 _DTYPES = frozenset((
     torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.bool, torch.uint8,

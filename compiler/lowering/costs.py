@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ctk.compiler.sizes.index import ZERO, Indirect, Var, is_nonnegative, product
 from ctk.compiler.lowering.ir import Kernel, Load, Op
 from ctk.compiler.lowering.merge import sole_store
 from ctk.compiler.lowering.vocabulary import FUNCTIONS
 from ctk.compiler.lowering.walk import loads, walk
+from ctk.compiler.sizes.index import ZERO, Indirect, Var, is_nonnegative, product
 
 CHEAP = 6
 """A value of fewer simple operations than this may be computed more than once."""

@@ -23,9 +23,9 @@ from ctk.compiler.lowering.ir import (
     Store,
     Value,
 )
-from ctk.compiler.sizes.size_guards import NotLowered
 from ctk.compiler.lowering.vocabulary import EXACT
 from ctk.compiler.lowering.walk import reads, walk, writes
+from ctk.compiler.sizes.size_guards import NotLowered
 
 _ORDERED = frozenset(("sum", "prod", "mean_m2", "logsumexp", "max", "min"))
 """What depends on the order of floats; of extremes the sign of a zero does."""

@@ -33,11 +33,11 @@ from ctk.compiler.lowering.costs import (
     trip_count,
 )
 from ctk.compiler.lowering.groups import Group, leads, put_before
-from ctk.compiler.sizes.index import Var
 from ctk.compiler.lowering.ir import Allow, Buffer, Kernel, Program, Step
 from ctk.compiler.lowering.merge import inline, merge, pruned, sole_store
 from ctk.compiler.lowering.order import dependencies, in_order, step_reads, step_writes, together
 from ctk.compiler.lowering.walk import loads, reads, walk, writes
+from ctk.compiler.sizes.index import Var
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from ctk.compiler.lowering.interpret_races import Races
 from ctk.compiler.lowering.interpret_reductions import reduced, scanned
 from ctk.compiler.lowering.interpret_values import InterpretError, Values
 from ctk.compiler.lowering.ir import Kernel, Reduce, Scan, Statement, Store, Sweep
-from ctk.compiler.sizes.size_guards import number_of
 from ctk.compiler.lowering.walk import indirect
+from ctk.compiler.sizes.size_guards import number_of
 
 
 def run_kernel(

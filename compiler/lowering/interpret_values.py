@@ -7,15 +7,15 @@ from collections.abc import Mapping
 import numpy as np
 
 from ctk.compiler.errors import CtkError
-from ctk.compiler.sizes.atoms import Atom, Extreme, Indirect, Quotient, Symbol, Var
-from ctk.compiler.sizes.index import Index
 from ctk.compiler.lowering.interpret_memory import WIDER, Memory
 from ctk.compiler.lowering.interpret_ops import Array, compute, convert
 from ctk.compiler.lowering.interpret_races import Races
 from ctk.compiler.lowering.ir import Const, Dtype, Guarded, Load, Local, Op, Position, Value
-from ctk.compiler.sizes.size_guards import number_of
 from ctk.compiler.lowering.vocabulary import ARITY, BOOL_RESULTS, CONVERTS
 from ctk.compiler.lowering.walk import operands
+from ctk.compiler.sizes.atoms import Atom, Extreme, Indirect, Quotient, Symbol, Var
+from ctk.compiler.sizes.index import Index
+from ctk.compiler.sizes.size_guards import number_of
 
 
 class InterpretError(CtkError):

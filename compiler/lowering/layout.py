@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from ctk.compiler.sizes.index import ONE, ZERO, Index, Var, of_atom, product
 from ctk.compiler.lowering.ir import Buffer, View
+from ctk.compiler.sizes.index import ONE, ZERO, Index, Var, of_atom, product
 from ctk.compiler.sizes.size_guards import NotLowered
 
 Shape: TypeAlias = tuple[Index, ...]

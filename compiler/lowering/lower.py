@@ -30,10 +30,10 @@ from ctk.compiler.lowering.arrays import Array
 from ctk.compiler.lowering.builder import Builder
 from ctk.compiler.lowering.decompose import decompose
 from ctk.compiler.lowering.exact import require_exact
-from ctk.compiler.sizes.index import Index
 from ctk.compiler.lowering.ir import Allow, Dtype, LibraryCall, Program, Step, View
 from ctk.compiler.lowering.operators import LOWERINGS
 from ctk.compiler.lowering.order import step_reads, step_writes
+from ctk.compiler.sizes.index import Index
 from ctk.compiler.sizes.size_guards import NotLowered, size_of, sizes_of
 
 

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ctk.compiler.sizes.index import Index, product
 from ctk.compiler.lowering.ir import Allow, Buffer, Kernel, LibraryCall, Program, Step, is_temporary
 from ctk.compiler.lowering.order import gathered, step_reads, step_writes
 from ctk.compiler.lowering.walk import loads, writes
+from ctk.compiler.sizes.index import Index, product
 from ctk.compiler.torch_compat.fx.operators import declared_by
 
 

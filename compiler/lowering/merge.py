@@ -24,7 +24,6 @@ from itertools import islice
 from typing import TypeAlias
 
 from ctk.compiler.lowering.align import Link, Misaligned, align
-from ctk.compiler.sizes.index import ONE, Index, Quotient, Remainder, Var
 from ctk.compiler.lowering.ir import (
     Const,
     Kernel,
@@ -40,6 +39,7 @@ from ctk.compiler.lowering.ir import (
 )
 from ctk.compiler.lowering.narrow import narrowed
 from ctk.compiler.lowering.walk import Rewriting, loads, walk
+from ctk.compiler.sizes.index import ONE, Index, Quotient, Remainder, Var
 
 Change: TypeAlias = Callable[[Value], Value | None]
 

@@ -17,6 +17,8 @@ from typing import TypeAlias
 
 import torch
 
+from ctk.compiler.lowering.ir import Const, Guarded, Kernel, Op, Position, Sweep, Value
+from ctk.compiler.lowering.walk import Rewriting, walk
 from ctk.compiler.sizes.index import (
     Atom,
     Index,
@@ -27,8 +29,6 @@ from ctk.compiler.sizes.index import (
     is_nonnegative,
     of_atom,
 )
-from ctk.compiler.lowering.ir import Const, Guarded, Kernel, Op, Position, Sweep, Value
-from ctk.compiler.lowering.walk import Rewriting, walk
 
 Bounds: TypeAlias = Mapping[Var, tuple[Index, Index]]
 """For loop variables, the least value, and what they are less than."""

@@ -19,8 +19,8 @@ from ctk.compiler.fx.types import value_of
 from ctk.compiler.lowering.aliases import base_name, memory_of
 from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.ir import Kernel, Program, Step, is_temporary
-from ctk.compiler.sizes.size_guards import mentioned_symbols
 from ctk.compiler.lowering.walk import reads, writes
+from ctk.compiler.sizes.size_guards import mentioned_symbols
 
 _WORLD = "%effects"
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ctk.compiler.sizes.atoms import Atom, Indirect, Quotient, Remainder
-from ctk.compiler.sizes.index import Index
 from ctk.compiler.lowering.ir import (
     Buffer,
     Const,
@@ -23,6 +21,8 @@ from ctk.compiler.lowering.ir import (
     Value,
 )
 from ctk.compiler.lowering.walk import indirect, origins
+from ctk.compiler.sizes.atoms import Atom, Indirect, Quotient, Remainder
+from ctk.compiler.sizes.index import Index
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<",
           "le": "<=", "gt": ">", "ge": ">="}  # fmt: skip

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ctk.compiler.sizes.index import Atom, Index, IndexLike, Indirect, Var
 from ctk.compiler.lowering.ir import (
     Const,
     Guarded,
@@ -20,6 +19,7 @@ from ctk.compiler.lowering.ir import (
     Sweep,
     Value,
 )
+from ctk.compiler.sizes.index import Atom, Index, IndexLike, Indirect, Var
 
 
 def operands(value: Value) -> tuple[Value, ...]:

@@ -1,1 +1,1 @@
-"""TODO wing."""
+"""Options of the pipeline: the Config, the `CTK_*` variables, the allowed words."""

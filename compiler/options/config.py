@@ -13,8 +13,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, cast, get_args
 
-from ctk.compiler.options.choices import OnFailure, PassSlot
 from ctk.compiler.errors import ConfigError, nearest
+from ctk.compiler.options.choices import OnFailure, PassSlot
 
 
 class PassLike(Protocol):

@@ -29,8 +29,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, cast, get_args
 
-from ctk.compiler.options.choices import Check, InputsMode, OnFailure
 from ctk.compiler.errors import ConfigError, nearest
+from ctk.compiler.options.choices import Check, InputsMode, OnFailure
 
 T = TypeVar("T")
 

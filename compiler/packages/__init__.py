@@ -1,1 +1,1 @@
-"""Models and exported programs become packages."""
+"""Packages: models and operators compiled ahead of time, for Python and C programs."""

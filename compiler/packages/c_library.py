@@ -6,7 +6,13 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from ctk.compiler.packages.exported_program import Traced
+from ctk.compiler.artifacts.versions import version_of
+from ctk.compiler.codegen.c.build import COptions, PrintedKernel, flags_of
+from ctk.compiler.codegen.c.features import features_of
+from ctk.compiler.codegen.c.toolchain import command_with
+from ctk.compiler.codegen.schedule.options import with_config
+from ctk.compiler.errors import CodegenUnsupported
+from ctk.compiler.options.config import Config
 from ctk.compiler.packages.c_api import LIBRARY_MEMBER
 from ctk.compiler.packages.c_wrapper.entries import (
     Entry,
@@ -20,18 +26,12 @@ from ctk.compiler.packages.c_wrapper.entries import (
     dtype_code,
 )
 from ctk.compiler.packages.c_wrapper.library import build, function_prefix, sources
+from ctk.compiler.packages.exported_program import Traced
 from ctk.compiler.packages.input_guard import Door, FixedInput, NumberInput
-from ctk.compiler.artifacts.versions import version_of
-from ctk.compiler.codegen.c.build import COptions, PrintedKernel, flags_of
-from ctk.compiler.codegen.c.features import features_of
-from ctk.compiler.codegen.c.toolchain import command_with
-from ctk.compiler.codegen.schedule.options import with_config
-from ctk.compiler.options.config import Config
-from ctk.compiler.errors import CodegenUnsupported
-from ctk.compiler.sizes.size_guards import NotLowered, sizes_of
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
 from ctk.compiler.runtime.values import JSON
 from ctk.compiler.runtime.values import value_of as decoded
+from ctk.compiler.sizes.size_guards import NotLowered, sizes_of
 
 
 @dataclass(slots=True)

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ctk.compiler.artifacts.machine import refuse_other
+from ctk.compiler.errors import MALFORMED, ArtifactError, ContainerError
 from ctk.compiler.packages.input_guard import Door, FixedInput, Input, NumberInput
 from ctk.compiler.packages.input_guard_json import door_of
-from ctk.compiler.artifacts.machine import refuse_other
 from ctk.compiler.packages.package import manifest_of, opened
-from ctk.compiler.errors import MALFORMED, ArtifactError, ContainerError
 from ctk.compiler.runtime.values import JSON, size_of, value_of
 from ctk.compiler.torch_compat.fx import graphs
 

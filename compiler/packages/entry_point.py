@@ -8,19 +8,19 @@ from typing import Any
 
 import torch
 
-from ctk.compiler.packages.exported_program import Traced
-from ctk.compiler.packages.input_guard import Condition, Door
 from ctk.compiler.codegen import CODEGEN_OPTIONS
 from ctk.compiler.codegen.schedule.options import KernelOptions, with_config
 from ctk.compiler.codegen.select import generators
-from ctk.compiler.options.config import Config
 from ctk.compiler.errors import ArtifactError, ConfigError
-from ctk.compiler.sizes.size_guards import NotLowered, size_of_expression, symbols_of
+from ctk.compiler.options.config import Config
+from ctk.compiler.packages.exported_program import Traced
+from ctk.compiler.packages.input_guard import Condition, Door
 from ctk.compiler.passes import PASSES
 from ctk.compiler.pipeline import Compile, require_supported_platform
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.stage_passes import select_passes
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
+from ctk.compiler.sizes.size_guards import NotLowered, size_of_expression, symbols_of
 from ctk.compiler.torch_compat.aot import exported
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 

@@ -10,6 +10,9 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
+from ctk.compiler.errors import ArtifactError
+from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.fx.types import value_of
 from ctk.compiler.packages.input_guard import (
     Dimension,
     Door,
@@ -18,9 +21,6 @@ from ctk.compiler.packages.input_guard import (
     NumberInput,
     TensorInput,
 )
-from ctk.compiler.errors import ArtifactError
-from ctk.compiler.fx.copy import copy_graph_module
-from ctk.compiler.fx.types import value_of
 from ctk.compiler.sizes.size_guards import NotLowered, size_of, sizes_of, symbols_of
 from ctk.compiler.torch_compat.aot import exported
 

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from ctk.compiler.errors import InputError
+from ctk.compiler.runtime.helpers import fitted
 from ctk.compiler.sizes.index import Index, Symbol
 from ctk.compiler.sizes.size_guards import number_of, symbols_of
-from ctk.compiler.runtime.helpers import fitted
 from ctk.compiler.torch_compat.process import allocate
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ctk.compiler.errors import MALFORMED, ArtifactError
 from ctk.compiler.packages.input_guard import (
     RELATIONS,
     Condition,
@@ -12,7 +13,6 @@ from ctk.compiler.packages.input_guard import (
     NumberInput,
     TensorInput,
 )
-from ctk.compiler.errors import MALFORMED, ArtifactError
 from ctk.compiler.runtime.values import JSON, size_json, size_of, value_json, value_of
 
 

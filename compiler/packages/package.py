@@ -22,10 +22,10 @@ import torch
 from torch import Tensor
 
 from ctk.compiler.artifacts.container import Container, open_container
-from ctk.compiler.packages.input_guard import Door, FixedInput
-from ctk.compiler.packages.input_guard_json import door_of
 from ctk.compiler.artifacts.machine import refuse_other
 from ctk.compiler.errors import MALFORMED, ArtifactError, ContainerError, InputError, nearest
+from ctk.compiler.packages.input_guard import Door, FixedInput
+from ctk.compiler.packages.input_guard_json import door_of
 from ctk.compiler.runtime.compiled_graph import load_graph
 from ctk.compiler.runtime.helpers import fitted
 from ctk.compiler.runtime.tensors import tensors_of

@@ -15,21 +15,21 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
+from ctk.compiler.artifacts.container import place_problem, write
+from ctk.compiler.artifacts.machine import requirements
+from ctk.compiler.artifacts.versions import version_of
+from ctk.compiler.errors import ArtifactError, ConfigError, InputError, StorageError
+from ctk.compiler.options.config import Config, resolve
 from ctk.compiler.packages.c_library import CLibrary
 from ctk.compiler.packages.entry_point import compile_traced
 from ctk.compiler.packages.exported_program import Traced, traced_of
-from ctk.compiler.artifacts.container import place_problem, write
 from ctk.compiler.packages.input_guard import Door, TensorInput
 from ctk.compiler.packages.input_guard_json import door_json
-from ctk.compiler.artifacts.machine import requirements
 from ctk.compiler.packages.package import DEFAULT, FORMAT, MANIFEST
-from ctk.compiler.artifacts.versions import version_of
-from ctk.compiler.options.config import Config, resolve
-from ctk.compiler.errors import ArtifactError, ConfigError, InputError, StorageError
-from ctk.compiler.sizes.size_guards import NotLowered, size_of
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
 from ctk.compiler.runtime.tensors import stored_tensors
 from ctk.compiler.runtime.values import JSON, size_json, value_json
+from ctk.compiler.sizes.size_guards import NotLowered, size_of
 from ctk.compiler.torch_compat.aot import exported
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fx import graphs

@@ -1,4 +1,4 @@
-"""A joint graph becomes forward and backward: what is saved, what is computed again.
+"""Split a joint graph into forward and backward: values to save, values to recompute.
 
 Forward returns, behind its own outputs, what backward needs: the saved values. What is not saved is
 computed again in backward. The files, bottom to top: `options`, `knapsack`, `min_cut` know no

@@ -13,8 +13,8 @@ import torch
 from torch.fx import Node
 
 from ctk.compiler.fx.types import value_of
-from ctk.compiler.torch_compat.fx.graphs import tree_leaves, tree_map
 from ctk.compiler.torch_compat.aot.partition import flops, hint
+from ctk.compiler.torch_compat.fx.graphs import tree_leaves, tree_map
 
 UNKNOWN_SIZE = 4096
 """What a size that nobody knows counts as; the value of torch's partitioner."""

@@ -7,8 +7,8 @@ pass, because it makes two graphs of one.
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from ctk.compiler.options.choices import Options
 from ctk.compiler.errors import ConfigError
+from ctk.compiler.options.choices import Options
 
 Algorithm = Literal["min_cut", "default", "torch"]
 Solver = Literal["greedy", "dp", "exact"]

@@ -35,8 +35,8 @@ from ctk.compiler.patterns.expression import (
     ops_of,
     roots_of,
 )
-from ctk.compiler.torch_compat.fx import arguments
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fx import arguments
 
 CLONE = torch.ops.aten.clone.default
 UNSAFE_VIEW = torch.ops.aten._unsafe_view.default

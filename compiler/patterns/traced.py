@@ -18,8 +18,8 @@ from torch.fx import GraphModule, Node
 from ctk.compiler.fx.types import tensor_of, value_of
 from ctk.compiler.patterns.expression import ANY, Dim, Op, Reshape, Size, Var
 from ctk.compiler.patterns.solve import size_text
-from ctk.compiler.torch_compat.fx import arguments
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fx import arguments
 
 aten = torch.ops.aten
 

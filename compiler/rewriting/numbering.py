@@ -19,11 +19,11 @@ from typing import Any
 
 from torch.fx import GraphModule, Node
 
-from ctk.compiler.options.config import Config, leaves_out
 from ctk.compiler.errors import VerifyError
 from ctk.compiler.fx.copy import snapshot_graph
 from ctk.compiler.fx.excerpt import excerpt
 from ctk.compiler.observe import KernelId, Observer, PassId, RewriteId, RewriteRecord, Stage
+from ctk.compiler.options.config import Config, leaves_out
 
 
 @dataclass(slots=True)

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from ctk.compiler.options.choices import Options
 from ctk.compiler.errors import ConfigError, nearest
+from ctk.compiler.options.choices import Options
 from ctk.compiler.rewriting.base import Pass
 
 T = TypeVar("T")

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from ctk.compiler.options.choices import Options, PassSlot
-from ctk.compiler.options.config import Config, leaves_out
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.compiler.observe import Stage
+from ctk.compiler.options.choices import Options, PassSlot
+from ctk.compiler.options.config import Config, leaves_out
 from ctk.compiler.partition.options import PartitionOptions
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.options import option_types, set_options

@@ -8,8 +8,8 @@ from typing import Literal, get_args
 
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.compiler.observe import Numerics
-from ctk.compiler.usercode.references import load
 from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.usercode.references import load
 
 ENTRY_POINT_GROUP = "ctk.passes"
 

@@ -1,1 +1,1 @@
-"""What a compiled graph is as data, and what runs it: no compiler is needed for that."""
+"""Compiled graphs as data, and the code that runs them without a compiler."""

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from ctk.compiler.errors import ArtifactError
+from ctk.compiler.runtime.values import size_of, value_of
 from ctk.compiler.sizes.index import Index
 from ctk.compiler.sizes.size_guards import number_of
-from ctk.compiler.runtime.values import size_of, value_of
 from ctk.compiler.torch_compat.gpu import cuda_launch
 from ctk.compiler.torch_compat.process.allocate import empty
 

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from ctk.compiler.errors import ArtifactError
 from ctk.compiler.runtime.helpers import fitted, required
-from ctk.compiler.torch_compat.process import allocate
 from ctk.compiler.torch_compat.fx import operators
+from ctk.compiler.torch_compat.process import allocate
 
 _OF_OPERATOR = (
     "getitem", "add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "neg", "pos", "abs",

@@ -25,8 +25,6 @@ from typing import Any, Literal, cast
 
 import torch
 
-from ctk.compiler.sizes.index import Index
-from ctk.compiler.sizes.size_guards import python_text
 from ctk.compiler.runtime.steps import (
     Allocation,
     Argument,
@@ -39,8 +37,10 @@ from ctk.compiler.runtime.steps import (
     leaves,
     names_read,
 )
-from ctk.compiler.torch_compat.process import allocate
+from ctk.compiler.sizes.index import Index
+from ctk.compiler.sizes.size_guards import python_text
 from ctk.compiler.torch_compat.fx import operators
+from ctk.compiler.torch_compat.process import allocate
 
 Takes = Literal["address", "tensor"]
 """What a launch gets for a buffer."""

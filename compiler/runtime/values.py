@@ -17,9 +17,9 @@ from typing import Any, cast
 import torch
 
 from ctk.compiler.errors import MALFORMED, ArtifactError
+from ctk.compiler.runtime.steps import Argument, Ref
 from ctk.compiler.sizes.index import Index, as_index, larger, smaller, symbol
 from ctk.compiler.sizes.size_guards import python_text
-from ctk.compiler.runtime.steps import Argument, Ref
 
 JSON = Any
 

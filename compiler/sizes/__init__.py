@@ -1,1 +1,1 @@
-"""TODO wing."""
+"""Integer algebra of index expressions and symbolic sizes."""

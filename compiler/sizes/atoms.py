@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
-    from ctk.compiler.sizes.index import Index
     from ctk.compiler.lowering.ir import Value
+    from ctk.compiler.sizes.index import Index
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""TODO wing."""
+"""Functions and files that users name: resolve, import and run them."""

@@ -18,8 +18,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ctk.compiler.usercode import python_files
 from ctk.compiler.errors import ConfigError, CtkError, message_of, nearest
+from ctk.compiler.usercode import python_files
 from ctk.compiler.usercode.python_files import is_installed, is_neighbour, load_file
 
 

@@ -1,1 +1,1 @@
-"""TODO wing."""
+"""Run a graph in eager and compiled, and print a verdict."""

@@ -24,10 +24,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ctk.compiler.observe import first_line
+from ctk.repro_templates.graph.running import Run, same_states
 from ctk.repro_templates.numbers.compare import compare_runs, runs_identical
 from ctk.repro_templates.numbers.errors import Mismatch, identical
 from ctk.repro_templates.numbers.layout import LAYOUT, compare_layouts
-from ctk.repro_templates.graph.running import Run, same_states
 
 NUMBERS = ("accuracy", "nan")
 """Kinds of mismatch that random numbers and races can cause."""

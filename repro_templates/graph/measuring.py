@@ -29,7 +29,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ctk.compiler.torch_compat.process.allocations import cpu_peak_nbytes, gpu_peak_nbytes, keep_gpu_busy
+from ctk.compiler.torch_compat.process.allocations import (
+    cpu_peak_nbytes,
+    gpu_peak_nbytes,
+    keep_gpu_busy,
+)
 from ctk.repro_templates.graph.running import State, entered, leaves, tangent
 
 Call = Callable[[], object]

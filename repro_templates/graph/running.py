@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from ctk.compiler.fx.clone import clone_value
-from ctk.repro_templates.numbers.layout import NO_LAYOUT, Layout, layout_of
 from ctk.repro_templates.graph.settings import default_device, settings
+from ctk.repro_templates.numbers.layout import NO_LAYOUT, Layout, layout_of
 
 Modes = Mapping[str, Any]
 """The fields of a case's `Modes`, by name."""

@@ -19,11 +19,11 @@ import torch
 
 from ctk.compiler.observe import first_line
 from ctk.repro_templates.graph.exceptions import Raised, alike, raised
-from ctk.repro_templates.numbers.float64 import widened, wider
 from ctk.repro_templates.graph.judging import judge_runs
-from ctk.repro_templates.numbers.layout import counted
 from ctk.repro_templates.graph.loading import CannotTell
 from ctk.repro_templates.graph.running import Modes, Run, State, called, in_float64, under
+from ctk.repro_templates.numbers.float64 import widened, wider
+from ctk.repro_templates.numbers.layout import counted
 
 ERRORS = ("compile-error", "runtime-error")
 OUTCOMES = ("missing-error", "other-error")

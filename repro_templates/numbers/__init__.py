@@ -1,1 +1,1 @@
-"""TODO wing."""
+"""Compare numbers: errors, tolerances, layouts, float64 references."""

@@ -22,12 +22,12 @@ from torch import Tensor
 
 from ctk.compiler.errors import PrecisionRefused
 from ctk.compiler.observe import first_line
-from ctk.repro_templates.numbers.compare import compare_values
 from ctk.repro_templates.graph.exceptions import Raised, alike
 from ctk.repro_templates.graph.judging import Finding, judge_runs
+from ctk.repro_templates.graph.running import Run
+from ctk.repro_templates.numbers.compare import compare_values
 from ctk.repro_templates.numbers.layout import LAYOUT
 from ctk.repro_templates.program.program_play import How, Played
-from ctk.repro_templates.graph.running import Run
 
 FAR = 0.25
 """Relative distance from eager, in float32, at which a float64 play is another program."""

@@ -33,6 +33,15 @@ from ctk.compiler.errors import CtkError
 from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.torch_compat.process.process_state import outside_function_modes
 from ctk.repro_templates.graph.exceptions import Raised, raised
+from ctk.repro_templates.graph.random_draws import Tape, recording, replaying
+from ctk.repro_templates.graph.running import (
+    Run,
+    generator_states,
+    generators_kept,
+    same_states,
+    seed_generators,
+    tangent,
+)
 from ctk.repro_templates.numbers.float64 import InFloat64
 from ctk.repro_templates.numbers.layout import layout_of
 from ctk.repro_templates.program.program_arguments import (
@@ -42,17 +51,18 @@ from ctk.repro_templates.program.program_arguments import (
     resized,
     revalued,
 )
-from ctk.repro_templates.program.program_data import changed_data, neighbours, widened_data, widened_dtype
+from ctk.repro_templates.program.program_data import (
+    changed_data,
+    neighbours,
+    widened_data,
+    widened_dtype,
+)
 from ctk.repro_templates.program.program_nested import as_value, form_of, leaves_of
-from ctk.repro_templates.program.program_state import ambient_state, is_in_memory, state_of, tensors_of
-from ctk.repro_templates.graph.random_draws import Tape, recording, replaying
-from ctk.repro_templates.graph.running import (
-    Run,
-    generator_states,
-    generators_kept,
-    same_states,
-    seed_generators,
-    tangent,
+from ctk.repro_templates.program.program_state import (
+    ambient_state,
+    is_in_memory,
+    state_of,
+    tensors_of,
 )
 
 SEED = 0

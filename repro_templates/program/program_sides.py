@@ -16,7 +16,12 @@ from typing import Any
 
 from ctk.compiler.errors import CtkError
 from ctk.repro_templates.graph.loading import CannotTell
-from ctk.repro_templates.program.program_compare import Comparison, Difference, EagerPlays, compare_plays
+from ctk.repro_templates.program.program_compare import (
+    Comparison,
+    Difference,
+    EagerPlays,
+    compare_plays,
+)
 from ctk.repro_templates.program.program_play import How, Played
 from ctk.repro_templates.program.program_values import read_values, unpacked, write_values
 

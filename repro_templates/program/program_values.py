@@ -17,10 +17,10 @@ import torch
 
 from ctk.compiler.fx.clone import extent
 from ctk.repro_templates.graph.exceptions import Raised
+from ctk.repro_templates.graph.running import Run
 from ctk.repro_templates.numbers.layout import Layout
 from ctk.repro_templates.numbers.plain_parts import plain_parts
 from ctk.repro_templates.program.program_play import Played
-from ctk.repro_templates.graph.running import Run
 
 LONGEST_BITS = 10_000
 """Of an int that is written in decimal: Python refuses to read longer ones."""

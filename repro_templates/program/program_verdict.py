@@ -17,9 +17,10 @@ from typing import Any
 
 import torch
 
-from ctk.compiler.torch_compat.process.settings import settings_put_on
 from ctk.compiler.torch_compat.dynamo.stance import eager_stance
+from ctk.compiler.torch_compat.process.settings import settings_put_on
 from ctk.repro_templates.graph.loading import CannotTell
+from ctk.repro_templates.graph.verdict import held_nbytes
 from ctk.repro_templates.program.program_compare import Difference
 from ctk.repro_templates.program.program_play import Compile, How, play, playable_of, settings_of
 from ctk.repro_templates.program.program_sides import (
@@ -30,7 +31,6 @@ from ctk.repro_templates.program.program_sides import (
     write_outcome,
 )
 from ctk.repro_templates.program.program_values import packed, read_values, write_values
-from ctk.repro_templates.graph.verdict import held_nbytes
 
 SIDE = "--side"
 

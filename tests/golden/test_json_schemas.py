@@ -9,10 +9,10 @@ import pytest
 
 from ctk.toolkit.bisect.culprit import Search
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.formats.schema import json_schema
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.manifest import MANIFEST, Manifest
 from ctk.toolkit.case.store import save_case
-from ctk.toolkit.case.formats.schema import json_schema
 from ctk.toolkit.operations.report.as_json import Record, write_json
 from ctk.toolkit.operations.report.certificate_file import CertificateRecord
 from ctk.toolkit.operations.report.diagnosis import Diagnosis

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from ctk.toolkit.case.formats.schema import write_document
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.store import save_case
-from ctk.toolkit.cli.shell.answer import as_text
 from ctk.toolkit.cli.commands.show_why import show_why
-from ctk.toolkit.case.formats.schema import write_document
-from ctk.toolkit.reduce.certificate import Refusal
+from ctk.toolkit.cli.shell.answer import as_text
 from ctk.toolkit.operations.report.certificate_file import (
     CERTIFICATE,
     NEIGHBOUR,
@@ -19,6 +18,7 @@ from ctk.toolkit.operations.report.certificate_file import (
     Remaining,
     digest_of_case,
 )
+from ctk.toolkit.reduce.certificate import Refusal
 from tests.helpers.case_folders import linear_case
 
 SAME = "equal to eager, bit for bit"

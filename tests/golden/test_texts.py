@@ -11,10 +11,10 @@ from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.end_to_end.answer import EndToEnd
-from ctk.toolkit.oracle.journal import Header, start_journal
 from ctk.toolkit.operations.report.as_json import record_of
 from ctk.toolkit.operations.report.as_text import summary
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
+from ctk.toolkit.oracle.journal import Header, start_journal
 from ctk.toolkit.repro.run import ReproRun
 from tests.helpers.case_folders import linear_case
 

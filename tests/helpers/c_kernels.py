@@ -10,9 +10,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from ctk.compiler.codegen.c.build import COptions, compile_kernels
 from ctk.compiler.lowering.arguments import arguments_of
-from ctk.compiler.sizes.index import Index
 from ctk.compiler.lowering.ir import Buffer, Kernel, Program
 from ctk.compiler.lowering.lower import lower
+from ctk.compiler.sizes.index import Index
 
 
 def run_as_c(

@@ -11,6 +11,10 @@ from unittest.mock import patch
 
 import torch
 
+from ctk.compiler.artifacts.container import write
+from ctk.compiler.codegen.c import build as c_compile
+from ctk.compiler.codegen.c.kernel_printer import KernelCode
+from ctk.compiler.codegen.schedule import compilation as schedule_compile
 from ctk.compiler.packages.c_api import LIBRARY_MEMBER
 from ctk.compiler.packages.c_wrapper.entries import (
     Entry,
@@ -22,14 +26,10 @@ from ctk.compiler.packages.c_wrapper.entries import (
     Weight,
 )
 from ctk.compiler.packages.c_wrapper.library import build, sources
-from ctk.compiler.artifacts.container import write
-from ctk.compiler.codegen.c import build as c_compile
-from ctk.compiler.codegen.c.kernel_printer import KernelCode
-from ctk.compiler.codegen.schedule import compilation as schedule_compile
-from ctk.compiler.sizes.index import Index, as_index
-from ctk.compiler.sizes.size_guards import sizes_of
 from ctk.compiler.pipeline import compile_fx
 from ctk.compiler.runtime.steps import Schedule
+from ctk.compiler.sizes.index import Index, as_index
+from ctk.compiler.sizes.size_guards import sizes_of
 
 
 @dataclass(slots=True)

@@ -12,8 +12,8 @@ from torch.fx import GraphModule
 from torch.utils.checkpoint import checkpoint
 
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.roles import roles_of
 from ctk.toolkit.case.graphs.value_types import describe_dynamic
+from ctk.toolkit.case.roles import roles_of
 
 Program = Callable[..., object]
 

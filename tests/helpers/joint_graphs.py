@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.fx import GraphModule
 from torch.utils.checkpoint import checkpoint
 
-from ctk.compiler.options.config import Config
 from ctk.compiler.dispatch.autograd import Stages, dispatch
 from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.options.config import Config
 from ctk.compiler.passes import JOINT
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.run_stage import run_stage

@@ -6,8 +6,8 @@ from pathlib import Path
 import torch
 
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.store import load_case, save_case
 from ctk.toolkit.case.graphs.graph_json import graph_to_json
+from ctk.toolkit.case.store import load_case, save_case
 from ctk.toolkit.execution.execute import run_graph
 from ctk.toolkit.execution.outcome import Outcome
 

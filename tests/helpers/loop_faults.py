@@ -22,13 +22,13 @@ from ctk.compiler.lowering import builder, merge
 from ctk.compiler.lowering import fuse as fusion
 from ctk.compiler.lowering import memory as planning
 from ctk.compiler.lowering.arrays import Array, cast, constant, moved
-from ctk.compiler.sizes.index import Index, Var
 from ctk.compiler.lowering.ir import Kernel, Load, Program, Sweep, View
 from ctk.compiler.lowering.operators import LOWERINGS, reductions
 from ctk.compiler.lowering.walk import reads, writes
+from ctk.compiler.sizes.index import Index, Var
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.case.usercode.program import Program as UserProgram
+from ctk.toolkit.importers.program import capture_cases
 
 aten = torch.ops.aten
 Patch = AbstractContextManager[object]

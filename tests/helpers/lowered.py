@@ -14,11 +14,11 @@ from torch.fx import Graph, GraphModule
 from torch.utils._pytree import tree_leaves
 
 from ctk.compiler.codegen.select import generate
-from ctk.compiler.options.config import Config
 from ctk.compiler.dispatch.autograd import Stages, dispatch
 from ctk.compiler.lowering.interpret import run_program
 from ctk.compiler.lowering.ir import LibraryCall, Program
 from ctk.compiler.lowering.lower import LoweringOptions, lower
+from ctk.compiler.options.config import Config
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.compiler.torch_compat.fx.graphs import Boxed, boxed

@@ -9,10 +9,10 @@ from torch.fx import GraphModule
 from ctk.compiler.fx.walk import CALLS
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.case.roles import roles_of
 from ctk.toolkit.case.formats.scalars import size_hint
 from ctk.toolkit.case.graphs.value_types import describe_dynamic
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.case.roles import roles_of
 from ctk.toolkit.reduce.subgraphs import subgraphs
 
 FAILURE = Signature("accuracy", output="out0")

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ctk.compiler.codegen.triton.launch import compile_kernels
 from ctk.compiler.codegen.triton.kernel_options import TritonOptions
+from ctk.compiler.codegen.triton.launch import compile_kernels
 from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.fuse import fuse
 from ctk.compiler.lowering.interpret_kernel import run_kernel

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from ctk.toolkit.bisect import find_culprit
-from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.case.usercode.program import Program
+from ctk.toolkit.importers.program import capture_cases
 from tests.helpers import inductor_pass_faults
 from tests.helpers.inductor_faults import FAULTS, Fault
 

@@ -17,11 +17,11 @@ from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.toolkit.bisect import Search, find_culprit
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Verdict
+from ctk.toolkit.case.usercode.program import Program
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.oracle.judge import judge
-from ctk.toolkit.case.usercode.program import Program
 from tests.helpers.per_node_codegen import per_node
 
 aten = torch.ops.aten

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from ctk.toolkit.bisect import find_culprit
-from ctk.toolkit.operations.diagnose import diagnose
-from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.case.usercode.program import load_program
+from ctk.toolkit.importers.program import capture_cases
+from ctk.toolkit.operations.diagnose import diagnose
 from tests.planted.test_planted import called, load
 
 HERE = Path(__file__).parent

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from ctk.toolkit.bisect import find_culprit
+from ctk.toolkit.case.usercode.program import load_program
+from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.operations.check import check
 from ctk.toolkit.operations.diagnose import diagnose
-from ctk.toolkit.importers.program import capture_cases
-from ctk.toolkit.case.usercode.program import load_program
 from tests.helpers.cli import Said
 from tests.helpers.project import ROOT
 

@@ -8,11 +8,11 @@ import pytest
 from ctk.toolkit.bisect import find_culprit
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Verdict
+from ctk.toolkit.case.usercode.program import load_program
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.oracle.judge import judge
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
-from ctk.toolkit.case.usercode.program import load_program
 
 FILES = sorted((Path(__file__).parent / "cases").glob("*.py"))
 SLOW = ("frozen_integers", "frozen_onednn_bias")

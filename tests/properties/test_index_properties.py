@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
+from ctk.compiler.lowering.layout import flatten, unflatten
 from ctk.compiler.sizes.atoms import Atom, Extreme, Quotient, Symbol, Var
 from ctk.compiler.sizes.index import (
     Index,
@@ -20,7 +21,6 @@ from ctk.compiler.sizes.index import (
     of_atom,
     smaller,
 )
-from ctk.compiler.lowering.layout import flatten, unflatten
 
 SETTINGS = settings(derandomize=True, deadline=None)
 HOW_MANY = pytest.mark.parametrize("count", [50, pytest.param(5000, marks=pytest.mark.slow)])

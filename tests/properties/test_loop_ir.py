@@ -9,13 +9,13 @@ from hypothesis import Phase, given, note, settings
 from torch import Tensor, fx
 
 from ctk.compiler.codegen.select import generate
-from ctk.compiler.options.config import Config
 from ctk.compiler.lowering.fuse import FusionOptions, fuse
 from ctk.compiler.lowering.interpret import run_program
 from ctk.compiler.lowering.ir import Program as Lowered
 from ctk.compiler.lowering.lower import LoweringOptions, lower
 from ctk.compiler.lowering.memory import plan_memory
 from ctk.compiler.lowering.text import program_text
+from ctk.compiler.options.config import Config
 from ctk.compiler.rewriting.numbering import Numbering
 from tests.helpers.loop_programs import Program, loop_programs
 from tests.helpers.triton_kernels import INTERPRETED

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from ctk.compiler.options.config import Config
 from ctk.compiler.fx.clone import clone_inputs
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import Numerics, PassRecord
+from ctk.compiler.options.config import Config
 from ctk.compiler.passes import PASSES
 from ctk.compiler.passes.joint.replace_random import ReplaceRandom
 from ctk.compiler.passes.pre_grad import remove_inference_dropout

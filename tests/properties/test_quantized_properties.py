@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ctk.compiler.options.config import Config
 from ctk.compiler.fx.copy import copy_graph_module
+from ctk.compiler.options.config import Config
 from ctk.compiler.passes.freezing import (
     fuse_quantized,
     prepack_linear,

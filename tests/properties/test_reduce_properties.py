@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from torch.fx import Graph, GraphModule, Node
 
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.driver import minimize
@@ -15,7 +16,6 @@ from ctk.toolkit.reduce.edits import RemoveNodes
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.size import is_smaller
 from ctk.toolkit.reduce.steps import STEPS
-from ctk.toolkit.execution.execute import run_eager
 from tests.helpers.reduce_graphs import FakeOracle, op_names
 from tests.helpers.reduce_steps import single_edits
 

@@ -33,32 +33,30 @@ class Room:
 
 
 ROOMS = (
-    Room("compiler/__init__.py", "The compiler as a package: imports nothing."),
+    Room("compiler/__init__.py", "The compiler package: imports nothing."),
     Room(
         "compiler/torch_compat",
-        "The only place that touches torch's private names, each with its versions.",
+        "All uses of private torch names, by area of torch, each with its versions.",
     ),
     Room("compiler/errors.py", "Every exception of ctk."),
-    Room("compiler/observe.py", "What a pipeline tells the outside: the Observer and its records."),
-    Room("compiler/usercode/process_name.py", "Name a process so that no other has the name."),
-    Room("compiler/options/choices.py", "The words that options and variables may take."),
-    Room("compiler/fx", "FX graphs: walk, copy, compare, rebuild, describe, print; knows no pass."),
-    Room("compiler/usercode/python_files.py", "Run a Python file; its neighbours can be imported."),
-    Room("compiler/error_place.py", "Write on an exception where it was raised."),
-    Room("repro_templates", "What emitted scripts carry, and the toolkit judges by: torch only."),
     Room(
-        "compiler/usercode/references.py",
-        "Functions that users name: `module:function`, `file.py:function`.",
+        "compiler/observe.py",
+        "The interface between a compile and its observers: Observer and its records.",
     ),
-    Room("compiler/options/environment.py", "The `CTK_*` variables, read in one place."),
+    Room("compiler/fx", "FX graphs: walk, copy, compare, rebuild, describe, print; knows no pass."),
+    Room("compiler/error_place.py", "Record on an exception where in the compile it was raised."),
+    Room("compiler/usercode", "Functions and files that users name: resolve, import and run them."),
+    Room(
+        "compiler/options",
+        "Options of the pipeline: the Config, the `CTK_*` variables, the allowed words.",
+    ),
     Room(
         "compiler/cache_folder",
-        "The folder of the persistent cache: where it is, if it is safe, and small notes in it.",
+        "The folder of the persistent cache: its location, its safety, small notes in it.",
     ),
-    Room("compiler/options/config.py", "Every option of the pipeline, immutable."),
     Room(
         "compiler/partition",
-        "A joint graph becomes forward and backward: what is saved, what is computed again.",
+        "Split a joint graph into forward and backward: values to save, values to recompute.",
     ),
     Room(
         "compiler/rewriting",
@@ -69,117 +67,91 @@ ROOMS = (
         "compiler/passes",
         "The passes of each stage, in the order in which they run and are bisected.",
     ),
-    Room("compiler/dispatch/decomposition_table.py", "Which operators dispatch takes apart, and why."),
     Room(
-        "compiler/dispatch/decompositions.py",
-        "Decompositions as passes of the stage `dispatch`: named, and left out.",
+        "compiler/dispatch",
+        "Autograd and decompositions: from a captured graph to functional ATen graphs.",
     ),
+    Room("compiler/sizes", "Integer algebra of index expressions and symbolic sizes."),
     Room(
-        "compiler/dispatch/fake_kernels.py",
-        "What operators say of their results before they run, as passes of `dispatch`.",
+        "compiler/runtime",
+        "Compiled graphs as data, and the code that runs them without a compiler.",
     ),
     Room(
         "compiler/lowering",
-        "A functional graph as kernels of a loop IR and calls of the library: lowered, fused.",
-    ),
-    Room(
-        "compiler/runtime",
-        "What a compiled graph is as data, and what runs it: no compiler is needed for that.",
-    ),
-    Room("compiler/dispatch/autograd.py", "Autograd: from a captured graph to functional ATen graphs."),
-    Room(
-        "compiler/freezing",
-        "The parameters of an inference graph as constants, and their originals.",
+        "Lower a functional graph to kernels of a loop IR and library calls, and fuse them.",
     ),
     Room(
         "compiler/codegen", "Code generation: the table of generators, and the choice among them."
     ),
     Room(
-        "compiler/artifacts",
-        "What a compile made, as files: packages, and the entries of the persistent cache.",
+        "compiler/freezing",
+        "Freeze an inference graph: parameters become constants, originals are discarded.",
     ),
-    Room("compiler/resilience.py", "What happens when a stage fails: fall back, warn or raise."),
+    Room("compiler/artifacts", "Sealed files and the machine that they were made for."),
+    Room("compiler/cache", "The persistent cache of whole graphs: keys, entries, store."),
+    Room("compiler/resilience.py", "The failure policy of a stage: fall back, warn or raise."),
     Room("compiler/pipeline.py", "The stages of one compile, in order: the page to read first."),
-    Room("compiler/ahead_of_time", "Models and exported programs become packages."),
+    Room(
+        "compiler/packages",
+        "Packages: models and operators compiled ahead of time, for Python and C programs.",
+    ),
     Room("compiler/backend.py", "The Dynamo backend `ctk`."),
-    Room("toolkit/__init__.py", "The toolkit as a package: imports nothing."),
     Room(
-        "toolkit/processes",
-        "Child processes: start, supervise, find and end them, and what they leave behind.",
+        "repro_templates",
+        "The runtime library of emitted scripts: compare, run and judge; needs torch only.",
     ),
+    Room("toolkit/__init__.py", "The toolkit package: imports nothing."),
     Room(
-        "toolkit/case/formats", "Files on disk: checked JSON, atomic folders, tensors; knows no graph."
+        "toolkit/search", "Block and boundary searches over abstract candidates, in few questions."
     ),
+    Room("toolkit/processes", "Child processes: start, supervise, find and end them."),
+    Room("toolkit/case", "Cases: one failure as a value and as a folder."),
+    Room("toolkit/targets", "Compilers under test: the targets of ctk, and every Dynamo backend."),
     Room(
-        "toolkit/case/usercode", "The user's own code: program files, names of functions, source files."
+        "toolkit/execution",
+        "Run a case or a program: eager, in float64, compiled; always on copies.",
     ),
-    Room(
-        "toolkit/case/trust", "Trust: what a stranger's case would run, import or set, and what is safe."
-    ),
-    Room("toolkit/case/graphs", "A graph as JSON, as Python and as lines, and what it may call."),
-    Room("toolkit/case", "One failure on disk: the value, its signature, its folder."),
-    Room("toolkit/targets", "What can be put under test: our targets, and every Dynamo backend."),
-    Room("toolkit/execution", "Run a case: eager, in float64, compiled; always on copies."),
-    Room("toolkit/importers", "From anything that users have to cases."),
+    Room("toolkit/importers", "Import programs, archives, scripts and tests as cases."),
     Room(
         "toolkit/compile_log",
-        "What one observed compile did, step by step, and the check of each step.",
+        "Record one observed compile step by step, and check each step against eager.",
     ),
-    Room("toolkit/repro", "The runnable script of a case: emitted, run and verified."),
-    Room(
-        "toolkit/reduce_program",
-        "The reducer of programs: the smallest file that still fails, and its repro.",
-    ),
+    Room("toolkit/repro", "Repro scripts: emit, run and verify them."),
     Room(
         "toolkit/end_to_end",
-        "The user's own eager call against the user's own compiled call; which layer differs.",
+        "Compare the user's eager call with the compiled call; find the layer that differs.",
     ),
-    Room("toolkit/oracle", "Oracles: does this case still fail, and in the same way?"),
-    Room("toolkit/reduce", "The reducer: the smallest case that fails in the same way."),
+    Room("toolkit/oracle", "Oracles: judge whether a case still fails, and in the same way."),
+    Room(
+        "toolkit/reduce",
+        "The reducer: search for the smallest case or program with the same failure.",
+    ),
     Room(
         "toolkit/bisect",
-        "Which pass, rewrite or kernel causes a failure, and the proof.",
+        "Bisection: the pass, rewrite or kernel that causes a failure, and the proof.",
         apart=("toolkit/reduce",),
     ),
     Room(
         "toolkit/watch",
-        "Compiles watched as a program runs: hooks, dumps, first calls.",
-        apart=("toolkit/reduce", "toolkit/bisect"),
-    ),
-    Room("toolkit/operations/command", "A command that compiles, run again with other passes left out."),
-    Room("toolkit/operations/report", "What a diagnosis looks like, as JSON and as text."),
-    Room(
-        "toolkit/operations/session",
-        "The folder of an operation, on disk as it grows: begun, gone on with, survived.",
+        "Watch the compiles of a running program: hooks, dumps, first calls.",
+        apart=(
+            "toolkit/reduce",
+            "toolkit/bisect",
+        ),
     ),
     Room(
         "toolkit/verify_rules",
-        "Rules and passes tried by a machine: drawn graphs before and after, what differs.",
-    ),
-    Room("toolkit/operations/check.py", "The operation `check` of the library."),
-    Room("toolkit/operations/times.py", "What is slow in a compile, by stage and pass."),
-    Room(
-        "toolkit/operations/compile_package",
-        "The operation `compile`: programs become the entry points of a package.",
-    ),
-    Room("toolkit/operations/repro.py", "The operation `repro` of the library: does it still fail?"),
-    Room("toolkit/operations/diff.py", "The operation `diff`: two compiles of one case, step by step."),
-    Room("toolkit/operations/minimize.py", "The operation `minimize`: any graph, any predicate."),
-    Room("toolkit/operations/bisect.py", "The operation `bisect`: who causes the failure."),
-    Room("toolkit/operations/minify.py", "The operation `minify`: a failing compile, made small."),
-    Room("toolkit/operations/diagnose.py", "The operation `diagnose`: bisect, minify, emit a repro."),
-    Room(
-        "toolkit/operations/cache.py",
-        "The operation `cache`: what the cache on disk holds, and what it missed.",
+        "Verify rewrite rules and passes on drawn graphs, before against after.",
     ),
     Room(
-        "toolkit/operations/cache_subject.py", "The operation `cache` on a program: are its graphs in there?"
+        "toolkit/operations",
+        "The operations of the library: check, bisect, minify, diagnose, diff, repro, cache.",
     ),
-    Room("toolkit/operations/doctor.py", "The operation `doctor`: is this machine ready?"),
     Room(
-        "ctk/__init__.py", "The public face: every name that users import, loaded when first used."
+        "ctk/__init__.py",
+        "The public interface: every name that users import, loaded on first use.",
     ),
-    Room("toolkit/cli", "The `ctk` command: one file per command, and the table of them."),
+    Room("toolkit/cli", "The `ctk` command: commands, and the shell around them."),
 )
 
 

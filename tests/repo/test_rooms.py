@@ -84,7 +84,8 @@ PLACES = {"install": "ctk.toolkit.watch.hooks:install", "text": "ctk.toolkit is 
 
 def test_every_kind_of_import_is_seen() -> None:
     found = {
-        (name, typing) for _, name, typing in imports_of(ast.parse(IMPORTS), "ctk.toolkit.execution")
+        (name, typing)
+        for _, name, typing in imports_of(ast.parse(IMPORTS), "ctk.toolkit.execution")
     }
     assert found == {
         ("ctk.toolkit.execution", False),

@@ -361,7 +361,7 @@ COMMAND = Command("count", count)
 
 def test_a_command(stranger: Stranger) -> None:
     stranger.add(
-        "toolkit/cli/count.py",
+        "toolkit/cli/commands/count.py",
         COMMAND,
         table="toolkit/cli/main.py",
         name="COMMANDS",

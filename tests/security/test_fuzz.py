@@ -19,14 +19,14 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from ctk.compiler.errors import CtkError
-from ctk.toolkit.case import manifest
 from ctk.toolkit.case import case_listing as listing
-from ctk.toolkit.case.store import load_case, save_case
-from ctk.toolkit.cli.shell.answer import Answer, as_json_text
-from ctk.toolkit.cli.commands.show import show_case, show_diagnosis
+from ctk.toolkit.case import manifest
 from ctk.toolkit.case.formats import tensors
 from ctk.toolkit.case.formats.strict_json import dump_json
 from ctk.toolkit.case.graphs.graph_json import graph_to_json
+from ctk.toolkit.case.store import load_case, save_case
+from ctk.toolkit.cli.commands.show import show_case, show_diagnosis
+from ctk.toolkit.cli.shell.answer import Answer, as_json_text
 from tests.helpers.hostile import Canary, watched
 from tests.helpers.mutations import MUTATIONS, Mutation, real_cases, rehash, write
 

@@ -12,8 +12,8 @@ import torch
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case_listing import describe
-from ctk.toolkit.case.store import load_case
 from ctk.toolkit.case.formats import limits
+from ctk.toolkit.case.store import load_case
 from tests.helpers.hostile import Craft, first_call
 from tests.helpers.hostile_graphs import calling, graph, load, node, ref
 from tests.helpers.mutations import nested

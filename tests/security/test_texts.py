@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.manifest import read_manifest
 from ctk.toolkit.case.carried_sources import SourcePlan
+from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.formats.plain_text import many_lines, one_line
+from ctk.toolkit.case.manifest import read_manifest
 from ctk.toolkit.repro.script import literal, render_script
 from tests.helpers.case_folders import linear_case
 from tests.helpers.cli import ctk

@@ -1,4 +1,4 @@
-"""Which pass, rewrite or kernel causes a failure, and the proof."""
+"""Bisection: the pass, rewrite or kernel that causes a failure, and the proof."""
 
 from ctk.toolkit.bisect.culprit import Culprit, Search
 from ctk.toolkit.bisect.find import find_culprit

@@ -28,9 +28,9 @@ from ctk.toolkit.bisect.suspects import in_eager, of_kernel, of_pass, of_rewrite
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import CompileLog, Recorder, Veto
+from ctk.toolkit.execution.execute import run_compiled
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.judge import judge
-from ctk.toolkit.execution.execute import run_compiled
 
 MAX_REWRITES = 1 << 20
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ctk.toolkit.case.failure import Place
+from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
-from ctk.toolkit.case.formats.schema import document
 
 FoundBy = Literal["error", "check", "fuel", "elimination"]
 """`error`: the exception says where it was raised. `check`: the first step after which a value is

@@ -23,21 +23,21 @@ from ctk.toolkit.bisect.elimination import (
     the_kernel,
 )
 from ctk.toolkit.bisect.exclusions import excluded
-from ctk.toolkit.bisect.masked_failures import hidden_steps
+from ctk.toolkit.bisect.group_search import partners, several_suspects, smallest_set
 from ctk.toolkit.bisect.lowerings import find_below, with_excerpt
+from ctk.toolkit.bisect.masked_failures import hidden_steps
+from ctk.toolkit.bisect.meta_mismatch import by_what_was_told
 from ctk.toolkit.bisect.provenance import traced
 from ctk.toolkit.bisect.questions import Found, Progress, Questions, Seen
-from ctk.toolkit.bisect.group_search import partners, several_suspects, smallest_set
 from ctk.toolkit.bisect.suspects import from_check, from_errors, whole_pass
-from ctk.toolkit.bisect.meta_mismatch import by_what_was_told
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
+from ctk.toolkit.execution.recorded_choices import with_decisions
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.oracle.judge import NEXT_ISOLATE, raises_alike
 from ctk.toolkit.processes.accelerator import has_lost_cuda
-from ctk.toolkit.execution.recorded_choices import with_decisions
 from ctk.toolkit.targets import traits_of
 
 MAX_SUSPECTS = 4

@@ -14,8 +14,8 @@ from ctk.toolkit.bisect.culprit import Culprit
 from ctk.toolkit.bisect.questions import Found, Questions, Seen
 from ctk.toolkit.bisect.search import guilty_one
 from ctk.toolkit.bisect.suspects import listed
-from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.compile_log.meta_values import WrongTold, wrong_told
+from ctk.toolkit.compile_log.recorder import Veto
 
 _OF_NUMBERS = ("accuracy", "nan")
 

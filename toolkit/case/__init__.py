@@ -1,5 +1,1 @@
-"""One failure on disk: the value, its signature, its folder."""
-
-from ctk.toolkit.case.case import Autocast, Case, Modes
-
-__all__ = ["Autocast", "Case", "Modes"]
+"""Cases: one failure as a value and as a folder."""

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from ctk.compiler.errors import CaseError, TrustError
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.manifest import GRAPH, Manifest, read_manifest
 from ctk.toolkit.case.formats.limits import GRAPH_NBYTES
 from ctk.toolkit.case.formats.strict_json import Json, read_json
 from ctk.toolkit.case.graphs.callables import called_names
 from ctk.toolkit.case.graphs.graph_json import target_names
+from ctk.toolkit.case.manifest import GRAPH, Manifest, read_manifest
 from ctk.toolkit.case.trust.demands import Demand, Given, Words, demands_of
 
 _SHOWN = 20

@@ -20,13 +20,13 @@ from typing import cast
 from ctk.compiler.errors import CaseError, StorageError
 from ctk.compiler.usercode.references import Reference
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.manifest import Manifest, expand_home, map_strings
 from ctk.toolkit.case.formats.files import make_folder, replace_file
 from ctk.toolkit.case.formats.scrub import scrub, scrubbed_lines
 from ctk.toolkit.case.graphs.callables import is_file, registering_files
+from ctk.toolkit.case.manifest import Manifest, expand_home, map_strings
+from ctk.toolkit.case.usercode.named_sources import place_sources, source_files, strings_in
 from ctk.toolkit.case.usercode.slicing import sliced_files
 from ctk.toolkit.case.usercode.source_file import NOTE
-from ctk.toolkit.case.usercode.named_sources import place_sources, source_files, strings_in
 
 FOLDER = "sources"
 

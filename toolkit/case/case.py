@@ -7,9 +7,9 @@ from pathlib import Path
 from torch.fx import GraphModule
 
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.roles import Role
 from ctk.toolkit.case.formats.checked import DefaultDevice, DeviceType, FloatDtype, Seed, Settings
 from ctk.toolkit.case.formats.schema import document
+from ctk.toolkit.case.roles import Role
 
 
 @document

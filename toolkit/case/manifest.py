@@ -20,12 +20,11 @@ from typing import Annotated, Final, Literal, cast
 import torch
 from pydantic import AfterValidator, Field
 
-from ctk.compiler.options.choices import InputsMode
 from ctk.compiler.errors import CaseError
+from ctk.compiler.options.choices import InputsMode
 from ctk.toolkit.case.case import Modes
 from ctk.toolkit.case.environment import recorded_variables
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.roles import Role
 from ctk.toolkit.case.formats.bounded_file import check_nbytes, check_no_link
 from ctk.toolkit.case.formats.checked import Line, Module, Sha256, Spec, Symbol
 from ctk.toolkit.case.formats.files import replace_file
@@ -35,6 +34,7 @@ from ctk.toolkit.case.formats.safetensors_file import check_header
 from ctk.toolkit.case.formats.schema import document, encode, read_document
 from ctk.toolkit.case.formats.scrub import scrub
 from ctk.toolkit.case.formats.strict_json import Json, dump_json
+from ctk.toolkit.case.roles import Role
 
 SCHEMA: Final = 2
 """Raised whenever an older ctk could misread what this one writes, or this one what it wrote."""

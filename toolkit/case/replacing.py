@@ -21,8 +21,14 @@ from collections.abc import Generator
 from pathlib import Path
 
 from ctk.compiler.errors import CaseError
+from ctk.toolkit.case.formats.files import (
+    PARTIAL,
+    make_folder,
+    replace_file,
+    scratch_folder,
+    storing,
+)
 from ctk.toolkit.case.manifest import GRAPH, MANIFEST, read_manifest
-from ctk.toolkit.case.formats.files import PARTIAL, make_folder, replace_file, scratch_folder, storing
 
 NEW = ".new"
 """A complete case that takes the place of the one around it."""

@@ -19,9 +19,30 @@ from typing import cast, get_args
 from torch import Tensor
 from torch.fx import GraphModule
 
-from ctk.compiler.options.choices import InputsMode
 from ctk.compiler.errors import CaseError, TrustError, nearest
+from ctk.compiler.options.choices import InputsMode
+from ctk.toolkit.case.admission import check_trust, words_of
+from ctk.toolkit.case.carried_sources import (
+    SourcePlan,
+    absolute_files,
+    absolute_references,
+    copy_sources,
+    plan_sources,
+    resolve_references,
+)
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.formats.files import atomic_folder, is_partial, replace_file, write_text
+from ctk.toolkit.case.formats.limits import GRAPH_NBYTES
+from ctk.toolkit.case.formats.plain_text import one_line
+from ctk.toolkit.case.formats.safetensors_file import load_arrays, save_arrays
+from ctk.toolkit.case.formats.scalars import size_hint
+from ctk.toolkit.case.formats.schema import convert, read_document, write_document
+from ctk.toolkit.case.formats.strict_json import Json, dump_json, read_json
+from ctk.toolkit.case.formats.tensor_index import TensorIndex
+from ctk.toolkit.case.graphs.callables import is_file, load_imports, module_of_target
+from ctk.toolkit.case.graphs.graph_json import graph_from_json, graph_to_json, target_names
+from ctk.toolkit.case.graphs.python_source import graph_to_python
+from ctk.toolkit.case.graphs.value_types import symbol_hints
 from ctk.toolkit.case.inputs import Inputs, pack_inputs, stored_values, unpack_inputs
 from ctk.toolkit.case.manifest import (
     GRAPH,
@@ -35,27 +56,6 @@ from ctk.toolkit.case.manifest import (
 )
 from ctk.toolkit.case.replacing import replaced_case, whole_case
 from ctk.toolkit.case.roles import roles_in
-from ctk.toolkit.case.carried_sources import (
-    SourcePlan,
-    absolute_files,
-    absolute_references,
-    copy_sources,
-    plan_sources,
-    resolve_references,
-)
-from ctk.toolkit.case.admission import check_trust, words_of
-from ctk.toolkit.case.formats.files import atomic_folder, is_partial, replace_file, write_text
-from ctk.toolkit.case.formats.limits import GRAPH_NBYTES
-from ctk.toolkit.case.formats.plain_text import one_line
-from ctk.toolkit.case.formats.safetensors_file import load_arrays, save_arrays
-from ctk.toolkit.case.formats.scalars import size_hint
-from ctk.toolkit.case.formats.schema import convert, read_document, write_document
-from ctk.toolkit.case.formats.strict_json import Json, dump_json, read_json
-from ctk.toolkit.case.formats.tensor_index import TensorIndex
-from ctk.toolkit.case.graphs.callables import is_file, load_imports, module_of_target
-from ctk.toolkit.case.graphs.graph_json import graph_from_json, graph_to_json, target_names
-from ctk.toolkit.case.graphs.python_source import graph_to_python
-from ctk.toolkit.case.graphs.value_types import symbol_hints
 from ctk.toolkit.case.trust.demands import NOTHING, Given
 
 TEXT, CONSTANTS = "graph.py", "constants.safetensors"

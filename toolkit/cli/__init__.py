@@ -1,4 +1,4 @@
-"""The `ctk` command: one file per command, and the table of them.
+"""The `ctk` command: commands, and the shell around them.
 
 A command is a plain function that returns an `Answer`; it neither prints nor exits. Every
 answer, error and interruption leaves through `shell.py`, so that exit codes, `--json` and the

@@ -8,27 +8,29 @@ from typing import Annotated
 
 import typer
 
-from ctk.toolkit.cli.commands import bisect_pass
-from ctk.toolkit.cli.commands import c_api
-from ctk.toolkit.cli.commands import cache_clear
-from ctk.toolkit.cli.commands import cache_ls
-from ctk.toolkit.cli.commands import cache_verify
-from ctk.toolkit.cli.commands import cache_why
-from ctk.toolkit.cli.commands import check
-from ctk.toolkit.cli.commands import compile
-from ctk.toolkit.cli.commands import diagnose
-from ctk.toolkit.cli.commands import diff
-from ctk.toolkit.cli.commands import doctor
-from ctk.toolkit.cli.commands import gen_patterns
-from ctk.toolkit.cli.commands import ls
-from ctk.toolkit.cli.commands import minify
-from ctk.toolkit.cli.commands import repro
-from ctk.toolkit.cli.commands import run
-from ctk.toolkit.cli.commands import show
-from ctk.toolkit.cli.commands import verify_rules
+from ctk.toolkit.cli.commands import (
+    bisect_pass,
+    c_api,
+    cache_clear,
+    cache_ls,
+    cache_verify,
+    cache_why,
+    check,
+    compile,
+    diagnose,
+    diff,
+    doctor,
+    gen_patterns,
+    ls,
+    minify,
+    repro,
+    run,
+    show,
+    verify_rules,
+)
+from ctk.toolkit.cli.shell.command_context import Command, guarded
 from ctk.toolkit.cli.shell.entry import Entry
 from ctk.toolkit.cli.shell.options import JsonOutput, QuietOutput, VerboseOutput
-from ctk.toolkit.cli.shell.command_context import Command, guarded
 from ctk.toolkit.cli.shell.streams import prepare_streams
 from ctk.toolkit.cli.shell.supervision import supervise
 

@@ -1,1 +1,1 @@
-"""What one observed compile did, step by step, and the check of each step."""
+"""Record one observed compile step by step, and check each step against eager."""

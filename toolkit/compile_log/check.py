@@ -23,9 +23,9 @@ from torch.fx import GraphModule
 from ctk.compiler.fx.same import same_inputs
 from ctk.compiler.fx.walk import input_names
 from ctk.compiler.observe import KernelId, Stage, first_line
+from ctk.repro_templates.graph.exceptions import alike, is_of_a_leaf, raised
 from ctk.repro_templates.numbers.compare import compare_values
 from ctk.repro_templates.numbers.errors import Mismatch, identical
-from ctk.repro_templates.graph.exceptions import alike, is_of_a_leaf, raised
 from ctk.repro_templates.numbers.tolerance import TABLE
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.comparable_values import (
@@ -43,11 +43,11 @@ from ctk.toolkit.compile_log.steps import (
     node_of,
     stage_values,
 )
-from ctk.toolkit.processes.link import tell_alive
 from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.execution.modes import applied
 from ctk.toolkit.execution.node_values import graph_values, values_and_error
 from ctk.toolkit.execution.private_copy import raising_node
+from ctk.toolkit.processes.link import tell_alive
 
 Values = Mapping[str, object]
 Inputs = tuple[object, ...] | None

@@ -18,17 +18,17 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule, Node
 
-from ctk.compiler.errors import CaseError
 from ctk.compiler.dispatch.fake_kernels import fake_kernel_id
+from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.torch_compat.fx.operators import kind_of
 from ctk.repro_templates.numbers.errors import Mismatch
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import FailureKind
+from ctk.toolkit.case.formats.scalars import size_hint
 from ctk.toolkit.compile_log.check import Finding
 from ctk.toolkit.compile_log.recorder import CompileLog
 from ctk.toolkit.compile_log.steps import CompileStep, stage_values
-from ctk.toolkit.case.formats.scalars import size_hint
 from ctk.toolkit.execution.modes import applied
 from ctk.toolkit.execution.node_values import values_and_error
 

@@ -32,9 +32,9 @@ from ctk.compiler.observe import (
     StageRecord,
 )
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.formats.scalars import size_hint
 from ctk.toolkit.compile_log.decomposed import Trace, origins, whole_operators
 from ctk.toolkit.compile_log.recorder import CompileLog, Event
-from ctk.toolkit.case.formats.scalars import size_hint
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""The user's own eager call against the user's own compiled call; which layer differs."""
+"""Compare the user's eager call with the compiled call; find the layer that differs."""

@@ -8,8 +8,8 @@ is told here.
 from dataclasses import dataclass
 
 from ctk.toolkit.case.failure import Place
-from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.case.formats.schema import document
+from ctk.toolkit.case.judgement import Judgement
 
 
 @document

@@ -17,13 +17,13 @@ from importlib.util import decode_source
 from pathlib import Path
 
 from ctk.repro_templates.program.program_play import MORE
+from ctk.toolkit.case.usercode.program import Program, entries_named
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.layers import ask, placed
 from ctk.toolkit.end_to_end.question import Compared, ProgramQuestion
-from ctk.toolkit.importers.base import CALLS
 from ctk.toolkit.execution.programs.player import TIMEOUT_SECONDS, Player, judgement_of
 from ctk.toolkit.execution.programs.program_protocol import Plan
-from ctk.toolkit.case.usercode.program import Program, entries_named
+from ctk.toolkit.importers.base import CALLS
 
 
 def ask_apart(

@@ -22,8 +22,8 @@ from ctk.repro_templates.numbers.compare import runs_identical
 from ctk.repro_templates.program.program_arguments import Arguments, arguments_named
 from ctk.repro_templates.program.program_play import Playable
 from ctk.repro_templates.program.program_state import state_of, tensors_of
-from ctk.toolkit.execution.python_state import state_kept
 from ctk.toolkit.case.usercode.program import Program, load_program
+from ctk.toolkit.execution.python_state import state_kept
 
 
 class Builds:

@@ -16,21 +16,21 @@ from typing import Any
 import torch
 
 from ctk.compiler.errors import ProgramError
-from ctk.compiler.usercode.references import searched_last
-from ctk.compiler.torch_compat.process.settings import settings_put_on
 from ctk.compiler.torch_compat.dynamo.stance import eager_stance
+from ctk.compiler.torch_compat.process.settings import settings_put_on
+from ctk.compiler.usercode.references import searched_last
+from ctk.repro_templates.graph.running import STATES, under
 from ctk.repro_templates.program.program_compare import Comparison, EagerPlays, compare_plays
 from ctk.repro_templates.program.program_play import MORE, Compile, How, Played, play
-from ctk.repro_templates.graph.running import STATES, under
 from ctk.toolkit.case.failure import FailureKind, Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.raise_site import raised_in
+from ctk.toolkit.case.usercode.program import Program
 from ctk.toolkit.end_to_end.build import Builds
+from ctk.toolkit.execution.modes import current_modes, reference_state
 from ctk.toolkit.importers.base import CALLS
 from ctk.toolkit.processes.link import compiled_watched
-from ctk.toolkit.execution.modes import current_modes, reference_state
 from ctk.toolkit.targets import capturing_for, resolve_target
-from ctk.toolkit.case.usercode.program import Program
 
 
 @dataclass(frozen=True, slots=True)

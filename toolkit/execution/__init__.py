@@ -1,1 +1,1 @@
-"""Run a case: eager, in float64, compiled; always on copies."""
+"""Run a case or a program: eager, in float64, compiled; always on copies."""

@@ -12,9 +12,9 @@ from torch.fx import GraphModule
 from ctk.compiler.cache.entry import Key
 from ctk.compiler.cache.key import key_parts
 from ctk.compiler.codegen import CODEGEN_OPTIONS
-from ctk.compiler.options.config import resolve
 from ctk.compiler.errors import CaseError
 from ctk.compiler.observe import Observer
+from ctk.compiler.options.config import resolve
 from ctk.compiler.passes import PASSES
 from ctk.compiler.rewriting.stage_passes import select_passes
 from ctk.toolkit.case.case import Case

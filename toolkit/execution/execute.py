@@ -25,13 +25,13 @@ from ctk.compiler.torch_compat.process.process_state import process_state_kept
 from ctk.repro_templates.graph.random_draws import same_draws
 from ctk.repro_templates.graph.running import STATES, Run, called, under
 from ctk.toolkit.case.case import Case, Modes
-from ctk.toolkit.processes.accelerator import has_lost_cuda
-from ctk.toolkit.processes.link import compiled_watched
 from ctk.toolkit.execution.dynamo_context import dynamo_context
 from ctk.toolkit.execution.modes import reference_state
 from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.execution.private_copy import Eager, UpcastEager, held_tensors, private_copy
 from ctk.toolkit.execution.python_state import python_state_kept
+from ctk.toolkit.processes.accelerator import has_lost_cuda
+from ctk.toolkit.processes.link import compiled_watched
 from ctk.toolkit.targets import resolve_target
 from ctk.toolkit.targets.base import Target
 

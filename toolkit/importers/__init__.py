@@ -1,4 +1,4 @@
-"""From anything that users have to cases.
+"""Import programs, archives, scripts and tests as cases.
 
 Adding a kind of thing is one file with an `IMPORTER` and one line in `IMPORTERS`.
 """
@@ -10,11 +10,11 @@ from pathlib import Path
 
 from ctk.compiler.errors import CaptureError, CaseError, CtkError, EagerError, ProgramError
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.trust.demands import Words, demands_of
+from ctk.toolkit.case.usercode.program import Program
 from ctk.toolkit.importers import case_folder, exported, program, pytest_test, torch_repro
 from ctk.toolkit.importers.base import Importer, Request
 from ctk.toolkit.importers.in_memory import Inputs, Value, cases_of, function_name, program_in
-from ctk.toolkit.case.trust.demands import Words, demands_of
-from ctk.toolkit.case.usercode.program import Program
 
 IMPORTERS: tuple[Importer, ...] = (
     pytest_test.IMPORTER,

@@ -11,9 +11,9 @@ from typing import Any, TypedDict, get_type_hints
 
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.usercode.program import Program
 from ctk.toolkit.importers.module_tensors import holding_what_its_module_holds
 from ctk.toolkit.targets import resolve_target, traits_of
-from ctk.toolkit.case.usercode.program import Program
 
 
 class CaseOptions(TypedDict, total=False):

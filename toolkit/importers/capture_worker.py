@@ -14,10 +14,10 @@ from pathlib import Path
 from ctk.compiler.errors import CtkError, LostAccelerator
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.store import save_case
+from ctk.toolkit.case.usercode.program import load_program
 from ctk.toolkit.importers.child_capture import Asked
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.processes.accelerator import LOST_CUDA
-from ctk.toolkit.case.usercode.program import load_program
 
 
 def main() -> int:

@@ -10,11 +10,11 @@ from shlex import quote
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.case_listing import find_entries
+from ctk.toolkit.case.formats.folder_walk import Walk
 from ctk.toolkit.case.manifest import MANIFEST
 from ctk.toolkit.case.store import load_case
-from ctk.toolkit.case.formats.folder_walk import Walk
-from ctk.toolkit.importers.base import Importer, Request, overridden
 from ctk.toolkit.case.trust.demands import Given
+from ctk.toolkit.importers.base import Importer, Request, overridden
 
 
 def accepts(spec: str) -> bool:

@@ -10,8 +10,8 @@ import logging
 from collections.abc import Mapping
 
 from ctk.compiler.errors import ConfigError
-from ctk.toolkit.targets import resolve_target
 from ctk.toolkit.case.usercode.references import json_options
+from ctk.toolkit.targets import resolve_target
 
 logger = logging.getLogger("ctk")
 

@@ -22,8 +22,8 @@ import torch
 from ctk.compiler.errors import EagerError
 from ctk.compiler.usercode.process_name import process_name
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.store import load_case
 from ctk.toolkit.case.formats.files import temporary_folder
+from ctk.toolkit.case.store import load_case
 from ctk.toolkit.importers.base import Request
 from ctk.toolkit.processes.accelerator import LOST_CUDA
 from ctk.toolkit.processes.scratch import OWNER, scratch_root

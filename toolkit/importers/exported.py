@@ -21,15 +21,15 @@ import torch
 
 from ctk.compiler.errors import ProgramError, TrustError
 from ctk.compiler.observe import first_line
-from ctk.compiler.usercode.references import near_file
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fx import graphs
+from ctk.compiler.usercode.references import near_file
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.usercode.program import Program
 from ctk.toolkit.importers.base import Importer, Request
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.targets import resolve_target
-from ctk.toolkit.case.usercode.program import Program
 
 MOST_TIMES = 100
 """How much larger than an archive what it holds may be; zeros are packed a thousand times."""

@@ -14,15 +14,15 @@ from torch.fx import GraphModule
 from ctk.compiler.errors import ProgramError
 from ctk.repro_templates.program.program_play import SEED
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.roles import roles_of
 from ctk.toolkit.case.graphs.value_types import describe_dynamic
-from ctk.toolkit.importers.base import Request, overridden
-from ctk.toolkit.importers.program import capture_cases, hinted
+from ctk.toolkit.case.roles import roles_of
+from ctk.toolkit.case.usercode.named_sources import source_files
+from ctk.toolkit.case.usercode.program import Program
 from ctk.toolkit.execution.modes import current_modes
 from ctk.toolkit.execution.private_copy import private_copy
+from ctk.toolkit.importers.base import Request, overridden
+from ctk.toolkit.importers.program import capture_cases, hinted
 from ctk.toolkit.targets import resolve_target
-from ctk.toolkit.case.usercode.program import Program
-from ctk.toolkit.case.usercode.named_sources import source_files
 
 Value = Case | Callable[..., object]
 Inputs = Sequence[object] | Mapping[str, object] | torch.Tensor

@@ -25,27 +25,27 @@ from ctk.compiler.errors import (
 )
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import first_line
-from ctk.compiler.usercode.references import searched_last, user_traceback
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
-from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.dynamo.capture_reasons import Collected, collected, switched_off_by
-from ctk.compiler.torch_compat.process.settings import settings_put_on
 from ctk.compiler.torch_compat.dynamo.stance import eager_stance
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.process.settings import settings_put_on
+from ctk.compiler.usercode.references import searched_last, user_traceback
 from ctk.repro_templates.graph.exceptions import alike, raised
 from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
 from ctk.repro_templates.program.program_play import SEED, seeded
 from ctk.toolkit.case.case import Case, Modes
-from ctk.toolkit.case.roles import Role, roles_of
 from ctk.toolkit.case.graphs.value_types import describe_dynamic
-from ctk.toolkit.importers.child_capture import captured_apart, is_at_risk
-from ctk.toolkit.importers.base import Importer, Request
-from ctk.toolkit.importers.no_graph import HINT, is_scripted, reasons_for_no_graph, scripted_at
-from ctk.toolkit.processes.accelerator import has_lost_cuda
+from ctk.toolkit.case.roles import Role, roles_of
+from ctk.toolkit.case.usercode.named_sources import source_files
+from ctk.toolkit.case.usercode.program import Program, load_program
 from ctk.toolkit.execution.modes import current_modes
 from ctk.toolkit.execution.private_copy import Eager, private_copy
+from ctk.toolkit.importers.base import Importer, Request
+from ctk.toolkit.importers.child_capture import captured_apart, is_at_risk
+from ctk.toolkit.importers.no_graph import HINT, is_scripted, reasons_for_no_graph, scripted_at
+from ctk.toolkit.processes.accelerator import has_lost_cuda
 from ctk.toolkit.targets import capturing_for, resolve_target, traits_of
-from ctk.toolkit.case.usercode.program import Program, load_program
-from ctk.toolkit.case.usercode.named_sources import source_files
 
 
 def capture_cases(

@@ -26,20 +26,20 @@ import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.errors import CaptureError, ProgramError, TargetError, nearest
-from ctk.compiler.usercode.references import near_file
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
-from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.torch_compat.dynamo.capture_reasons import Collected, collected
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.torch_compat.process.settings import settings_kept
+from ctk.compiler.usercode.references import near_file
 from ctk.repro_templates.program.program_play import seeded
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.usercode.named_sources import source_files
+from ctk.toolkit.case.usercode.references import json_options, reference_to
 from ctk.toolkit.importers.base import Importer, Request
 from ctk.toolkit.importers.changed_options import options_kept
 from ctk.toolkit.importers.no_graph import HINT, reasons_for_no_graph
 from ctk.toolkit.importers.program import Captured, make_case, recording_backend, tensors_in
 from ctk.toolkit.targets import resolve_target, traits_of
-from ctk.toolkit.case.usercode.references import json_options, reference_to
-from ctk.toolkit.case.usercode.named_sources import source_files
 
 PREFIX = "pytest:"
 

@@ -27,19 +27,19 @@ from torch.fx import GraphModule, Tracer
 
 from ctk.compiler.errors import ProgramError
 from ctk.compiler.observe import first_line
+from ctk.compiler.torch_compat.dynamo.stance import eager_stance
+from ctk.compiler.torch_compat.process.settings import settings_kept
 from ctk.compiler.usercode.python_files import load_file
 from ctk.compiler.usercode.references import searched_last, user_traceback
-from ctk.compiler.torch_compat.process.settings import settings_kept
-from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.repro_templates.program.program_play import SEED, seeded
 from ctk.toolkit.case.case import Autocast, Case, Modes
+from ctk.toolkit.case.usercode.named_sources import source_files
+from ctk.toolkit.case.usercode.program import Program
 from ctk.toolkit.importers.base import Importer, Request
 from ctk.toolkit.importers.changed_options import options_kept
 from ctk.toolkit.importers.program import capture_cases, tensors_in
 from ctk.toolkit.importers.stored_inputs import StoredInputs
 from ctk.toolkit.targets import resolve_target, traits_of
-from ctk.toolkit.case.usercode.program import Program
-from ctk.toolkit.case.usercode.named_sources import source_files
 
 logger = logging.getLogger("ctk")
 

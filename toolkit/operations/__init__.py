@@ -1,1 +1,1 @@
-"""TODO wing."""
+"""The operations of the library: check, bisect, minify, diagnose, diff, repro, cache."""

@@ -5,13 +5,13 @@ from typing import Unpack
 
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.importers import Inputs, Subject
-from ctk.toolkit.operations.session.operation_keywords import Given
+from ctk.toolkit.operations.report.diagnosis import Diagnosis
 from ctk.toolkit.operations.session.opening import operation
+from ctk.toolkit.operations.session.operation_keywords import Given
 from ctk.toolkit.operations.session.relevant_options import ask_options
 from ctk.toolkit.operations.session.whole_program import refined
 from ctk.toolkit.oracle.progress import Say, silent
 from ctk.toolkit.oracle.several import AskOptions
-from ctk.toolkit.operations.report.diagnosis import Diagnosis
 
 
 def bisect(

@@ -13,8 +13,8 @@ from ctk.compiler.cache.store import Store
 from ctk.compiler.cache.whole_graph import variants
 from ctk.compiler.cache_folder.folder import private_folder
 from ctk.compiler.cache_folder.notes import Event
-from ctk.compiler.options.environment import cache_settings
 from ctk.compiler.errors import CaseError, ConfigError
+from ctk.compiler.options.environment import cache_settings
 
 VARIANT = "variant"
 """The part by which several entries of one compile differ, each with guards of its own on sizes."""

@@ -8,10 +8,10 @@ from pathlib import Path
 from ctk.compiler.cache.store import Store
 from ctk.compiler.errors import Uncacheable
 from ctk.compiler.observe import first_line
-from ctk.toolkit.operations.cache import Explanation, compared
+from ctk.toolkit.execution.cache_key import key_of
 from ctk.toolkit.importers import load_subject
 from ctk.toolkit.importers.base import CaseOptions, request_of
-from ctk.toolkit.execution.cache_key import key_of
+from ctk.toolkit.operations.cache import Explanation, compared
 
 
 def explain_subject(store: Store, subject: Path, *, trust: bool) -> list[Explanation]:

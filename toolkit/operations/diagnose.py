@@ -12,20 +12,20 @@ from typing import Unpack
 from ctk.compiler.options.choices import InputsMode
 from ctk.toolkit.bisect import Search
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.formats.schema import document
+from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.importers import Inputs, Subject
 from ctk.toolkit.operations.minify import reduced
-from ctk.toolkit.operations.session.running_operation import Operation
+from ctk.toolkit.operations.report.diagnosis import Diagnosis
 from ctk.toolkit.operations.session.history import OnProgress
-from ctk.toolkit.operations.session.operation_keywords import ReduceOptions, sorted_keywords
 from ctk.toolkit.operations.session.opening import operation
+from ctk.toolkit.operations.session.operation_keywords import ReduceOptions, sorted_keywords
+from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.operations.session.whole_program import explained
 from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.oracle.progress import Say, silent
 from ctk.toolkit.reduce.probe import first_wrong_node
 from ctk.toolkit.reduce.progress import budget_of
-from ctk.toolkit.operations.report.diagnosis import Diagnosis
 
 
 def diagnose(

@@ -172,7 +172,12 @@ def check_cpp_compiler(name: str) -> Health:
 
 def check_variables(name: str) -> Health:
     """Look whether the `CTK_*` variables that are set are known and valid."""
-    from ctk.compiler.options.environment import VARIABLES, cache_settings, misspelt, read_environment
+    from ctk.compiler.options.environment import (
+        VARIABLES,
+        cache_settings,
+        misspelt,
+        read_environment,
+    )
 
     strangers = misspelt(os.environ)
     if strangers:

@@ -16,23 +16,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
-from ctk.compiler.options.choices import InputsMode, SameRule
 from ctk.compiler.errors import DoesNotReproduce
+from ctk.compiler.options.choices import InputsMode, SameRule
 from ctk.toolkit.bisect import Search
 from ctk.toolkit.bisect.questions import NO_KERNELS
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.importers import Inputs, Subject
+from ctk.toolkit.operations.report.diagnosis import Diagnosis
 from ctk.toolkit.operations.session.asking import Asking, asking_same, steadied
-from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.operations.session.history import OnProgress
-from ctk.toolkit.operations.session.operation_keywords import MinifyOptions, sorted_keywords
-from ctk.toolkit.operations.session.opening import discard, operation
-from ctk.toolkit.operations.session.relevant_options import ask_options
-from ctk.toolkit.operations.session.own_question import is_measured, reduced_for_user, seen_again
 from ctk.toolkit.operations.session.mute_torch import quiet
+from ctk.toolkit.operations.session.opening import discard, operation
+from ctk.toolkit.operations.session.operation_keywords import MinifyOptions, sorted_keywords
+from ctk.toolkit.operations.session.own_question import is_measured, reduced_for_user, seen_again
 from ctk.toolkit.operations.session.reducing import Work, finished, work_on
+from ctk.toolkit.operations.session.relevant_options import ask_options
+from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.operations.session.smallest_repro import Written, guilty_pass, repro_of
 from ctk.toolkit.operations.session.whole_program import explained
 from ctk.toolkit.oracle.choice import Choice
@@ -40,7 +41,6 @@ from ctk.toolkit.oracle.progress import Say, silent
 from ctk.toolkit.oracle.same_failure import SameFailure, is_other
 from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.reduce.progress import Budget, budget_of
-from ctk.toolkit.operations.report.diagnosis import Diagnosis
 from ctk.toolkit.targets import traits_of
 
 

@@ -17,8 +17,9 @@ from torch.fx import GraphModule
 from ctk.compiler.errors import CtkError, DoesNotReproduce, PredicateError, ProgramError
 from ctk.compiler.observe import first_line
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.graphs.graph_lines import graph_lines
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.execution.private_copy import private_copy
 from ctk.toolkit.importers.base import Request
 from ctk.toolkit.importers.in_memory import case_of_graph
 from ctk.toolkit.oracle.cache import fingerprint
@@ -30,11 +31,10 @@ from ctk.toolkit.oracle.repeated import FailureRate, Repeated, check_workable, r
 from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.reduce.driver import minimize as minimize_problem
-from ctk.toolkit.reduce.second_search import doubted, go_on_after, joined
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.progress import Budget, Progress, budget_of
+from ctk.toolkit.reduce.second_search import doubted, go_on_after, joined
 from ctk.toolkit.reduce.size import call_nodes
-from ctk.toolkit.execution.private_copy import private_copy
 
 Predicate = Callable[[GraphModule, tuple[object, ...]], object]
 """Returns a bool or a `Verdict`."""

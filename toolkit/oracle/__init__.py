@@ -1,1 +1,1 @@
-"""Oracles: does this case still fail, and in the same way?"""
+"""Oracles: judge whether a case still fails, and in the same way."""

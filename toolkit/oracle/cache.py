@@ -24,11 +24,11 @@ from torch.fx import GraphModule, Node
 
 from ctk.compiler.fx.walk import attribute_targets, fetch, input_names
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.formats.buildable import raw_bytes
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.case.roles import HELD
-from ctk.toolkit.case.formats.buildable import raw_bytes
-from ctk.toolkit.oracle.tensor_text import TensorTexts, parts_of
 from ctk.toolkit.execution.private_copy import held_tensors, plain_attributes
+from ctk.toolkit.oracle.tensor_text import TensorTexts, parts_of
 
 RECENT = 4
 

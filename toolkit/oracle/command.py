@@ -21,14 +21,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from re import Pattern
 
-from ctk.compiler.options.choices import SameRule
 from ctk.compiler.errors import CaseError
+from ctk.compiler.options.choices import SameRule
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.case.store import save_case
 from ctk.toolkit.case.formats.files import temporary_folder
 from ctk.toolkit.case.formats.plain_text import one_line
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.case.store import save_case
 from ctk.toolkit.oracle.choice import CASE, REPRO
 from ctk.toolkit.processes.bounded import OUTPUT_NBYTES, Ended, run_bounded
 from ctk.toolkit.processes.exit_codes import ended_with, outcome_of

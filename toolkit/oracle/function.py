@@ -18,12 +18,12 @@ from ctk.compiler.fx.types import tensor_text
 from ctk.compiler.observe import first_line
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.formats.plain_text import quoted
 from ctk.toolkit.case.graphs.graph_lines import graph_lines
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.execution.private_copy import private_copy
 from ctk.toolkit.processes.descriptors import standard_streams_kept
 from ctk.toolkit.processes.link import asking, tell_alive
-from ctk.toolkit.execution.private_copy import private_copy
 
 SHOWN_LINES = 20
 

@@ -23,10 +23,10 @@ from typing import Literal, TypeVar
 import torch
 
 from ctk.compiler.errors import CaseError
-from ctk.toolkit.case.manifest import ctk_version
 from ctk.toolkit.case.formats.growing_file import NEXT, GrowingFile, create, read_lines, reopen
 from ctk.toolkit.case.formats.schema import convert, decode, document, encode
 from ctk.toolkit.case.formats.scrub import scrub
+from ctk.toolkit.case.manifest import ctk_version
 from ctk.toolkit.processes.descriptors_at_exit import Closing
 from ctk.toolkit.processes.interrupts import interrupts_put_off
 

@@ -23,22 +23,22 @@ from functools import partial
 
 from ctk.compiler.errors import CaseError, CtkError, LostAccelerator
 from ctk.compiler.observe import Observer, first_line
-from ctk.repro_templates.numbers.errors import Mismatch
 from ctk.repro_templates.graph.exceptions import Raised, alike, is_of_a_leaf, raised
 from ctk.repro_templates.graph.judging import Finding, judge_runs
-from ctk.repro_templates.numbers.layout import counted
 from ctk.repro_templates.graph.running import Run
 from ctk.repro_templates.graph.verdict import said
+from ctk.repro_templates.numbers.errors import Mismatch
+from ctk.repro_templates.numbers.layout import counted
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.raise_site import raised_in, root_error
-from ctk.toolkit.oracle.measured import judge_measured
-from ctk.toolkit.processes.accelerator import has_lost_cuda
-from ctk.toolkit.processes.link import tell_alive
 from ctk.toolkit.execution.execute import run_compiled, run_eager, run_reference
 from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.execution.private_copy import raising_operator
+from ctk.toolkit.oracle.measured import judge_measured
+from ctk.toolkit.processes.accelerator import has_lost_cuda
+from ctk.toolkit.processes.link import tell_alive
 
 
 def judge(

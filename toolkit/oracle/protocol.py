@@ -7,9 +7,9 @@ from typing import BinaryIO
 from ctk.compiler import errors
 from ctk.compiler.errors import CtkError
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.formats.schema import decode, document, encode
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.compile_log.recorder import Veto
-from ctk.toolkit.case.formats.schema import decode, document, encode
 
 READY = b"ready\n"
 """The first line of a worker."""

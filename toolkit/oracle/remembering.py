@@ -7,9 +7,9 @@ from functools import partial
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.formats.schema import encode
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.compile_log.recorder import Veto
-from ctk.toolkit.case.formats.schema import encode
 from ctk.toolkit.oracle.cache import Digests, fingerprint
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.journal import Journal

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 
 from ctk.compiler.errors import DoesNotReproduce
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.formats.schema import document
+from ctk.toolkit.case.judgement import Judgement, Verdict
 
 ERROR = 0.01
 """Probability, for a whole reduction, that some candidate is wrongly believed to pass."""

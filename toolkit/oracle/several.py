@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypedDict, TypeVar
 
-from ctk.compiler.options.environment import read_environment
 from ctk.compiler.errors import CtkError, EagerError, NoGraphError
 from ctk.compiler.observe import first_line
+from ctk.compiler.options.environment import read_environment
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd

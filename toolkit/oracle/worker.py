@@ -28,10 +28,11 @@ from typing import BinaryIO, Literal
 
 from ctk.compiler.errors import LostAccelerator
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.formats.files import replace_file
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.compile_log.recorder import Recorder
-from ctk.toolkit.case.formats.files import replace_file
+from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.oracle.judge import judge
 from ctk.toolkit.oracle.protocol import (
     READY,
@@ -56,7 +57,6 @@ from ctk.toolkit.processes.groups import (
 from ctk.toolkit.processes.memory import held_nbytes, too_much
 from ctk.toolkit.processes.tree import descendants, end_descendants
 from ctk.toolkit.processes.waits import Waits
-from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.targets import traits_of
 
 _POLL_SECONDS = 0.1

@@ -1,1 +1,1 @@
-"""Child processes: start, supervise, find and end them, and what they leave behind."""
+"""Child processes: start, supervise, find and end them."""

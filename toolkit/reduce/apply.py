@@ -11,13 +11,13 @@ from ctk.compiler.fx.rebuild import Change, Rebuilt, rebuild
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.fx.walk import attributes, input_names, placeholders
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.roles import roles_in
 from ctk.toolkit.case.graphs.value_types import (
     META_KEY,
     describe_dynamic,
     symbol_of,
     tensor_value_json,
 )
+from ctk.toolkit.case.roles import roles_in
 from ctk.toolkit.reduce.analysis import has_gradient
 from ctk.toolkit.reduce.eager_values import describe
 

@@ -14,10 +14,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.formats.checked import Line
 from ctk.toolkit.case.formats.plain_text import one_line
 from ctk.toolkit.case.formats.schema import document
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.reduce.edit_subjects import names_of
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.size import Measured

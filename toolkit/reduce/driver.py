@@ -21,9 +21,9 @@ from typing import Literal
 from torch.fx import GraphModule
 
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.execution.limited_rounds import Rounds
 from ctk.toolkit.oracle.repeated import Flakiness
 from ctk.toolkit.reduce.certificate import Certificate, Refusal
-from ctk.toolkit.reduce.sweep_plan import Coming
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.efforts import Effort, coarse, single, thorough
 from ctk.toolkit.reduce.lookahead import Place, upcoming
@@ -32,7 +32,7 @@ from ctk.toolkit.reduce.progress import OutOfBudget, StepStatistics
 from ctk.toolkit.reduce.proposal import GaveUp, Proposal, Step
 from ctk.toolkit.reduce.size import call_nodes
 from ctk.toolkit.reduce.steps import STEPS
-from ctk.toolkit.execution.limited_rounds import Rounds
+from ctk.toolkit.reduce.sweep_plan import Coming
 
 logger = logging.getLogger("ctk")
 

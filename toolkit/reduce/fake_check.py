@@ -9,10 +9,10 @@ import torch
 
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.reduce.dimensions.windows import strides_for
 from ctk.toolkit.reduce.dimensions.places import Path, Place, map_literals
 from ctk.toolkit.reduce.dimensions.propagate import Propagation
 from ctk.toolkit.reduce.dimensions.solve import Assignment
+from ctk.toolkit.reduce.dimensions.windows import strides_for
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,8 @@ from torch.fx.node import map_aggregate
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.walk import graphs_by_path, input_names, placeholders
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.roles import HELD
 from ctk.toolkit.case.graphs.value_types import META_KEY, symbol_of, tensor_value_json
+from ctk.toolkit.case.roles import HELD
 from ctk.toolkit.reduce.analysis import Facts, has_gradient
 from ctk.toolkit.reduce.apply import forget_value, with_constants, with_inputs
 from ctk.toolkit.reduce.validity import valid

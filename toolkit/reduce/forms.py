@@ -15,8 +15,8 @@ from torch.fx.node import map_arg
 
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.reduce.eager_values import TensorInfo, called, describe
 from ctk.toolkit.execution.modes import applied
+from ctk.toolkit.reduce.eager_values import TensorInfo, called, describe
 
 
 class Refused(Exception):

@@ -15,8 +15,8 @@ from ctk.compiler.errors import DoesNotReproduce
 from ctk.compiler.torch_compat.fx import operators
 from ctk.repro_templates.graph.verdict import said
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.formats.content import Contents
+from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.ahead import Anticipating
 from ctk.toolkit.oracle.cache import Cache, Digests, fingerprint
 from ctk.toolkit.oracle.patience import Deciding

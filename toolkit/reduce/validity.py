@@ -7,10 +7,10 @@ the memory there) fake tensors tell what they can, and the oracle finds out the 
 from collections.abc import Mapping
 
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.reduce.analysis import Facts, facts_from, facts_of
 from ctk.toolkit.reduce.fake_check import check
 from ctk.toolkit.reduce.value_edits import tensors_of
-from ctk.toolkit.execution.execute import run_eager
 
 
 def valid(candidate: Case | None, case: Case, facts: Facts) -> Case | None:

@@ -13,12 +13,12 @@ import torch
 
 from ctk.compiler.fx.clone import overlaps
 from ctk.compiler.fx.walk import attributes, graphs_by_path, input_names
-from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
 from ctk.repro_templates.graph.values import placed
+from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.roles import HELD
 from ctk.toolkit.case.formats.buildable import core_of, filled, rewritten
 from ctk.toolkit.case.formats.content import Number, index_of, text_of
+from ctk.toolkit.case.roles import HELD
 from ctk.toolkit.reduce.analysis import Facts
 from ctk.toolkit.reduce.apply import with_constants, with_inputs
 

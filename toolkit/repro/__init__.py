@@ -1,1 +1,1 @@
-"""The runnable script of a case: emitted, run and verified."""
+"""Repro scripts: emit, run and verify them."""

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import torch
 
-from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.carried_sources import SourcePlan
+from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.plain_text import one_line
 from ctk.toolkit.targets.base import Traits
 

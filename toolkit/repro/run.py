@@ -19,8 +19,8 @@ from typing import BinaryIO, Literal
 
 from safetensors.torch import save
 
-from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.carried_sources import copy_sources, plan_sources
+from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.files import replace_file, storing, write_text
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.repro.header import shorten_paths

@@ -16,19 +16,19 @@ from typing import cast
 import torch
 
 from ctk.repro_templates.numbers.float64 import METHODS
+from ctk.toolkit.case.carried_sources import FOLDER, SourcePlan
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.carried_sources import FOLDER, SourcePlan
 from ctk.toolkit.case.formats.buildable import RECIPE_SEEDS
 from ctk.toolkit.case.graphs.callables import called_modules, is_file
+from ctk.toolkit.execution.execute import run_eager
+from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.processes.memory import default_limit_nbytes
 from ctk.toolkit.repro.carry import carry
 from ctk.toolkit.repro.header import Versions, current_versions, docstring_of
 from ctk.toolkit.repro.inputs import inputs_body, named_inputs, plan_marks
 from ctk.toolkit.repro.module import ModuleText, module_text
 from ctk.toolkit.repro.tensor_source import Sources, scalar_source
-from ctk.toolkit.execution.execute import run_eager
-from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.targets import traits_of
 from ctk.toolkit.targets.base import Traits
 
@@ -37,12 +37,15 @@ TIMEOUT_SECONDS = 120.0
 START_SECONDS = 30.0
 """What a script may take besides the compile: it starts Python, torch and the target."""
 
-_HOLDING = (
-    "values", "loading", "verdict", "running", "settings", "random_draws", "float64",
-    "measured_verdict",
-)  # fmt: skip
 CARRIED = (
-    *(f"ctk.repro_templates.{name}" for name in _HOLDING),
+    "ctk.repro_templates.graph.values",
+    "ctk.repro_templates.graph.loading",
+    "ctk.repro_templates.graph.verdict",
+    "ctk.repro_templates.graph.running",
+    "ctk.repro_templates.graph.settings",
+    "ctk.repro_templates.graph.random_draws",
+    "ctk.repro_templates.numbers.float64",
+    "ctk.repro_templates.graph.measured_verdict",
     "ctk.compiler.torch_compat.dynamo.nested_compile",
     "ctk.compiler.usercode.python_files",
 )

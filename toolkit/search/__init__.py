@@ -1,1 +1,1 @@
-"""TODO wing."""
+"""Block and boundary searches over abstract candidates, in few questions."""

@@ -1,4 +1,4 @@
-"""What can be put under test: our targets, and every Dynamo backend.
+"""Compilers under test: the targets of ctk, and every Dynamo backend.
 
 Adding a target is one file with a `TARGET` and one line in `TARGETS`. Importing this package
 loads no compiler.

@@ -11,8 +11,8 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from ctk.compiler.options.config import resolve
 from ctk.compiler.observe import Observer
+from ctk.compiler.options.config import resolve
 from ctk.repro_templates.graph.loading import CannotTell
 from ctk.toolkit.targets.base import Target, Traits, Trial
 

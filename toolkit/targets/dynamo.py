@@ -30,13 +30,13 @@ from ctk.compiler.observe import (
     StageRecord,
     first_line,
 )
-from ctk.compiler.usercode.references import load
 from ctk.compiler.resilience import DISPATCH
 from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.fx import graphs
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.torch_compat.inductor.patch_sites import wrapped
+from ctk.compiler.usercode.references import load
 from ctk.repro_templates.graph.loading import loaded_function, registered_backend
 from ctk.toolkit.case.raise_site import root_error
 from ctk.toolkit.targets.aot_events import AotEvents

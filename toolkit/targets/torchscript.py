@@ -60,7 +60,10 @@ def _compile_dispatched(
 ) -> Compiled:
     """Compile the graphs that AOTAutograd makes of a captured graph."""
     from ctk.compiler.codegen.torchscript.torchscript_codegen import ts_compile
-    from ctk.compiler.dispatch.autograd import Stages, dispatch  # these two load torch's compiler parts
+    from ctk.compiler.dispatch.autograd import (  # these two load torch's compiler parts
+        Stages,
+        dispatch,
+    )
     from ctk.compiler.fx.copy import copy_graph_module
     from ctk.compiler.resilience import DISPATCH
     from ctk.compiler.rewriting.numbering import Numbering

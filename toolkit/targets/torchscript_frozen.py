@@ -40,9 +40,9 @@ from ctk.compiler.observe import (
     first_line,
 )
 from ctk.compiler.rewriting.numbering import Numbering
+from ctk.compiler.torch_compat.fx.graphs import Boxed, boxed
 from ctk.compiler.torch_compat.torchscript import torchscript_api as torchscript
 from ctk.compiler.torch_compat.torchscript import torchscript_passes
-from ctk.compiler.torch_compat.fx.graphs import Boxed, boxed
 from ctk.compiler.torch_compat.torchscript.torchscript_passes import JitGraph, JitPass
 from ctk.toolkit.targets.base import Compiled
 from ctk.toolkit.targets.reporting import interpreted, report

@@ -1,1 +1,1 @@
-"""Rules and passes tried by a machine: drawn graphs before and after, what differs."""
+"""Verify rewrite rules and passes on drawn graphs, before against after."""

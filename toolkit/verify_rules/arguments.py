@@ -13,8 +13,7 @@ from dataclasses import replace
 from itertools import pairwise
 from random import Random
 
-from ctk.compiler.torch_compat.fx import arguments
-from ctk.compiler.torch_compat.fx import operators
+from ctk.compiler.torch_compat.fx import arguments, operators
 from ctk.toolkit.verify_rules.drawing import constants_for
 from ctk.toolkit.verify_rules.draws import Constant, Draw, Operand, SameAs
 from ctk.toolkit.verify_rules.program import Call, Program, Ref, Var, leaves, mapped

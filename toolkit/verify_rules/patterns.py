@@ -13,10 +13,8 @@ from ctk.compiler.fx.types import tensor_of
 from ctk.compiler.patterns.expression import Dim, Op, Pattern, Size, Var, ops_of, roots_of
 from ctk.compiler.patterns.matcher import AnyRule
 from ctk.compiler.patterns.replacement import Replacement
-from ctk.compiler.torch_compat.fx import arguments
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
-from ctk.compiler.torch_compat.fx import operators
-from ctk.compiler.torch_compat.fx import tracing
+from ctk.compiler.torch_compat.fx import arguments, operators, tracing
 from ctk.toolkit.verify_rules import program
 from ctk.toolkit.verify_rules.draws import Draw, TensorDraw
 from ctk.toolkit.verify_rules.examples import draw_of_graph

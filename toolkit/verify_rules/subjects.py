@@ -20,6 +20,7 @@ from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.rewriting.user_passes import FunctionPass, resolve_pass
 from ctk.toolkit.verify_rules.draws import Draw
 from ctk.toolkit.verify_rules.examples import seeds_in
+from ctk.toolkit.verify_rules.pass_patterns import GENERAL, Grammar, around
 from ctk.toolkit.verify_rules.pass_vocabulary import (
     helpers_of,
     hints_in,
@@ -27,7 +28,6 @@ from ctk.toolkit.verify_rules.pass_vocabulary import (
     mentioned_by,
     operators_in,
 )
-from ctk.toolkit.verify_rules.pass_patterns import GENERAL, Grammar, around
 from ctk.toolkit.verify_rules.patterns import programs_of, seeds_of
 from ctk.toolkit.verify_rules.program import Program
 

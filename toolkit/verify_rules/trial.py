@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.fx import GraphModule
 
-from ctk.compiler.options.config import Config
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.same import same_graph
 from ctk.compiler.observe import first_line
+from ctk.compiler.options.config import Config
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.run_stage import run_stage
 from ctk.compiler.torch_compat.fake import fake_tensors as fake

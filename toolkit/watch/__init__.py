@@ -1,1 +1,1 @@
-"""Compiles watched as a program runs: hooks, dumps, first calls."""
+"""Watch the compiles of a running program: hooks, dumps, first calls."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ctk.compiler.options.choices import InputsMode
+from ctk.toolkit.case.admission import command_on
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.raise_site import root_error
-from ctk.toolkit.case.admission import command_on
 from ctk.toolkit.targets.base import Target
 
 

@@ -36,13 +36,13 @@ from ctk.compiler.observe import (
     StageRecord,
     first_line,
 )
-from ctk.toolkit.compile_log.recorder import Event
 from ctk.toolkit.case.formats.bounded_file import read_bounded
 from ctk.toolkit.case.formats.files import append_line, append_text, free_path, write_text
 from ctk.toolkit.case.formats.limits import EVENTS as MOST_EVENTS
 from ctk.toolkit.case.formats.limits import EVENTS_NBYTES, LINE_NBYTES, check_at_most
 from ctk.toolkit.case.formats.schema import decode, document, encode
 from ctk.toolkit.case.graphs.graph_lines import graph_diff, graph_lines
+from ctk.toolkit.compile_log.recorder import Event
 
 logger = logging.getLogger(__name__)
 

@@ -22,14 +22,13 @@ from torch.fx import GraphModule
 
 from ctk.compiler.errors import ConfigError, TargetError
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
+from ctk.toolkit.case.usercode.named_sources import source_files
+from ctk.toolkit.case.usercode.references import json_options, reference_to, script_file
 from ctk.toolkit.processes.descriptors_at_exit import Closing
 from ctk.toolkit.targets import TARGETS, resolve_target
 from ctk.toolkit.targets.base import Compiled, Target
 from ctk.toolkit.targets.dynamo import backend_target
-from ctk.toolkit.case.usercode.references import json_options, reference_to, script_file
-from ctk.toolkit.case.usercode.named_sources import source_files
 from ctk.toolkit.watch.announce import Subject
-from ctk.toolkit.watch.watched_compile import compile_watched
 from ctk.toolkit.watch.watch_session import (
     Session,
     WatchKeywords,
@@ -37,6 +36,7 @@ from ctk.toolkit.watch.watch_session import (
     check_keywords,
     watch_options,
 )
+from ctk.toolkit.watch.watched_compile import compile_watched
 from ctk.toolkit.watch.whole_call import in_copy, watch_calls
 
 logger = logging.getLogger("ctk")

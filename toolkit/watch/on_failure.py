@@ -12,9 +12,9 @@ have drawn random numbers. For the first call all of that is undone before eager
 import logging
 import warnings
 
-from ctk.compiler.options.choices import OnFailure
 from ctk.compiler.errors import MiscompileError
 from ctk.compiler.observe import first_line
+from ctk.compiler.options.choices import OnFailure
 from ctk.toolkit.case.case import Case
 
 logger = logging.getLogger("ctk")

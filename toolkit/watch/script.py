@@ -16,8 +16,8 @@ from types import TracebackType
 from typing import Unpack
 
 from ctk.compiler.errors import ProgramError
-from ctk.compiler.usercode.references import near_file
 from ctk.compiler.torch_compat.dynamo.capture_reasons import Collected, collected, switched_off_by
+from ctk.compiler.usercode.references import near_file
 from ctk.toolkit.importers.no_graph import reasons_for_no_graph
 from ctk.toolkit.watch.children import NO_CHILDREN, Children, children_of, watched_children
 from ctk.toolkit.watch.hooks import Installed, install

@@ -15,9 +15,9 @@ from typing import Literal, TypedDict, cast, get_args
 
 import torch
 
+from ctk.compiler.errors import ConfigError, nearest
 from ctk.compiler.options.choices import Check, InputsMode, OnFailure
 from ctk.compiler.options.environment import parse_size, read_environment
-from ctk.compiler.errors import ConfigError, nearest
 from ctk.toolkit.case.formats.files import claim_folder, make_folder
 from ctk.toolkit.watch.child_start import note
 from ctk.toolkit.watch.dump import file_stem, guarded

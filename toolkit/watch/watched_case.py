@@ -15,18 +15,18 @@ from torch.fx import GraphModule
 
 from ctk.compiler.errors import CtkError
 from ctk.compiler.fx.copy import copy_graph_module
+from ctk.toolkit.case.admission import command_on
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.case_listing import NOT_SAVED
+from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.formats.files import write_text
+from ctk.toolkit.case.graphs.value_types import describe_dynamic
 from ctk.toolkit.case.manifest import MANIFEST, read_manifest, write_manifest
 from ctk.toolkit.case.roles import roles_of
 from ctk.toolkit.case.store import save_case
-from ctk.toolkit.case.admission import command_on
-from ctk.toolkit.case.formats.files import write_text
-from ctk.toolkit.case.graphs.value_types import describe_dynamic
-from ctk.toolkit.importers.program import hinted
-from ctk.toolkit.execution.recorded_choices import with_decisions
 from ctk.toolkit.execution.modes import current_modes
+from ctk.toolkit.execution.recorded_choices import with_decisions
+from ctk.toolkit.importers.program import hinted
 from ctk.toolkit.watch.announce import Subject, announcement, import_hint, note_saved
 from ctk.toolkit.watch.dump import guarded
 from ctk.toolkit.watch.watch_session import Failure, Missing, Session

@@ -20,26 +20,26 @@ from torch.fx import GraphModule
 
 from ctk.compiler.errors import ConfigError, TargetError, UnsupportedPlatform
 from ctk.compiler.observe import ErrorRecord
-from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.aot.autograd import (
     is_from_saved_tensor_hook,
     without_saved_tensor_hooks,
 )
+from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.recorder import Event, Recorder
-from ctk.toolkit.oracle.judge import error_signature
-from ctk.toolkit.processes.link import at_work
 from ctk.toolkit.execution.execute import run_graph
 from ctk.toolkit.execution.outcome import Outcome
 from ctk.toolkit.execution.private_copy import held_state
+from ctk.toolkit.oracle.judge import error_signature
+from ctk.toolkit.processes.link import at_work
 from ctk.toolkit.targets.base import Compiled
-from ctk.toolkit.watch.exclusive_check import alone
 from ctk.toolkit.watch.announce import Subject
 from ctk.toolkit.watch.dump import DumpWriter, guarded
+from ctk.toolkit.watch.exclusive_check import alone
 from ctk.toolkit.watch.first_call import check_first_call
 from ctk.toolkit.watch.on_failure import after_failed_check, tell_fallback
-from ctk.toolkit.watch.watch_session import Missing, Session
 from ctk.toolkit.watch.state_copy import Spare, spare_of
+from ctk.toolkit.watch.watch_session import Missing, Session
 from ctk.toolkit.watch.watched_case import WatchedCase
 
 logger = logging.getLogger("ctk")

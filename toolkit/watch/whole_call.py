@@ -33,20 +33,25 @@ from ctk.compiler.errors import MiscompileError, PrecisionRefused
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.compiler.torch_compat.dynamo.stance import eager_stance
 from ctk.repro_templates.graph.loading import CannotTell
+from ctk.repro_templates.graph.running import generator_states
 from ctk.repro_templates.program.program_arguments import Arguments
-from ctk.repro_templates.program.program_compare import Comparison, Difference, EagerPlays, compare_plays
+from ctk.repro_templates.program.program_compare import (
+    Comparison,
+    Difference,
+    EagerPlays,
+    compare_plays,
+)
 from ctk.repro_templates.program.program_play import How, Played, one_call, what_is_left
 from ctk.repro_templates.program.program_sides import Died, played_by
 from ctk.repro_templates.program.program_state import tensors_of
 from ctk.repro_templates.program.program_values import packed
-from ctk.repro_templates.graph.running import generator_states
 from ctk.toolkit.case.failure import FailureKind, Signature
-from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.case.formats.files import write_text
 from ctk.toolkit.case.formats.schema import encode
-from ctk.toolkit.watch.process_fork import Keeper, why_not
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.watch.dump import guarded
+from ctk.toolkit.watch.process_fork import Keeper, why_not
 from ctk.toolkit.watch.watch_session import Failure, Session
 
 logger = logging.getLogger("ctk")

@@ -9,15 +9,15 @@ from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, Literal
 
-from ctk.compiler.options.choices import Options
-from ctk.compiler.codegen.c.libraries import load
 from ctk.compiler.codegen.c.kernel_printer import KernelCode, kernel_code
+from ctk.compiler.codegen.c.libraries import load
 from ctk.compiler.codegen.c.toolchain import command_with
 from ctk.compiler.codegen.c.types import Names
 from ctk.compiler.codegen.schedule.generator import CompiledKernel
 from ctk.compiler.errors import ArtifactError
 from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.ir import Buffer, Kernel
+from ctk.compiler.options.choices import Options
 from ctk.compiler.runtime.c_kernels import CKernel
 
 

@@ -22,20 +22,20 @@ from dataclasses import dataclass
 
 from ctk.compiler.codegen.c.faults import Faults
 from ctk.compiler.codegen.c.functions import FUNCTIONS
-from ctk.compiler.codegen.c.row_cache import kept_values
+from ctk.compiler.codegen.c.loop_splitting import pieces
 from ctk.compiler.codegen.c.loops import joined, writes_apart
 from ctk.compiler.codegen.c.plan import GRAIN, is_pointwise, laid_out, plan_of, work_of
 from ctk.compiler.codegen.c.reduce_sweep import ReducePrinter
-from ctk.compiler.codegen.c.loop_splitting import pieces
+from ctk.compiler.codegen.c.row_cache import kept_values
 from ctk.compiler.codegen.c.sweeps import SweepPrinter, Tile
 from ctk.compiler.codegen.c.transpose import SIDE, Transposed, transposed
 from ctk.compiler.codegen.c.types import Names, grouped, memory_type
 from ctk.compiler.codegen.c.values import Block, Values
 from ctk.compiler.lowering.arguments import Arguments, arguments_of
-from ctk.compiler.sizes.index import Var
 from ctk.compiler.lowering.ir import Buffer, Kernel, Load, Scan, Sweep
 from ctk.compiler.lowering.layout import extent_of
 from ctk.compiler.runtime.c_kernels import Check
+from ctk.compiler.sizes.index import Var
 
 _WORD = re.compile(r"\b[A-Za-z_]\w*")
 

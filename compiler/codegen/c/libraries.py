@@ -27,8 +27,8 @@ from ctk.compiler.codegen.c.functions import PREAMBLE, functions_for
 from ctk.compiler.codegen.c.kernel_printer import KernelCode
 from ctk.compiler.codegen.c.toolchain import command_with, compile_files
 from ctk.compiler.errors import ArtifactError, CodegenUnsupported
-from ctk.compiler.usercode.process_name import process_name
 from ctk.compiler.runtime.c_kernels import Library, load_library
+from ctk.compiler.usercode.process_name import process_name
 
 LIMIT = 1024
 """How many functions stay loaded for later compiles."""

@@ -16,9 +16,9 @@ from dataclasses import replace
 
 import torch
 
-from ctk.compiler.sizes.index import Index, Var, is_nonnegative, of_atom
 from ctk.compiler.lowering.ir import Const, Guarded, Op, Position, Statement, Sweep, Value
 from ctk.compiler.lowering.walk import Rewriting, walk
+from ctk.compiler.sizes.index import Index, Var, is_nonnegative, of_atom
 
 PIECES = 6
 

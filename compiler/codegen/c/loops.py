@@ -11,15 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ctk.compiler.sizes.index import (
-    ZERO,
-    Index,
-    Indirect,
-    Var,
-    is_less,
-    is_nonnegative,
-    of_atom,
-)
 from ctk.compiler.lowering.ir import (
     Kernel,
     Load,
@@ -31,6 +22,15 @@ from ctk.compiler.lowering.ir import (
     Value,
 )
 from ctk.compiler.lowering.walk import Rewriting, indices_of, walk
+from ctk.compiler.sizes.index import (
+    ZERO,
+    Index,
+    Indirect,
+    Var,
+    is_less,
+    is_nonnegative,
+    of_atom,
+)
 
 
 def scans_apart(kernel: Kernel) -> Kernel:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ctk.compiler.codegen.c.loops import cost_along, ordered, scans_apart
-from ctk.compiler.sizes.index import ONE, ZERO, Index, Var, product
 from ctk.compiler.lowering.ir import Kernel, Load, Op, Reduce, Scan, Sweep, Value
 from ctk.compiler.lowering.vocabulary import DIVISION, FUNCTIONS
 from ctk.compiler.lowering.walk import walk
+from ctk.compiler.sizes.index import ONE, ZERO, Index, Var, product
 
 GRAIN = 16384
 """A loop nest of fewer simple operations than this runs on one thread."""

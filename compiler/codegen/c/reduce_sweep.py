@@ -31,9 +31,9 @@ from ctk.compiler.codegen.c.accumulators import (
 from ctk.compiler.codegen.c.sweeps import SweepPrinter
 from ctk.compiler.codegen.c.types import C_TYPES, grouped
 from ctk.compiler.codegen.c.values import Block, with_origins
-from ctk.compiler.sizes.index import Var
 from ctk.compiler.lowering.ir import Dtype, Reduce, Store, Sweep
 from ctk.compiler.lowering.layout import number_in
+from ctk.compiler.sizes.index import Var
 
 
 class ReducePrinter:

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 from ctk.compiler.codegen.c.loops import variables_of_value
 from ctk.compiler.codegen.c.plan import Plan, cost_of
-from ctk.compiler.sizes.index import ZERO, Var
 from ctk.compiler.lowering.ir import Guarded, Op, Reduce, Store, Sweep, Value
 from ctk.compiler.lowering.walk import Numbers, operands, walk
+from ctk.compiler.sizes.index import ZERO, Var
 
 LONGEST = 8192
 """Longer rows leave the cache, and the stack is not for them."""

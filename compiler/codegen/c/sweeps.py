@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import torch
 
-from ctk.compiler.codegen.c.operations import cast_code
 from ctk.compiler.codegen.c.accumulators import identity, update
+from ctk.compiler.codegen.c.operations import cast_code
 from ctk.compiler.codegen.c.types import C_TYPES, SUFFIXES, grouped, is_narrow
 from ctk.compiler.codegen.c.values import Block, Values
-from ctk.compiler.sizes.index import Var
 from ctk.compiler.lowering.ir import Scan, Statement, Store, Sweep, Value
 from ctk.compiler.lowering.walk import walk
+from ctk.compiler.sizes.index import Var
 
 
 @dataclass(frozen=True, slots=True)

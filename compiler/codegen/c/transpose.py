@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ctk.compiler.codegen.c.loops import variables_of
-from ctk.compiler.sizes.index import ONE, Var
 from ctk.compiler.lowering.ir import Guarded, Kernel, Load, Store, Sweep
 from ctk.compiler.lowering.walk import indirect, walk
+from ctk.compiler.sizes.index import ONE, Var
 
 SIDE = 32
 """Rows and columns of a tile: a line of the cache, twice, of float32."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from ctk.compiler.lowering.ir import Const, Dtype
 from ctk.compiler.sizes.index import (
     Extreme,
     Index,
@@ -18,7 +19,6 @@ from ctk.compiler.sizes.index import (
     Remainder,
     is_nonnegative,
 )
-from ctk.compiler.lowering.ir import Const, Dtype
 
 SUFFIXES: Mapping[Dtype, str] = {
     torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16",

@@ -21,7 +21,6 @@ import torch
 from ctk.compiler.codegen.c.faults import Faults
 from ctk.compiler.codegen.c.operations import operation_code, without_rounding
 from ctk.compiler.codegen.c.types import C_TYPES, Names, grouped, index_code, literal
-from ctk.compiler.sizes.index import Index, Indirect, Symbol, Var
 from ctk.compiler.lowering.ir import (
     Const,
     Guarded,
@@ -33,6 +32,7 @@ from ctk.compiler.lowering.ir import (
     Value,
 )
 from ctk.compiler.lowering.walk import Numbers, operands, values_of, walk
+from ctk.compiler.sizes.index import Index, Indirect, Symbol, Var
 
 _LONG = 90
 """Expressions longer than this many letters get a name."""

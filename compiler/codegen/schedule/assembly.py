@@ -22,9 +22,7 @@ from ctk.compiler.fx.extract import Extract
 from ctk.compiler.fx.properties import is_mutating
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.lowering.arguments import arguments_of
-from ctk.compiler.sizes.index import Index, symbol
 from ctk.compiler.lowering.ir import Buffer, Kernel, Program, View
-from ctk.compiler.sizes.size_guards import mentioned_symbols, symbols_of
 from ctk.compiler.runtime.helpers import fitted, required
 from ctk.compiler.runtime.steps import (
     Allocation,
@@ -40,6 +38,8 @@ from ctk.compiler.runtime.steps import (
     names_read,
     symbols_read,
 )
+from ctk.compiler.sizes.index import Index, symbol
+from ctk.compiler.sizes.size_guards import mentioned_symbols, symbols_of
 from ctk.compiler.torch_compat.process import allocate
 
 Run = Callable[..., Any]

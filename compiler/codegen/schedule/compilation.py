@@ -16,7 +16,6 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.options.choices import Options
 from ctk.compiler.codegen.base import BoxedCallable, as_boxed, check_count
 from ctk.compiler.codegen.eager_nodes import constants_data, eager_compile
 from ctk.compiler.codegen.kernels import Kernel as ObservedKernel
@@ -39,6 +38,7 @@ from ctk.compiler.lowering.ir import Kernel, LibraryCall, Program
 from ctk.compiler.lowering.lower import LoweringOptions, lower
 from ctk.compiler.lowering.memory import plan_memory
 from ctk.compiler.lowering.text import kernel_text
+from ctk.compiler.options.choices import Options
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
 from ctk.compiler.runtime.python_code import PythonCode
 from ctk.compiler.runtime.steps import Schedule

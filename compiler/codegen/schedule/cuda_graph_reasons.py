@@ -24,9 +24,9 @@ from torch.fx import GraphModule, Node
 from ctk.compiler.fx.properties import is_arithmetic, is_view, mutated_bases
 from ctk.compiler.fx.types import tensor_of, value_of
 from ctk.compiler.fx.walk import fetch, flat, placeholders
-from ctk.compiler.torch_compat.gpu import cuda_graphs
-from ctk.compiler.torch_compat.fx import operators
 from ctk.compiler.torch_compat.fake.fake_tensors import is_symbolic
+from ctk.compiler.torch_compat.fx import operators
+from ctk.compiler.torch_compat.gpu import cuda_graphs
 
 _KNOWN = ("aten", "prims", "ctk")
 

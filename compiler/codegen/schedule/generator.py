@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ctk.compiler.options.choices import Options
 from ctk.compiler.lowering.ir import Buffer, Kernel
+from ctk.compiler.options.choices import Options
 from ctk.compiler.runtime.stored_kernels import StoredKernel
 
 

@@ -20,8 +20,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 import torch
 from torch import Tensor
 
-from ctk.compiler.torch_compat.process import allocate
 from ctk.compiler.torch_compat.gpu import cuda_graphs
+from ctk.compiler.torch_compat.process import allocate
 
 T = TypeVar("T")
 _reinterpret = allocate.reinterpret()

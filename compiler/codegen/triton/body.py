@@ -17,11 +17,9 @@ from ctk.compiler.codegen.triton.expressions import IndexPrinter
 from ctk.compiler.codegen.triton.forms import constant_of, is_logistic, operands_of_form
 from ctk.compiler.codegen.triton.layout import Axis, Layout
 from ctk.compiler.codegen.triton.ops import INFIX, TYPES, const_text, op_text
-from ctk.compiler.codegen.triton.runs import Runs, in_runs
 from ctk.compiler.codegen.triton.printed_values import Lines, Shown, union
+from ctk.compiler.codegen.triton.runs import Runs, in_runs
 from ctk.compiler.codegen.triton.special import special_form
-from ctk.compiler.sizes.atoms import Atom, Indirect, Quotient, Var
-from ctk.compiler.sizes.index import Index, of_atom
 from ctk.compiler.lowering.ir import (
     Const,
     Guarded,
@@ -31,8 +29,10 @@ from ctk.compiler.lowering.ir import (
     Position,
     Value,
 )
-from ctk.compiler.sizes.size_guards import symbols_of
 from ctk.compiler.lowering.walk import Numbers, indirect, operands
+from ctk.compiler.sizes.atoms import Atom, Indirect, Quotient, Var
+from ctk.compiler.sizes.index import Index, of_atom
+from ctk.compiler.sizes.size_guards import symbols_of
 
 
 class Body:

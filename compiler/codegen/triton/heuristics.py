@@ -21,11 +21,11 @@ from ctk.compiler.codegen.triton.layout import (
     is_whole,
 )
 from ctk.compiler.codegen.triton.row_splitting import can_split
+from ctk.compiler.lowering.ir import Kernel
+from ctk.compiler.lowering.walk import indices_of
 from ctk.compiler.sizes.atoms import Atom, Extreme, Indirect, Quotient, Symbol, Var
 from ctk.compiler.sizes.index import ONE, ZERO, Index
-from ctk.compiler.lowering.ir import Kernel
 from ctk.compiler.sizes.size_guards import number_of
-from ctk.compiler.lowering.walk import indices_of
 
 PROGRAMS = 1056
 """Of a kernel that is spread well: 8 for each of the 132 multiprocessors of an H200."""

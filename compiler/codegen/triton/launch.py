@@ -17,9 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from ctk.compiler.codegen.schedule.generator import CompiledKernel
+from ctk.compiler.codegen.triton.kernel_data import bounds_of, stored_kernel
 from ctk.compiler.codegen.triton.kernel_options import TritonOptions
 from ctk.compiler.codegen.triton.source import require_atomics
-from ctk.compiler.codegen.triton.kernel_data import bounds_of, stored_kernel
 from ctk.compiler.codegen.triton.variants import Variants, capability_of
 from ctk.compiler.errors import ArtifactError, CodegenUnsupported
 from ctk.compiler.lowering.ir import Buffer, Kernel

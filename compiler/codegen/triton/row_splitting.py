@@ -27,8 +27,6 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from ctk.compiler.codegen.triton.ops import highest, lowest
-from ctk.compiler.sizes.atoms import Indirect, Var
-from ctk.compiler.sizes.index import ONE, ZERO, Index, as_index, of_atom, product, smaller
 from ctk.compiler.lowering.ir import (
     Buffer,
     Const,
@@ -48,6 +46,8 @@ from ctk.compiler.lowering.ir import (
 )
 from ctk.compiler.lowering.layout import iteration, number_in
 from ctk.compiler.lowering.walk import Rewriting, walk
+from ctk.compiler.sizes.atoms import Indirect, Var
+from ctk.compiler.sizes.index import ONE, ZERO, Index, as_index, of_atom, product, smaller
 
 
 @dataclass(frozen=True, slots=True)

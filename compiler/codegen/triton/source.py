@@ -13,7 +13,6 @@ from ctk.compiler.codegen.triton.printed_values import Lines, Shown
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.atomics import is_atomic
-from ctk.compiler.sizes.index import Index
 from ctk.compiler.lowering.ir import (
     Kernel,
     Load,
@@ -26,6 +25,7 @@ from ctk.compiler.lowering.ir import (
     Value,
 )
 from ctk.compiler.lowering.walk import Numbers, Rewriting, walk
+from ctk.compiler.sizes.index import Index
 
 HEADER = """\
 import triton

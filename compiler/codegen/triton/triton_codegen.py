@@ -11,8 +11,8 @@ from dataclasses import replace
 from ctk.compiler.codegen.kernels import Codegen
 from ctk.compiler.codegen.schedule.compilation import scheduled
 from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator, Setting
-from ctk.compiler.codegen.triton.launch import compile_kernels
 from ctk.compiler.codegen.triton.kernel_options import TritonOptions
+from ctk.compiler.codegen.triton.launch import compile_kernels
 from ctk.compiler.lowering.ir import Buffer, Kernel
 
 

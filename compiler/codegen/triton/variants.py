@@ -12,18 +12,17 @@ from typing import Any, TypeAlias
 import torch
 
 from ctk.compiler.codegen.triton.heuristics import Knobs, chunk_length, layout_of
-from ctk.compiler.codegen.triton.layout import Layout
 from ctk.compiler.codegen.triton.kernel_options import TritonOptions
-from ctk.compiler.codegen.triton.source import function_name, kernel_source
+from ctk.compiler.codegen.triton.layout import Layout
 from ctk.compiler.codegen.triton.row_splitting import Split, can_split, split
+from ctk.compiler.codegen.triton.source import function_name, kernel_source
 from ctk.compiler.codegen.triton.tuning import TRIED, best_of, keep, key_of, may_run_twice, recall
 from ctk.compiler.errors import CtkError
 from ctk.compiler.lowering.arguments import Arguments, arguments_of
 from ctk.compiler.lowering.ir import Buffer, Kernel
 from ctk.compiler.lowering.layout import extent_of
 from ctk.compiler.sizes.size_guards import number_of
-from ctk.compiler.torch_compat.gpu import cuda_launch
-from ctk.compiler.torch_compat.gpu import triton_launch
+from ctk.compiler.torch_compat.gpu import cuda_launch, triton_launch
 from ctk.compiler.torch_compat.process.allocate import empty
 
 _TYPES = {

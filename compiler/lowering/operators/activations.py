@@ -10,10 +10,10 @@ import torch
 
 from ctk.compiler.lowering.arrays import Array, apply, constant, filled, raised, where
 from ctk.compiler.lowering.builder import Builder
-from ctk.compiler.sizes.index import ZERO
 from ctk.compiler.lowering.operators.axes import axis_of, cut
 from ctk.compiler.lowering.operators.pointwise import bounded
 from ctk.compiler.lowering.operators.promotion import operand, promoted
+from ctk.compiler.sizes.index import ZERO
 
 aten = torch.ops.aten
 

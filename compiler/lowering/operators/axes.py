@@ -13,8 +13,8 @@ from ctk.compiler.lowering.arrays import (
     moved,
     positions,
 )
-from ctk.compiler.sizes.index import ZERO, Index, IndexLike, as_index, product
 from ctk.compiler.lowering.ir import Dtype
+from ctk.compiler.sizes.index import ZERO, Index, IndexLike, as_index, product
 
 
 def axis_of(array: Array, dim: int) -> int:

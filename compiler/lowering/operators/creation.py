@@ -18,8 +18,8 @@ from ctk.compiler.lowering.arrays import (
     where,
 )
 from ctk.compiler.lowering.builder import Builder
-from ctk.compiler.sizes.index import Index
 from ctk.compiler.lowering.operators.promotion import operand
+from ctk.compiler.sizes.index import Index
 from ctk.compiler.sizes.size_guards import NotLowered, sizes_of
 
 aten = torch.ops.aten

@@ -25,11 +25,11 @@ from ctk.compiler.lowering.arrays import (
     raised,
 )
 from ctk.compiler.lowering.builder import Builder
-from ctk.compiler.sizes.index import Index, product
 from ctk.compiler.lowering.ir import StoreMode
 from ctk.compiler.lowering.layout import unflatten
 from ctk.compiler.lowering.operators.axes import axis_of, moved_along
 from ctk.compiler.lowering.operators.promotion import operand
+from ctk.compiler.sizes.index import Index, product
 from ctk.compiler.sizes.size_guards import NotLowered
 
 aten = torch.ops.aten

@@ -22,9 +22,9 @@ from ctk.compiler.lowering.arrays import (
     where,
 )
 from ctk.compiler.lowering.builder import Builder
-from ctk.compiler.sizes.index import ZERO, Index
 from ctk.compiler.lowering.operators.axes import count_of
 from ctk.compiler.lowering.operators.promotion import operand, promoted
+from ctk.compiler.sizes.index import ZERO, Index
 
 aten = torch.ops.aten
 

@@ -21,6 +21,8 @@ from ctk.compiler.lowering.arrays import (
     reshaped,
 )
 from ctk.compiler.lowering.builder import Builder
+from ctk.compiler.lowering.ir import Position
+from ctk.compiler.lowering.operators.axes import all_of, axis_of, joined, moved_along
 from ctk.compiler.sizes.index import (
     ONE,
     ZERO,
@@ -32,8 +34,6 @@ from ctk.compiler.sizes.index import (
     product,
     smaller,
 )
-from ctk.compiler.lowering.ir import Position
-from ctk.compiler.lowering.operators.axes import all_of, axis_of, joined, moved_along
 from ctk.compiler.sizes.size_guards import NotLowered, sizes_of
 
 aten = torch.ops.aten

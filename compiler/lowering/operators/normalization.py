@@ -9,8 +9,8 @@ import torch
 
 from ctk.compiler.lowering.arrays import Array, apply, cast, constant, moved, reshaped
 from ctk.compiler.lowering.builder import Builder
-from ctk.compiler.sizes.index import ONE, ZERO, Index, as_index, product
 from ctk.compiler.lowering.operators.axes import count_of
+from ctk.compiler.sizes.index import ONE, ZERO, Index, as_index, product
 from ctk.compiler.sizes.size_guards import NotLowered
 
 aten = torch.ops.aten

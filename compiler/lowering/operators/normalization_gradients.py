@@ -18,13 +18,13 @@ import torch
 
 from ctk.compiler.lowering.arrays import Array, apply, cast, reshaped
 from ctk.compiler.lowering.builder import Builder
-from ctk.compiler.sizes.index import ONE
 from ctk.compiler.lowering.operators.axes import count_of
 from ctk.compiler.lowering.operators.normalization import (
     accumulated,
     in_groups,
     of_channels,
 )
+from ctk.compiler.sizes.index import ONE
 
 aten = torch.ops.aten
 

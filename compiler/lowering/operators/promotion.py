@@ -16,8 +16,8 @@ from typing import TypeAlias
 import torch
 
 from ctk.compiler.lowering.arrays import Array, Number, cast, compute_type, constant
-from ctk.compiler.sizes.index import Index
 from ctk.compiler.lowering.ir import Dtype
+from ctk.compiler.sizes.index import Index
 
 Operand: TypeAlias = Array | Index | Number
 

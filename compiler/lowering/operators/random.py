@@ -23,10 +23,10 @@ from ctk.compiler.lowering.arrays import (
     where,
 )
 from ctk.compiler.lowering.builder import Builder
-from ctk.compiler.sizes.index import Index, as_index
 from ctk.compiler.lowering.ir import Dtype, Op, Position
 from ctk.compiler.lowering.layout import flatten
 from ctk.compiler.passes.joint.philox import DIGITS, DRAW
+from ctk.compiler.sizes.index import Index, as_index
 
 _PAIR = 2
 """How many numbers of 64 bits a counter gives."""

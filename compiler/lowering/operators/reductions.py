@@ -20,9 +20,9 @@ from ctk.compiler.lowering.arrays import (
     where,
 )
 from ctk.compiler.lowering.builder import Builder
-from ctk.compiler.sizes.index import ONE, ZERO, product
 from ctk.compiler.lowering.operators.axes import axes_of, count_of
 from ctk.compiler.lowering.operators.promotion import operand, promoted
+from ctk.compiler.sizes.index import ONE, ZERO, product
 
 aten = torch.ops.aten
 

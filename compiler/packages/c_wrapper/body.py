@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 
+from ctk.compiler.packages.c_wrapper.c_literals import size_text
 from ctk.compiler.packages.c_wrapper.entries import (
     MAX_RANK,
     Entry,
@@ -15,7 +16,6 @@ from ctk.compiler.packages.c_wrapper.entries import (
 )
 from ctk.compiler.packages.c_wrapper.operator_calls import tensor_text
 from ctk.compiler.packages.c_wrapper.places import Number, Place, Tensor
-from ctk.compiler.packages.c_wrapper.c_literals import size_text
 from ctk.compiler.runtime.steps import Argument, Call, Ref, Step
 
 

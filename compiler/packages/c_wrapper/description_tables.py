@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ctk.compiler.packages.c_api import ABI_VERSION
+from ctk.compiler.packages.c_wrapper.c_literals import array_text, int_text, size_name, string_text
+from ctk.compiler.packages.c_wrapper.c_literals import size_text as text_of_size
 from ctk.compiler.packages.c_wrapper.entries import (
     LARGEST,
     Entry,
@@ -16,8 +18,6 @@ from ctk.compiler.packages.c_wrapper.entries import (
     Weight,
     dtype_code,
 )
-from ctk.compiler.packages.c_wrapper.c_literals import array_text, int_text, size_name, string_text
-from ctk.compiler.packages.c_wrapper.c_literals import size_text as text_of_size
 from ctk.compiler.packages.input_guard import Condition
 from ctk.compiler.sizes.atoms import Symbol
 from ctk.compiler.sizes.index import Index, as_index

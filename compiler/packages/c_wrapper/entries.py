@@ -17,10 +17,10 @@ from typing import Literal, TypeAlias
 
 import torch
 
-from ctk.compiler.packages.input_guard import Condition
 from ctk.compiler.codegen.c.kernel_printer import KernelCode
-from ctk.compiler.sizes.index import Index
+from ctk.compiler.packages.input_guard import Condition
 from ctk.compiler.runtime.steps import Schedule
+from ctk.compiler.sizes.index import Index
 
 Kind = Literal["tensor", "int", "float", "bool", "none"]
 

@@ -10,14 +10,19 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ctk.compiler.packages.c_wrapper.description_tables import Described, Maker, description, require_told
+from ctk.compiler.codegen.c.libraries import beginning
+from ctk.compiler.codegen.c.toolchain import command_with, compile_together
+from ctk.compiler.packages.c_wrapper.description_tables import (
+    Described,
+    Maker,
+    description,
+    require_told,
+)
 from ctk.compiler.packages.c_wrapper.entries import Entry, NotInC, Weight
 from ctk.compiler.packages.c_wrapper.prelude import prelude
 from ctk.compiler.packages.c_wrapper.steps import calls_torch, fault_function, function_text
-from ctk.compiler.codegen.c.libraries import beginning
-from ctk.compiler.codegen.c.toolchain import command_with, compile_together
-from ctk.compiler.usercode.process_name import process_name
 from ctk.compiler.torch_compat.process import c_shim
+from ctk.compiler.usercode.process_name import process_name
 
 
 def sources(

@@ -13,13 +13,18 @@ from typing import Any
 import torch
 
 from ctk.compiler.packages.c_wrapper.body import Body, require_rank
+from ctk.compiler.packages.c_wrapper.c_literals import (
+    array_text,
+    size_text,
+    sizes_text,
+    string_text,
+)
 from ctk.compiler.packages.c_wrapper.entries import NotInC, dtype_code
 from ctk.compiler.packages.c_wrapper.operator_calls import number_text
 from ctk.compiler.packages.c_wrapper.places import Items, Nothing, Number
-from ctk.compiler.packages.c_wrapper.c_literals import array_text, size_text, sizes_text, string_text
-from ctk.compiler.sizes.index import Index
 from ctk.compiler.runtime.helpers import fitted, required
 from ctk.compiler.runtime.steps import Call, Ref
+from ctk.compiler.sizes.index import Index
 from ctk.compiler.torch_compat.process import allocate
 
 aten = torch.ops.aten

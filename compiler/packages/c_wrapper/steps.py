@@ -17,11 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import cast
 
+from ctk.compiler.codegen.c.kernel_printer import KernelCode
 from ctk.compiler.packages.c_wrapper.body import Body, require_rank
-from ctk.compiler.packages.c_wrapper.entries import Entry, NotInC, Value, dtype_code
-from ctk.compiler.packages.c_wrapper.library_calls import print_call
-from ctk.compiler.packages.c_wrapper.own_calls import is_own, print_own
-from ctk.compiler.packages.c_wrapper.places import Number, Tensor
 from ctk.compiler.packages.c_wrapper.c_literals import (
     array_text,
     float_text,
@@ -30,11 +27,14 @@ from ctk.compiler.packages.c_wrapper.c_literals import (
     sizes_text,
     string_text,
 )
-from ctk.compiler.codegen.c.kernel_printer import KernelCode
-from ctk.compiler.sizes.index import Index
+from ctk.compiler.packages.c_wrapper.entries import Entry, NotInC, Value, dtype_code
+from ctk.compiler.packages.c_wrapper.library_calls import print_call
+from ctk.compiler.packages.c_wrapper.own_calls import is_own, print_own
+from ctk.compiler.packages.c_wrapper.places import Number, Tensor
 from ctk.compiler.runtime.c_kernels import fault_text
 from ctk.compiler.runtime.python_code import last_uses
 from ctk.compiler.runtime.steps import Allocation, Argument, Call, Launch, Ref, Size
+from ctk.compiler.sizes.index import Index
 
 _PARAMETERS = (
     "ctk_call* ctk, const ctk_value* inputs, const ctk_value* weights, const int64_t* symbols, "

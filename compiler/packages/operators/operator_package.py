@@ -24,21 +24,21 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from ctk.compiler.packages.operators.implementation import implementation_text
-from ctk.compiler.packages.operators.package_index import Index, index_of, same
-from ctk.compiler.packages.operators.metadata import described, in_order, text_of
-from ctk.compiler.packages.exported_program import Traced, traced_of
-from ctk.compiler.packages.write import Options, write_package
 from ctk.compiler.artifacts import versions
 from ctk.compiler.cache import code_identity
-from ctk.compiler.packages.input_guard import FixedInput, Input
-from ctk.compiler.packages.package import DEFAULT
-from ctk.compiler.options.config import Config, resolve
 from ctk.compiler.errors import ArtifactError, CtkError, StorageError
+from ctk.compiler.options.config import Config, resolve
+from ctk.compiler.packages.exported_program import Traced, traced_of
+from ctk.compiler.packages.input_guard import FixedInput, Input
+from ctk.compiler.packages.operators.implementation import implementation_text
+from ctk.compiler.packages.operators.metadata import described, in_order, text_of
+from ctk.compiler.packages.operators.package_index import Index, index_of, same
+from ctk.compiler.packages.package import DEFAULT
+from ctk.compiler.packages.write import Options, write_package
 from ctk.compiler.runtime.values import JSON
-from ctk.compiler.torch_compat.process import ambient
 from ctk.compiler.torch_compat.aot import exported
 from ctk.compiler.torch_compat.fx import graphs
+from ctk.compiler.torch_compat.process import ambient
 
 log = logging.getLogger("ctk.cache")
 

@@ -21,11 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from ctk.compiler.packages.operators.metadata import text_of
 from ctk.compiler.artifacts import locks
 from ctk.compiler.artifacts import partial_files as partial
 from ctk.compiler.artifacts.container import open_container
-from ctk.compiler.packages.package import manifest_of
 from ctk.compiler.cache.store import WAIT_SECONDS
 from ctk.compiler.cache_folder.folder import cache_folder, subfolder
 from ctk.compiler.errors import (
@@ -36,6 +34,8 @@ from ctk.compiler.errors import (
     StorageError,
     UnreadableContainer,
 )
+from ctk.compiler.packages.operators.metadata import text_of
+from ctk.compiler.packages.package import manifest_of
 from ctk.compiler.runtime.values import JSON
 
 log = logging.getLogger("ctk.cache")

@@ -33,8 +33,8 @@ from ctk.compiler.partition.roles import inherit_tags
 from ctk.compiler.passes.joint.products import Operand, Product, lacks, padded, speedup
 from ctk.compiler.rewriting.base import Example, Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
-from ctk.compiler.torch_compat.fx import arguments
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fx import arguments
 
 aten = torch.ops.aten
 _OPERANDS: Mapping[object, int] = {aten.mm.default: 2, aten.bmm.default: 2, aten.addmm.default: 3}

@@ -36,8 +36,8 @@ from ctk.compiler.partition.roles import inherit_tags, tag_of
 from ctk.compiler.passes.joint.philox import DRAW
 from ctk.compiler.rewriting.base import Pass
 from ctk.compiler.rewriting.rewriter import Rewriter
-from ctk.compiler.torch_compat.fx import arguments
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fx import arguments
 
 aten = torch.ops.aten
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)

@@ -1,1 +1,1 @@
-"""TODO wing."""
+"""AOTAutograd, decompositions, partitioners and export in torch."""

@@ -1,1 +1,1 @@
-"""TODO wing."""
+"""Dynamo: backends, exceptions, guards and stances."""

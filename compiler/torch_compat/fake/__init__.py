@@ -1,1 +1,1 @@
-"""TODO wing."""
+"""Fake tensors, symbolic sizes and shape guards in torch."""

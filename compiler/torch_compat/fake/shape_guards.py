@@ -24,8 +24,8 @@ from typing import Any
 
 import torch
 
-from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.aot.aot_data import Json, NoDataForm
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 _RELATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
     "==": operator.eq,

@@ -15,10 +15,10 @@ from typing import Any
 
 import torch
 
-from ctk.compiler.torch_compat.fake import fake_tensors as fake
-from ctk.compiler.torch_compat.fx import graphs
-from ctk.compiler.torch_compat.fake import shape_guards
 from ctk.compiler.torch_compat.aot.aot_data import NoDataForm
+from ctk.compiler.torch_compat.fake import fake_tensors as fake
+from ctk.compiler.torch_compat.fake import shape_guards
+from ctk.compiler.torch_compat.fx import graphs
 
 
 @dataclass(slots=True)

@@ -1,1 +1,1 @@
-"""TODO wing."""
+"""FX graphs, operators, schemas and tracing in torch."""

@@ -1,1 +1,1 @@
-"""TODO wing."""
+"""GPUs in torch and Triton: capture, load, launch, interpret."""

@@ -1,1 +1,1 @@
-"""TODO wing."""
+"""Inductor: passes, options, lowerings, kernels, oneDNN."""

@@ -1,1 +1,1 @@
-"""TODO wing."""
+"""State of torch in a process: allocators, modes, settings, C functions."""

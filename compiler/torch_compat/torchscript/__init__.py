@@ -1,1 +1,1 @@
-"""TODO wing."""
+"""TorchScript: private names of `torch.jit`, and its passes."""

@@ -14,9 +14,9 @@ from torch import nn
 from torch.export import Dim
 from torch.utils._pytree import tree_leaves
 
-from ctk.compiler.packages.write import aot_compile
 from ctk.compiler.packages.c_wrapper import library
 from ctk.compiler.packages.package import load
+from ctk.compiler.packages.write import aot_compile
 from tests.helpers.c_packages import entry_of, package_of
 from tests.helpers.c_program import call
 from tests.helpers.cli import ctk

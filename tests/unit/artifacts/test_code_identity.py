@@ -16,8 +16,8 @@ import torch
 
 from ctk.compiler.cache.code_identity import identity_of
 from ctk.compiler.errors import Uncacheable
-from ctk.compiler.usercode.python_files import load_file
 from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.usercode.python_files import load_file
 
 SCALE = 2
 

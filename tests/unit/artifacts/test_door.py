@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from ctk.compiler.errors import ArtifactError, InputError
 from ctk.compiler.packages.input_guard import (
     Condition,
     Dimension,
@@ -10,7 +11,6 @@ from ctk.compiler.packages.input_guard import (
     TensorInput,
 )
 from ctk.compiler.packages.input_guard_json import door_json, door_of
-from ctk.compiler.errors import ArtifactError, InputError
 from ctk.compiler.sizes.index import as_index, symbol
 
 S, T = symbol("s1"), symbol("s10")

@@ -18,8 +18,8 @@ from torch.fx import symbolic_trace
 
 from ctk.compiler.cache.key import key_parts
 from ctk.compiler.codegen import CODEGEN_OPTIONS
-from ctk.compiler.options.config import Config
 from ctk.compiler.errors import Uncacheable
+from ctk.compiler.options.config import Config
 from ctk.compiler.passes import PASSES
 from ctk.compiler.rewriting.stage_passes import select_passes
 from tests.helpers.project import ROOT

@@ -8,9 +8,7 @@ import stat
 import pytest
 import torch
 
-from ctk.compiler.packages.write import aot_compile, write_package
 from ctk.compiler.artifacts.container import open_container, write
-from ctk.compiler.packages.package import MANIFEST, load
 from ctk.compiler.errors import (
     ArtifactError,
     ConfigError,
@@ -18,6 +16,8 @@ from ctk.compiler.errors import (
     InputError,
     StorageError,
 )
+from ctk.compiler.packages.package import MANIFEST, load
+from ctk.compiler.packages.write import aot_compile, write_package
 
 
 class Model(torch.nn.Module):

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from ctk.compiler.artifacts import container
+from ctk.compiler.artifacts.partial_files import PREFIX
 from ctk.compiler.cache import entry
 from ctk.compiler.cache.entry import Difference, Key, write_entry
-from ctk.compiler.artifacts.partial_files import PREFIX
 from ctk.compiler.cache.store import Store, open_store
 from ctk.compiler.cache_folder.folder import forget_warnings
 from ctk.compiler.usercode.process_name import process_name

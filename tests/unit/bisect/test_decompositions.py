@@ -8,12 +8,12 @@ import torch
 from ctk.toolkit.bisect import find_culprit
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Verdict
-from ctk.toolkit.operations.check import check_case
+from ctk.toolkit.case.usercode.program import load_program
 from ctk.toolkit.compile_log.check import check_log
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.importers.program import capture_cases
+from ctk.toolkit.operations.check import check_case
 from ctk.toolkit.oracle.judge import judge
-from ctk.toolkit.case.usercode.program import load_program
 
 aten = torch.ops.aten
 

@@ -5,11 +5,11 @@ import torch
 
 from ctk.toolkit.bisect.elimination import PARTITION, by_partition
 from ctk.toolkit.bisect.questions import Questions, Seen
+from ctk.toolkit.case.usercode.program import Program
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.oracle.judge import judge
-from ctk.toolkit.case.usercode.program import Program
 from tests.helpers.project import ROOT
 
 

@@ -9,10 +9,10 @@ from ctk.toolkit.bisect.search import guilty_kernel, guilty_one, smallest_failin
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.case.usercode.program import load_program
 from ctk.toolkit.compile_log.recorder import EVERY_KERNEL, Veto
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.oracle.executors.child import ChildProcess
-from ctk.toolkit.case.usercode.program import load_program
 from tests.helpers.per_node_codegen import per_node
 
 PROGRAM = """

@@ -13,13 +13,13 @@ from ctk.toolkit.bisect.questions import NO_KERNELS
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.case.usercode.program import Program, load_program
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.oracle.judge import judge
 from ctk.toolkit.targets.base import Traits, Trial
-from ctk.toolkit.case.usercode.program import Program, load_program
 from tests.helpers.case_folders import linear_case
 from tests.helpers.inductor_faults import FAULTS
 from tests.helpers.project import ROOT

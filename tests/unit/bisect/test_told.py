@@ -8,12 +8,12 @@ from torch import Tensor
 
 from ctk.toolkit.bisect import find_culprit
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.operations.check import check_case
-from ctk.toolkit.compile_log.recorder import Recorder, Veto
-from ctk.toolkit.compile_log.meta_values import wrong_told
-from ctk.toolkit.importers.program import capture_cases
-from ctk.toolkit.oracle.judge import judge
 from ctk.toolkit.case.usercode.program import Program
+from ctk.toolkit.compile_log.meta_values import wrong_told
+from ctk.toolkit.compile_log.recorder import Recorder, Veto
+from ctk.toolkit.importers.program import capture_cases
+from ctk.toolkit.operations.check import check_case
+from ctk.toolkit.oracle.judge import judge
 
 WIDENED, TURNED = "dispatch/meta.told.widened.default", "dispatch/meta.told.turned.default"
 

@@ -12,8 +12,8 @@ from ctk.compiler.cache_folder.folder import (
     private_folder,
     subfolder,
 )
-from ctk.compiler.options.environment import cache_settings
 from ctk.compiler.errors import ConfigError, StorageError
+from ctk.compiler.options.environment import cache_settings
 
 
 @pytest.fixture(autouse=True)

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from ctk.compiler.errors import CaseError, StorageError
+from ctk.toolkit.case.carried_sources import plan_sources
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.manifest import read_manifest
-from ctk.toolkit.case.carried_sources import plan_sources
 from ctk.toolkit.case.store import load_case, save_case
 from ctk.toolkit.oracle.executors.child import ChildProcess
 from ctk.toolkit.oracle.judge import judge

@@ -11,11 +11,11 @@ import torch
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Autocast, Case, Modes
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.manifest import read_manifest
-from ctk.toolkit.case.store import load_case, save_case
 from ctk.toolkit.case.formats.files import PARTIAL, atomic_folder, unique_folder
 from ctk.toolkit.case.formats.scrub import shorten_home
 from ctk.toolkit.case.graphs.graph_json import graph_to_json
+from ctk.toolkit.case.manifest import read_manifest
+from ctk.toolkit.case.store import load_case, save_case
 from tests.helpers.case_folders import linear_case
 from tests.helpers.case_zoo import Sample, capture, samples
 

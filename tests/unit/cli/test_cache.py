@@ -12,10 +12,7 @@ from ctk.compiler.codegen import CODEGEN_OPTIONS
 from ctk.compiler.options.config import resolve
 from ctk.compiler.passes import PASSES
 from ctk.compiler.rewriting.stage_passes import select_passes
-from ctk.toolkit.cli.commands import cache_clear
-from ctk.toolkit.cli.commands import cache_ls
-from ctk.toolkit.cli.commands import cache_verify
-from ctk.toolkit.cli.commands import cache_why
+from ctk.toolkit.cli.commands import cache_clear, cache_ls, cache_verify, cache_why
 from ctk.toolkit.cli.main import COMMANDS
 from tests.helpers.cli import GOOD, ctk, write
 

@@ -13,14 +13,14 @@ from rich.syntax import Syntax
 from typer.testing import CliRunner
 
 from ctk.compiler.errors import CaptureError, ConfigError, TargetError, UnsupportedPlatform
+from ctk.toolkit.cli.main import build_app
 from ctk.toolkit.cli.shell import errors
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, as_json_text, as_text, table
+from ctk.toolkit.cli.shell.command_context import Command, guarded
 from ctk.toolkit.cli.shell.entry import Entry
 from ctk.toolkit.cli.shell.errors import answer_of
-from ctk.toolkit.cli.main import build_app
 from ctk.toolkit.cli.shell.options import parse_config, parse_value
 from ctk.toolkit.cli.shell.progress import LogReporter, progress
-from ctk.toolkit.cli.shell.command_context import Command, guarded
 
 
 class TestConfig:

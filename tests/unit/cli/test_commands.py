@@ -171,7 +171,9 @@ class TestMinify:
         ) -> tuple[Path, ReproRun]:
             return write_repro(case, folder, culprit, limits), seen
 
-        monkeypatch.setattr("ctk.toolkit.operations.session.smallest_repro.write_verified_repro", write_only)
+        monkeypatch.setattr(
+            "ctk.toolkit.operations.session.smallest_repro.write_verified_repro", write_only
+        )
         said = ctk("minify", case, "--trust", "--out", tmp_path / "small", "--max-questions", 1)
         assert said.code == 1
         assert (

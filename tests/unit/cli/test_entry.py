@@ -14,15 +14,14 @@ import typer
 from typer.testing import CliRunner
 
 from ctk.compiler.errors import ConfigError, StorageError
-from ctk.toolkit.cli.shell import completion
-from ctk.toolkit.cli.shell import errors
-from ctk.toolkit.cli.shell.answer import Answer, ExitCode, as_json_text
-from ctk.toolkit.cli.shell.entry import Entry
-from ctk.toolkit.cli.main import COMMANDS
-from ctk.toolkit.cli.shell.progress import progress
 from ctk.toolkit.cli.commands.run import answer_of_summary
-from ctk.toolkit.cli.shell.command_context import Command, guarded
 from ctk.toolkit.cli.commands.show import facts_table
+from ctk.toolkit.cli.main import COMMANDS
+from ctk.toolkit.cli.shell import completion, errors
+from ctk.toolkit.cli.shell.answer import Answer, ExitCode, as_json_text
+from ctk.toolkit.cli.shell.command_context import Command, guarded
+from ctk.toolkit.cli.shell.entry import Entry
+from ctk.toolkit.cli.shell.progress import progress
 from ctk.toolkit.watch.script import RunSummary
 from ctk.toolkit.watch.watch_session import Failure
 from tests.helpers.cli import Said, ctk

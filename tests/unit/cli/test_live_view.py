@@ -13,9 +13,9 @@ from rich.console import Console
 from torch.fx import symbolic_trace
 
 import ctk
+from ctk.toolkit.case.graphs.graph_lines import graph_lines, last_lines
 from ctk.toolkit.cli.shell.live_view import LiveReporter, ReductionView, live_progress
 from ctk.toolkit.cli.shell.progress import LogReporter, progress, progress_told
-from ctk.toolkit.case.graphs.graph_lines import graph_lines, last_lines
 from ctk.toolkit.reduce.progress import Progress
 
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

@@ -66,7 +66,9 @@ def test_a_huge_tree_is_looked_into_only_so_far(
 ) -> None:
     for number in range(30):
         (tmp_path / f"{number:02}" / ".graph0.partial").mkdir(parents=True)
-    monkeypatch.setattr("ctk.toolkit.case.formats.folder_walk.Walk.__init__.__defaults__", (20, False))
+    monkeypatch.setattr(
+        "ctk.toolkit.case.formats.folder_walk.Walk.__init__.__defaults__", (20, False)
+    )
     said = ctk("ls", tmp_path)
     assert said.code == 0
     assert "more than 20 folders: the others were not looked into" in said.out

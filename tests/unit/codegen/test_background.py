@@ -15,8 +15,8 @@ from ctk.compiler.codegen.c.c_codegen import CODEGEN, GENERATOR
 from ctk.compiler.codegen.kernels import KernelContext
 from ctk.compiler.codegen.schedule.background import THREAD
 from ctk.compiler.codegen.schedule.compilation import scheduled
-from ctk.compiler.options.config import Config
 from ctk.compiler.errors import ArtifactError
+from ctk.compiler.options.config import Config
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.toolkit.compile_log.recorder import Recorder
 

@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from ctk.compiler.codegen.torchscript.torchscript_codegen import ts_compile
 from ctk.compiler.codegen.torchscript.fusing import DTYPES, OPERATORS, why_unfused
+from ctk.compiler.codegen.torchscript.torchscript_codegen import ts_compile
 from tests.helpers.codegen_graphs import RUNS, functional
 
 X = torch.tensor([0.5, 1.5, -0.5, -2.5, 2.5, math.inf, math.nan, 3.0])

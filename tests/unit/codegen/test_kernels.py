@@ -12,18 +12,18 @@ from ctk.compiler.codegen import CODEGENS
 from ctk.compiler.codegen.base import as_boxed
 from ctk.compiler.codegen.kernels import Codegen, KernelContext
 from ctk.compiler.codegen.select import generate
-from ctk.compiler.options.config import Config
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.observe import KernelId
+from ctk.compiler.options.config import Config
 from ctk.compiler.pipeline import compile_fx
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.toolkit.bisect import find_culprit
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Verdict
-from ctk.toolkit.operations.check import check_case
+from ctk.toolkit.case.usercode.program import load_program
 from ctk.toolkit.compile_log.recorder import EVERY_KERNEL, Recorder, Veto
 from ctk.toolkit.importers.program import capture_cases
-from ctk.toolkit.case.usercode.program import load_program
+from ctk.toolkit.operations.check import check_case
 from tests.helpers.codegen_graphs import functional
 from tests.helpers.per_node_codegen import compile_per_node, per_node
 

@@ -5,8 +5,8 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ctk.compiler.codegen.select import generate
-from ctk.compiler.options.config import Config
 from ctk.compiler.observe import PassRecord
+from ctk.compiler.options.config import Config
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
 

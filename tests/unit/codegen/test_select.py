@@ -10,9 +10,9 @@ from ctk.compiler.codegen import CODEGENS
 from ctk.compiler.codegen.base import as_boxed
 from ctk.compiler.codegen.kernels import Codegen, one_kernel
 from ctk.compiler.codegen.select import generate, generators
-from ctk.compiler.options.config import Config
 from ctk.compiler.errors import CodegenUnsupported, ConfigError
 from ctk.compiler.observe import CallRecord, ErrorRecord
+from ctk.compiler.options.config import Config
 from ctk.compiler.pipeline import compile_fx
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.toolkit.compile_log.recorder import Recorder, Veto

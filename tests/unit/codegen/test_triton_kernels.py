@@ -4,15 +4,12 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from ctk.compiler.codegen.triton.launch import compile_kernels
 from ctk.compiler.codegen.triton.heuristics import layout_of
 from ctk.compiler.codegen.triton.kernel_options import TritonOptions
+from ctk.compiler.codegen.triton.launch import compile_kernels
 from ctk.compiler.codegen.triton.source import kernel_source
 from ctk.compiler.codegen.triton.variants import KernelError
 from ctk.compiler.errors import CodegenUnsupported
-from ctk.compiler.sizes import size_guards as sizes
-from ctk.compiler.sizes.atoms import Indirect, Var
-from ctk.compiler.sizes.index import ONE, Index, as_index, of_atom, symbol
 from ctk.compiler.lowering.ir import (
     Buffer,
     Const,
@@ -27,6 +24,9 @@ from ctk.compiler.lowering.ir import (
     Value,
 )
 from ctk.compiler.passes.joint.philox import DRAW
+from ctk.compiler.sizes import size_guards as sizes
+from ctk.compiler.sizes.atoms import Indirect, Var
+from ctk.compiler.sizes.index import ONE, Index, as_index, of_atom, symbol
 from tests.helpers.triton_kernels import INTERPRETED, check, check_kernels
 
 pytestmark = INTERPRETED

@@ -5,11 +5,9 @@ import itertools
 import pytest
 import torch
 
-from ctk.compiler.codegen.triton.ops import PRINTERS
 from ctk.compiler.codegen.triton.kernel_options import TritonOptions
-from ctk.compiler.sizes.atoms import Var
+from ctk.compiler.codegen.triton.ops import PRINTERS
 from ctk.compiler.lowering.builder import row_major
-from ctk.compiler.sizes.index import as_index, of_atom
 from ctk.compiler.lowering.interpret_memory import memory_of
 from ctk.compiler.lowering.ir import (
     Buffer,
@@ -35,6 +33,8 @@ from ctk.compiler.lowering.vocabulary import (
     SHIFTS,
     SIGNS,
 )
+from ctk.compiler.sizes.atoms import Var
+from ctk.compiler.sizes.index import as_index, of_atom
 from tests.helpers.triton_kernels import INTERPRETED, check_kernels
 
 pytestmark = INTERPRETED

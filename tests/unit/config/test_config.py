@@ -3,8 +3,8 @@
 import pytest
 
 from ctk import Config, patch
-from ctk.compiler.options.config import resolve
 from ctk.compiler.errors import ConfigError
+from ctk.compiler.options.config import resolve
 
 
 def test_patch_returns_a_changed_copy():

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ctk.compiler.options.environment import Environment, misspelt, parse_size, read_environment
 from ctk.compiler.errors import ConfigError
+from ctk.compiler.options.environment import Environment, misspelt, parse_size, read_environment
 from ctk.toolkit.case.environment import RECORDED, recorded_variables
 
 

@@ -8,9 +8,9 @@ import pytest
 
 import ctk
 from ctk.toolkit.case.judgement import Verdict
+from ctk.toolkit.case.usercode.program import load_program
 from ctk.toolkit.end_to_end.apart import ask_apart
 from ctk.toolkit.end_to_end.question import ProgramQuestion
-from ctk.toolkit.case.usercode.program import load_program
 from tests.helpers.cli import GOOD, write
 from tests.helpers.cli import ctk as command
 from tests.helpers.project import ROOT

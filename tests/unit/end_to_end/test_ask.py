@@ -8,13 +8,13 @@ import torch
 
 from ctk.repro_templates.program.program_play import How
 from ctk.toolkit.case.judgement import Verdict
+from ctk.toolkit.case.usercode.program import load_program
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.layers import ask
 from ctk.toolkit.end_to_end.question import ProgramQuestion
-from ctk.toolkit.importers.in_memory import program_of
 from ctk.toolkit.execution.programs import program_worker as worker
 from ctk.toolkit.execution.programs.program_protocol import Plan
-from ctk.toolkit.case.usercode.program import load_program
+from ctk.toolkit.importers.in_memory import program_of
 
 HEAD = """
 import dataclasses

@@ -10,11 +10,11 @@ import pytest
 
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
-from ctk.toolkit.reduce.program.dynamo_culprit import cause_of, guilty_line, refine
-from ctk.toolkit.reduce.program.smallest_program import ProgramQuestioned, explain_program
-from ctk.toolkit.reduce.program.eager_lines import outside_lines
 from ctk.toolkit.execution.programs.player import Player
 from ctk.toolkit.execution.programs.program_protocol import Plan, Played, Seen
+from ctk.toolkit.reduce.program.dynamo_culprit import cause_of, guilty_line, refine
+from ctk.toolkit.reduce.program.eager_lines import outside_lines
+from ctk.toolkit.reduce.program.smallest_program import ProgramQuestioned, explain_program
 from tests.helpers.project import ROOT
 
 BUGS = sorted((ROOT / "tests" / "dynamo_bugs").glob("*.py"))

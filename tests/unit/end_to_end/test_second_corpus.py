@@ -7,11 +7,11 @@ import torch
 
 from ctk.repro_templates.program.program_arguments import Arguments, resized, revalued
 from ctk.toolkit.case.judgement import Verdict
+from ctk.toolkit.case.usercode.program import load_program
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.layers import ask
 from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.importers.in_memory import program_of
-from ctk.toolkit.case.usercode.program import load_program
 
 HEAD = """
 import collections, time

@@ -6,8 +6,8 @@ import pytest
 
 from ctk.compiler.errors import EagerError, LostAccelerator
 from ctk.toolkit.importers import load_cases, program
-from ctk.toolkit.importers.child_capture import captured_apart
 from ctk.toolkit.importers.base import Request
+from ctk.toolkit.importers.child_capture import captured_apart
 from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.processes.accelerator import LOST_CUDA
 from tests.helpers.cli import write

@@ -8,10 +8,10 @@ from torch import nn
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.store import load_case, save_case
+from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.importers import load_cases
 from ctk.toolkit.importers.base import Request
 from ctk.toolkit.repro.run import write_repro
-from ctk.toolkit.execution.execute import run_eager
 
 FREEZING = Request(target="inductor", config={"freezing": True})
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from ctk.toolkit.importers import load_cases
 from ctk.toolkit.execution.private_copy import held_tensors
+from ctk.toolkit.importers import load_cases
 from tests.helpers.cli import ctk, write
 
 STEP = """

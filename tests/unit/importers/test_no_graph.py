@@ -6,8 +6,8 @@ import pytest
 
 import ctk
 from ctk.compiler.errors import CaptureError
-from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.case.usercode.program import load_program
+from ctk.toolkit.importers.program import capture_cases
 from tests.helpers.faulty_backends import run_python
 
 INPUTS = "def inputs():\n    return (torch.ones(3),)\n"

@@ -8,10 +8,10 @@ from torch.fx import GraphModule
 
 from ctk.compiler.errors import CaptureError, ProgramError
 from ctk.toolkit.case.case import Autocast, Case
-from ctk.toolkit.importers.program import capture_cases, hinted, tensors_in
-from ctk.toolkit.execution.execute import run_eager
-from ctk.toolkit.case.usercode.program import Program
 from ctk.toolkit.case.usercode.named_sources import source_files
+from ctk.toolkit.case.usercode.program import Program
+from ctk.toolkit.execution.execute import run_eager
+from ctk.toolkit.importers.program import capture_cases, hinted, tensors_in
 
 
 def program(model, *inputs, **kwargs) -> Program:

@@ -9,9 +9,9 @@ import torch
 from ctk.compiler.errors import ProgramError
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.case.judgement import Verdict
+from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.importers import Request, load_cases, name_of
 from ctk.toolkit.importers.torch_repro import read_script
-from ctk.toolkit.execution.execute import run_eager
 
 HEAD = """
 import os

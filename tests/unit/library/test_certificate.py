@@ -22,7 +22,9 @@ def subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def write_only(case: Any, folder: Path, *more: Any) -> tuple[Path, ReproRun]:
         return write_repro(case, folder, *more), ReproRun(1, "", "reproduced")
 
-    monkeypatch.setattr("ctk.toolkit.operations.session.smallest_repro.write_verified_repro", write_only)
+    monkeypatch.setattr(
+        "ctk.toolkit.operations.session.smallest_repro.write_verified_repro", write_only
+    )
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "program.py", PROGRAM)
     write(tmp_path, "backend.py", BACKEND.replace("value + wrong", "value + 1 if wrong else value"))

@@ -14,11 +14,11 @@ import ctk
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.compile_log.recorder import Veto
+from ctk.toolkit.operations.report.as_json import Record, read_json
 from ctk.toolkit.oracle.executors.in_process import InProcess
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.progress import Progress
-from ctk.toolkit.operations.report.as_json import Record, read_json
 from ctk.toolkit.repro.run import ReproRun
 from tests.helpers.cli import BROKEN_PASS, write
 from tests.helpers.cli import ctk as command

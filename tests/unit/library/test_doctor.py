@@ -44,7 +44,9 @@ def test_switched_off_compile_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_no_cpp_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ctk.compiler.torch_compat.inductor.inductor_api.cpp_compiler", lambda: None)
+    monkeypatch.setattr(
+        "ctk.compiler.torch_compat.inductor.inductor_api.cpp_compiler", lambda: None
+    )
     assert not doctor.check_cpp_compiler("C++ compiler").is_fine
 
 
@@ -53,7 +55,9 @@ def test_cpp_compiler_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     script.write_text("#!/bin/sh\necho no license >&2\nexit 3\n")
     script.chmod(0o755)
     assert subprocess.run([script], capture_output=True, check=False).returncode == 3
-    monkeypatch.setattr("ctk.compiler.torch_compat.inductor.inductor_api.cpp_compiler", lambda: str(script))
+    monkeypatch.setattr(
+        "ctk.compiler.torch_compat.inductor.inductor_api.cpp_compiler", lambda: str(script)
+    )
     health = doctor.check_cpp_compiler("C++ compiler")
     assert not health.is_fine
     assert "no license" in health.detail

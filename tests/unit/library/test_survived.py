@@ -9,12 +9,12 @@ import pytest
 import ctk
 from ctk.compiler.errors import CtkError, StorageError
 from ctk.toolkit.bisect import find
-from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.formats import growing_file
+from ctk.toolkit.case.judgement import Verdict
+from ctk.toolkit.operations.report.as_json import read_json
 from ctk.toolkit.operations.session import best_case
 from ctk.toolkit.operations.session import running_operation as at_work
 from ctk.toolkit.oracle.executors.in_process import InProcess
-from ctk.toolkit.operations.report.as_json import read_json
 from ctk.toolkit.repro.run import ReproRun, write_repro
 from ctk.toolkit.repro.script import Limits
 from tests.helpers.cli import ctk as command
@@ -31,7 +31,9 @@ def subject(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     ) -> tuple[Path, ReproRun]:
         return write_repro(case, folder, culprit, limits), ReproRun(1, "", "reproduced")
 
-    monkeypatch.setattr("ctk.toolkit.operations.session.smallest_repro.write_verified_repro", write_only)
+    monkeypatch.setattr(
+        "ctk.toolkit.operations.session.smallest_repro.write_verified_repro", write_only
+    )
     monkeypatch.chdir(tmp_path)
     write(tmp_path, "program.py", PROGRAM)
     write(tmp_path, "backend.py", BACKEND)
@@ -133,7 +135,9 @@ def test_a_repro_that_is_not_on_disk_is_said_with_125(
     def refuse(*_: object) -> object:
         raise StorageError("repro.py cannot be written: File too large")
 
-    monkeypatch.setattr("ctk.toolkit.operations.session.smallest_repro.write_verified_repro", refuse)
+    monkeypatch.setattr(
+        "ctk.toolkit.operations.session.smallest_repro.write_verified_repro", refuse
+    )
     said = command("minify", "program.py", "--target", "backend.py:compile", "--out", "out")
     assert said.code == 125, said.out
     assert "repro.py is not on disk: repro.py cannot be written: File too large" in said.out

@@ -9,11 +9,11 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ctk.compiler.codegen.select import generate
-from ctk.compiler.options.config import Config
 from ctk.compiler.lowering.fuse import fuse
 from ctk.compiler.lowering.interpret import run_program
 from ctk.compiler.lowering.lower import lower
 from ctk.compiler.lowering.memory import plan_memory
+from ctk.compiler.options.config import Config
 from ctk.compiler.rewriting.numbering import Numbering
 from tests.helpers.lowered import compare
 

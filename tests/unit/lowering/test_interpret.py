@@ -9,8 +9,6 @@ from torch import Tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves
 
-from ctk.compiler.sizes.atoms import Indirect, Var
-from ctk.compiler.sizes.index import Index, as_index, of_atom
 from ctk.compiler.lowering.interpret import run_program
 from ctk.compiler.lowering.interpret_kernel import run_kernel
 from ctk.compiler.lowering.interpret_memory import Memory, unwritten
@@ -33,6 +31,8 @@ from ctk.compiler.lowering.ir import (
 from ctk.compiler.lowering.lower import lower
 from ctk.compiler.lowering.vocabulary import ARITY
 from ctk.compiler.passes.joint.philox import philox
+from ctk.compiler.sizes.atoms import Indirect, Var
+from ctk.compiler.sizes.index import Index, as_index, of_atom
 
 aten = torch.ops.aten
 LOOP = Var("i", as_index(4))

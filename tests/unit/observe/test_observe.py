@@ -8,10 +8,10 @@ from torch.fx import symbolic_trace
 
 from ctk.compiler.observe import OBSERVER, is_observers, marking
 from ctk.compiler.pipeline import compile_fx
+from ctk.toolkit.case.usercode.program import load_program
 from ctk.toolkit.compile_log.recorder import Recorder
 from ctk.toolkit.importers.program import capture_cases
 from ctk.toolkit.oracle.judge import judge
-from ctk.toolkit.case.usercode.program import load_program
 
 X = torch.ones(3)
 METHODS = (

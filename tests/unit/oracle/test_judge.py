@@ -13,8 +13,8 @@ from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.raise_site import raised_in
-from ctk.toolkit.oracle.judge import error_signature, judge
 from ctk.toolkit.execution.outcome import Outcome
+from ctk.toolkit.oracle.judge import error_signature, judge
 from ctk.toolkit.targets.base import Target
 
 WRONG = Signature("accuracy")

@@ -11,8 +11,8 @@ from ctk.compiler.passes.joint import products
 from ctk.compiler.passes.joint.pad_mm import PadMm
 from ctk.compiler.passes.joint.products import Operand, Product
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.execution.recorded_choices import with_decisions
 from ctk.toolkit.case.trust.ctk_options import is_harmless
+from ctk.toolkit.execution.recorded_choices import with_decisions
 from ctk.toolkit.verify_rules.judge import same_bits
 from tests.helpers.passes import aten_graph, rules_of, run_pass
 from tests.unit.passes.test_joint_models import rewrites, trained

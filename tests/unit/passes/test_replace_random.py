@@ -8,8 +8,8 @@ from ctk.compiler.options.config import Config
 from ctk.compiler.passes.joint.philox import DRAW
 from ctk.compiler.passes.joint.replace_random import RECIPES, ReplaceRandom
 from ctk.compiler.pipeline import compile_fx
-from ctk.toolkit.operations.check import check
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
+from ctk.toolkit.operations.check import check
 from tests.helpers.passes import aten_graph, run_pass
 
 aten = torch.ops.aten

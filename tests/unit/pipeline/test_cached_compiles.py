@@ -15,9 +15,9 @@ import torch
 from torch.fx import GraphModule
 
 from ctk.compiler import backend
-from ctk.compiler.dispatch import autograd as dispatch
 from ctk.compiler.cache import whole_graph
 from ctk.compiler.cache.store import open_store
+from ctk.compiler.dispatch import autograd as dispatch
 from ctk.compiler.pipeline import compile_fx
 from ctk.toolkit.compile_log.recorder import Recorder
 from tests.helpers.alias_programs import (

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ctk.compiler.options.config import Config
 from ctk.compiler.dispatch.decomposition_table import (
     TABLES,
     Operator,
@@ -16,6 +15,7 @@ from ctk.compiler.dispatch.decomposition_table import (
 )
 from ctk.compiler.errors import ConfigError
 from ctk.compiler.observe import PassRecord
+from ctk.compiler.options.config import Config
 from ctk.compiler.pipeline import compile_fx
 from ctk.toolkit.compile_log.recorder import Recorder
 

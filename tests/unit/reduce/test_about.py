@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.reduce.edit_subjects import names_of
 from ctk.toolkit.reduce.analysis import Facts
+from ctk.toolkit.reduce.edit_subjects import names_of
 from ctk.toolkit.reduce.edits import DropOutputs, Edit, Reconnect, RemoveNodes, Replace
 from ctk.toolkit.reduce.focus import Focus, Inside
 

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 
 from ctk.compiler.errors import ConfigError, DoesNotReproduce
 from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.execution.private_copy import held_tensors
 from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
@@ -17,7 +18,6 @@ from ctk.toolkit.reduce.progress import Budget, budget_of
 from ctk.toolkit.reduce.proposal import GaveUp, Step, listed
 from ctk.toolkit.reduce.size import is_smaller
 from ctk.toolkit.reduce.steps import STEPS, drop_prefix, drop_suffix
-from ctk.toolkit.execution.private_copy import held_tensors
 from tests.helpers.reduce_graphs import (
     FAILURE,
     FakeOracle,

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 from ctk.compiler.fx.walk import placeholders
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.edits import (
@@ -23,7 +24,6 @@ from ctk.toolkit.reduce.edits import (
 from ctk.toolkit.reduce.focus import Focus, Inside
 from ctk.toolkit.reduce.size import call_nodes, is_smaller, size_of
 from ctk.toolkit.reduce.value_edits import SetValues
-from ctk.toolkit.execution.execute import run_eager
 from tests.helpers.reduce_graphs import captured, chain, op_names
 
 

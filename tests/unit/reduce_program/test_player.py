@@ -6,7 +6,11 @@ from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.execution.programs.player import Player
 from ctk.toolkit.execution.programs.program_protocol import Plan
-from ctk.toolkit.reduce.program.program_repro import ProgramFailure, render_program, write_program_repro
+from ctk.toolkit.reduce.program.program_repro import (
+    ProgramFailure,
+    render_program,
+    write_program_repro,
+)
 from ctk.toolkit.reduce.program.statement_search import reduce_program
 
 SHADOWED = '''"""A submodule that an entry of the instance's dict hides has no guard."""

@@ -9,8 +9,8 @@ from torch import fx
 from ctk.compiler.errors import ConfigError, TargetError
 from ctk.compiler.pipeline import compile_fx
 from ctk.compiler.usercode.references import Reference, files_of, load
-from ctk.toolkit.targets import resolve_target
 from ctk.toolkit.case.usercode.program import load_program
+from ctk.toolkit.targets import resolve_target
 
 
 def test_parse():

@@ -11,10 +11,10 @@ from ctk.toolkit.bisect.culprit import Culprit, OptionEffect, Search
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
-from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.operations.report.as_json import FILE, read_json, record_of, write_json
 from ctk.toolkit.operations.report.as_text import summary
 from ctk.toolkit.operations.report.diagnosis import Diagnosis
+from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.repro.run import ReproRun
 from tests.helpers.case_folders import linear_case
 

@@ -12,8 +12,6 @@ import ctk
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.store import save_case
-from ctk.toolkit.reduce.certificate import Refusal
-from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.operations.report import certificate_file as certificate
 from ctk.toolkit.operations.report.certificate_file import (
     CERTIFICATE,
@@ -23,6 +21,8 @@ from ctk.toolkit.operations.report.certificate_file import (
 )
 from ctk.toolkit.operations.report.minimality import THE_REST, parts_of, shown, summed_up
 from ctk.toolkit.operations.report.phrases import ending
+from ctk.toolkit.reduce.certificate import Refusal
+from ctk.toolkit.reduce.driver import Reduction
 
 
 def program(x: torch.Tensor) -> torch.Tensor:

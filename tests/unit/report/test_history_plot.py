@@ -5,7 +5,15 @@ from xml.etree import ElementTree
 
 import pytest
 
-from ctk.toolkit.operations.report.history_plot import COLOURS, LEFT, RIGHT, TOP, WIDTH, Point, svg_of
+from ctk.toolkit.operations.report.history_plot import (
+    COLOURS,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    Point,
+    svg_of,
+)
 
 SVG = "{http://www.w3.org/2000/svg}"
 

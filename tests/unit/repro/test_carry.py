@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from ctk.toolkit.case.carried_sources import plan_sources
 from ctk.toolkit.case.case import Autocast, Case, Modes
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.carried_sources import plan_sources
 from ctk.toolkit.repro.carry import carry, names_in
 from ctk.toolkit.repro.script import CARRIED, render_script
 from ctk.toolkit.targets import TARGETS, traits_of

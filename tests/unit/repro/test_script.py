@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.options.config import resolve
 from ctk.compiler.errors import CaseError
+from ctk.compiler.options.config import resolve
+from ctk.toolkit.case.carried_sources import plan_sources
 from ctk.toolkit.case.case import Case, Modes
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.carried_sources import plan_sources
 from ctk.toolkit.case.store import load_case, save_case
 from ctk.toolkit.repro.header import Versions, shorten_paths
 from ctk.toolkit.repro.run import write_repro

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from ctk import Config, patch
-from ctk.compiler.options.config import resolve
 from ctk.compiler.errors import ConfigError
+from ctk.compiler.options.config import resolve
 from ctk.compiler.passes import PASSES
 from ctk.compiler.passes.joint.fold_constants import FoldConstants
 from ctk.compiler.rewriting.base import Pass

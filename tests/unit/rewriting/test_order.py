@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import fx
 
-from ctk.compiler.options.config import Config
 from ctk.compiler.errors import VerifyError
 from ctk.compiler.fx.order import orderings, sort_stably
 from ctk.compiler.fx.properties import is_pure
+from ctk.compiler.options.config import Config
 from ctk.compiler.pipeline import compile_fx
 from ctk.compiler.rewriting.user_passes import FunctionPass
 from ctk.toolkit.compile_log.recorder import Recorder, Veto

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from ctk.compiler.options.config import Config
 from ctk.compiler.errors import VerifyError
+from ctk.compiler.options.config import Config
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.rewriting.rewriter import Rewriter
 from ctk.compiler.rewriting.run_stage import run_stage

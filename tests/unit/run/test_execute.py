@@ -10,9 +10,9 @@ from torch.utils.checkpoint import checkpoint
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Case, Modes
+from ctk.toolkit.execution.execute import run_compiled, run_eager, run_graph
 from ctk.toolkit.importers import load_cases
 from ctk.toolkit.importers.base import Request
-from ctk.toolkit.execution.execute import run_compiled, run_eager, run_graph
 from ctk.toolkit.targets.base import Target
 from tests.helpers.executions import UseTarget, inplace_case, trace, values
 

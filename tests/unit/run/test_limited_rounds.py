@@ -8,10 +8,10 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import ctk
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.execution import limited_rounds
 from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.execution.limited_rounds import Endless, Rounds
+from ctk.toolkit.reduce.analysis import facts_of
 
 X = torch.linspace(-1, 1, 12).reshape(3, 4)
 

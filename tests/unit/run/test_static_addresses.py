@@ -6,9 +6,9 @@ import torch
 from torch import nn
 
 from ctk.toolkit.case.store import load_case, save_case
+from ctk.toolkit.execution.execute import run_compiled
 from ctk.toolkit.importers import load_cases
 from ctk.toolkit.importers.base import Request
-from ctk.toolkit.execution.execute import run_compiled
 
 BACKEND = """
 import torch

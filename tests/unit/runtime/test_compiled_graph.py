@@ -9,8 +9,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from ctk.compiler.codegen.c.c_codegen import CODEGEN
 from ctk.compiler.codegen.kernels import KernelContext
-from ctk.compiler.options.config import Config
 from ctk.compiler.errors import ArtifactError
+from ctk.compiler.options.config import Config
 from ctk.compiler.rewriting.numbering import Numbering
 from ctk.compiler.runtime.compiled_graph import load_graph
 from ctk.compiler.runtime.schedule_json import schedule_json, schedule_of

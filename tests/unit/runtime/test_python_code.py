@@ -3,9 +3,9 @@ import operator
 import pytest
 import torch
 
-from ctk.compiler.sizes.index import as_index, larger, symbol
 from ctk.compiler.runtime.python_code import PythonCode, last_uses
 from ctk.compiler.runtime.steps import Allocation, Call, Launch, Ref, Schedule, Size
+from ctk.compiler.sizes.index import as_index, larger, symbol
 
 S = symbol("s0")
 CPU = torch.device("cpu")

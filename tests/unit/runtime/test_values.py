@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from ctk.compiler.errors import ArtifactError
-from ctk.compiler.sizes.index import as_index, larger, smaller, symbol
 from ctk.compiler.runtime.steps import Ref
 from ctk.compiler.runtime.values import size_json, size_of, value_json, value_of
+from ctk.compiler.sizes.index import as_index, larger, smaller, symbol
 
 S, T = symbol("s0"), symbol("s1")
 

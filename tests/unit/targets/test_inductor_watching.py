@@ -15,8 +15,8 @@ from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.torch_compat.inductor import inductor_freezing
 from ctk.compiler.torch_compat.inductor.patch_sites import Site
 from ctk.toolkit.compile_log.recorder import Recorder, Veto
-from ctk.toolkit.targets.inductor.hooks import installed
 from ctk.toolkit.targets.inductor.compile_record import Session
+from ctk.toolkit.targets.inductor.hooks import installed
 from ctk.toolkit.targets.inductor.target import TARGET
 from tests.helpers.inductor_programs import observe, relu_inputs, relu_net, shuffled
 

@@ -10,13 +10,13 @@ import torch
 
 from ctk.compiler.codegen import CODEGENS
 from ctk.compiler.options.config import Config
-from ctk.compiler.torch_compat.inductor import inductor_api as inductor
-from ctk.compiler.torch_compat.fx import operators
 from ctk.compiler.torch_compat.dynamo.dynamo_api import inductor_mode_options
-from ctk.toolkit.targets import TARGETS, target_names
+from ctk.compiler.torch_compat.fx import operators
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.case.trust import ctk_options, inductor_options
 from ctk.toolkit.case.trust.demands import Given, Words, demands_of
 from ctk.toolkit.case.trust.harmless import HARMLESS, TORCH_NAMESPACES
+from ctk.toolkit.targets import TARGETS, target_names
 
 IN_LATER_TORCH_ONLY = torch.__version__ < "2.13"
 

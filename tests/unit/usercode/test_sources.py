@@ -8,8 +8,8 @@ from torch import fx
 from ctk.compiler.usercode.references import load
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.store import load_case, save_case
-from ctk.toolkit.case.usercode.references import reference_to
 from ctk.toolkit.case.usercode.named_sources import place_sources
+from ctk.toolkit.case.usercode.references import reference_to
 
 
 def add_one(x: torch.Tensor) -> torch.Tensor:

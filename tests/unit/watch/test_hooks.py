@@ -10,8 +10,8 @@ import torch
 from ctk.compiler.errors import ConfigError, TargetError
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.toolkit.case.store import load_case
-from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.case.usercode.references import json_options, reference_to
+from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.watch.hooks import debug_compile, install
 from ctk.toolkit.watch.watch_session import Session, WatchOptions
 from tests.helpers.faulty_backends import (

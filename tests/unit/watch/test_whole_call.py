@@ -12,8 +12,8 @@ from torch._inductor.async_compile import AsyncCompile
 
 from ctk.compiler.errors import MiscompileError
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
-from ctk.toolkit.watch.process_fork import Keeper
 from ctk.toolkit.watch.hooks import debug_compile, install
+from ctk.toolkit.watch.process_fork import Keeper
 
 
 def truncated(x):

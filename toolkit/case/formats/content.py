@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
 from ctk.repro_templates.graph.values import placed, randn
+from ctk.repro_templates.numbers.plain_parts import PLAIN_CLASSES
 from ctk.toolkit.case.formats.buildable import RECIPE_SEEDS, core_of, raw_bytes, same_bits
 
 Number = bool | int | float | complex

@@ -28,8 +28,8 @@ from collections.abc import Generator, Iterable
 from pathlib import Path
 from shlex import quote
 
-from ctk.compiler.options.environment import shares_files
 from ctk.compiler.errors import CaseError, StorageError
+from ctk.compiler.options.environment import shares_files
 from ctk.toolkit.case.formats.scrub import scrub
 
 PARTIAL = ".partial"

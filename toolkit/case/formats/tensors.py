@@ -34,7 +34,12 @@ from ctk.toolkit.case.formats.limits import (
 )
 from ctk.toolkit.case.formats.plain_text import one_line, quoted
 from ctk.toolkit.case.formats.safetensors_file import from_array, to_array
-from ctk.toolkit.case.formats.scalars import device_from_name, dtype_from_name, dtype_name, size_hint
+from ctk.toolkit.case.formats.scalars import (
+    device_from_name,
+    dtype_from_name,
+    dtype_name,
+    size_hint,
+)
 from ctk.toolkit.case.formats.synthetic import (
     Recipe,
     Uniform,

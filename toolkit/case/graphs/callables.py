@@ -30,9 +30,9 @@ import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.errors import CaseError, nearest
+from ctk.compiler.torch_compat.fx import operators
 from ctk.compiler.usercode.python_files import is_of_folder, load_file
 from ctk.compiler.usercode.references import searched_last
-from ctk.compiler.torch_compat.fx import operators
 from ctk.toolkit.case.formats.plain_text import one_line, quoted
 from ctk.toolkit.case.graphs.allow_list import Function, function_name, functions_by_name
 from ctk.toolkit.case.graphs.callable_places import PLACES

@@ -17,7 +17,12 @@ from torch.fx import GraphModule, Node
 from ctk.compiler.errors import CaseError
 from ctk.compiler.fx.types import tensor_text, value_of
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
-from ctk.toolkit.case.formats.scalars import dtype_from_name, dtype_name, float_from_json, float_to_json
+from ctk.toolkit.case.formats.scalars import (
+    dtype_from_name,
+    dtype_name,
+    float_from_json,
+    float_to_json,
+)
 from ctk.toolkit.case.formats.strict_json import Json, expect, items, member
 
 META_KEY = "ctk"

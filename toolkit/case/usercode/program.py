@@ -30,10 +30,10 @@ from typing import cast
 import torch
 
 from ctk.compiler.errors import ProgramError, nearest
-from ctk.compiler.usercode.python_files import is_loaded, load_file
-from ctk.compiler.usercode.references import near_file, searched_last, user_traceback
 from ctk.compiler.torch_compat.fx.libraries import registered_once
 from ctk.compiler.torch_compat.process.settings import is_setting, may_be
+from ctk.compiler.usercode.python_files import is_loaded, load_file
+from ctk.compiler.usercode.references import near_file, searched_last, user_traceback
 from ctk.repro_templates.program.program_arguments import Arguments
 from ctk.repro_templates.program.program_play import seeded, settings_of
 

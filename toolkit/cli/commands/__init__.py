@@ -1,1 +1,1 @@
-"""TODO wing."""
+"""The commands, one file each."""

@@ -6,10 +6,11 @@ from typing import Annotated
 import typer
 
 from ctk.compiler.errors import ConfigError
-from ctk.toolkit.cli.shell.answer import Answer
 from ctk.toolkit.cli.commands.bisect_command import answer_for_command, command_words
-from ctk.toolkit.cli.shell.completion import complete_case
 from ctk.toolkit.cli.commands.diagnose import answer_of_diagnosis
+from ctk.toolkit.cli.shell.answer import Answer
+from ctk.toolkit.cli.shell.command_context import Command
+from ctk.toolkit.cli.shell.completion import complete_case
 from ctk.toolkit.cli.shell.options import (
     WHAT,
     IsolationOptions,
@@ -18,7 +19,6 @@ from ctk.toolkit.cli.shell.options import (
     SubjectOptions,
 )
 from ctk.toolkit.cli.shell.progress import progress
-from ctk.toolkit.cli.shell.command_context import Command
 
 
 @dataclass(frozen=True, slots=True)

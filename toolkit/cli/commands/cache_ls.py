@@ -3,8 +3,8 @@
 import time
 from typing import TYPE_CHECKING
 
-from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
 from ctk.toolkit.cli.commands.ls import spoken_age
+from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
 from ctk.toolkit.cli.shell.command_context import Command
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.commands.cache_ls import as_data, counted
+from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.shell.command_context import Command
 
 

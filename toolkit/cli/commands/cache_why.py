@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import RenderableType
 
-from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
 from ctk.toolkit.cli.commands.cache_ls import SHOWN_DIGITS, as_data
 from ctk.toolkit.cli.commands.ls import spoken_age
+from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
 from ctk.toolkit.cli.shell.command_context import Command
 
 if TYPE_CHECKING:

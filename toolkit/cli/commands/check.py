@@ -8,6 +8,7 @@ import typer
 from rich.console import RenderableType
 
 from ctk.toolkit.cli.shell.answer import Answer, table
+from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.exit_codes import (
     end_to_end_data,
     evidence_lines,
@@ -17,7 +18,6 @@ from ctk.toolkit.cli.shell.exit_codes import (
 )
 from ctk.toolkit.cli.shell.options import RUN, IsolationOptions, SubjectOptions
 from ctk.toolkit.cli.shell.progress import progress
-from ctk.toolkit.cli.shell.command_context import Command
 
 if TYPE_CHECKING:
     from rich.table import Table

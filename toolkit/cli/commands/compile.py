@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.commands.cache_ls import spoken_size
+from ctk.toolkit.cli.shell.answer import Answer, ExitCode
+from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.completion import complete_case
 from ctk.toolkit.cli.shell.options import HOW, RUN, parse_config
 from ctk.toolkit.cli.shell.progress import progress
-from ctk.toolkit.cli.shell.command_context import Command
 
 
 @dataclass(frozen=True, slots=True)

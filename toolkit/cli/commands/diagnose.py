@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
+from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.exit_codes import exit_code_of
 from ctk.toolkit.cli.shell.job_options import JobOptions
 from ctk.toolkit.cli.shell.options import (
@@ -15,7 +16,6 @@ from ctk.toolkit.cli.shell.options import (
 )
 from ctk.toolkit.cli.shell.oracle_options import SameFailureOption
 from ctk.toolkit.cli.shell.progress import progress
-from ctk.toolkit.cli.shell.command_context import Command
 
 if TYPE_CHECKING:
     from ctk.toolkit.operations.report.diagnosis import Diagnosis

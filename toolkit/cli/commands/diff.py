@@ -11,6 +11,7 @@ from rich.syntax import Syntax
 
 from ctk.compiler.errors import ConfigError
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
+from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.completion import complete_case, complete_target
 from ctk.toolkit.cli.shell.exit_codes import exit_code_of, judgement_data, line_of
 from ctk.toolkit.cli.shell.options import (
@@ -25,7 +26,6 @@ from ctk.toolkit.cli.shell.options import (
     parse_value,
 )
 from ctk.toolkit.cli.shell.progress import progress
-from ctk.toolkit.cli.shell.command_context import Command
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -9,8 +9,8 @@ from rich.table import Table
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
-from ctk.toolkit.cli.shell.completion import complete_folder
 from ctk.toolkit.cli.shell.command_context import Command
+from ctk.toolkit.cli.shell.completion import complete_folder
 
 if TYPE_CHECKING:
     from ctk.toolkit.case.case_listing import Entry

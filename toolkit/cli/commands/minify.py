@@ -4,13 +4,15 @@ import dataclasses
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from ctk.toolkit.cli.shell.answer import Answer, table
+from ctk.toolkit.case.formats.plain_text import REASON_LENGTH, one_line
 from ctk.toolkit.cli.commands.diagnose import (
     answer_of_diagnosis,
     code_of,
     lines_to_go_on,
     stumbles,
 )
+from ctk.toolkit.cli.shell.answer import Answer, table
+from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.exit_codes import judgement_data, line_of
 from ctk.toolkit.cli.shell.job_options import JobOptions
 from ctk.toolkit.cli.shell.options import (
@@ -23,8 +25,6 @@ from ctk.toolkit.cli.shell.options import (
 )
 from ctk.toolkit.cli.shell.oracle_options import OracleOptions, SameFailureOption
 from ctk.toolkit.cli.shell.progress import progress
-from ctk.toolkit.cli.shell.command_context import Command
-from ctk.toolkit.case.formats.plain_text import REASON_LENGTH, one_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from ctk.toolkit.case.case import Case
-    from ctk.toolkit.reduce.driver import Reduction
     from ctk.toolkit.operations.report.diagnosis import Diagnosis
+    from ctk.toolkit.reduce.driver import Reduction
 
 
 def minify(

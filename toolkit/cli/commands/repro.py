@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from rich.console import RenderableType
 
 from ctk.toolkit.cli.shell.answer import Answer, table
+from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.exit_codes import (
     end_to_end_data,
     evidence_lines,
@@ -18,7 +19,6 @@ from ctk.toolkit.cli.shell.exit_codes import (
 )
 from ctk.toolkit.cli.shell.options import IsolationOptions, KeptInputs, SubjectOptions, out_option
 from ctk.toolkit.cli.shell.progress import progress
-from ctk.toolkit.cli.shell.command_context import Command
 
 if TYPE_CHECKING:
     from ctk.toolkit.operations.repro import GraphRepro, ReproReport

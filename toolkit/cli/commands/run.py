@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ctk.compiler.options.choices import Check, InputsMode, OnFailure
 from ctk.compiler.errors import ConfigError, nearest
+from ctk.compiler.options.choices import Check, InputsMode, OnFailure
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode
+from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.completion import complete_case
 from ctk.toolkit.cli.shell.options import RUN, out_option
-from ctk.toolkit.cli.shell.command_context import Command
 
 if TYPE_CHECKING:
     from ctk.toolkit.watch.script import RunSummary

@@ -12,12 +12,12 @@ from rich.table import Table
 
 from ctk.compiler.errors import CaseError, ConfigError
 from ctk.compiler.usercode.references import near_file
-from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
-from ctk.toolkit.cli.shell.completion import complete_case
-from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.commands.show_compiled import highlighted, show_kernels, show_times
 from ctk.toolkit.cli.commands.show_package import show_package
 from ctk.toolkit.cli.commands.show_why import show_why
+from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
+from ctk.toolkit.cli.shell.command_context import Command
+from ctk.toolkit.cli.shell.completion import complete_case
 
 if TYPE_CHECKING:
     from ctk.toolkit.case.roles import Role
@@ -150,11 +150,11 @@ def refuse_alone(
 
 def show_case(folder: Path) -> Answer:
     """Return the answer for a case folder."""
+    from ctk.toolkit.case.admission import demands_in
     from ctk.toolkit.case.case_listing import count_calls
+    from ctk.toolkit.case.formats.schema import encode
     from ctk.toolkit.case.manifest import MANIFEST, read_manifest
     from ctk.toolkit.case.replacing import whole_case
-    from ctk.toolkit.case.admission import demands_in
-    from ctk.toolkit.case.formats.schema import encode
     from ctk.toolkit.watch.dump import DumpedKernel, DumpedPass, dumped
 
     whole = whole_case(folder)
@@ -265,12 +265,12 @@ def show_pass(folder: Path, number: int) -> Answer:
 def show_why_not(folder: Path, rule: str, *, trust: bool = False) -> Answer:
     """Return the answer for `--why-not RULE`: what it did in each run of its pass."""
     from ctk.compiler.options.config import resolve
+    from ctk.toolkit.case.formats.schema import encode
     from ctk.toolkit.case.store import load_case
     from ctk.toolkit.compile_log.recorder import Recorder
     from ctk.toolkit.compile_log.unfired_rules import DECOMPOSE, why_not_decomposed, why_nots
-    from ctk.toolkit.case.formats.schema import encode
-    from ctk.toolkit.importers.base import Request, overridden
     from ctk.toolkit.execution.execute import run_compiled
+    from ctk.toolkit.importers.base import Request, overridden
 
     case = overridden(load_case(folder, trust=trust), Request(target="ctk"))
     recorder = Recorder()
@@ -292,12 +292,12 @@ def show_diagnosis(folder: Path) -> Answer:
         CaseError: Its diagnosis.json cannot be read.
     """
     from ctk.toolkit.case.case_listing import find_entries
-    from ctk.toolkit.case.formats.schema import encode
     from ctk.toolkit.case.formats.folder_walk import Walk
-    from ctk.toolkit.operations.session.operation_listing import is_done
-    from ctk.toolkit.oracle.go_on import resume_hint
+    from ctk.toolkit.case.formats.schema import encode
     from ctk.toolkit.operations.report.as_json import read_json
     from ctk.toolkit.operations.report.as_text import summary
+    from ctk.toolkit.operations.session.operation_listing import is_done
+    from ctk.toolkit.oracle.go_on import resume_hint
 
     record = read_json(folder)
     headline, *lines = summary(record, folder)

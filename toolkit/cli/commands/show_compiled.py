@@ -19,8 +19,8 @@ def show_times(subject: Path, target: str | None, *, trust: bool) -> Answer:
     """Return the answer for `--times`: one compile of each graph, and where its time went."""
     from dataclasses import asdict
 
-    from ctk.toolkit.oracle.several import opened
     from ctk.toolkit.operations.times import time_case
+    from ctk.toolkit.oracle.several import opened
 
     with opened(str(subject), None, {"target": target, "trust": trust}) as it:
         found = [time_case(case) for case in it.cases]
@@ -59,8 +59,8 @@ def time_cells(step: "StepTime", whole: float) -> tuple[str, ...]:
 def show_kernels(subject: Path, target: str | None, *, trust: bool) -> Answer:
     """Return the answer for `--kernels`: what the generators made of each graph of one compile."""
     from ctk.toolkit.compile_log.recorder import Recorder
-    from ctk.toolkit.oracle.several import opened
     from ctk.toolkit.execution.execute import run_compiled
+    from ctk.toolkit.oracle.several import opened
 
     recorder = Recorder()
     with opened(str(subject), None, {"target": target, "trust": trust}) as it:

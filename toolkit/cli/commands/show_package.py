@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from rich.console import RenderableType
 from rich.table import Table
 
-from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
 from ctk.toolkit.cli.commands.cache_ls import spoken_size
+from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
 
 if TYPE_CHECKING:
     from ctk.compiler.packages.description import Description, EntryDescription, Size, Value

@@ -12,9 +12,9 @@ from ctk.compiler.errors import CaseError
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
 
 if TYPE_CHECKING:
-    from ctk.toolkit.reduce.certificate import Refusal
     from ctk.toolkit.operations.report.certificate_file import CertificateRecord
     from ctk.toolkit.operations.report.minimality import Part
+    from ctk.toolkit.reduce.certificate import Refusal
 
 MOST = 12
 """Edits of one node that are shown; the rest is counted."""
@@ -56,9 +56,9 @@ def certified_case(folder: Path) -> Path:
     """
     from ctk.compiler.usercode.references import near_file
     from ctk.toolkit.case.manifest import MANIFEST
+    from ctk.toolkit.operations.report.certificate_file import CERTIFICATE
     from ctk.toolkit.oracle.go_on import resume_hint
     from ctk.toolkit.oracle.journal import JOURNAL
-    from ctk.toolkit.operations.report.certificate_file import CERTIFICATE
 
     if not folder.is_dir():
         raise CaseError(f"no such folder: {folder}{near_file(folder)}")

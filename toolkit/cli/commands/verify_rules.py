@@ -8,8 +8,8 @@ from rich.console import RenderableType
 from rich.syntax import Syntax
 
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, table
-from ctk.toolkit.cli.shell.progress import progress
 from ctk.toolkit.cli.shell.command_context import Command
+from ctk.toolkit.cli.shell.progress import progress
 
 if TYPE_CHECKING:
     from rich.table import Table

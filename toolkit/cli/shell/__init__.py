@@ -1,1 +1,1 @@
-"""TODO wing."""
+"""The shell around commands: options, answers, errors, progress, exit codes."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import typer
 
+from ctk.toolkit.case.formats.scrub import without_secrets
 from ctk.toolkit.cli.shell.answer import Answer
 from ctk.toolkit.cli.shell.entry import Said
 from ctk.toolkit.cli.shell.errors import answer_of, require_working_folder
@@ -24,7 +25,6 @@ from ctk.toolkit.cli.shell.flatten import flattened, with_parameters
 from ctk.toolkit.cli.shell.options import JsonOutput, QuietOutput, VerboseOutput
 from ctk.toolkit.cli.shell.progress import progress_told
 from ctk.toolkit.cli.shell.streams import told
-from ctk.toolkit.case.formats.scrub import without_secrets
 from ctk.toolkit.processes.accelerator import LOST_CUDA, has_lost_cuda
 from ctk.toolkit.processes.descriptors import standard_streams_kept
 from ctk.toolkit.processes.forks import terminate_as_interrupt

@@ -21,7 +21,13 @@ from typer.core import TyperGroup
 from ctk.compiler.errors import StorageError, nearest
 from ctk.toolkit.cli.shell.answer import Answer, ExitCode, as_json_text, as_text
 from ctk.toolkit.cli.shell.errors import answer_for
-from ctk.toolkit.cli.shell.streams import prepare_streams, settle_streams, stdout_is_stderr, told, written
+from ctk.toolkit.cli.shell.streams import (
+    prepare_streams,
+    settle_streams,
+    stdout_is_stderr,
+    told,
+    written,
+)
 from ctk.toolkit.processes.link import find_link
 
 

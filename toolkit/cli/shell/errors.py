@@ -26,10 +26,10 @@ from ctk.compiler.errors import (
     VerifyError,
     message_of,
 )
-from ctk.toolkit.cli.shell.answer import Answer, ExitCode
-from ctk.toolkit.operations.doctor import REASON_LENGTH, TORCH_ADVICE
 from ctk.toolkit.case.formats.files import NEXT_STEPS
 from ctk.toolkit.case.formats.scrub import scrub
+from ctk.toolkit.cli.shell.answer import Answer, ExitCode
+from ctk.toolkit.operations.doctor import REASON_LENGTH, TORCH_ADVICE
 
 CANNOT_TELL_ERRORS = (
     UnsupportedPlatform,

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ctk.compiler.options.choices import ExecutorName
 from ctk.compiler.errors import ConfigError
+from ctk.compiler.options.choices import ExecutorName
 from ctk.toolkit.cli.shell.options import RUN
 
 if TYPE_CHECKING:

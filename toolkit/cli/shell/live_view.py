@@ -37,8 +37,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from ctk.toolkit.cli.shell.answer import Rows
 from ctk.toolkit.case.formats.plain_text import one_line
+from ctk.toolkit.cli.shell.answer import Rows
 from ctk.toolkit.processes.link import tell_alive
 
 if TYPE_CHECKING:

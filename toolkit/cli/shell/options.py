@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ctk.compiler.errors import ConfigError
 from ctk.compiler.options.choices import InputsMode
 from ctk.compiler.options.environment import parse_size
-from ctk.compiler.errors import ConfigError
 from ctk.toolkit.cli.shell.completion import complete_case, complete_folder, complete_target
 
 if TYPE_CHECKING:

@@ -17,11 +17,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ctk.toolkit.cli.shell.answer import Answer, ExitCode
 from ctk.toolkit.cli.commands.crashed_script import answer_for_script
+from ctk.toolkit.cli.shell.answer import Answer, ExitCode
+from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.cli.shell.entry import Said, leave
 from ctk.toolkit.cli.shell.flatten import flattened
-from ctk.toolkit.cli.shell.command_context import Command
 from ctk.toolkit.processes.accelerator import LOST_CUDA
 from ctk.toolkit.processes.link import Watch
 from ctk.toolkit.processes.memory import as_text

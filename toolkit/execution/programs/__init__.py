@@ -1,1 +1,1 @@
-"""TODO wing."""
+"""Run whole programs in a warm process."""

@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from ctk.compiler.errors import CtkError
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.usercode.process_name import process_name
 from ctk.compiler.usercode.references import files_of
-from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.formats.files import write_text
 from ctk.toolkit.case.formats.schema import decode, encode
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.execution.programs.program_protocol import READY, Plan, Played, PlayQuestion
 from ctk.toolkit.processes.descriptors_at_exit import Closing
 from ctk.toolkit.processes.memory import default_limit_nbytes
 from ctk.toolkit.processes.scratch import OWNER, remove_folder, scratch_root
-from ctk.toolkit.execution.programs.program_protocol import READY, Plan, Played, PlayQuestion
 
 TIMEOUT_SECONDS = 120.0
 """Longest that one side of a program may take, if nobody says otherwise."""

@@ -18,10 +18,10 @@ from typing import Any
 import torch
 
 from ctk.compiler.observe import first_line
-from ctk.compiler.usercode.python_files import load_file
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
-from ctk.compiler.torch_compat.process.settings import settings_put_on
 from ctk.compiler.torch_compat.dynamo.stance import eager_stance
+from ctk.compiler.torch_compat.process.settings import settings_put_on
+from ctk.compiler.usercode.python_files import load_file
 from ctk.repro_templates.graph.loading import CannotTell
 from ctk.repro_templates.program.program_compare import Difference
 from ctk.repro_templates.program.program_play import (
@@ -37,10 +37,10 @@ from ctk.repro_templates.program.program_sides import Died, Values, compare_side
 from ctk.repro_templates.program.program_values import packed
 from ctk.toolkit.case.failure import FailureKind
 from ctk.toolkit.case.formats.schema import decode, encode
+from ctk.toolkit.execution.programs.program_protocol import READY, Plan, Played, PlayQuestion, Seen
 from ctk.toolkit.processes.groups import adopt_orphans, end_group, lead_group, reap_orphans
 from ctk.toolkit.processes.memory import held_nbytes
 from ctk.toolkit.processes.tree import descendants
-from ctk.toolkit.execution.programs.program_protocol import READY, Plan, Played, PlayQuestion, Seen
 from ctk.toolkit.targets import capturing_for, traits_of
 
 

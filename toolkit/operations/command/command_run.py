@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ctk.compiler.errors import ProgramError
-from ctk.toolkit.operations.command.plan import Asked, read_asked, write_plan
 from ctk.toolkit.case.formats.schema import document
+from ctk.toolkit.operations.command.plan import Asked, read_asked, write_plan
 from ctk.toolkit.processes.exit_codes import Outcome, ended_with, outcome_of
 from ctk.toolkit.processes.link import tell_alive
 from ctk.toolkit.processes.scratch import remove_folder, scratch_root

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ctk.compiler.errors import CaptureError
-from ctk.toolkit.operations.command.plan import Asked
 from ctk.toolkit.operations.command.command_run import CommandRun, run_command
+from ctk.toolkit.operations.command.plan import Asked
 
 FEW = 12
 """How many members of a group are tried one by one if leaving out all of them is not good."""

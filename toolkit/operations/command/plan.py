@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from ctk.toolkit.case.failure import Place
-from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.case.formats.schema import document
+from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.watch.child_start import BOOK
 
 PLAN = "plan.json"

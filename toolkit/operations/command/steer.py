@@ -15,8 +15,8 @@ from torch.fx import GraphModule
 
 from ctk.compiler.observe import KernelId, PassId, RewriteId
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
-from ctk.toolkit.operations.command.plan import Asked, Kind, read_vetoes
 from ctk.toolkit.compile_log.recorder import Event, Recorder, Veto
+from ctk.toolkit.operations.command.plan import Asked, Kind, read_vetoes
 from ctk.toolkit.targets import resolve_target
 from ctk.toolkit.targets.base import Compiled, Target
 from ctk.toolkit.watch.child_start import note

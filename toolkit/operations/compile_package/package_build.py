@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctk.compiler.packages.write import Weights, write_package
-from ctk.compiler.packages.package import DEFAULT, MANIFEST
-from ctk.compiler.options.config import resolve
 from ctk.compiler.errors import ConfigError
+from ctk.compiler.options.config import resolve
+from ctk.compiler.packages.package import DEFAULT, MANIFEST
+from ctk.compiler.packages.write import Weights, write_package
 from ctk.toolkit.operations.compile_package.programs import Source, read_source
 from ctk.toolkit.oracle.progress import Say, silent
 

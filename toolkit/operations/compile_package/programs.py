@@ -11,15 +11,15 @@ from pathlib import Path
 
 import torch
 
-from ctk.compiler.packages.write import module_of, program_of
 from ctk.compiler.errors import CaptureError, CtkError, EagerError, ProgramError
-from ctk.compiler.usercode.references import searched_last, user_traceback
+from ctk.compiler.packages.write import module_of, program_of
 from ctk.compiler.torch_compat.aot.exported import sizes_that_vary
 from ctk.compiler.torch_compat.process.settings import settings_put_on
+from ctk.compiler.usercode.references import searched_last, user_traceback
 from ctk.repro_templates.program.program_play import seeded
+from ctk.toolkit.case.usercode.program import Program, load_program
 from ctk.toolkit.importers import exported
 from ctk.toolkit.importers.program import accepts, options_of
-from ctk.toolkit.case.usercode.program import Program, load_program
 
 _MOST_LINES = 12
 

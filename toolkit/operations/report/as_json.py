@@ -12,16 +12,16 @@ from typing import Final, Literal
 from ctk.toolkit.bisect.culprit import Culprit, FoundBy, Relation
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Place, Signature
-from ctk.toolkit.case.judgement import Verdict
-from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.case.formats.checked import Line
 from ctk.toolkit.case.formats.files import write_text
 from ctk.toolkit.case.formats.schema import document, read_document, write_document
+from ctk.toolkit.case.judgement import Verdict
+from ctk.toolkit.end_to_end.answer import EndToEnd
+from ctk.toolkit.operations.report.cache_report import KeptEntry
+from ctk.toolkit.operations.report.diagnosis import Diagnosis, OtherFailure, ProgramSize, State
 from ctk.toolkit.oracle.repeated import Flakiness
 from ctk.toolkit.reduce.driver import Reason
 from ctk.toolkit.reduce.size import call_nodes
-from ctk.toolkit.operations.report.diagnosis import Diagnosis, OtherFailure, ProgramSize, State
-from ctk.toolkit.operations.report.cache_report import KeptEntry
 from ctk.toolkit.repro.run import Says
 
 SCHEMA: Final = 2

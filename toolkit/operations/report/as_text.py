@@ -17,12 +17,19 @@ from pathlib import Path
 from shlex import quote
 
 from ctk.toolkit.bisect.culprit import in_one_line, option_words
+from ctk.toolkit.case.formats.plain_text import REASON_LENGTH, one_line
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.end_to_end.answer import EndToEnd
-from ctk.toolkit.case.formats.plain_text import REASON_LENGTH, one_line
 from ctk.toolkit.operations.report.as_json import CulpritRecord, OptionRecord, Record
 from ctk.toolkit.operations.report.next_steps import next_steps
-from ctk.toolkit.operations.report.phrases import MEANINGS, PLACES, VERDICTS, ending, label_of, left_out
+from ctk.toolkit.operations.report.phrases import (
+    MEANINGS,
+    PLACES,
+    VERDICTS,
+    ending,
+    label_of,
+    left_out,
+)
 
 
 def summary(record: Record, folder: Path) -> list[str]:

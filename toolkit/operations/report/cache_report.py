@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.formats.checked import Line
 from ctk.toolkit.case.formats.schema import document
+from ctk.toolkit.case.judgement import Verdict
 
 _SHOWN_DIGITS = 12
 

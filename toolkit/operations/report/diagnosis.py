@@ -7,12 +7,12 @@ from typing import Literal
 from ctk.toolkit.bisect.culprit import Search
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.end_to_end.answer import EndToEnd
-from ctk.toolkit.case.formats.schema import document
+from ctk.toolkit.operations.report.cache_report import KeptEntry
 from ctk.toolkit.oracle.same_failure import is_other
 from ctk.toolkit.reduce.driver import Reduction
-from ctk.toolkit.operations.report.cache_report import KeptEntry
 from ctk.toolkit.repro.run import ReproRun
 
 State = Literal["failing", "bisected", "reducing", "finished"]

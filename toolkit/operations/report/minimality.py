@@ -10,12 +10,12 @@ What it does not do: read or write the certificate (`certificate.py`).
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.formats.checked import Line
 from ctk.toolkit.case.formats.schema import document
-from ctk.toolkit.reduce.certificate import Refusal
+from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.operations.report.certificate_file import CertificateRecord
 from ctk.toolkit.operations.report.phrases import ending
+from ctk.toolkit.reduce.certificate import Refusal
 
 THE_REST = "the case as a whole: results, sizes, options, passes, modes"
 NOT_ASKED = "not asked"

@@ -11,13 +11,13 @@ from pathlib import Path
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.case_listing import describe
-from ctk.toolkit.case.store import save_case
 from ctk.toolkit.case.formats.schema import document
+from ctk.toolkit.case.store import save_case
+from ctk.toolkit.operations.report.certificate_file import CERTIFICATE, NEIGHBOUR, write_certificate
 from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.reduce.driver import Reduction
 from ctk.toolkit.reduce.size import call_nodes
-from ctk.toolkit.operations.report.certificate_file import CERTIFICATE, NEIGHBOUR, write_certificate
 
 
 @document

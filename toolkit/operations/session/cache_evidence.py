@@ -18,17 +18,17 @@ from dataclasses import replace
 from ctk.compiler.cache.entry import Key
 from ctk.compiler.cache.store import Store, open_store
 from ctk.compiler.cache.whole_graph import variants
-from ctk.compiler.options.environment import cache_settings
 from ctk.compiler.errors import Uncacheable
 from ctk.compiler.observe import first_line
+from ctk.compiler.options.environment import cache_settings
 from ctk.toolkit.bisect import Search
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Verdict
+from ctk.toolkit.execution.cache_key import key_of
+from ctk.toolkit.operations.report.cache_report import KeptEntry
 from ctk.toolkit.oracle.cache import Digests, fingerprint
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.journal import Journal
-from ctk.toolkit.operations.report.cache_report import KeptEntry
-from ctk.toolkit.execution.cache_key import key_of
 from ctk.toolkit.targets.ctk import TARGET, UNWATCHED
 
 logger = logging.getLogger("ctk")

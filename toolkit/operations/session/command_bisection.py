@@ -12,10 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ctk.toolkit.operations.command.plan import Asked
 from ctk.toolkit.operations.command.command_run import CommandRun, run_command
 from ctk.toolkit.operations.command.command_search import CommandSearch, bisect_command
-from ctk.toolkit.operations.session.running_operation import Done
+from ctk.toolkit.operations.command.plan import Asked
 from ctk.toolkit.operations.session.opening import (
     PREFIXES,
     digest_of,
@@ -23,6 +22,7 @@ from ctk.toolkit.operations.session.opening import (
     resumed_journal,
     variables,
 )
+from ctk.toolkit.operations.session.running_operation import Done
 from ctk.toolkit.oracle.go_on import resume_command
 from ctk.toolkit.oracle.journal import JOURNAL, Header, Journal
 from ctk.toolkit.oracle.progress import Say, silent

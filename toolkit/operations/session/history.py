@@ -16,16 +16,16 @@ from pathlib import Path
 
 from ctk.compiler.errors import CaseError
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.case.formats.bounded_file import check_no_link, read_bounded
 from ctk.toolkit.case.formats.checked import Line
 from ctk.toolkit.case.formats.files import append_line, write_text
 from ctk.toolkit.case.formats.limits import EVENTS_NBYTES
 from ctk.toolkit.case.formats.schema import decode, document, encode
+from ctk.toolkit.case.judgement import Verdict
+from ctk.toolkit.operations.report.history_plot import Point, svg_of
 from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.reduce.progress import Progress
 from ctk.toolkit.reduce.size import Counts, counts_of
-from ctk.toolkit.operations.report.history_plot import Point, svg_of
 
 HISTORY, PLOT = "history.jsonl", "history.svg"
 

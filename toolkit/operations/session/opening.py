@@ -14,15 +14,15 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ctk.compiler.options.choices import InputsMode
 from ctk.compiler.errors import CaseError
+from ctk.compiler.options.choices import InputsMode
+from ctk.toolkit.case.carried_sources import plan_sources
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.folders import output_folder
-from ctk.toolkit.case.carried_sources import plan_sources
 from ctk.toolkit.case.graphs.callables import called_modules
 from ctk.toolkit.importers import Inputs, Subject, name_of
-from ctk.toolkit.operations.session.running_operation import Done, Operation
 from ctk.toolkit.operations.session.operation_keywords import Given
+from ctk.toolkit.operations.session.running_operation import Done, Operation
 from ctk.toolkit.oracle.cache import Digests, fingerprint
 from ctk.toolkit.oracle.choice import Choice
 from ctk.toolkit.oracle.go_on import resume_command

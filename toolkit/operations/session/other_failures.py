@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.case.case_listing import describe
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.case.case_listing import describe
 from ctk.toolkit.case.store import save_case
+from ctk.toolkit.operations.report.diagnosis import OtherFailure
 from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.oracle.words import blanked
 from ctk.toolkit.reduce.size import is_smaller
-from ctk.toolkit.operations.report.diagnosis import OtherFailure
 
 FOLDER = "others"
 MOST = 16

@@ -14,11 +14,19 @@ from ctk.toolkit.bisect import Search
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
-from ctk.toolkit.operations.session.asking import Asking, asking_own, asking_same, each_run, steadied
-from ctk.toolkit.operations.session.running_operation import Operation
+from ctk.toolkit.execution.recorded_choices import with_decisions
+from ctk.toolkit.operations.report.diagnosis import Diagnosis
+from ctk.toolkit.operations.session.asking import (
+    Asking,
+    asking_own,
+    asking_same,
+    each_run,
+    steadied,
+)
 from ctk.toolkit.operations.session.history import OnProgress
 from ctk.toolkit.operations.session.opening import discard
 from ctk.toolkit.operations.session.reducing import Work, finished, work_on
+from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.operations.session.smallest_repro import Written, repro_for, repro_of
 from ctk.toolkit.oracle.choice import Choice
 from ctk.toolkit.oracle.command import CommandOracle
@@ -26,8 +34,6 @@ from ctk.toolkit.oracle.repeated import ASKED_PASSING_COMPILE
 from ctk.toolkit.oracle.same_failure import SameFailure
 from ctk.toolkit.oracle.several import first_failing
 from ctk.toolkit.reduce.progress import Budget
-from ctk.toolkit.operations.report.diagnosis import Diagnosis
-from ctk.toolkit.execution.recorded_choices import with_decisions
 
 
 def is_measured(run: Operation) -> bool:

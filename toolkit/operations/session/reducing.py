@@ -14,24 +14,24 @@ from ctk.toolkit.bisect import Search
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.operations.report.diagnosis import Diagnosis
 from ctk.toolkit.operations.session.asking import Asking, Watched, asked, steadied
-from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.operations.session.best_case import BestCase
 from ctk.toolkit.operations.session.history import History, OnProgress
 from ctk.toolkit.operations.session.other_failures import Others
+from ctk.toolkit.operations.session.running_operation import Operation
 from ctk.toolkit.operations.session.smallest_repro import Written
 from ctk.toolkit.oracle.cache import Digests, fingerprint
 from ctk.toolkit.oracle.command import CommandOracle
 from ctk.toolkit.oracle.same_failure import is_alike
 from ctk.toolkit.reduce.driver import Reduction, minimize
-from ctk.toolkit.reduce.second_search import doubted, go_on_after, joined
 from ctk.toolkit.reduce.hint import hint_step
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.progress import Budget
 from ctk.toolkit.reduce.proposal import Step
+from ctk.toolkit.reduce.second_search import doubted, go_on_after, joined
 from ctk.toolkit.reduce.steps import STEPS
 from ctk.toolkit.reduce.steps.leave_out_passes import only_these
-from ctk.toolkit.operations.report.diagnosis import Diagnosis
 
 
 @dataclass(slots=True)

@@ -13,17 +13,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ctk.compiler.options.choices import InputsMode
 from ctk.compiler.errors import CtkError
+from ctk.compiler.options.choices import InputsMode
 from ctk.repro_templates.graph.verdict import said
 from ctk.toolkit.bisect import Search, find_culprit
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.case_listing import describe
-from ctk.toolkit.case.store import save_case
-from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.case.formats.files import replace_file
 from ctk.toolkit.case.formats.schema import document
+from ctk.toolkit.case.judgement import Judgement, Verdict
+from ctk.toolkit.case.store import save_case
+from ctk.toolkit.end_to_end.answer import EndToEnd
+from ctk.toolkit.execution.recorded_choices import with_decisions
+from ctk.toolkit.operations.report.as_json import write_json
+from ctk.toolkit.operations.report.cache_report import KeptEntry
+from ctk.toolkit.operations.report.diagnosis import Diagnosis
 from ctk.toolkit.operations.session import cache_evidence as kept_entry
 from ctk.toolkit.oracle.cache import Digests, fingerprint
 from ctk.toolkit.oracle.journal import Journal
@@ -31,10 +35,6 @@ from ctk.toolkit.oracle.progress import Say
 from ctk.toolkit.oracle.remembering import Remembering, question_key
 from ctk.toolkit.oracle.several import Opened, first_failing
 from ctk.toolkit.processes.interrupts import interrupts_put_off
-from ctk.toolkit.operations.report.as_json import write_json
-from ctk.toolkit.operations.report.diagnosis import Diagnosis
-from ctk.toolkit.operations.report.cache_report import KeptEntry
-from ctk.toolkit.execution.recorded_choices import with_decisions
 
 BUG = "ctk-bug.txt"
 

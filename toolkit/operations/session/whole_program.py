@@ -14,22 +14,22 @@ from pathlib import Path
 
 from ctk.toolkit.bisect import Search
 from ctk.toolkit.bisect.culprit import Culprit
+from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.apart import plan_of, text_of
 from ctk.toolkit.end_to_end.question import ProgramQuestion
+from ctk.toolkit.execution.programs.player import TIMEOUT_SECONDS
+from ctk.toolkit.operations.report.diagnosis import Diagnosis, ProgramSize
+from ctk.toolkit.operations.session.running_operation import Operation
+from ctk.toolkit.oracle.several import Opened
 from ctk.toolkit.reduce.program.smallest_program import (
     ProgramQuestioned,
     explain_program,
     name_culprit,
 )
-from ctk.toolkit.case.formats.schema import document
-from ctk.toolkit.operations.session.running_operation import Operation
-from ctk.toolkit.oracle.several import Opened
-from ctk.toolkit.reduce.progress import Budget
-from ctk.toolkit.execution.programs.player import TIMEOUT_SECONDS
 from ctk.toolkit.reduce.program.statement_search import Limits
-from ctk.toolkit.operations.report.diagnosis import Diagnosis, ProgramSize
+from ctk.toolkit.reduce.progress import Budget
 from ctk.toolkit.repro.run import REPRO, ReproRun
 
 _NAMED, _MADE_SMALL = "culprit", "smallest program"

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypedDict, cast, get_args
 
-from ctk.compiler.options.choices import ExecutorName
 from ctk.compiler.errors import ConfigError, CtkError
+from ctk.compiler.options.choices import ExecutorName
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement

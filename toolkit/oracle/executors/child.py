@@ -9,17 +9,17 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from ctk.compiler.options.environment import read_environment
 from ctk.compiler.errors import CtkError
+from ctk.compiler.options.environment import read_environment
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.formats.files import temporary_folder
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.apart import ask_apart
 from ctk.toolkit.end_to_end.question import ProgramQuestion
-from ctk.toolkit.case.formats.files import temporary_folder
 from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind, Needs
 from ctk.toolkit.oracle.executors.company import Company
 from ctk.toolkit.oracle.executors.pool import Pool, cores

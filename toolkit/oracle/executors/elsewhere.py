@@ -11,16 +11,16 @@ import json
 import threading
 from dataclasses import dataclass
 
-from ctk.compiler.options.environment import read_environment
 from ctk.compiler.errors import ConfigError, CtkError
+from ctk.compiler.options.environment import read_environment
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
+from ctk.toolkit.case.formats.schema import encode
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.apart import ask_apart
 from ctk.toolkit.end_to_end.question import ProgramQuestion
-from ctk.toolkit.case.formats.schema import encode
 from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind, Needs, Unavailable
 from ctk.toolkit.oracle.executors.far_side import pack, versions
 from ctk.toolkit.oracle.executors.pool import Pool

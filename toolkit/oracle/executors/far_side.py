@@ -17,10 +17,10 @@ from dataclasses import replace
 import torch
 
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.case.manifest import ctk_version
-from ctk.toolkit.case.store import save_case
 from ctk.toolkit.case.formats.files import temporary_folder
 from ctk.toolkit.case.formats.schema import decode, encode
+from ctk.toolkit.case.manifest import ctk_version
+from ctk.toolkit.case.store import save_case
 from ctk.toolkit.oracle.executors.child import ChildProcess
 from ctk.toolkit.oracle.protocol import Question, Unwanted, failure_of
 from ctk.toolkit.processes.scratch import scratch_root

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from typing import BinaryIO, cast
 
 from ctk.compiler.errors import CtkError
-from ctk.compiler.usercode.process_name import process_name
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
+from ctk.compiler.usercode.process_name import process_name
 from ctk.toolkit.oracle.protocol import READY, UNWANTED, Question, write_line
 from ctk.toolkit.processes.descriptors_at_exit import Closing
 from ctk.toolkit.processes.scratch import OWNER, scratch_root

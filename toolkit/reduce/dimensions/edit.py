@@ -6,8 +6,6 @@ from functools import partial
 
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.analysis import Facts
-from ctk.toolkit.reduce.fake_check import Checked
-from ctk.toolkit.reduce.dimensions.windows import notable_index, window_start
 from ctk.toolkit.reduce.dimensions.places import Place
 from ctk.toolkit.reduce.dimensions.rebuild import with_sizes
 from ctk.toolkit.reduce.dimensions.relations import resized
@@ -17,6 +15,8 @@ from ctk.toolkit.reduce.dimensions.sizing import (
     sizing_of,
     tensors_with_places,
 )
+from ctk.toolkit.reduce.dimensions.windows import notable_index, window_start
+from ctk.toolkit.reduce.fake_check import Checked
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fx.graphs import tree_leaves
 from ctk.compiler.torch_compat.process.process_state import process_state_kept
 from ctk.toolkit.case.case import Case
+from ctk.toolkit.execution.modes import applied
 from ctk.toolkit.reduce.dimensions.places import Path, Place
 from ctk.toolkit.reduce.eager_values import called, describe
 from ctk.toolkit.reduce.subgraphs import (
@@ -29,7 +30,6 @@ from ctk.toolkit.reduce.subgraphs import (
     operands_of,
     subgraphs,
 )
-from ctk.toolkit.execution.modes import applied
 
 _VIEWS: Mapping[str, Callable[..., object]] = MappingProxyType({
     "slice_scatter": torch.ops.aten.slice.Tensor,

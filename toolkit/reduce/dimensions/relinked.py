@@ -15,8 +15,8 @@ import torch
 
 from ctk.compiler.fx.types import dense_strides
 from ctk.compiler.torch_compat.fake.fake_tensors import is_symbolic, symbol_and_hint
-from ctk.compiler.torch_compat.fx.graphs import tree_leaves, tree_map
 from ctk.compiler.torch_compat.fake.size_symbols import SizeSymbols, expression_of
+from ctk.compiler.torch_compat.fx.graphs import tree_leaves, tree_map
 
 
 def relinked(

@@ -20,8 +20,8 @@ import torch
 from ctk.compiler.fx.types import dense_strides
 from ctk.compiler.fx.walk import placeholders
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
-from ctk.compiler.torch_compat.fx.graphs import tree_leaves
 from ctk.compiler.torch_compat.fake.size_symbols import SizeSymbols, expression_of, size_symbols
+from ctk.compiler.torch_compat.fx.graphs import tree_leaves
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.reduce.apply import size_symbol
 from ctk.toolkit.reduce.dimensions.expressions import size_expression_of

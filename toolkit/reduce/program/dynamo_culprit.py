@@ -18,9 +18,9 @@ from itertools import islice
 
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.end_to_end.answer import EndToEnd
-from ctk.toolkit.reduce.program.eager_lines import Outside, outside_calls, outside_lines
 from ctk.toolkit.execution.programs.player import Player
 from ctk.toolkit.execution.programs.program_protocol import Plan, Played
+from ctk.toolkit.reduce.program.eager_lines import Outside, outside_calls, outside_lines
 
 MOST_LINES = 60
 """So many lines are tried one by one: each is a compile."""

@@ -24,8 +24,11 @@ from ctk.toolkit.repro.script import FREEZING, FREEZING_IMPORT, Limits
 from ctk.toolkit.targets import traits_of
 
 PROGRAM = "program.py"
-_HOLDING = ("program_verdict", "program_play", "loading")
-_CARRIED = tuple(f"ctk.repro_templates.{name}" for name in _HOLDING)
+_CARRIED = (
+    "ctk.repro_templates.program.program_verdict",
+    "ctk.repro_templates.program.program_play",
+    "ctk.repro_templates.graph.loading",
+)
 _LINE = (
     f"# {'-' * 98}\n# From here on: how the program is played and judged, the toolkit's own code."
 )

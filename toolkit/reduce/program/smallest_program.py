@@ -13,11 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ctk.toolkit.end_to_end.answer import EndToEnd
-from ctk.toolkit.reduce.program.dynamo_culprit import guilty_line, refine, with_line
 from ctk.toolkit.case.formats.files import make_folder, write_text
+from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.execution.programs.player import TIMEOUT_SECONDS, Player
 from ctk.toolkit.execution.programs.program_protocol import Plan
+from ctk.toolkit.reduce.program.dynamo_culprit import guilty_line, refine, with_line
 from ctk.toolkit.reduce.program.program_repro import PROGRAM, ProgramFailure, write_program_repro
 from ctk.toolkit.reduce.program.statement_search import Limits, SmallProgram, reduce_program
 from ctk.toolkit.repro.run import ReproRun

@@ -14,8 +14,8 @@ from torch.fx import Node
 from ctk.compiler.observe import ErrorRecord, PassId, RewriteId
 from ctk.compiler.torch_compat.inductor import inductor_lowering
 from ctk.toolkit.case.raise_site import root_error
-from ctk.toolkit.targets.inductor.frames import Frame
 from ctk.toolkit.targets.inductor.compile_record import Session
+from ctk.toolkit.targets.inductor.frames import Frame
 from ctk.toolkit.targets.inductor.snapshot import snapshot
 from ctk.toolkit.targets.reporting import report
 

@@ -26,9 +26,9 @@ from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.torch_compat.inductor import inductor_freezing
 from ctk.compiler.torch_compat.inductor.inductor_freezing import FreezingStep
 from ctk.compiler.torch_compat.inductor.patch_sites import Site
+from ctk.toolkit.targets.inductor.compile_record import Session
 from ctk.toolkit.targets.inductor.frames import Frame
 from ctk.toolkit.targets.inductor.regions import Function, begin_pass, failing_stage, timed_pass
-from ctk.toolkit.targets.inductor.compile_record import Session
 
 Hook = tuple[Site, Callable[[Function], Function]]
 

@@ -17,13 +17,13 @@ from ctk.compiler.observe import PassId, Stage
 from ctk.compiler.torch_compat.aot import aot_dispatch as aot
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.torch_compat.inductor.patch_sites import Site, wrapped
+from ctk.toolkit.targets.inductor.compile_record import Session
 from ctk.toolkit.targets.inductor.errors import fail_pass
 from ctk.toolkit.targets.inductor.frames import Frame
 from ctk.toolkit.targets.inductor.freezing import freezing_hooks
 from ctk.toolkit.targets.inductor.lowering_hooks import lowering_hooks
 from ctk.toolkit.targets.inductor.patterns import guarded
 from ctk.toolkit.targets.inductor.regions import Function, begin_pass, failing_stage, timed_pass
-from ctk.toolkit.targets.inductor.compile_record import Session
 
 
 @contextmanager

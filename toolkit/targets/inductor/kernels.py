@@ -13,14 +13,14 @@ from torch.fx import GraphModule
 
 from ctk.compiler.codegen.watch_calls import CompiledGraph, watch_calls
 from ctk.compiler.observe import ErrorRecord, KernelRecord, Stage
-from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.torch_compat.fx.graphs import Boxed
+from ctk.compiler.torch_compat.inductor import inductor_api as inductor
+from ctk.toolkit.targets.inductor.compile_record import Session
 from ctk.toolkit.targets.inductor.errors import fail_pass, lowered_node, reraise
 from ctk.toolkit.targets.inductor.frames import Frame, KernelsVetoed, KernelVetoed
 from ctk.toolkit.targets.inductor.hooks import installed
 from ctk.toolkit.targets.inductor.kernel_parts import spied
 from ctk.toolkit.targets.inductor.lowering import Lowering
-from ctk.toolkit.targets.inductor.compile_record import Session
 from ctk.toolkit.targets.reporting import interpreted, report
 
 

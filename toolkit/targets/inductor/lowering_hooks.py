@@ -11,10 +11,10 @@ from typing import Any
 from ctk.compiler.fx.properties import is_random
 from ctk.compiler.torch_compat.inductor import inductor_lowering
 from ctk.compiler.torch_compat.inductor.patch_sites import Site
+from ctk.toolkit.targets.inductor.compile_record import Session
 from ctk.toolkit.targets.inductor.frames import KernelsVetoed
 from ctk.toolkit.targets.inductor.kernel_parts import KernelPart, Launch
 from ctk.toolkit.targets.inductor.lowering import Lowering
-from ctk.toolkit.targets.inductor.compile_record import Session
 
 Function = Callable[..., Any]
 

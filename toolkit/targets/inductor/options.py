@@ -7,8 +7,8 @@ from collections.abc import Callable as CallableType
 from typing import Any
 
 from ctk.compiler.errors import ConfigError, nearest
-from ctk.compiler.usercode.references import load
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
+from ctk.compiler.usercode.references import load
 
 COMPARABLE: Mapping[str, object] = {
     "compile_threads": 1,

@@ -15,9 +15,9 @@ from torch.fx import Graph, Node
 
 from ctk.compiler.fx.same import fingerprint
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
+from ctk.toolkit.targets.inductor.compile_record import Session
 from ctk.toolkit.targets.inductor.errors import fail_pass
 from ctk.toolkit.targets.inductor.frames import Attempt, Frame
-from ctk.toolkit.targets.inductor.compile_record import Session
 from ctk.toolkit.targets.inductor.snapshot import lowered_body, remember_lowered
 
 

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from ctk.compiler.observe import PassId
+from ctk.toolkit.targets.inductor.compile_record import Session
 from ctk.toolkit.targets.inductor.errors import fail_pass
 from ctk.toolkit.targets.inductor.frames import Frame
-from ctk.toolkit.targets.inductor.compile_record import Session
 
 Function = Callable[..., Any]
 

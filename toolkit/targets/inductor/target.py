@@ -42,11 +42,11 @@ from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.torch_compat.process.settings import INDUCTOR
 from ctk.repro_templates.graph.loading import registered_backend
 from ctk.toolkit.targets.base import Compiled, Target, Traits
+from ctk.toolkit.targets.inductor.compile_record import Session
 from ctk.toolkit.targets.inductor.errors import reraise
 from ctk.toolkit.targets.inductor.hooks import installed
 from ctk.toolkit.targets.inductor.kernels import observed_inner_compile, plain_inner_compile
 from ctk.toolkit.targets.inductor.options import COMPARABLE, check_options, config_patches
-from ctk.toolkit.targets.inductor.compile_record import Session
 from ctk.toolkit.targets.inductor.snapshot import snapshot
 from ctk.toolkit.targets.inductor.trials import trials
 from ctk.toolkit.targets.reporting import report

@@ -6,8 +6,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from ctk.compiler.codegen.c.libraries import load
 from ctk.compiler.codegen.c.kernel_printer import KernelCode
+from ctk.compiler.codegen.c.libraries import load
 
 scipy_special = pytest.importorskip("scipy.special")
 

@@ -12,12 +12,12 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from ctk.compiler.codegen.c.build import COptions
 from ctk.compiler.codegen.c.toolchain import find_compiler, openmp_library
 from ctk.compiler.codegen.select import generate
-from ctk.compiler.options.config import Config
 from ctk.compiler.errors import CodegenUnsupported
-from ctk.compiler.sizes.index import Indirect, Var, as_index, of_atom
 from ctk.compiler.lowering.ir import Buffer, Kernel, Load, Store, Sweep
 from ctk.compiler.lowering.lower import lower
+from ctk.compiler.options.config import Config
 from ctk.compiler.rewriting.numbering import Numbering
+from ctk.compiler.sizes.index import Indirect, Var, as_index, of_atom
 from tests.helpers.c_kernels import launch_all, memory_of, run_as_c
 
 GENERATOR = torch.Generator().manual_seed(9)

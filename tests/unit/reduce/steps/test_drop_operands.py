@@ -4,12 +4,12 @@ import torch
 from torch.utils.checkpoint import checkpoint
 
 from ctk.compiler.fx.walk import placeholders
+from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.reduce.analysis import facts_of
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.problem import Problem
 from ctk.toolkit.reduce.steps.drop_operands import STEP, DropOperands
 from ctk.toolkit.reduce.subgraphs import subgraphs
-from ctk.toolkit.execution.execute import run_eager
 from tests.helpers.reduce_graphs import FakeOracle, captured, has_ops, unread_operand
 from tests.helpers.reduce_steps import X, edits, proposals
 
