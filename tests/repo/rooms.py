@@ -100,6 +100,15 @@ ROOMS = (
         "repro_templates",
         "The runtime library of emitted scripts: compare, run and judge; needs torch only.",
     ),
+    Room(
+        "repro_templates/numbers",
+        "Compare numbers: errors, tolerances, layouts, float64 references.",
+    ),
+    Room("repro_templates/graph", "Run a graph in eager and compiled, and print a verdict."),
+    Room(
+        "repro_templates/program",
+        "Run a user's program in eager and compiled, and compare its calls.",
+    ),
     Room("toolkit/__init__.py", "The toolkit package: imports nothing."),
     Room(
         "toolkit/search", "Block and boundary searches over abstract candidates, in few questions."

@@ -87,6 +87,12 @@ def test_helpers_are_used(folder: Folder) -> None:
         for _, module in imported_modules(tree_of(path))
         for name in (module, module.rpartition(".")[0])
     } | {each.table_module for each in FOLDERS}
+    imported |= {
+        node.value
+        for path in python_files(folder.path)
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }  # `python -m MODULE`
     helpers = set(all_modules_of(folder)) - set(modules_of(folder))
     forgotten = [name_of(path) for path in helpers if dotted_name(path) not in imported]
     assert not forgotten, f"these define no {folder.constant} and nothing imports them"
