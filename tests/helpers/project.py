@@ -1,6 +1,7 @@
 """Where the project's files are, for the tests that hold them to the rules."""
 
 import ast
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -11,18 +12,32 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("compiler", "toolkit", "repro_templates")
 
 
+UNTRACKED = {".venv", ".git", "build", "dist", "__pycache__"}
+
+
 @cache
 def project_files() -> tuple[Path, ...]:
-    """Return every file that git tracks or would track."""
+    """Return every file that git tracks or would track; in an unpacked sdist, every file."""
+    if not (ROOT / ".git").exists():
+        paths = (Path(folder, name) for folder, _, names in walk(ROOT) for name in names)
+        return tuple(sorted(paths))
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     paths = (ROOT / name for name in done.stdout.split("\0") if name)
     return tuple(sorted(path for path in paths if path.is_file()))
 
 
+def walk(top: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Walk the folders below `top` without those that git never tracks."""
+    for folder, folders, names in os.walk(top):
+        folders[:] = [name for name in folders if name not in UNTRACKED and "egg" not in name]
+        yield folder, folders, names
+
+
 def copy_project(place: Path) -> Path:
     """Copy the project's files to a folder; links stay links."""
-    for path in (*project_files(), *(ROOT / "ctk" / name for name in PACKAGES)):
+    links = (ROOT / "ctk" / name for name in PACKAGES)
+    for path in (*project_files(), *(link for link in links if link.is_symlink())):
         copy = place / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(path, copy, follow_symlinks=False)

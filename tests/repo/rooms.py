@@ -241,13 +241,19 @@ def imports_of(tree: ast.AST, package: str) -> Iterator[tuple[int, str, bool]]:
             todo.append((child, typing_only or (inner and child not in orelse)))
 
 
+def tree_with_stub(path: Path) -> ast.Module:
+    """Return the syntax tree of a file, followed by that of its stub (`ctk/__init__.pyi`)."""
+    tree, stub = tree_of(path), path.with_suffix(".pyi")
+    return ast.Module([*tree.body, *tree_of(stub).body], []) if stub.exists() else tree
+
+
 @cache
 def arrows() -> tuple[Arrow, ...]:
     """Return every import from one room to another, in the order of the files."""
     found: set[Arrow] = set()
     for name, path in modules().items():
         package = name if path.stem == "__init__" else name.rpartition(".")[0]
-        for line, imported, typing_only in imports_of(tree_of(path), package):
+        for line, imported, typing_only in imports_of(tree_with_stub(path), package):
             target = module_of(imported)
             if target and room_of(target) is not room_of(path):
                 found.add(Arrow(path, line, target, typing_only))

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -17,10 +18,10 @@ BUILD = "import sys, setuptools.build_meta as b; getattr(b, sys.argv[1])(sys.arg
 
 
 def build(kind: str, source: Path, out: Path) -> Path:
-    """Build a wheel of a copy of the project (`build_wheel`, `build_editable`)."""
+    """Build a distribution of a copy of the project (`build_wheel`, `build_editable`, `build_sdist`)."""
     command = [sys.executable, "-c", BUILD, kind, str(out)]
     subprocess.run(command, cwd=source, capture_output=True, check=True)
-    (built,) = out.glob("*.whl")
+    (built,) = out.glob("*.tar.gz" if kind == "build_sdist" else "*.whl")
     return built
 
 
@@ -75,7 +76,7 @@ def test_every_module_and_template_is_in_the_wheel(wheel: Path) -> None:
     }
     assert len(expected) > 100
     names = zipfile.ZipFile(wheel).namelist()
-    assert expected | {"ctk/__init__.py", "ctk/py.typed"} <= set(names)
+    assert expected | {"ctk/__init__.py", "ctk/__init__.pyi", "ctk/py.typed"} <= set(names)
     assert not [name for name in names if "__pycache__" in name]
 
 
@@ -131,3 +132,53 @@ def test_an_editable_install_sees_new_files(tmp_path: Path) -> None:
     code = "from ctk.compiler.passes.added_later import WORD; import ctk; print(WORD, ctk.__file__)"
     said = run(python, "-c", code, place=tmp_path)
     assert said.split() == ["seen", str(source / "ctk" / "__init__.py")]
+
+
+USE = """
+import torch, ctk, ctk.toolkit.cli.main
+from ctk.compiler.options.config import Config
+assert ctk.Config is Config
+f = torch.compile(lambda x: x.relu() + 1, backend="ctk")
+assert torch.equal(f(torch.ones(3)), torch.full((3,), 2.0))
+print(ctk.__file__, ctk.compiler.__file__)
+"""
+
+
+def use(checkout: Path) -> list[str]:
+    """Compile with the ctk of a checkout; return the files of `ctk` and of `ctk.compiler`."""
+    environment = {**os.environ, "PYTHONPATH": str(checkout)}
+    command = [sys.executable, "-c", USE]
+    done = subprocess.run(
+        command, cwd=checkout.parent, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.split()
+
+
+def test_a_checkout_without_links_imports(tmp_path: Path) -> None:
+    """Where a checkout has no symbolic links, git and zip write plain files in their place."""
+    checkout = copy_project(tmp_path / "checkout")
+    for name in PACKAGES:
+        (checkout / "ctk" / name).unlink(missing_ok=True)
+        (checkout / "ctk" / name).write_text(f"../{name}")
+    own, compiler = use(checkout)
+    assert own == str(checkout / "ctk" / "__init__.py")
+    assert compiler == str(checkout / "compiler" / "__init__.py")
+
+
+def test_the_sdist_is_the_repository(tmp_path: Path) -> None:
+    """An sdist has the layout of the repository, and its own tests run from it."""
+    archive = build("build_sdist", copy_project(tmp_path / "source"), tmp_path)
+    with tarfile.open(archive) as opened:
+        opened.extractall(tmp_path, filter="data")
+    (unpacked,) = (path for path in tmp_path.iterdir() if (path / "PKG-INFO").is_file())
+    held = {path.relative_to(unpacked).as_posix() for path in unpacked.rglob("*") if path.is_file()}
+    assert {name_of(path) for path in project_files()} <= held
+    assert not [name for name in held if name.startswith(tuple(f"ctk/{top}/" for top in PACKAGES))]
+    assert use(unpacked)[1] == str(unpacked / "compiler" / "__init__.py")
+    tests = ["tests/unit/options", "tests/unit/rewriting", "tests/repo/test_files.py"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    done = subprocess.run(
+        command, cwd=unpacked, env=own_environment(), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout[-3000:]

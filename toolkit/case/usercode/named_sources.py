@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
+from ctk import compiler, toolkit
 from ctk.compiler.usercode.python_files import is_installed
 from ctk.compiler.usercode.references import Reference, files_of, searched_last
 
@@ -76,5 +77,5 @@ def _source_file(reference: Reference, folder: Path) -> Path | None:
 
 
 def _is_ours(path: Path) -> bool:
-    toolkit = Path(__file__).resolve().parents[1]
-    return any(path.is_relative_to(root) for root in (toolkit, toolkit.parent / "compiler"))
+    packages = (Path(str(package.__file__)).resolve().parent for package in (compiler, toolkit))
+    return any(path.is_relative_to(package) for package in packages)

@@ -1,0 +1,15 @@
+"""Map `ctk.compiler`, `ctk.toolkit` and `ctk.repro_templates` to the folders of the repository.
+
+The links in `ctk/` serve checkouts only. Wheels, editable installs and the sdist take the folders
+themselves, so that each file has one path and an sdist has the layout of the repository.
+"""
+
+from setuptools import find_packages, setup
+
+TOPS = ("compiler", "toolkit", "repro_templates")
+INNER = find_packages(include=[name for top in TOPS for name in (top, f"{top}.*")])
+
+setup(
+    packages=["ctk", *(f"ctk.{name}" for name in INNER)],
+    package_dir={f"ctk.{top}": top for top in TOPS},
+)
