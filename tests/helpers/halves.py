@@ -10,8 +10,8 @@ import sys
 import time
 from types import FrameType
 
-from ctk.toolkit.processes.interrupts import interrupts_put_off
 from ctk.toolkit.processes.link import Watch, find_link, tell_alive, watched
+from ctk.toolkit.processes.signals import defer_interrupts
 from ctk.toolkit.processes.supervise import fork_half
 
 GRACE_SECONDS = 1.0
@@ -85,7 +85,7 @@ def outlive_a_watch() -> None:
 
 def write_for_long() -> None:
     """Write a result for longer than an interrupted command may show no sign of life."""
-    with interrupts_put_off():
+    with defer_interrupts():
         print("ready", os.getpid(), flush=True)
         time.sleep(3 * GRACE_SECONDS)
 

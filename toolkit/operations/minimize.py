@@ -25,7 +25,7 @@ from ctk.toolkit.importers.in_memory import case_of_graph
 from ctk.toolkit.oracle.cache import fingerprint
 from ctk.toolkit.oracle.executors.base import jobs_of
 from ctk.toolkit.oracle.executors.pool import cores
-from ctk.toolkit.oracle.forked import asked_in_forks
+from ctk.toolkit.oracle.executors.predicate_forks import ask_in_forks
 from ctk.toolkit.oracle.function import NoAnswer, judgement_of, shortened
 from ctk.toolkit.oracle.repeated import FailureRate, Repeated, check_workable, rate_of
 from ctk.toolkit.reduce.analysis import facts_of
@@ -74,7 +74,7 @@ def minimize(
         max_seconds: Stop after so long.
         jobs: How many candidates are asked about at the same time, each in a fork of this process,
             with the same result; 0: one per core. What `fails` changes stays in its fork, which
-            runs torch on one thread, and CUDA must not be in use (toolkit/oracle/forked.py).
+            runs torch on one thread, and CUDA must not be in use (toolkit/oracle/executors/predicate_forks.py).
         on_progress: Called after each call of `fails`.
 
     Returns:
@@ -145,7 +145,7 @@ class _Searches:
         if before is not None:
             go_on_after(problem, before)
         try:
-            with asked_in_forks(ask, self.jobs, problem.digests, told) as problem.oracle:
+            with ask_in_forks(ask, self.jobs, problem.digests, told) as problem.oracle:
                 found = minimize_problem(problem)
         except _Raised as raised:
             raise raised.told(problem.best) from raised.error

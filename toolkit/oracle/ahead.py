@@ -31,8 +31,8 @@ from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.oracle.cache import Digests, fingerprint
 from ctk.toolkit.oracle.executors.base import Executor, Unavailable
 from ctk.toolkit.oracle.executors.pool import ASKED_AT_MOST, READY_SECONDS, lost, nobody_ready
-from ctk.toolkit.oracle.protocol import Unwanted
-from ctk.toolkit.processes.descriptors_at_exit import Closing
+from ctk.toolkit.oracle.executors.protocol import Unwanted
+from ctk.toolkit.processes.closeable import Closeable
 
 Ask = Callable[[Case, float | None], Judgement]
 """Judges a case within so many seconds; None: as long as the whole limit."""
@@ -138,7 +138,7 @@ class _Question:
         return self.answer
 
 
-class Ahead(Closing):
+class Ahead(Closeable):
     """Asks several questions at once; a context manager that ends them. For one thread.
 
     What an asker raises is raised where the question is asked, and never if it is not.

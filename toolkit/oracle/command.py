@@ -30,8 +30,8 @@ from ctk.toolkit.case.formats.plain_text import one_line
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.oracle.choice import CASE, REPRO
-from ctk.toolkit.processes.bounded import OUTPUT_NBYTES, Ended, run_bounded
-from ctk.toolkit.processes.exit_codes import ended_with, outcome_of
+from ctk.toolkit.processes.commands import OUTPUT_NBYTES, CommandEnd, run_command_group
+from ctk.toolkit.processes.exit_codes import describe_exit, outcome_of
 from ctk.toolkit.processes.scratch import scratch_root
 from ctk.toolkit.repro.run import write_repro
 
@@ -96,7 +96,7 @@ class CommandOracle:
         """
         words = filled(self.words, {CASE: str(folder), REPRO: str(script)})
         seconds = self.limit_seconds if within is None else within
-        ended = run_bounded(words, seconds=seconds)
+        ended = run_command_group(words, seconds=seconds)
         judgement = self._judged(ended, seconds)
         if ended.exceeded == "time":  # with a pattern it may have said enough by then
             return replace(judgement, seconds=seconds if judgement.is_out_of_time else None)
@@ -118,7 +118,7 @@ class CommandOracle:
             return place, write_repro(case, place)
         return place, place / "repro.py"
 
-    def _judged(self, ended: Ended, seconds: float) -> Judgement:
+    def _judged(self, ended: CommandEnd, seconds: float) -> Judgement:
         """Return what a run says.
 
         Cases: 1. its output matches; 2. it was ended by a limit; 3. there is a pattern, and it did
@@ -132,14 +132,14 @@ class CommandOracle:
         assert code is not None, "a run that was not ended by a limit has an exit code"
         outcome = outcome_of(code)
         if outcome == "cannot tell":
-            return Judgement(Verdict.INVALID, detail=_told(ended_with(code), ended))
+            return Judgement(Verdict.INVALID, detail=_told(describe_exit(code), ended))
         if self.match is not None:
             return Judgement(Verdict.PASSES, detail=_told("its output does not match", ended))
         if outcome == "good":
-            return Judgement(Verdict.PASSES, detail=_told(ended_with(code), ended))
-        return self._failing(ended_with(code), ended)
+            return Judgement(Verdict.PASSES, detail=_told(describe_exit(code), ended))
+        return self._failing(describe_exit(code), ended)
 
-    def _ended_by_us(self, ended: Ended, seconds: float) -> Judgement:
+    def _ended_by_us(self, ended: CommandEnd, seconds: float) -> Judgement:
         if ended.exceeded == "output":
             said = f"it printed more than {OUTPUT_NBYTES >> 20} MiB and was ended"
             return Judgement(Verdict.INVALID, detail=_told(said, ended))
@@ -149,7 +149,7 @@ class CommandOracle:
         detail = f"not done after {seconds:g} s"
         return Judgement(Verdict.TIMEOUT, judgement.signature, _told(detail, ended))
 
-    def _failing(self, message: str, ended: Ended) -> Judgement:
+    def _failing(self, message: str, ended: CommandEnd) -> Judgement:
         is_same = self.given is None or _is_same(self.given, message, self.same)
         verdict = Verdict.REPRODUCES if is_same else Verdict.DIFFERENT
         kind = "timeout" if message == HANGS else "oracle"
@@ -186,7 +186,7 @@ def filled(words: tuple[str, ...], places: Mapping[str, str]) -> list[str]:
     return done
 
 
-def _told(what: str, ended: Ended) -> str:
+def _told(what: str, ended: CommandEnd) -> str:
     """Return how a run ended, and the last lines that it printed."""
     lines: list[str] = []
     with suppress(IndexError):

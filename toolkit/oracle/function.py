@@ -22,7 +22,7 @@ from ctk.toolkit.case.formats.plain_text import quoted
 from ctk.toolkit.case.graphs.graph_lines import graph_lines
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.execution.private_copy import private_copy
-from ctk.toolkit.processes.descriptors import standard_streams_kept
+from ctk.toolkit.processes.descriptors import keep_standard_streams
 from ctk.toolkit.processes.link import asking, tell_alive
 
 SHOWN_LINES = 20
@@ -101,7 +101,7 @@ class FunctionOracle:
         graph, inputs = private_copy(case.graph, case.inputs, lazy=False)
         tell_alive()
         try:
-            with asking(self.name), standard_streams_kept():
+            with asking(self.name), keep_standard_streams():
                 answer = self.function(replace(case, graph=graph, inputs=inputs))
             judgement = judgement_of(answer, f"the oracle {self.name}")
         except NoAnswer as error:

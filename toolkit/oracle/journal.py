@@ -27,8 +27,8 @@ from ctk.toolkit.case.formats.growing_file import NEXT, GrowingFile, create, rea
 from ctk.toolkit.case.formats.schema import convert, decode, document, encode
 from ctk.toolkit.case.formats.scrub import scrub
 from ctk.toolkit.case.manifest import ctk_version
-from ctk.toolkit.processes.descriptors_at_exit import Closing
-from ctk.toolkit.processes.interrupts import interrupts_put_off
+from ctk.toolkit.processes.closeable import Closeable
+from ctk.toolkit.processes.signals import defer_interrupts
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ class Line:
     value: Mapping[str, object]
 
 
-class Journal(Closing):
+class Journal(Closeable):
     """The journal of a running operation; a context manager, closed at the end. For any thread.
 
     Attributes:
@@ -119,7 +119,7 @@ class Journal(Closing):
         line = Line(type(value).__name__, key, encode(value))
         had_problem = bool(self.problem)
         text = scrub(json.dumps(encode(line), separators=(",", ":")))
-        with interrupts_put_off(), self._writing:  # half of it would tear the chain of digests
+        with defer_interrupts(), self._writing:  # half of it would tear the chain of digests
             if self._is_closed:  # by Ctrl-C, while a thread was told an answer
                 return
             self._keep(line)

@@ -11,7 +11,7 @@ STANDARD = (0, 1, 2)
 
 
 @contextmanager
-def standard_streams_kept() -> Generator[None]:
+def keep_standard_streams() -> Generator[None]:
     """Give the three descriptors back as they were, whatever the block does to them.
 
     One that stays closed would be given to the next file that is opened, and what is printed would

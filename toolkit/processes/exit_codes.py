@@ -18,7 +18,7 @@ def outcome_of(code: int) -> Outcome:
     return "good" if code == 0 else "cannot tell" if code == CANNOT_TELL else "bad"
 
 
-def ended_with(code: int) -> str:
+def describe_exit(code: int) -> str:
     """Return how a process ended, for people: `exit code 3`, `signal SIGSEGV`."""
     return f"exit code {code}" if code >= 0 else f"signal {_signal_name(-code)}"
 

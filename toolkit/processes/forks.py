@@ -32,7 +32,7 @@ class Interrupt:
 
 
 @contextlib.contextmanager
-def terminate_as_interrupt() -> Generator[None]:
+def handle_terminate_as_interrupt() -> Generator[None]:
     """Treat SIGTERM (a CI job's time limit) like Ctrl-C, so that the best result so far is kept."""
     previous = signal.getsignal(signal.SIGTERM)
     signal.signal(signal.SIGTERM, Interrupt(previous))

@@ -24,7 +24,7 @@ from ctk.compiler.errors import ConfigError, TargetError
 from ctk.compiler.torch_compat.dynamo import dynamo_api as dynamo
 from ctk.toolkit.case.usercode.named_sources import source_files
 from ctk.toolkit.case.usercode.references import json_options, reference_to, script_file
-from ctk.toolkit.processes.descriptors_at_exit import Closing
+from ctk.toolkit.processes.closeable import Closeable
 from ctk.toolkit.targets import TARGETS, resolve_target
 from ctk.toolkit.targets.base import Compiled, Target
 from ctk.toolkit.targets.dynamo import backend_target
@@ -154,7 +154,7 @@ def _session_of(options: WatchOptions) -> Session:
 
 
 @dataclass(slots=True, eq=False)
-class Installed(Closing):
+class Installed(Closeable):
     """The hooks of a process, until `uninstall()`; also a context manager.
 
     Attributes:

@@ -27,7 +27,7 @@ import torch
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.repro_templates.program.program_sides import in_own_process
 from ctk.repro_templates.program.program_values import read_values, write_values
-from ctk.toolkit.processes.descriptors_at_exit import Closing
+from ctk.toolkit.processes.closeable import Closeable
 from ctk.toolkit.processes.groups import die_with
 from ctk.toolkit.processes.scratch import scratch_root
 
@@ -51,7 +51,7 @@ def why_not() -> str:
 
 
 @dataclass(slots=True)
-class Keeper(Closing):
+class Keeper(Closeable):
     """The process that waits, as it was; a context manager that ends it.
 
     Attributes:

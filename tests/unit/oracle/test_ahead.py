@@ -20,7 +20,7 @@ from ctk.toolkit.oracle.ahead import Ahead, Anticipating, Asker, asked_ahead
 from ctk.toolkit.oracle.cache import Digests, fingerprint
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.executors.pool import Pool
-from ctk.toolkit.oracle.protocol import Unwanted
+from ctk.toolkit.oracle.executors.protocol import Unwanted
 from tests.helpers.reduce_graphs import chain
 
 WAIT_SECONDS = 30

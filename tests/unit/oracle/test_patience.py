@@ -16,6 +16,7 @@ from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.executors import executor_for
 from ctk.toolkit.oracle.executors.child import ChildProcess
+from ctk.toolkit.oracle.executors.protocol import SavedQuestion
 from ctk.toolkit.oracle.patience import (
     COMMON_NODES,
     DOUBT,
@@ -27,7 +28,6 @@ from ctk.toolkit.oracle.patience import (
     Patience,
     Patient,
 )
-from ctk.toolkit.oracle.protocol import Question
 from ctk.toolkit.processes.waits import Waits
 from tests.unit.oracle.test_executors import case_for
 
@@ -175,7 +175,7 @@ def test_what_was_answered_is_recalled_with_its_limits_and_half_an_answer_is_non
 def test_a_child_says_how_long_it_took_or_which_limit_has_ended_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[Question] = []
+    asked: list[SavedQuestion] = []
     answers = iter([Judgement(Verdict.PASSES), *[Judgement(Verdict.TIMEOUT, HANG)] * 2])
     executor = ChildProcess(60.0)
     monkeypatch.setattr(executor, "_asked", lambda each: asked.append(each) or next(answers))

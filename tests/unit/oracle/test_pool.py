@@ -20,7 +20,7 @@ from ctk.toolkit.oracle.executors import executor_for
 from ctk.toolkit.oracle.executors.base import Executor, Jobs, jobs_of
 from ctk.toolkit.oracle.executors.child import ChildProcess
 from ctk.toolkit.oracle.executors.pool import Pool, cores
-from ctk.toolkit.oracle.protocol import Unwanted
+from ctk.toolkit.oracle.executors.protocol import Unwanted
 from ctk.toolkit.oracle.same_failure import SameFailure
 from ctk.toolkit.processes.tree import descendants
 from ctk.toolkit.reduce.driver import minimize

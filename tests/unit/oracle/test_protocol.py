@@ -8,10 +8,10 @@ from ctk.compiler.errors import CaseError, ConfigError, CtkError
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
-from ctk.toolkit.oracle.protocol import (
+from ctk.toolkit.oracle.executors.protocol import (
     Answer,
     Failure,
-    Question,
+    SavedQuestion,
     error_of,
     failure_of,
     read_answer,
@@ -22,7 +22,7 @@ from ctk.toolkit.oracle.protocol import (
 WANTED = Signature("signal", where="joint/cse", signal=11, message="killed")
 
 
-def piped(message: Question | Answer) -> io.BytesIO:
+def piped(message: SavedQuestion | Answer) -> io.BytesIO:
     pipe = io.BytesIO()
     write_line(pipe, message)
     pipe.seek(0)
@@ -32,8 +32,8 @@ def piped(message: Question | Answer) -> io.BytesIO:
 @pytest.mark.parametrize(
     "question",
     [
-        Question("ctk", "/tmp/case"),
-        Question(
+        SavedQuestion("ctk", "/tmp/case"),
+        SavedQuestion(
             "my.py:f",
             "/tmp/case",
             WANTED,
@@ -43,7 +43,7 @@ def piped(message: Question | Answer) -> io.BytesIO:
         ),
     ],
 )
-def test_questions(question: Question) -> None:
+def test_questions(question: SavedQuestion) -> None:
     assert read_question(piped(question)) == question
 
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from ctk.toolkit.processes.descriptors import standard_streams_kept
+from ctk.toolkit.processes.descriptors import keep_standard_streams
 
 OPEN = Path("/proc/self/fd")
 
@@ -14,7 +14,7 @@ def places() -> list[Path]:
 
 def test_what_is_closed_or_redirected_comes_back(tmp_path: Path) -> None:
     before, count = places(), len([*OPEN.iterdir()])
-    with standard_streams_kept():
+    with keep_standard_streams():
         os.close(1)
         file = os.open(tmp_path / "log", os.O_CREAT | os.O_WRONLY)
         os.dup2(file, 2)

@@ -24,7 +24,7 @@ from pathlib import Path
 from ctk.compiler.errors import CaseError, StorageError
 from ctk.toolkit.case.formats.bounded_file import check_nbytes, read_bounded
 from ctk.toolkit.case.formats.files import storage_error
-from ctk.toolkit.processes.descriptors_at_exit import Closing
+from ctk.toolkit.processes.closeable import Closeable
 
 MAX_BYTES = 1 << 28
 
@@ -34,7 +34,7 @@ NEXT = "start in another folder (--out DIR, without --resume)"
 
 
 @dataclass(slots=True)
-class GrowingFile(Closing):
+class GrowingFile(Closeable):
     """The open file, locked; a context manager.
 
     Attributes:

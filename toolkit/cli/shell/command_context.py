@@ -26,8 +26,8 @@ from ctk.toolkit.cli.shell.options import JsonOutput, QuietOutput, VerboseOutput
 from ctk.toolkit.cli.shell.progress import progress_told
 from ctk.toolkit.cli.shell.streams import told
 from ctk.toolkit.processes.accelerator import LOST_CUDA, has_lost_cuda
-from ctk.toolkit.processes.descriptors import standard_streams_kept
-from ctk.toolkit.processes.forks import terminate_as_interrupt
+from ctk.toolkit.processes.descriptors import keep_standard_streams
+from ctk.toolkit.processes.forks import handle_terminate_as_interrupt
 from ctk.toolkit.processes.link import find_link
 from ctk.toolkit.processes.supervise import flush
 
@@ -62,7 +62,7 @@ def guarded(command: Command) -> Callable[..., Said]:
         if link is not None:
             link.started(command.name, as_json=as_json)
         with (
-            terminate_as_interrupt(),
+            handle_terminate_as_interrupt(),
             stdout_to_stderr(),
             progress_told("nothing" if is_quiet else "lines" if as_json else "live"),
             verbose_log(command.name) if is_verbose else contextlib.nullcontext(),
@@ -135,6 +135,6 @@ def stdout_to_stderr() -> Generator[None]:
 def _descriptor_to_stderr() -> Generator[None]:
     if sys.__stdout__ is not None:
         sys.__stdout__.flush()
-    with standard_streams_kept():  # of stderr, too: an answer may be for it
+    with keep_standard_streams():  # of stderr, too: an answer may be for it
         os.dup2(2, 1)
         yield

@@ -23,7 +23,7 @@ from ctk.toolkit.case.formats.files import write_text
 from ctk.toolkit.case.formats.schema import decode, encode
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.execution.programs.program_protocol import READY, Plan, Played, PlayQuestion
-from ctk.toolkit.processes.descriptors_at_exit import Closing
+from ctk.toolkit.processes.closeable import Closeable
 from ctk.toolkit.processes.memory import default_limit_nbytes
 from ctk.toolkit.processes.scratch import OWNER, remove_folder, scratch_root
 
@@ -34,7 +34,7 @@ FILE = "program.py"
 WORKER = "ctk.toolkit.execution.programs.program_worker"
 
 
-class Player(Closing):
+class Player(Closeable):
     """Plays texts of programs; a context manager that ends the process which it started.
 
     Args:

@@ -17,7 +17,7 @@ from pathlib import Path
 from ctk.compiler.errors import ProgramError
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.operations.command.plan import Asked, read_asked, write_plan
-from ctk.toolkit.processes.exit_codes import Outcome, ended_with, outcome_of
+from ctk.toolkit.processes.exit_codes import Outcome, describe_exit, outcome_of
 from ctk.toolkit.processes.link import tell_alive
 from ctk.toolkit.processes.scratch import remove_folder, scratch_root
 from ctk.toolkit.watch import child_start
@@ -62,7 +62,7 @@ def run_command(
     tell_alive()
     if code is None:
         return CommandRun("bad", f"did not end within {seconds:g} s", asked)
-    return CommandRun(outcome_of(code), ended_with(code), asked)
+    return CommandRun(outcome_of(code), describe_exit(code), asked)
 
 
 @contextlib.contextmanager

@@ -34,7 +34,7 @@ from ctk.toolkit.oracle.journal import Journal
 from ctk.toolkit.oracle.progress import Say
 from ctk.toolkit.oracle.remembering import Remembering, question_key
 from ctk.toolkit.oracle.several import Opened, first_failing
-from ctk.toolkit.processes.interrupts import interrupts_put_off
+from ctk.toolkit.processes.signals import defer_interrupts
 
 BUG = "ctk-bug.txt"
 
@@ -208,7 +208,7 @@ class Operation:
     def saving(self, name: str, save: Callable[[], object]) -> bool:
         """Save something and return whether it is on disk; what cannot be saved is told once."""
         try:
-            with interrupts_put_off():
+            with defer_interrupts():
                 save()
         except (CtkError, OSError) as error:
             self.not_saved(name, error)

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 from ctk.compiler.errors import ConfigError
 from ctk.toolkit.case.case import Case
-from ctk.toolkit.oracle.executors import child, elsewhere, in_process
+from ctk.toolkit.oracle.executors import child, in_process, remote
 from ctk.toolkit.oracle.executors.base import ONE_JOB, Executor, ExecutorKind, Jobs, Needs
 
 EXECUTORS: tuple[ExecutorKind, ...] = (
-    elsewhere.EXECUTOR,
+    remote.EXECUTOR,
     child.EXECUTOR,
     in_process.EXECUTOR,
 )
@@ -43,10 +43,10 @@ def executor_for(
     Raises:
         ConfigError: A limit, or several jobs, without a child.
     """
-    elsewhere = None if jobs.executor == "local" else jobs.executor
+    cluster = None if jobs.executor == "local" else jobs.executor
     several = None if jobs.count == 1 else jobs.count
     limits = (("--timeout", timeout_seconds), ("--memory", memory_nbytes))
-    for option, value in (*limits, ("--jobs", several), ("--executor", elsewhere)):
+    for option, value in (*limits, ("--jobs", several), ("--executor", cluster)):
         if isolate is False and value is not None:
             raise ConfigError(
                 f"{option} works in a child process only; leave out --no-isolate or {option}"

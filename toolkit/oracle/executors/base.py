@@ -14,7 +14,7 @@ from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.layers import ask
 from ctk.toolkit.end_to_end.question import ProgramQuestion
-from ctk.toolkit.processes.descriptors_at_exit import Closing
+from ctk.toolkit.processes.closeable import Closeable
 
 
 class JobKeywords(TypedDict, total=False):
@@ -29,7 +29,7 @@ class Unavailable(CtkError):
     """Who was asked has ended without an answer; another one may have it."""
 
 
-class Executor(Closing, Protocol):
+class Executor(Closeable, Protocol):
     """Runs questions; a context manager that ends what it started.
 
     Attributes:

@@ -21,17 +21,17 @@ from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.apart import ask_apart
 from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind, Needs
-from ctk.toolkit.oracle.executors.company import Company
+from ctk.toolkit.oracle.executors.memory_gate import MemoryGate
 from ctk.toolkit.oracle.executors.pool import Pool, cores
-from ctk.toolkit.oracle.executors.workers import Nursery, Worker, start_worker
-from ctk.toolkit.oracle.protocol import (
+from ctk.toolkit.oracle.executors.protocol import (
     Answer,
     Failure,
-    Question,
+    SavedQuestion,
     Unwanted,
     error_of,
     read_answer,
 )
+from ctk.toolkit.oracle.executors.worker_client import Worker, Zygote, start_worker
 from ctk.toolkit.processes.memory import default_limit_nbytes, memory_name, too_much
 from ctk.toolkit.processes.scratch import scratch_root
 
@@ -43,7 +43,7 @@ _WORKERS_PER_QUESTION = 3
 
 
 class ChildProcess(Executor):
-    """Judges in a child process, forked from a warm worker (`ctk.toolkit.oracle.worker`).
+    """Judges in a child process, forked from a warm worker (`ctk.toolkit.oracle.executors.worker`).
 
     A child that is killed by a signal gives a signature of kind `signal`, one that does not answer
     in time the verdict `timeout` (and `reproduces`, if a timeout is the failure that is looked
@@ -67,12 +67,12 @@ class ChildProcess(Executor):
         memory_nbytes: int | None = None,
         *,
         start: Callable[[str], Worker] = start_worker,
-        company: Company | None = None,
+        company: MemoryGate | None = None,
     ) -> None:
         self.limit_seconds = timeout_seconds
         self.memory_nbytes = memory_nbytes or read_environment().memory_nbytes
         self.memory = memory_name(self.memory_nbytes)
-        self._start, self._company = start, company or Company(1)
+        self._start, self._company = start, company or MemoryGate(1)
         self._worker: Worker | None = None
         self._unwanted = threading.Event()
 
@@ -86,7 +86,7 @@ class ChildProcess(Executor):
     ) -> Judgement:
         """Judge a case in a child."""
         with temporary_folder("ctk-question-", scratch_root()) as folder:
-            question = Question(
+            question = SavedQuestion(
                 target=case.target,
                 folder=str(save_case(case, folder / "case", inputs="full", portable=False)),
                 expected=expected,
@@ -95,7 +95,7 @@ class ChildProcess(Executor):
             )
             return self.ask_saved(question)
 
-    def ask_saved(self, question: Question) -> Judgement:
+    def ask_saved(self, question: SavedQuestion) -> Judgement:
         """Judge a case that is on disk.
 
         Args:
@@ -129,7 +129,7 @@ class ChildProcess(Executor):
         if worker is not None:
             worker.close()
 
-    def _answer(self, question: Question) -> Judgement:
+    def _answer(self, question: SavedQuestion) -> Judgement:
         """Answer; who ran out of memory in company, or was killed in it, is asked again alone."""
         most = self.memory_nbytes or default_limit_nbytes()
         share = self.memory_nbytes or (most and most // self._company.size)
@@ -143,7 +143,7 @@ class ChildProcess(Executor):
         with self._company.alone(self._unwanted.is_set):
             return self._asked(replace(question, memory_nbytes=most))
 
-    def _asked(self, question: Question) -> Judgement:
+    def _asked(self, question: SavedQuestion) -> Judgement:
         """Ask a worker, and another one if it has ended meanwhile.
 
         Raises:
@@ -164,7 +164,7 @@ class ChildProcess(Executor):
             f"in a row: something kills it, or no memory is left\n{log}"
         )
 
-    def _asked_of(self, worker: Worker, question: Question) -> Answer | None:
+    def _asked_of(self, worker: Worker, question: SavedQuestion) -> Answer | None:
         """Return the worker's answer; None if it has ended."""
         if self._unwanted.is_set():
             raise Unwanted
@@ -203,7 +203,7 @@ def _start_for(needs: Needs) -> Executor:
     jobs = needs.jobs.count or cores()
     if jobs == 1:
         return ChildProcess(needs.timeout_seconds, needs.memory_nbytes)
-    nursery, company = Nursery(), Company(jobs)
+    nursery, company = Zygote(), MemoryGate(jobs)
     members = [
         ChildProcess(
             needs.timeout_seconds,

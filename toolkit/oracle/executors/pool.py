@@ -15,7 +15,7 @@ from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.oracle.executors.base import Executor, Unavailable
-from ctk.toolkit.processes.descriptors_at_exit import Closing
+from ctk.toolkit.processes.closeable import Closeable
 
 ASKED_AT_MOST = 3
 """How many may be lost with one question: more is no accident."""
@@ -56,7 +56,7 @@ class Pool(Executor):
 
     isolates = True
 
-    def __init__(self, members: Sequence[Executor], shared: Closing | None = None) -> None:
+    def __init__(self, members: Sequence[Executor], shared: Closeable | None = None) -> None:
         self._members, self._shared = tuple(members), shared
         self.limit_seconds, self.memory = members[0].limit_seconds, members[0].memory
 

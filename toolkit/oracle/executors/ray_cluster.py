@@ -1,6 +1,6 @@
 """The thin layer over Ray: rooms for questions on the machines of a cluster, and what is lost.
 
-Everything that ctk asks of Ray is here, and nothing else: elsewhere.py works with any `Machines`.
+Everything that ctk asks of Ray is here, and nothing else: remote.py works with any `Machines`.
 
 Which cluster: that of `RAY_ADDRESS`, else one that runs on this machine, else a new one of this
 machine alone, which ends with the command (Ray's own rule). Cases travel as bytes.
@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from ctk.compiler.errors import ConfigError, CtkError
-from ctk.toolkit.oracle.executors.far_side import FarSide, surroundings
-from ctk.toolkit.processes.descriptors_at_exit import Closing
+from ctk.toolkit.oracle.executors.remote_worker import RemoteWorker, surroundings
+from ctk.toolkit.processes.closeable import Closeable
 
 _LOOK_SECONDS = 0.1
 _CLOSE_SECONDS = 3.0
@@ -41,7 +41,7 @@ class Machine(Protocol):
         ...
 
     def call(self, name: str, *arguments: object, is_unwanted: Callable[[], bool]) -> str:
-        """Call a method of the `FarSide` and return what it does; raises `Lost`.
+        """Call a method of the `RemoteWorker` and return what it does; raises `Lost`.
 
         Once the answer is unwanted, the far side is told, and says so.
         """
@@ -52,7 +52,7 @@ class Machine(Protocol):
         ...
 
 
-class Machines(Closing, Protocol):
+class Machines(Closeable, Protocol):
     """The machines of a cluster."""
 
     def rooms(self, resources: Mapping[str, float]) -> int:
@@ -133,7 +133,7 @@ class _RayMachines(Machines):
     ) -> Machine:
         named = {_NAMED[name]: amount for name, amount in resources.items() if name in _NAMED}
         others = {name: amount for name, amount in resources.items() if name not in _NAMED}
-        far = self._ray.remote(FarSide).options(
+        far = self._ray.remote(RemoteWorker).options(
             **{"num_cpus": 0, **named},
             resources=others,
             max_restarts=0,

@@ -8,12 +8,12 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from ctk.toolkit.oracle.protocol import Unwanted
+from ctk.toolkit.oracle.executors.protocol import Unwanted
 
 _LOOK_SECONDS = 0.1
 
 
-class Company:
+class MemoryGate:
     """The questions that run on one machine; for any thread.
 
     Args:

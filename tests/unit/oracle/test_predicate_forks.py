@@ -15,7 +15,7 @@ from ctk.compiler.errors import ConfigError, CtkError, PredicateError
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.ahead import Anticipating
-from ctk.toolkit.oracle.forked import Forked
+from ctk.toolkit.oracle.executors.predicate_forks import PredicateForks
 from ctk.toolkit.processes.groups import end_group
 from ctk.toolkit.processes.tree import descendants
 from tests.helpers.reduce_graphs import chain, has_ops, op_names
@@ -45,7 +45,7 @@ def test_a_fork_answers_and_what_it_changes_stays_there():
         seen.append("asked")
         return Judgement(Verdict.REPRODUCES, detail=str(os.getpid()))
 
-    with Forked(ask, 2) as forked:
+    with PredicateForks(ask, 2) as forked:
         assert isinstance(forked, Anticipating)
         answer = forked(chain(2, {}))
     assert answer.verdict is Verdict.REPRODUCES
@@ -61,7 +61,7 @@ def test_what_is_anticipated_runs_at_the_same_time(tmp_path: Path):
         wait_until(lambda: len(list(tmp_path.iterdir())) == 2)  # the other one is there as well
         return Judgement(Verdict.PASSES, detail=nodes)
 
-    with Forked(ask, 2) as forked:
+    with PredicateForks(ask, 2) as forked:
         forked.anticipate(cases[:2])
         found = [forked(case).detail for case in cases[:2]]
     assert found == ["4", "5"]
@@ -75,7 +75,7 @@ def test_an_unwanted_fork_leaves_its_place_and_closing_ends_all():
         return Judgement(Verdict.PASSES)
 
     before = others()
-    with Forked(ask, 2) as forked:
+    with PredicateForks(ask, 2) as forked:
         forked.anticipate([quick, slow])
         assert forked(quick).verdict is Verdict.PASSES
         forked.anticipate([other, quick])
@@ -97,7 +97,7 @@ def test_an_exception_is_raised_here():
     def ask(case: Case) -> Judgement:
         raise KeyError("mine")
 
-    with Forked(ask, 2) as forked, pytest.raises(KeyError, match="mine"):
+    with PredicateForks(ask, 2) as forked, pytest.raises(KeyError, match="mine"):
         forked(chain(2, {}))
 
 
@@ -109,7 +109,7 @@ def test_the_end_of_the_process_is_told_and_one_killed_from_outside_is_asked_aga
         raise AssertionError
 
     with (
-        Forked(ask, 2) as forked,
+        PredicateForks(ask, 2) as forked,
         pytest.raises(CtkError, match=r"ended its process \(signal 11\)"),
     ):
         forked(chain(2, {}))
@@ -121,7 +121,7 @@ def test_the_end_of_the_process_is_told_and_one_killed_from_outside_is_asked_aga
         return Judgement(Verdict.PASSES)
 
     before = others()
-    with Forked(killed_at_first, 2) as forked:
+    with PredicateForks(killed_at_first, 2) as forked:
         case = chain(2, {})
         forked.anticipate([case])
         wait_until((tmp_path / "asked").exists)
@@ -142,7 +142,7 @@ def test_ctrl_c_ends_the_forks():
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     cases = [chain(2, {}), chain(3, {})]
-    with Forked(ask, 2) as forked:
+    with PredicateForks(ask, 2) as forked:
         finger = threading.Thread(target=press_ctrl_c)
         finger.start()
         forked.anticipate(cases)
@@ -155,7 +155,7 @@ def test_ctrl_c_ends_the_forks():
 def test_cuda_is_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     with pytest.raises(ConfigError, match="CUDA is in use"):
-        Forked(said(has_ops("sin")), 2)
+        PredicateForks(said(has_ops("sin")), 2)
 
 
 def program(x: torch.Tensor) -> torch.Tensor:

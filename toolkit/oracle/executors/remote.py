@@ -22,10 +22,16 @@ from ctk.toolkit.end_to_end.answer import EndToEnd
 from ctk.toolkit.end_to_end.apart import ask_apart
 from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind, Needs, Unavailable
-from ctk.toolkit.oracle.executors.far_side import pack, versions
 from ctk.toolkit.oracle.executors.pool import Pool
+from ctk.toolkit.oracle.executors.protocol import (
+    Failure,
+    SavedQuestion,
+    Unwanted,
+    error_of,
+    read_answer,
+)
 from ctk.toolkit.oracle.executors.ray_cluster import Lost, Machine, Machines, connect
-from ctk.toolkit.oracle.protocol import Failure, Question, Unwanted, error_of, read_answer
+from ctk.toolkit.oracle.executors.remote_worker import pack, versions
 from ctk.toolkit.processes.memory import memory_name
 
 USUAL = {"CPU": 1.0}
@@ -41,7 +47,7 @@ class _Size:
     memory_nbytes: int | None
 
 
-class Elsewhere(Executor):
+class RemoteExecutor(Executor):
     """Judges on a machine of a cluster, one question at a time.
 
     Args:
@@ -93,7 +99,7 @@ class Elsewhere(Executor):
         """
         if self._unwanted.is_set():
             raise Unwanted
-        question = Question(case.target, "", expected, timeout_seconds=within, veto=veto)
+        question = SavedQuestion(case.target, "", expected, timeout_seconds=within, veto=veto)
         words = json.dumps(encode(question))
         self._number += 1
         try:
@@ -153,7 +159,7 @@ def _judgement(found: str) -> Judgement:
     return answer
 
 
-def elsewhere(machines: Machines, needs: Needs) -> Pool:
+def remote_pool(machines: Machines, needs: Needs) -> Pool:
     """Return a pool on a cluster.
 
     Args:
@@ -174,12 +180,12 @@ def elsewhere(machines: Machines, needs: Needs) -> Pool:
             + (f"next: --jobs {rooms}, or smaller --resources" if rooms else "next: --resources")
         )
     size = _Size(resources, needs.timeout_seconds, needs.memory_nbytes)
-    members = [Elsewhere(machines, size) for _ in range(needs.jobs.count or rooms)]
+    members = [RemoteExecutor(machines, size) for _ in range(needs.jobs.count or rooms)]
     return Pool(members, machines)
 
 
 EXECUTOR = ExecutorKind(
     "ray",
     lambda needs: needs.jobs.executor == "ray",
-    lambda needs: elsewhere(connect(), needs),
+    lambda needs: remote_pool(connect(), needs),
 )

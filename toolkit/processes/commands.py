@@ -32,7 +32,7 @@ _LOOKS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CommandEnd:
     """How a command ended.
 
     Attributes:
@@ -48,12 +48,12 @@ class Ended:
     exceeded: Literal["time", "output"] | None = None
 
 
-def run_bounded(
+def run_command_group(
     words: Sequence[str],
     *,
     seconds: float | None = None,
     variables: Mapping[str, str] | None = None,
-) -> Ended:
+) -> CommandEnd:
     """Run a command and wait for its end; what it has started ends with it.
 
     Args:
@@ -73,7 +73,7 @@ def run_bounded(
         finally:
             _end(process, mark)
         code = None if exceeded else process.returncode
-        return Ended(code, _text_of(out), time.monotonic() - started, exceeded)
+        return CommandEnd(code, _text_of(out), time.monotonic() - started, exceeded)
 
 
 def _started(

@@ -1,4 +1,4 @@
-"""Start and end the workers of `ctk.toolkit.oracle.worker`: one alone, or many of one nursery.
+"""Start and end the workers of `ctk.toolkit.oracle.executors.worker`: one alone, or many of one nursery.
 
 What it does not do: ask them anything (child.py).
 """
@@ -19,8 +19,8 @@ from typing import BinaryIO, cast
 from ctk.compiler.errors import CtkError
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.usercode.process_name import process_name
-from ctk.toolkit.oracle.protocol import READY, UNWANTED, Question, write_line
-from ctk.toolkit.processes.descriptors_at_exit import Closing
+from ctk.toolkit.oracle.executors.protocol import READY, UNWANTED, SavedQuestion, write_line
+from ctk.toolkit.processes.closeable import Closeable
 from ctk.toolkit.processes.scratch import OWNER, scratch_root
 
 _END_SECONDS = 5.0
@@ -50,7 +50,7 @@ class Worker:
     _writing: threading.Lock = field(default_factory=threading.Lock)
     _is_asked: bool = False
 
-    def ask(self, question: Question) -> None:
+    def ask(self, question: SavedQuestion) -> None:
         """Send a question, whose answer comes from `answers`."""
         self.log.seek(0)
         self.log.truncate()
@@ -102,7 +102,7 @@ def start_worker(target: str) -> Worker:
     """
     log = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115  lives as long as the worker
     process = subprocess.Popen(
-        [sys.executable, "-m", "ctk.toolkit.oracle.worker"],
+        [sys.executable, "-m", "ctk.toolkit.oracle.executors.worker"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,
@@ -131,8 +131,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-class Nursery(Closing):
-    """Starts workers that share what was imported (`ctk.toolkit.oracle.nursery`); in any thread."""
+class Zygote(Closeable):
+    """Starts workers that share what was imported (`ctk.toolkit.oracle.executors.zygote`); in any thread."""
 
     def __init__(self) -> None:
         self._asking = threading.Lock()
@@ -187,7 +187,7 @@ class Nursery(Closing):
         self._log = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115  as long as it lives
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "ctk.toolkit.oracle.nursery"],
+                [sys.executable, "-m", "ctk.toolkit.oracle.executors.zygote"],
                 stdin=theirs.fileno(),
                 stdout=self._log,
                 stderr=self._log,

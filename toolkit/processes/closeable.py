@@ -10,7 +10,7 @@ What it does not do: end anything twice; `close` says whether that is harmless.
 from typing import Protocol, Self
 
 
-class Closing(Protocol):
+class Closeable(Protocol):
     """A context manager that gives itself to its block and closes itself afterwards."""
 
     __slots__ = ()

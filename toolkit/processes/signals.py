@@ -12,7 +12,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def interrupts_put_off() -> Generator[None]:
+def defer_interrupts() -> Generator[None]:
     """Deliver Ctrl-C and SIGTERM after the block; only the main thread gets them anyway.
 
     The supervisor, if there is one, is told: it ends no command that writes.

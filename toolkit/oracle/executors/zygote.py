@@ -1,4 +1,4 @@
-"""The warm process of many workers: `python -m ctk.toolkit.oracle.nursery`.
+"""The warm process of many workers: `python -m ctk.toolkit.oracle.executors.zygote`.
 
 Whoever asks several questions at once needs a worker (worker.py) for each; each of them would
 import torch by itself, which costs seconds and hundreds of megabytes. Here that happens once: for
@@ -19,7 +19,7 @@ import socket
 import sys
 import time
 
-from ctk.toolkit.oracle import worker
+from ctk.toolkit.oracle.executors import worker
 from ctk.toolkit.processes.groups import adopt_orphans, die_with, dying_with_parent
 from ctk.toolkit.processes.tree import descendants, end_descendants
 from ctk.toolkit.targets import traits_of

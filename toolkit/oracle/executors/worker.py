@@ -1,4 +1,4 @@
-"""The warm process: `python -m ctk.toolkit.oracle.worker`, started by `executors/child.py`.
+"""The warm process: `python -m ctk.toolkit.oracle.executors.worker`, started by `executors/child.py`.
 
 It imports torch and the toolkit once, runs no op (so that it stays safe to fork), and forks a child
 that answers questions until it crashes or takes too long; then the next child is forked from the
@@ -33,18 +33,18 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.compile_log.recorder import Recorder
 from ctk.toolkit.execution.execute import run_eager
-from ctk.toolkit.oracle.judge import judge
-from ctk.toolkit.oracle.protocol import (
+from ctk.toolkit.oracle.executors.protocol import (
     READY,
     Answer,
     Failure,
-    Question,
+    SavedQuestion,
     Unwanted,
     failure_of,
     read_answer,
     read_question,
     write_line,
 )
+from ctk.toolkit.oracle.judge import judge
 from ctk.toolkit.processes.accelerator import LOST_CUDA, has_lost_cuda
 from ctk.toolkit.processes.groups import (
     adopt_orphans,
@@ -112,7 +112,7 @@ class _Clock:
     waits: Waits
 
     @classmethod
-    def of(cls, question: Question) -> "_Clock":
+    def of(cls, question: SavedQuestion) -> "_Clock":
         limit = question.timeout_seconds
         ends_at = math.inf if limit is None else time.monotonic() + limit
         return cls(ends_at, question.busy_seconds, Waits())
@@ -167,7 +167,9 @@ def _take_standard_pipes() -> Parent:
     return parent
 
 
-def _answer(child: Child | None, question: Question, parent: Parent) -> tuple[Child | None, Answer]:
+def _answer(
+    child: Child | None, question: SavedQuestion, parent: Parent
+) -> tuple[Child | None, Answer]:
     """Ask a child, forking one if there is none; return it, if it lives on, and the answer."""
     is_fresh = child is None
     child = child or _fork(parent)
@@ -207,7 +209,7 @@ def _tidied(child: Child) -> Child | None:
     return None
 
 
-def _signature(end: End, question: Question) -> Signature:
+def _signature(end: End, question: SavedQuestion) -> Signature:
     """Return what a child's end means.
 
     SIGKILL that we did not send comes from outside, and nearly always from the system that has run
@@ -230,18 +232,18 @@ def _signature(end: End, question: Question) -> Signature:
     return Signature("exit", where=where, message=f"it ended the process with status {end.status}")
 
 
-def _trail(question: Question) -> Path:
+def _trail(question: SavedQuestion) -> Path:
     """Return the file in which an observed compile notes each pass and kernel before it runs."""
     return Path(question.folder).with_name("last_start")
 
 
-def _last_start(question: Question) -> str | None:
+def _last_start(question: SavedQuestion) -> str | None:
     """Return the pass or kernel at which an observed child died."""
     trail = _trail(question)
     return trail.read_text() if question.veto is not None and trail.exists() else None
 
 
-def _ask(child: Child, question: Question, parent: Parent) -> Answer | End:
+def _ask(child: Child, question: SavedQuestion, parent: Parent) -> Answer | End:
     """Return the child's answer, or how it ended.
 
     Raises:
@@ -269,7 +271,7 @@ def _ask(child: Child, question: Question, parent: Parent) -> Answer | End:
             return End(_ended(child))
 
 
-def _holds_too_much(question: Question) -> bool:
+def _holds_too_much(question: SavedQuestion) -> bool:
     """Return whether the child and all that it has started hold more than the question may."""
     limit = question.memory_nbytes
     return limit is not None and held_nbytes(descendants(os.getpid())) > limit
@@ -341,7 +343,7 @@ def _serve(questions: BinaryIO, answers: BinaryIO) -> int:
     return 0
 
 
-def _judge(question: Question) -> Judgement:
+def _judge(question: SavedQuestion) -> Judgement:
     case = load_case(Path(question.folder), trust=True)  # the parent holds it, so it is vetted
     if question.is_eager:
         outcome = run_eager(case)

@@ -11,15 +11,15 @@ from ctk.compiler.errors import ConfigError, CtkError, TargetError
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.oracle.ahead import asked_ahead
 from ctk.toolkit.oracle.cache import Digests
-from ctk.toolkit.oracle.executors import elsewhere as module
 from ctk.toolkit.oracle.executors import executor_for, ray_cluster
+from ctk.toolkit.oracle.executors import remote as module
 from ctk.toolkit.oracle.executors.base import Jobs, Needs, Unavailable
 from ctk.toolkit.oracle.executors.child import ChildProcess
-from ctk.toolkit.oracle.executors.elsewhere import elsewhere
-from ctk.toolkit.oracle.executors.far_side import FarSide, pack, surroundings
 from ctk.toolkit.oracle.executors.pool import Pool
+from ctk.toolkit.oracle.executors.protocol import Unwanted
 from ctk.toolkit.oracle.executors.ray_cluster import Lost
-from ctk.toolkit.oracle.protocol import Unwanted
+from ctk.toolkit.oracle.executors.remote import remote_pool
+from ctk.toolkit.oracle.executors.remote_worker import RemoteWorker, pack, surroundings
 from tests.helpers.warm_python import warm_python
 from tests.unit.oracle.test_ahead import Asked
 from tests.unit.oracle.test_executors import case_for
@@ -29,7 +29,7 @@ from tests.unit.oracle.test_executors import case_for
 class Here:
     """A machine that is this process; it is lost with the calls whose numbers are in `fatal`."""
 
-    far: FarSide
+    far: RemoteWorker
     machines: "Machines"
 
     def is_ready(self, seconds: float) -> bool:
@@ -72,7 +72,7 @@ class Machines:
 
     def start(self, resources: Mapping[str, float], *, timeout_seconds, memory_nbytes) -> Here:
         self.started += 1
-        return Here(FarSide(timeout_seconds, memory_nbytes), self)
+        return Here(RemoteWorker(timeout_seconds, memory_nbytes), self)
 
     def close(self) -> None:
         self.is_closed = True
@@ -89,13 +89,13 @@ def child():
 
 @pytest.fixture(autouse=True)
 def one_worker(child: ChildProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    def init(self: FarSide, *limits: object) -> None:
+    def init(self: RemoteWorker, *limits: object) -> None:
         child.want()
         self._executor, self._number, self._unwanted = child, 0, 0
         self._changing = threading.Lock()
 
-    monkeypatch.setattr(FarSide, "__init__", init)
-    monkeypatch.setattr(FarSide, "close", lambda self: None)
+    monkeypatch.setattr(RemoteWorker, "__init__", init)
+    monkeypatch.setattr(RemoteWorker, "close", lambda self: None)
 
 
 def needs(jobs: int = 1, **resources: float) -> Needs:
@@ -104,7 +104,7 @@ def needs(jobs: int = 1, **resources: float) -> Needs:
 
 def test_a_question_gets_the_answer_of_this_machine(child: ChildProcess):
     machines = Machines()
-    with elsewhere(machines, needs()) as pool:
+    with remote_pool(machines, needs()) as pool:
         for backend in ("right", "wrong_gelu", "segfault"):
             case = case_for(backend)
             there, here = pool.ask(case), child.ask(case)
@@ -115,7 +115,7 @@ def test_a_question_gets_the_answer_of_this_machine(child: ChildProcess):
 
 def test_a_lost_machine_costs_one_answer():
     machines = Machines(fatal={1})
-    with elsewhere(machines, needs()) as pool:
+    with remote_pool(machines, needs()) as pool:
         assert pool.ask(case_for("right")).verdict is Verdict.PASSES
         assert pool.ask(case_for("wrong_gelu")).verdict is Verdict.REPRODUCES
     assert machines.started == 2
@@ -123,7 +123,7 @@ def test_a_lost_machine_costs_one_answer():
 
 
 def test_a_member_says_that_it_was_lost():
-    with elsewhere(Machines(fatal={0}), needs()) as pool:
+    with remote_pool(Machines(fatal={0}), needs()) as pool:
         with pytest.raises(Unavailable, match="NodeDiedError"):
             pool.members[0].ask(case_for("right"))
         assert pool.members[0].ask(case_for("right")).verdict is Verdict.PASSES
@@ -132,7 +132,7 @@ def test_a_member_says_that_it_was_lost():
 def test_a_question_that_loses_every_machine_is_given_up():
     machines = Machines(fatal={0, 1, 2})
     with (
-        elsewhere(machines, needs()) as pool,
+        remote_pool(machines, needs()) as pool,
         pytest.raises(CtkError, match=r"lost 3 times, and is given up; .*NodeDiedError"),
     ):
         pool.ask(case_for("right"))
@@ -142,14 +142,14 @@ def test_questions_ahead_survive_a_lost_machine_as_well():
     cases = [case_for("right"), case_for("wrong_gelu"), case_for("segfault")]
     machines = Machines(fatal={0, 1})
     with (
-        elsewhere(machines, needs(2)) as pool,
+        remote_pool(machines, needs(2)) as pool,
         asked_ahead(pool, Asked, Digests()) as ahead,
     ):
         ahead.anticipate(cases)
         verdicts = [ahead(case).verdict for case in cases]
     assert verdicts == [Verdict.PASSES, Verdict.REPRODUCES, Verdict.REPRODUCES]
     with (
-        elsewhere(Machines(fatal=set(range(9))), needs(2)) as pool,
+        remote_pool(Machines(fatal=set(range(9))), needs(2)) as pool,
         asked_ahead(pool, Asked, Digests()) as ahead,
         pytest.raises(CtkError, match="lost 3 times"),
     ):
@@ -157,7 +157,7 @@ def test_questions_ahead_survive_a_lost_machine_as_well():
 
 
 def test_errors_keep_their_type_and_an_unwanted_question_ends():
-    with elsewhere(Machines(), needs()) as pool:
+    with remote_pool(Machines(), needs()) as pool:
         with pytest.raises(TargetError, match="no_such_backend"):
             pool.ask(case_for("no_such_backend"))
         member = pool.members[0]
@@ -169,7 +169,7 @@ def test_errors_keep_their_type_and_an_unwanted_question_ends():
 
 
 def test_a_question_that_was_unwanted_before_it_came_is_not_asked():
-    far = FarSide(None, None)
+    far = RemoteWorker(None, None)
     far.unwant(2)
     assert '"kind": "Unwanted"' in far.answer(2, "{}", b"")
 
@@ -177,7 +177,7 @@ def test_a_question_that_was_unwanted_before_it_came_is_not_asked():
 def test_another_version_is_refused():
     machines = Machines(versions="torch 1.0, ctk 0, Python 3.9")
     with (
-        elsewhere(machines, needs()) as pool,
+        remote_pool(machines, needs()) as pool,
         pytest.raises(CtkError, match=r"torch 1\.0.* need not"),
     ):
         pool.ask(case_for("right"))
@@ -188,18 +188,18 @@ def test_more_than_there_is_room_for_is_refused():
     with pytest.raises(
         ConfigError, match="room for 2 questions at once that take CPU=1 each: CPU=2"
     ):
-        elsewhere(machines, needs(3))
+        remote_pool(machines, needs(3))
     assert machines.is_closed
     with pytest.raises(ConfigError, match="room for 0 questions"):
-        elsewhere(Machines(), needs(1, CPU=4))
-    assert len(elsewhere(Machines(), needs(0, CPU=0.5)).members) == 4
+        remote_pool(Machines(), needs(1, CPU=4))
+    assert len(remote_pool(Machines(), needs(0, CPU=0.5)).members) == 4
 
 
 def test_where_nobody_has_room_it_is_told(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("ctk.toolkit.oracle.executors.pool.READY_SECONDS", 0.2)
     monkeypatch.setattr("ctk.toolkit.oracle.ahead.READY_SECONDS", 0.2)
     monkeypatch.setattr(Here, "is_ready", lambda self, seconds: False)
-    with elsewhere(Machines(), needs(2)) as pool:
+    with remote_pool(Machines(), needs(2)) as pool:
         with pytest.raises(CtkError, match="no machine of the cluster has had room"):
             pool.ask(case_for("right"))
         with (

@@ -1,7 +1,7 @@
 """What runs on another machine: takes a case as bytes, and asks a child there.
 
     here   pack(case) -> bytes, question -> JSON
-    there  FarSide.answer(number, question, case) -> JSON
+    there  RemoteWorker.answer(number, question, case) -> JSON
 
 It knows nothing of the cluster that carries it (ray_cluster.py).
 """
@@ -22,7 +22,7 @@ from ctk.toolkit.case.formats.schema import decode, encode
 from ctk.toolkit.case.manifest import ctk_version
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.oracle.executors.child import ChildProcess
-from ctk.toolkit.oracle.protocol import Question, Unwanted, failure_of
+from ctk.toolkit.oracle.executors.protocol import SavedQuestion, Unwanted, failure_of
 from ctk.toolkit.processes.scratch import scratch_root
 
 _CASE = "case"
@@ -62,7 +62,7 @@ def versions() -> str:
     return f"torch {torch.__version__}, ctk {ctk_version()}, Python {python}"
 
 
-class FarSide:
+class RemoteWorker:
     """Answers one question at a time; may be told meanwhile that an answer is not wanted.
 
     Args:
@@ -102,7 +102,7 @@ class FarSide:
         with temporary_folder("ctk-question-", scratch_root()) as folder:
             with tarfile.open(fileobj=io.BytesIO(case)) as archive:
                 archive.extractall(folder, filter="data")
-            asked = decode(Question, question.encode(), where="question")
+            asked = decode(SavedQuestion, question.encode(), where="question")
             asked = replace(asked, folder=str(folder / _CASE))
             found = self._executor.ask_saved(asked)
         return json.dumps(encode(found))

@@ -30,8 +30,8 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.oracle.cache import Digests, fingerprint
 from ctk.toolkit.oracle.executors.pool import ASKED_AT_MOST
-from ctk.toolkit.oracle.protocol import Failure, failure_of, read_answer, write_line
-from ctk.toolkit.processes.descriptors_at_exit import Closing
+from ctk.toolkit.oracle.executors.protocol import Failure, failure_of, read_answer, write_line
+from ctk.toolkit.processes.closeable import Closeable
 from ctk.toolkit.processes.groups import end_group, lead_group
 
 Ask = Callable[[Case], Judgement]
@@ -54,7 +54,7 @@ class _Fork:
     said: bytes = b""
 
 
-class Forked(Closing):
+class PredicateForks(Closeable):
     """Asks a function about cases, some of them ahead; a context manager that ends the forks.
 
     Args:
@@ -174,7 +174,7 @@ class Forked(Closing):
 
 
 @contextmanager
-def asked_in_forks(
+def ask_in_forks(
     ask: Ask, jobs: int, digests: Digests, told: Callable[[Judgement], None]
 ) -> Generator[Ask]:
     """Return an oracle that asks a function: here with one job, in forks with more.
@@ -191,7 +191,7 @@ def asked_in_forks(
     if jobs == 1:
         yield lambda case: _told(ask(case), told)
         return
-    with Forked(ask, jobs, digests, told) as forked:
+    with PredicateForks(ask, jobs, digests, told) as forked:
         yield forked
 
 
