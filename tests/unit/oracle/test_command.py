@@ -111,7 +111,7 @@ def test_a_hostile_place_is_one_word_of_a_program_and_quoted_for_a_shell(
     assert shlex.split(text)[2] == str(place)
     from ctk.toolkit.processes.commands import run_command_group
 
-    assert run_bounded(["sh", "-c", text]).code == 7
+    assert run_command_group(["sh", "-c", text]).code == 7
     assert not (tmp_path / "owned").exists()
 
 

@@ -16,7 +16,7 @@ from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.oracle.executors import executor_for
 from ctk.toolkit.oracle.executors.child import ChildProcess
-from ctk.toolkit.oracle.executors.protocol import SavedQuestion
+from ctk.toolkit.oracle.executors.protocol import ChildQuestion
 from ctk.toolkit.oracle.patience import (
     COMMON_NODES,
     DOUBT,
@@ -175,7 +175,7 @@ def test_what_was_answered_is_recalled_with_its_limits_and_half_an_answer_is_non
 def test_a_child_says_how_long_it_took_or_which_limit_has_ended_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[SavedQuestion] = []
+    asked: list[ChildQuestion] = []
     answers = iter([Judgement(Verdict.PASSES), *[Judgement(Verdict.TIMEOUT, HANG)] * 2])
     executor = ChildProcess(60.0)
     monkeypatch.setattr(executor, "_asked", lambda each: asked.append(each) or next(answers))

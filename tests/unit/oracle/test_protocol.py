@@ -11,7 +11,7 @@ from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.oracle.executors.protocol import (
     Answer,
     Failure,
-    SavedQuestion,
+    ChildQuestion,
     error_of,
     failure_of,
     read_answer,
@@ -22,7 +22,7 @@ from ctk.toolkit.oracle.executors.protocol import (
 WANTED = Signature("signal", where="joint/cse", signal=11, message="killed")
 
 
-def piped(message: SavedQuestion | Answer) -> io.BytesIO:
+def piped(message: ChildQuestion | Answer) -> io.BytesIO:
     pipe = io.BytesIO()
     write_line(pipe, message)
     pipe.seek(0)
@@ -32,8 +32,8 @@ def piped(message: SavedQuestion | Answer) -> io.BytesIO:
 @pytest.mark.parametrize(
     "question",
     [
-        SavedQuestion("ctk", "/tmp/case"),
-        SavedQuestion(
+        ChildQuestion("ctk", "/tmp/case"),
+        ChildQuestion(
             "my.py:f",
             "/tmp/case",
             WANTED,
@@ -43,7 +43,7 @@ def piped(message: SavedQuestion | Answer) -> io.BytesIO:
         ),
     ],
 )
-def test_questions(question: SavedQuestion) -> None:
+def test_questions(question: ChildQuestion) -> None:
     assert read_question(piped(question)) == question
 
 

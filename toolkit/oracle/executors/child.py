@@ -26,7 +26,7 @@ from ctk.toolkit.oracle.executors.pool import Pool, cores
 from ctk.toolkit.oracle.executors.protocol import (
     Answer,
     Failure,
-    SavedQuestion,
+    ChildQuestion,
     Unwanted,
     error_of,
     read_answer,
@@ -86,7 +86,7 @@ class ChildProcess(Executor):
     ) -> Judgement:
         """Judge a case in a child."""
         with temporary_folder("ctk-question-", scratch_root()) as folder:
-            question = SavedQuestion(
+            question = ChildQuestion(
                 target=case.target,
                 folder=str(save_case(case, folder / "case", inputs="full", portable=False)),
                 expected=expected,
@@ -95,7 +95,7 @@ class ChildProcess(Executor):
             )
             return self.ask_saved(question)
 
-    def ask_saved(self, question: SavedQuestion) -> Judgement:
+    def ask_saved(self, question: ChildQuestion) -> Judgement:
         """Judge a case that is on disk.
 
         Args:
@@ -129,7 +129,7 @@ class ChildProcess(Executor):
         if worker is not None:
             worker.close()
 
-    def _answer(self, question: SavedQuestion) -> Judgement:
+    def _answer(self, question: ChildQuestion) -> Judgement:
         """Answer; who ran out of memory in company, or was killed in it, is asked again alone."""
         most = self.memory_nbytes or default_limit_nbytes()
         share = self.memory_nbytes or (most and most // self._company.size)
@@ -143,7 +143,7 @@ class ChildProcess(Executor):
         with self._company.alone(self._unwanted.is_set):
             return self._asked(replace(question, memory_nbytes=most))
 
-    def _asked(self, question: SavedQuestion) -> Judgement:
+    def _asked(self, question: ChildQuestion) -> Judgement:
         """Ask a worker, and another one if it has ended meanwhile.
 
         Raises:
@@ -164,7 +164,7 @@ class ChildProcess(Executor):
             f"in a row: something kills it, or no memory is left\n{log}"
         )
 
-    def _asked_of(self, worker: Worker, question: SavedQuestion) -> Answer | None:
+    def _asked_of(self, worker: Worker, question: ChildQuestion) -> Answer | None:
         """Return the worker's answer; None if it has ended."""
         if self._unwanted.is_set():
             raise Unwanted

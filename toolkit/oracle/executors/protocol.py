@@ -20,7 +20,7 @@ UNWANTED = b"\n"
 
 @document
 @dataclass(frozen=True, slots=True)
-class SavedQuestion:
+class ChildQuestion:
     """A question to a child.
 
     Attributes:
@@ -62,20 +62,20 @@ class Unwanted(CtkError):
     """Nobody wants the answer any more."""
 
 
-def write_line(file: BinaryIO, message: SavedQuestion | Answer) -> None:
+def write_line(file: BinaryIO, message: ChildQuestion | Answer) -> None:
     """Write a message and flush."""
     file.write(json.dumps(encode(message)).encode() + b"\n")
     file.flush()
 
 
-def read_question(file: BinaryIO) -> SavedQuestion | None:
+def read_question(file: BinaryIO) -> ChildQuestion | None:
     """Read a question; None when the other side has closed the pipe.
 
     An empty line is no question: an answer was not wanted any more that had been given already.
     """
     while (line := file.readline()) == UNWANTED:
         pass
-    return decode(SavedQuestion, line, where="question") if line.endswith(b"\n") else None
+    return decode(ChildQuestion, line, where="question") if line.endswith(b"\n") else None
 
 
 def read_answer(file: BinaryIO) -> Answer | None:

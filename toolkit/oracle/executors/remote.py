@@ -25,7 +25,7 @@ from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind, Needs, Una
 from ctk.toolkit.oracle.executors.pool import Pool
 from ctk.toolkit.oracle.executors.protocol import (
     Failure,
-    SavedQuestion,
+    ChildQuestion,
     Unwanted,
     error_of,
     read_answer,
@@ -99,7 +99,7 @@ class RemoteExecutor(Executor):
         """
         if self._unwanted.is_set():
             raise Unwanted
-        question = SavedQuestion(case.target, "", expected, timeout_seconds=within, veto=veto)
+        question = ChildQuestion(case.target, "", expected, timeout_seconds=within, veto=veto)
         words = json.dumps(encode(question))
         self._number += 1
         try:

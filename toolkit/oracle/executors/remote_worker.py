@@ -22,7 +22,7 @@ from ctk.toolkit.case.formats.schema import decode, encode
 from ctk.toolkit.case.manifest import ctk_version
 from ctk.toolkit.case.store import save_case
 from ctk.toolkit.oracle.executors.child import ChildProcess
-from ctk.toolkit.oracle.executors.protocol import SavedQuestion, Unwanted, failure_of
+from ctk.toolkit.oracle.executors.protocol import ChildQuestion, Unwanted, failure_of
 from ctk.toolkit.processes.scratch import scratch_root
 
 _CASE = "case"
@@ -102,7 +102,7 @@ class RemoteWorker:
         with temporary_folder("ctk-question-", scratch_root()) as folder:
             with tarfile.open(fileobj=io.BytesIO(case)) as archive:
                 archive.extractall(folder, filter="data")
-            asked = decode(SavedQuestion, question.encode(), where="question")
+            asked = decode(ChildQuestion, question.encode(), where="question")
             asked = replace(asked, folder=str(folder / _CASE))
             found = self._executor.ask_saved(asked)
         return json.dumps(encode(found))

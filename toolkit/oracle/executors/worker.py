@@ -37,7 +37,7 @@ from ctk.toolkit.oracle.executors.protocol import (
     READY,
     Answer,
     Failure,
-    SavedQuestion,
+    ChildQuestion,
     Unwanted,
     failure_of,
     read_answer,
@@ -112,7 +112,7 @@ class _Clock:
     waits: Waits
 
     @classmethod
-    def of(cls, question: SavedQuestion) -> "_Clock":
+    def of(cls, question: ChildQuestion) -> "_Clock":
         limit = question.timeout_seconds
         ends_at = math.inf if limit is None else time.monotonic() + limit
         return cls(ends_at, question.busy_seconds, Waits())
@@ -168,7 +168,7 @@ def _take_standard_pipes() -> Parent:
 
 
 def _answer(
-    child: Child | None, question: SavedQuestion, parent: Parent
+    child: Child | None, question: ChildQuestion, parent: Parent
 ) -> tuple[Child | None, Answer]:
     """Ask a child, forking one if there is none; return it, if it lives on, and the answer."""
     is_fresh = child is None
@@ -209,7 +209,7 @@ def _tidied(child: Child) -> Child | None:
     return None
 
 
-def _signature(end: End, question: SavedQuestion) -> Signature:
+def _signature(end: End, question: ChildQuestion) -> Signature:
     """Return what a child's end means.
 
     SIGKILL that we did not send comes from outside, and nearly always from the system that has run
@@ -232,18 +232,18 @@ def _signature(end: End, question: SavedQuestion) -> Signature:
     return Signature("exit", where=where, message=f"it ended the process with status {end.status}")
 
 
-def _trail(question: SavedQuestion) -> Path:
+def _trail(question: ChildQuestion) -> Path:
     """Return the file in which an observed compile notes each pass and kernel before it runs."""
     return Path(question.folder).with_name("last_start")
 
 
-def _last_start(question: SavedQuestion) -> str | None:
+def _last_start(question: ChildQuestion) -> str | None:
     """Return the pass or kernel at which an observed child died."""
     trail = _trail(question)
     return trail.read_text() if question.veto is not None and trail.exists() else None
 
 
-def _ask(child: Child, question: SavedQuestion, parent: Parent) -> Answer | End:
+def _ask(child: Child, question: ChildQuestion, parent: Parent) -> Answer | End:
     """Return the child's answer, or how it ended.
 
     Raises:
@@ -271,7 +271,7 @@ def _ask(child: Child, question: SavedQuestion, parent: Parent) -> Answer | End:
             return End(_ended(child))
 
 
-def _holds_too_much(question: SavedQuestion) -> bool:
+def _holds_too_much(question: ChildQuestion) -> bool:
     """Return whether the child and all that it has started hold more than the question may."""
     limit = question.memory_nbytes
     return limit is not None and held_nbytes(descendants(os.getpid())) > limit
@@ -343,7 +343,7 @@ def _serve(questions: BinaryIO, answers: BinaryIO) -> int:
     return 0
 
 
-def _judge(question: SavedQuestion) -> Judgement:
+def _judge(question: ChildQuestion) -> Judgement:
     case = load_case(Path(question.folder), trust=True)  # the parent holds it, so it is vetted
     if question.is_eager:
         outcome = run_eager(case)

@@ -19,7 +19,7 @@ from typing import BinaryIO, cast
 from ctk.compiler.errors import CtkError
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.compiler.usercode.process_name import process_name
-from ctk.toolkit.oracle.executors.protocol import READY, UNWANTED, SavedQuestion, write_line
+from ctk.toolkit.oracle.executors.protocol import READY, UNWANTED, ChildQuestion, write_line
 from ctk.toolkit.processes.closeable import Closeable
 from ctk.toolkit.processes.scratch import OWNER, scratch_root
 
@@ -50,7 +50,7 @@ class Worker:
     _writing: threading.Lock = field(default_factory=threading.Lock)
     _is_asked: bool = False
 
-    def ask(self, question: SavedQuestion) -> None:
+    def ask(self, question: ChildQuestion) -> None:
         """Send a question, whose answer comes from `answers`."""
         self.log.seek(0)
         self.log.truncate()
