@@ -10,8 +10,8 @@ from ctk.toolkit.case.judgement import Judgement, Verdict
 from ctk.toolkit.compile_log.recorder import Veto
 from ctk.toolkit.oracle.executors.protocol import (
     Answer,
-    Failure,
     ChildQuestion,
+    Failure,
     error_of,
     failure_of,
     read_answer,

@@ -25,8 +25,8 @@ from ctk.toolkit.oracle.executors.memory_gate import MemoryGate
 from ctk.toolkit.oracle.executors.pool import Pool, cores
 from ctk.toolkit.oracle.executors.protocol import (
     Answer,
-    Failure,
     ChildQuestion,
+    Failure,
     Unwanted,
     error_of,
     read_answer,

@@ -24,8 +24,8 @@ from ctk.toolkit.end_to_end.question import ProgramQuestion
 from ctk.toolkit.oracle.executors.base import Executor, ExecutorKind, Needs, Unavailable
 from ctk.toolkit.oracle.executors.pool import Pool
 from ctk.toolkit.oracle.executors.protocol import (
-    Failure,
     ChildQuestion,
+    Failure,
     Unwanted,
     error_of,
     read_answer,

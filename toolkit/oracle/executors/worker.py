@@ -36,8 +36,8 @@ from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.oracle.executors.protocol import (
     READY,
     Answer,
-    Failure,
     ChildQuestion,
+    Failure,
     Unwanted,
     failure_of,
     read_answer,
