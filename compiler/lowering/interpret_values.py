@@ -10,11 +10,20 @@ from ctk.compiler.errors import CtkError
 from ctk.compiler.lowering.interpret_memory import WIDER, Memory
 from ctk.compiler.lowering.interpret_ops import Array, compute, convert
 from ctk.compiler.lowering.interpret_races import Races
-from ctk.compiler.lowering.ir import Const, Dtype, Guarded, Load, Local, Op, Position, Value
+from ctk.compiler.lowering.ir import (
+    Const,
+    Dtype,
+    Guarded,
+    Load,
+    Local,
+    Op,
+    Position,
+    Value,
+    indirect_value,
+)
 from ctk.compiler.lowering.vocabulary import ARITY, BOOL_RESULTS, CONVERTS
 from ctk.compiler.lowering.walk import operands
-from ctk.compiler.sizes.atoms import Atom, Extreme, Indirect, Quotient, Symbol, Var
-from ctk.compiler.sizes.index import Index
+from ctk.compiler.sizes.index import Atom, Extreme, Index, Indirect, Quotient, Symbol, Var
 from ctk.compiler.sizes.size_guards import number_of
 
 
@@ -201,7 +210,7 @@ class Values:
             return value // divisor if isinstance(atom, Quotient) else value % divisor
 
     def _position(self, atom: Indirect, mask: int, node: str) -> Array:
-        value = atom.value
+        value = indirect_value(atom)
         places = self._known[id(value), mask].astype(np.int64)
         size = number_of(atom.size, self._sizes)
         name = value.buffer if isinstance(value, Load) else "a computed number"

@@ -29,12 +29,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 import torch
 from torch.fx import Node
 
-from ctk.compiler.sizes.index import ZERO, Index, IndexLike, Var
+from ctk.compiler.sizes.index import ZERO, Index, IndexLike, Indirect, Var
 
 Dtype: TypeAlias = torch.dtype
 
@@ -125,6 +125,14 @@ class Local:
 
 
 Value: TypeAlias = Const | Load | Position | Op | Guarded | Local
+
+
+def indirect_value(atom: Indirect) -> Value:
+    """Return the value that an index expression uses as a position.
+
+    Index expressions know no values; every `Indirect` is made of one by `arrays.indirect`.
+    """
+    return cast("Value", atom.value)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,10 +19,10 @@ from ctk.compiler.lowering.ir import (
     Statement,
     Store,
     Value,
+    indirect_value,
 )
 from ctk.compiler.lowering.walk import indirect, origins
-from ctk.compiler.sizes.atoms import Atom, Indirect, Quotient, Remainder
-from ctk.compiler.sizes.index import Index
+from ctk.compiler.sizes.index import Atom, Index, Indirect, Quotient, Remainder
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<",
           "le": "<=", "gt": ">", "ge": ">="}  # fmt: skip
@@ -93,7 +93,7 @@ def _factors(monomial: tuple[Atom, ...], factor: int) -> Iterator[str]:
 
 def _atom(atom: Atom) -> str:
     if isinstance(atom, Indirect):
-        return f"[{value_text(atom.value)}]"
+        return f"[{value_text(indirect_value(atom))}]"
     if isinstance(atom, (Quotient, Remainder)):
         sign = "//" if isinstance(atom, Quotient) else "%"
         return f"(({index_text(atom.value)}) {sign} ({index_text(atom.divisor)}))"

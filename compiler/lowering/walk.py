@@ -18,6 +18,7 @@ from ctk.compiler.lowering.ir import (
     Store,
     Sweep,
     Value,
+    indirect_value,
 )
 from ctk.compiler.sizes.index import Atom, Index, IndexLike, Indirect, Var
 
@@ -36,7 +37,7 @@ def operands(value: Value) -> tuple[Value, ...]:
 def indirect(index: Index) -> tuple[Value, ...]:
     """Return the values that an index expression is computed of, in the order of their making."""
     found = [atom for atom in index.atoms if isinstance(atom, Indirect)]
-    return tuple(atom.value for atom in sorted(found, key=lambda atom: atom.serial))
+    return tuple(indirect_value(atom) for atom in sorted(found, key=lambda atom: atom.serial))
 
 
 def values_of(statement: Statement) -> tuple[Value, ...]:
@@ -149,7 +150,7 @@ class Rewriting:
         if isinstance(atom, Var):
             return self.variables.get(atom)
         if isinstance(atom, Indirect):
-            new = self.value(atom.value)
+            new = self.value(indirect_value(atom))
             if new is not atom.value:
                 return Index((((Indirect(new, atom.size),), 1),))
         return None
@@ -225,7 +226,7 @@ class Numbers:
             return index
         sums = Counter[object]()
         for monomial, factor in index.terms:
-            at = (self.of(atom.value) for atom in monomial if isinstance(atom, Indirect))
+            at = (self.of(indirect_value(atom)) for atom in monomial if isinstance(atom, Indirect))
             others = (atom for atom in monomial if not isinstance(atom, Indirect))
             sums[tuple(sorted(at)), tuple(others)] += factor
         return frozenset(sums.items())

@@ -1,7 +1,9 @@
 """Index expressions: integers over loop variables and size symbols, always in one normal form.
 
-An `Index` is a sum of products of atoms (`atoms.py`). Equal expressions are equal objects as far as
-the rules below see, so that two kernels that walk memory in the same way are recognised by `==`.
+An `Index` is a sum of products of atoms: loop variables, size symbols, quotients and remainders
+that do not simplify, the larger or smaller of two sizes, integers that the kernel reads
+(`Indirect`). Expressions that the rules below prove equal are equal objects, so that `==` detects
+two kernels that walk memory in the same way.
 
     i = var("i", 4); j = var("j", 8)
     (i * 8 + j) // 8 == i          (i * 8 + j) % 8 == j         because 0 <= j < 8
@@ -14,29 +16,135 @@ Source: `torch/_inductor/sizevars.py` and Halide simplify by ranges, too; sympy 
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from ctk.compiler.sizes.atoms import (
-    Atom,
-    Extreme,
-    Indirect,
-    Monomial,
-    Quotient,
-    Remainder,
-    Symbol,
-    Var,
-    in_order,
-    order,
-    parts_of,
-    term_text,
-    without,
-)
 
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A size that is known when the graph is called: torch's name (`s0`, `u3`), least value."""
+
+    name: str
+    low: int = 0
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Var:
+    """A loop variable: 0 <= its value < size."""
+
+    name: str
+    size: Index
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Quotient:
+    """`value // divisor`, rounded down."""
+
+    value: Index
+    divisor: Index
+
+    def __str__(self) -> str:
+        return f"({self.value} // {_factor(self.divisor)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Remainder:
+    """`value % divisor`, never negative."""
+
+    value: Index
+    divisor: Index
+
+    def __str__(self) -> str:
+        return f"({self.value} % {_factor(self.divisor)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Extreme:
+    """The larger or the smaller of two sizes."""
+
+    kind: str  # "max" or "min"
+    left: Index
+    right: Index
+
+    def __str__(self) -> str:
+        return f"{self.kind}({self.left}, {self.right})"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Indirect:
+    """An integer that the kernel computes or reads, as a position: 0 <= value < size.
+
+    Attributes:
+        value: A value of the loop IR, opaque here; `ir.indirect_value` returns it with its type.
+        size: The size of the dimension that it indexes.
+        serial: Creation number, the sort key in products: the same in every compile of a graph.
+    """
+
+    value: object
+    size: Index
+    serial: int = field(default_factory=itertools.count().__next__, repr=False)
+
+    def __str__(self) -> str:
+        return f"[{self.value}]"
+
+
+Atom: TypeAlias = Symbol | Var | Quotient | Remainder | Extreme | Indirect
+Monomial: TypeAlias = tuple[Atom, ...]
 IndexLike: TypeAlias = "Index | int"
+
+
+def parts_of(atom: Atom) -> tuple[Index, ...]:
+    """Return the expressions inside an atom."""
+    if isinstance(atom, (Quotient, Remainder)):
+        return atom.value, atom.divisor
+    return (atom.left, atom.right) if isinstance(atom, Extreme) else ()
+
+
+_KINDS = {Symbol: 0, Var: 1, Quotient: 2, Remainder: 3, Extreme: 4, Indirect: 5}
+
+
+def order(atom: Atom) -> tuple[int, str]:
+    """Return the sort key of an atom."""
+    key = f"{atom.serial:020d}" if isinstance(atom, Indirect) else str(atom)
+    return _KINDS[type(atom)], key
+
+
+def in_order(atoms: Monomial) -> Monomial:
+    """Return a product with its atoms sorted."""
+    return tuple(sorted(atoms, key=order))
+
+
+def without(monomial: Monomial, atoms: Monomial) -> Monomial | None:
+    """Divide a product by some atoms; None unless it has them all."""
+    left = list(monomial)
+    for atom in atoms:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    return tuple(left)
+
+
+def term_text(monomial: Monomial, factor: int) -> str:
+    """Return a term as text: `i0*s1*4`."""
+    parts = [str(atom) for atom in monomial]
+    if factor != 1 or not parts:
+        parts.append(str(factor))
+    return "*".join(parts)
+
+
+def _factor(value: Index) -> str:
+    text = str(value)
+    return f"({text})" if " + " in text or "*" in text else text
 
 
 def _atoms(terms: tuple[tuple[Monomial, int], ...]) -> frozenset[Atom]:

@@ -10,9 +10,13 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
 from ctk.compiler.lowering.layout import flatten, unflatten
-from ctk.compiler.sizes.atoms import Atom, Extreme, Quotient, Symbol, Var
 from ctk.compiler.sizes.index import (
+    Atom,
+    Extreme,
     Index,
+    Quotient,
+    Symbol,
+    Var,
     as_index,
     is_less,
     is_nonnegative,

@@ -20,6 +20,7 @@ from ctk.compiler.lowering.ir import (
     Store,
     Sweep,
     Value,
+    indirect_value,
 )
 from ctk.compiler.lowering.walk import Rewriting, indices_of, walk
 from ctk.compiler.sizes.index import (
@@ -145,7 +146,7 @@ def variables_of(index: Index) -> frozenset[Var]:
     found = {atom for atom in index.atoms if isinstance(atom, Var)}
     for atom in index.atoms:
         if isinstance(atom, Indirect):
-            found |= variables_of_value(atom.value)
+            found |= variables_of_value(indirect_value(atom))
     return frozenset(found)
 
 

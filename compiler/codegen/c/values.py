@@ -30,6 +30,7 @@ from ctk.compiler.lowering.ir import (
     Position,
     Statement,
     Value,
+    indirect_value,
 )
 from ctk.compiler.lowering.walk import Numbers, operands, values_of, walk
 from ctk.compiler.sizes.index import Index, Indirect, Symbol, Var
@@ -245,7 +246,7 @@ class Values:
 
     def _position(self, atom: Indirect) -> Code:
         """Return a position that the kernel computes; what is out of range is never used."""
-        value = atom.value
+        value = indirect_value(atom)
         number = self.numbers.of(value)
         key = -1 - number
         for block in self.block.chain():

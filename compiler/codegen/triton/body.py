@@ -28,10 +28,10 @@ from ctk.compiler.lowering.ir import (
     Op,
     Position,
     Value,
+    indirect_value,
 )
 from ctk.compiler.lowering.walk import Numbers, indirect, operands
-from ctk.compiler.sizes.atoms import Atom, Indirect, Quotient, Var
-from ctk.compiler.sizes.index import Index, of_atom
+from ctk.compiler.sizes.index import Atom, Index, Indirect, Quotient, Var, of_atom
 from ctk.compiler.sizes.size_guards import symbols_of
 
 
@@ -301,10 +301,11 @@ class Body:
         return self.variable(text, axes, value.origin, buffers=buffers)
 
     def _indirect(self, atom: Indirect) -> str:
-        shown = self.value(atom.value)
+        value = indirect_value(atom)
+        shown = self.value(value)
         if self._debug and self._is_known(atom.size):
             self._check_position(atom, shown)
-        return shown.text if self.layout.wide else self._narrow(atom.value, shown)
+        return shown.text if self.layout.wide else self._narrow(value, shown)
 
     def _narrow(self, value: Value, shown: Shown) -> str:
         """Return a position that the kernel reads in 32 bits."""

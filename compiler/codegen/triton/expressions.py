@@ -5,8 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ctk.compiler.sizes.atoms import Atom, Extreme, Indirect, Quotient, Remainder, Symbol, Var
-from ctk.compiler.sizes.index import Index, is_nonnegative
+from ctk.compiler.sizes.index import (
+    Atom,
+    Extreme,
+    Index,
+    Indirect,
+    Quotient,
+    Remainder,
+    Symbol,
+    Var,
+    is_nonnegative,
+)
 
 
 @dataclass(slots=True)

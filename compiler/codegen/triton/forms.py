@@ -7,8 +7,7 @@ import torch
 from ctk.compiler.lowering.ir import Const, Op, Position, Value
 from ctk.compiler.lowering.vocabulary import COMPARISON
 from ctk.compiler.lowering.walk import operands
-from ctk.compiler.sizes.atoms import Atom, Var
-from ctk.compiler.sizes.index import Index, of_atom
+from ctk.compiler.sizes.index import Atom, Index, Var, of_atom
 
 _FOLDED = (torch.float32, torch.float64)
 

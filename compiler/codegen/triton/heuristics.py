@@ -23,8 +23,17 @@ from ctk.compiler.codegen.triton.layout import (
 from ctk.compiler.codegen.triton.row_splitting import can_split
 from ctk.compiler.lowering.ir import Kernel
 from ctk.compiler.lowering.walk import indices_of
-from ctk.compiler.sizes.atoms import Atom, Extreme, Indirect, Quotient, Symbol, Var
-from ctk.compiler.sizes.index import ONE, ZERO, Index
+from ctk.compiler.sizes.index import (
+    ONE,
+    ZERO,
+    Atom,
+    Extreme,
+    Index,
+    Indirect,
+    Quotient,
+    Symbol,
+    Var,
+)
 from ctk.compiler.sizes.size_guards import number_of
 
 PROGRAMS = 1056

@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from ctk.compiler.lowering.ir import Kernel, Load, Store, Sweep
 from ctk.compiler.lowering.layout import iteration
 from ctk.compiler.lowering.walk import walk
-from ctk.compiler.sizes.atoms import Var
-from ctk.compiler.sizes.index import Index, of_atom, product
+from ctk.compiler.sizes.index import Index, Var, of_atom, product
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,8 +46,17 @@ from ctk.compiler.lowering.ir import (
 )
 from ctk.compiler.lowering.layout import iteration, number_in
 from ctk.compiler.lowering.walk import Rewriting, walk
-from ctk.compiler.sizes.atoms import Indirect, Var
-from ctk.compiler.sizes.index import ONE, ZERO, Index, as_index, of_atom, product, smaller
+from ctk.compiler.sizes.index import (
+    ONE,
+    ZERO,
+    Index,
+    Indirect,
+    Var,
+    as_index,
+    of_atom,
+    product,
+    smaller,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ctk.compiler.codegen.triton.layout import Axis, Layout
-from ctk.compiler.sizes.atoms import Atom, Quotient, Var
-from ctk.compiler.sizes.index import Index, as_index, of_atom
+from ctk.compiler.sizes.index import Atom, Index, Quotient, Var, as_index, of_atom
 
 _SHORTEST = 8
 

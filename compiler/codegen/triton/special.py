@@ -21,8 +21,7 @@ from ctk.compiler.codegen.triton.layout import Axis
 from ctk.compiler.codegen.triton.ops import op_text
 from ctk.compiler.codegen.triton.printed_values import Shown, union
 from ctk.compiler.lowering.ir import Op, Position
-from ctk.compiler.sizes.atoms import Atom, Var
-from ctk.compiler.sizes.index import Index, of_atom
+from ctk.compiler.sizes.index import Atom, Index, Var, of_atom
 
 if TYPE_CHECKING:
     from ctk.compiler.codegen.triton.body import Body

@@ -19,8 +19,7 @@ from ctk.compiler.packages.c_wrapper.entries import (
     dtype_code,
 )
 from ctk.compiler.packages.input_guard import Condition
-from ctk.compiler.sizes.atoms import Symbol
-from ctk.compiler.sizes.index import Index, as_index
+from ctk.compiler.sizes.index import Index, Symbol, as_index
 from ctk.compiler.sizes.size_guards import symbols_of
 
 _KINDS = {

@@ -25,8 +25,7 @@ from ctk.compiler.lowering.ir import (
 )
 from ctk.compiler.passes.joint.philox import DRAW
 from ctk.compiler.sizes import size_guards as sizes
-from ctk.compiler.sizes.atoms import Indirect, Var
-from ctk.compiler.sizes.index import ONE, Index, as_index, of_atom, symbol
+from ctk.compiler.sizes.index import ONE, Index, Indirect, Var, as_index, of_atom, symbol
 from tests.helpers.triton_kernels import INTERPRETED, check, check_kernels
 
 pytestmark = INTERPRETED

@@ -33,8 +33,7 @@ from ctk.compiler.lowering.vocabulary import (
     SHIFTS,
     SIGNS,
 )
-from ctk.compiler.sizes.atoms import Var
-from ctk.compiler.sizes.index import as_index, of_atom
+from ctk.compiler.sizes.index import Var, as_index, of_atom
 from tests.helpers.triton_kernels import INTERPRETED, check_kernels
 
 pytestmark = INTERPRETED

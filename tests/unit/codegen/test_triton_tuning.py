@@ -9,8 +9,7 @@ from ctk.compiler.cache_folder.notes import Notes
 from ctk.compiler.codegen.triton import tuning
 from ctk.compiler.codegen.triton.heuristics import Knobs
 from ctk.compiler.lowering.ir import Const, Kernel, Load, Store, Sweep, Value
-from ctk.compiler.sizes.atoms import Var
-from ctk.compiler.sizes.index import as_index, of_atom
+from ctk.compiler.sizes.index import Var, as_index, of_atom
 
 LOOP = Var("i", as_index(4))
 

@@ -31,8 +31,7 @@ from ctk.compiler.lowering.ir import (
 from ctk.compiler.lowering.lower import lower
 from ctk.compiler.lowering.vocabulary import ARITY
 from ctk.compiler.passes.joint.philox import philox
-from ctk.compiler.sizes.atoms import Indirect, Var
-from ctk.compiler.sizes.index import Index, as_index, of_atom
+from ctk.compiler.sizes.index import Index, Indirect, Var, as_index, of_atom
 
 aten = torch.ops.aten
 LOOP = Var("i", as_index(4))
