@@ -27,9 +27,9 @@ from ctk.compiler.packages.c_wrapper.entries import (
 )
 from ctk.compiler.packages.c_wrapper.library import build, function_prefix, sources
 from ctk.compiler.packages.exported_program import Traced
-from ctk.compiler.packages.input_guard import Door, FixedInput, NumberInput
+from ctk.compiler.packages.input_guard import FixedInput, InputGuard, NumberInput
+from ctk.compiler.records import Json
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
-from ctk.compiler.runtime.values import JSON
 from ctk.compiler.runtime.values import value_of as decoded
 from ctk.compiler.sizes.size_guards import NotLowered, sizes_of
 
@@ -46,12 +46,12 @@ class CLibrary:
     """
 
     config: Config
-    kept: JSON
-    left_out: JSON
+    kept: Json
+    left_out: Json
     refusals: dict[str, str] = field(default_factory=dict[str, str], init=False)
     _entries: list[Entry] = field(default_factory=list[Entry], init=False)
     _weights: dict[str, Weight] = field(default_factory=dict[str, Weight], init=False)
-    _data: list[JSON] = field(default_factory=list[JSON], init=False)
+    _data: list[Json] = field(default_factory=list[Json], init=False)
     _kernels: list[list[PrintedKernel]] = field(
         default_factory=list[list[PrintedKernel]], init=False
     )
@@ -65,11 +65,13 @@ class CLibrary:
         """What the processor must have."""
         return features_of(command_with(self.flags)) if any(self._kernels) else frozenset()
 
-    def add(self, name: str, graph: CompiledGraph, door: Door, traced: Traced, data: JSON) -> None:
+    def add(
+        self, name: str, graph: CompiledGraph, guard: InputGuard, traced: Traced, data: Json
+    ) -> None:
         """Add an entry point; its kernels get their names and their library in `data`."""
         kernels = [each for each in graph.codes if isinstance(each, PrintedKernel)]
         try:
-            entry = self._entry(name, graph, door, traced, data["constants"])
+            entry = self._entry(name, graph, guard, traced, data["constants"])
         except (NotInC, NotLowered) as error:
             entry = Entry(name, graph.schedule, [], (), (), {}, refusal=str(error))
         codes = [each.code for each in kernels]
@@ -126,7 +128,7 @@ class CLibrary:
         return build(files, self.flags)
 
     def _entry(
-        self, name: str, graph: CompiledGraph, door: Door, traced: Traced, constants: JSON
+        self, name: str, graph: CompiledGraph, guard: InputGuard, traced: Traced, constants: Json
     ) -> Entry:
         """Return an entry point as C programs see it.
 
@@ -138,7 +140,7 @@ class CLibrary:
         given: dict[str, Source] = {}
         names = [*traced.weights]
         inputs: list[Value] = []
-        for each in door.inputs:
+        for each in guard.inputs:
             if isinstance(each, FixedInput):
                 continue
             if isinstance(each, NumberInput):
@@ -161,11 +163,11 @@ class CLibrary:
             weights[weight] = _weight(weight, constants[target], is_kept=True)
             given[own] = FromWeight(weight)
         self._weights.update(weights)
-        symbols = {symbol: (each.low, each.high) for symbol, each in door.dimensions.items()}
+        symbols = {symbol: (each.low, each.high) for symbol, each in guard.dimensions.items()}
         outputs = tuple(_outputs(traced))
         return Entry(
             name, graph.schedule, [], tuple(inputs), outputs, given,
-            symbols=symbols, conditions=door.conditions,
+            symbols=symbols, conditions=guard.conditions,
         )  # fmt: skip
 
 
@@ -188,7 +190,7 @@ def _outputs(traced: Traced) -> list[Output]:
     return found
 
 
-def _weight(name: str, row: JSON, *, is_kept: bool) -> Weight:
+def _weight(name: str, row: Json, *, is_kept: bool) -> Weight:
     """Return a weight as C programs see it.
 
     Raises:

@@ -12,10 +12,11 @@ from typing import Any
 
 from ctk.compiler.artifacts.machine import refuse_other
 from ctk.compiler.errors import MALFORMED, ArtifactError, ContainerError
-from ctk.compiler.packages.input_guard import Door, FixedInput, Input, NumberInput
-from ctk.compiler.packages.input_guard_json import door_of
+from ctk.compiler.packages.input_guard import FixedInput, Input, InputGuard, NumberInput
+from ctk.compiler.packages.input_guard_json import guard_of
 from ctk.compiler.packages.package import manifest_of, opened
-from ctk.compiler.runtime.values import JSON, size_of, value_of
+from ctk.compiler.records import Json
+from ctk.compiler.runtime.values import size_of, value_of
 from ctk.compiler.torch_compat.fx import graphs
 
 
@@ -122,38 +123,38 @@ def describe(path: str | Path) -> Description:
         raise ContainerError(f"{path} is malformed: {error!r}; compile it again") from error
 
 
-def _entry(name: str, data: JSON, why_not_c: str) -> EntryDescription:
-    door = door_of(data["door"])
-    sizes = [Size(each.name, each.low, each.high) for each in door.dimensions.values()]
+def _entry(name: str, data: Json, why_not_c: str) -> EntryDescription:
+    guard = guard_of(data["door"])
+    sizes = [Size(each.name, each.low, each.high) for each in guard.dimensions.values()]
     places = _places(data["out_spec"], len(data["results"]))
-    outputs = [_output(*each, door) for each in zip(places, data["results"], strict=True)]
-    inputs = [_input(each, door) for each in door.inputs]
+    outputs = [_output(*each, guard) for each in zip(places, data["results"], strict=True)]
+    inputs = [_input(each, guard) for each in guard.inputs]
     keywords = _keywords(data["in_spec"])
     return EntryDescription(
         name, inputs, keywords, sizes, outputs, tuple(data["weights"]), why_not_c
     )
 
 
-def _input(each: Input, door: Door) -> Value:
+def _input(each: Input, guard: InputGuard) -> Value:
     if isinstance(each, FixedInput):
         return Value(each.name, "", repr(each.value))
     if isinstance(each, NumberInput):
-        return Value(each.name, "int", door.text([each.size])[1:-1])
+        return Value(each.name, "int", guard.text([each.size])[1:-1])
     dtype = str(each.dtype).removeprefix("torch.")
-    return Value(each.name, dtype, door.text(each.shape), str(each.device), each.is_written)
+    return Value(each.name, dtype, guard.text(each.shape), str(each.device), each.is_written)
 
 
-def _output(place: str, row: JSON, door: Door) -> Value:
+def _output(place: str, row: Json, guard: InputGuard) -> Value:
     if "fixed" in row:
         return Value(place, "", repr(value_of(row["fixed"])))
     if "dtype" not in row:
-        return Value(place, "int", _size(row["size"], door))
-    sizes = ", ".join(_size(each, door) for each in row["shape"])
+        return Value(place, "int", _size(row["size"], guard))
+    sizes = ", ".join(_size(each, guard) for each in row["shape"])
     return Value(place, row["dtype"], f"[{sizes}]", row["device"])
 
 
-def _size(size: JSON, door: Door) -> str:
-    return "?" if size is None else door.text([size_of(size)])[1:-1]
+def _size(size: Json, guard: InputGuard) -> str:
+    return "?" if size is None else guard.text([size_of(size)])[1:-1]
 
 
 def _places(spec: str, number: int) -> list[str]:
@@ -172,11 +173,11 @@ def _keywords(spec: str) -> list[str]:
         return []
 
 
-def _weight(name: str, row: JSON) -> Value:
+def _weight(name: str, row: Json) -> Value:
     return Value(name, row["dtype"], str(row["shape"]), row["device"])
 
 
-def _why_not_here(machine: JSON, name: str) -> str:
+def _why_not_here(machine: Json, name: str) -> str:
     try:
         refuse_other(machine, name)
     except ArtifactError as error:

@@ -14,7 +14,7 @@ from ctk.compiler.codegen.select import generators
 from ctk.compiler.errors import ArtifactError, ConfigError
 from ctk.compiler.options.config import Config
 from ctk.compiler.packages.exported_program import Traced
-from ctk.compiler.packages.input_guard import Condition, Door
+from ctk.compiler.packages.input_guard import Condition, InputGuard
 from ctk.compiler.passes import PASSES
 from ctk.compiler.pipeline import Compile, require_supported_platform
 from ctk.compiler.rewriting.numbering import Numbering
@@ -30,8 +30,8 @@ _REFUSED: Mapping[str, object] = {
 }
 
 
-def compile_traced(traced: Traced, config: Config) -> tuple[CompiledGraph, Door]:
-    """Compile a graph, and return it as data, and its door with what the compile assumed of sizes.
+def compile_traced(traced: Traced, config: Config) -> tuple[CompiledGraph, InputGuard]:
+    """Compile a graph to data; its guard also checks the sizes that the compile assumed.
 
     Raises:
         ArtifactError: It has no form as data; says what has none.
@@ -71,14 +71,14 @@ def compile_traced(traced: Traced, config: Config) -> tuple[CompiledGraph, Door]
             f"the program cannot be a package: tracing made {len(graph.schedule.inputs)} inputs "
             f"of {len(traced.inputs)}"
         )
-    return graph, replace(traced.door, conditions=_conditions(traced, mode, known))
+    return graph, replace(traced.guard, conditions=_conditions(traced, mode, known))
 
 
 def _conditions(traced: Traced, mode: Any, known: int) -> tuple[Condition, ...]:
     """Return what a compile has assumed of sizes.
 
     Raises:
-        ArtifactError: It is more than a door can ask.
+        ArtifactError: It is more than an input guard can check.
     """
     symbolic = [
         size
@@ -95,11 +95,11 @@ def _conditions(traced: Traced, mode: Any, known: int) -> tuple[Condition, ...]:
             sides = [size_of_expression(side, symbolic[0]) for side in expression.args]
         except (NotLowered, IndexError) as error:
             raise ArtifactError(
-                f"the compile assumes {expression} of sizes, which a package cannot check at its "
-                f"door ({error}): export the program with sizes for which it always holds"
+                f"the compile assumes {expression} of sizes, which a package cannot check "
+                f"({error}): export the program with sizes for which it always holds"
             ) from error
         asked = {symbol.name for symbol in symbols_of(sides)}
-        if asked <= set(traced.door.dimensions):
+        if asked <= set(traced.guard.dimensions):
             found.append(Condition(sides[0], relation, sides[1]))
     return tuple(found)
 

@@ -1,4 +1,4 @@
-"""A program of torch.export as a captured graph, with its door, its weights and its results."""
+"""A program of torch.export as a captured graph, with its guard, its weights and its results."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.fx.types import value_of
 from ctk.compiler.packages.input_guard import (
     Dimension,
-    Door,
     FixedInput,
     Input,
+    InputGuard,
     NumberInput,
     TensorInput,
 )
@@ -38,7 +38,7 @@ class Traced:
         graph: Takes weights, then inputs; writes to those that the program changes.
         inputs: Fake values of its placeholders.
         weights: The values of the first placeholders, in order, by name.
-        door: What the others are.
+        guard: What the others are.
         results: Leaves of the result: a number is a position among those of the graph; what was
             fixed is a tuple of one.
         in_spec: What `(args, kwargs)` are nested in.
@@ -48,7 +48,7 @@ class Traced:
     graph: GraphModule
     inputs: Sequence[Any]
     weights: Mapping[str, Tensor]
-    door: Door
+    guard: InputGuard
     results: Sequence[int | tuple[object]]
     in_spec: Any
     out_spec: Any
@@ -94,13 +94,13 @@ def traced_of(program: torch.export.ExportedProgram) -> Traced:
     gm.graph.lint()
     gm.recompile()
     specs = functional.call_spec.in_spec, functional.call_spec.out_spec
-    door = Door(tuple(inputs), _dimensions(inputs, exported.ranges(functional)))
-    for symbol in door.untold():
+    guard = InputGuard(tuple(inputs), _dimensions(inputs, exported.ranges(functional)))
+    for symbol in guard.unknown_sizes():
         raise ArtifactError(
             f"no size of an input tells {symbol} by itself: pass it as an int, too, or export the "
             "program with sizes that vary by themselves"
         )
-    return Traced(gm, [node.meta["val"] for node in kept], weights, door, results, *specs)
+    return Traced(gm, [node.meta["val"] for node in kept], weights, guard, results, *specs)
 
 
 def _input(name: str, value: object, *, is_written: bool) -> Input:

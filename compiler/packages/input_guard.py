@@ -1,4 +1,4 @@
-"""The door of an entry point: what comes in is what the code was compiled for, or is refused.
+"""The guard of an entry point: what comes in is what the code was compiled for, or is refused.
 
 Every tensor has its type, its device, its rank and its sizes; a size that may vary is within its
 range, and the same wherever it has the same name. A message names the argument as the program does.
@@ -93,7 +93,7 @@ _KEPT = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class InputGuard:
     """What an entry point takes.
 
     Attributes:
@@ -157,7 +157,7 @@ class Door:
             ]
         return self._known[key]
 
-    def untold(self) -> list[str]:
+    def unknown_sizes(self) -> list[str]:
         """Return the symbols of sizes that no input tells."""
         inputs = [each for each in self.inputs if isinstance(each, TensorInput)]
         shapes = [set[str]() | _symbols([size]) for each in inputs for size in each.shape]

@@ -24,12 +24,13 @@ from torch import Tensor
 from ctk.compiler.artifacts.container import Container, open_container
 from ctk.compiler.artifacts.machine import refuse_other
 from ctk.compiler.errors import MALFORMED, ArtifactError, ContainerError, InputError, nearest
-from ctk.compiler.packages.input_guard import Door, FixedInput
-from ctk.compiler.packages.input_guard_json import door_of
+from ctk.compiler.packages.input_guard import FixedInput, InputGuard
+from ctk.compiler.packages.input_guard_json import guard_of
+from ctk.compiler.records import Json
 from ctk.compiler.runtime.compiled_graph import load_graph
 from ctk.compiler.runtime.helpers import fitted
 from ctk.compiler.runtime.tensors import tensors_of
-from ctk.compiler.runtime.values import JSON, value_of
+from ctk.compiler.runtime.values import value_of
 from ctk.compiler.torch_compat.aot import autograd
 from ctk.compiler.torch_compat.fx import graphs
 
@@ -45,12 +46,12 @@ class EntryPoint:
 
     Attributes:
         name: What it is called.
-        door: What it takes.
+        guard: What it takes.
         weights: Names of the weights that its graph takes first, in order.
     """
 
     name: str
-    door: Door
+    guard: InputGuard
     weights: tuple[str, ...]
     _package: Package = field(repr=False)
     _run: Callable[[list[Any]], Sequence[Any]] = field(repr=False)
@@ -72,7 +73,7 @@ class EntryPoint:
 
     def flat(self, leaves: Sequence[Any]) -> list[Any]:
         """Return the leaves of the result, given those of the arguments."""
-        values = [*self._package.values_of(self.weights), *self.door.admit(leaves)]
+        values = [*self._package.values_of(self.weights), *self.guard.admit(leaves)]
         computed = autograd.without_modes(self._run, values)
         return [
             each if not isinstance(each, _Computed) else computed[each.position]
@@ -90,7 +91,7 @@ class EntryPoint:
             leaves, spec = graphs.flattened((args, {name: kwargs[name] for name in wanted}))
             if spec == self._in_spec:
                 return leaves
-        names = ", ".join(each.name for each in self.door.inputs) or "nothing"
+        names = ", ".join(each.name for each in self.guard.inputs) or "nothing"
         keywords = f", by keyword {', '.join(wanted)}" if wanted else ""
         raise InputError(
             f"{self.name} was compiled for other arguments: it takes {names}{keywords}, nested as "
@@ -118,7 +119,7 @@ class Package(Mapping[str, EntryPoint]):
         self.path = container.path
         self.manifest = manifest_of(container)
         self._weights = tensors_of(self.manifest["weights"], container.members)
-        self._left_out: Mapping[str, JSON] = self.manifest["weights_left_out"]
+        self._left_out: Mapping[str, Json] = self.manifest["weights_left_out"]
         self._entries = {
             name: self._entry(name, data, container)
             for name, data in self.manifest["entries"].items()
@@ -193,28 +194,28 @@ class Package(Mapping[str, EntryPoint]):
                 f"{more} have no value: package.bind(model.state_dict())"
             ) from None
 
-    def _entry(self, name: str, data: JSON, container: Container) -> EntryPoint:
+    def _entry(self, name: str, data: Json, container: Container) -> EntryPoint:
         code = load_graph(data["graph"], container.members, "forward")
         results = [
             _Computed(each["computed"]) if "computed" in each else value_of(each["fixed"])
             for each in data["results"]
         ]
         in_spec, out_spec = (_spec(data[each], name) for each in ("in_spec", "out_spec"))
-        door, weights = door_of(data["door"]), tuple(map(str, data["weights"]))
-        self._require_fit(name, door, weights, results, data["graph"]["schedule"])
-        return EntryPoint(name, door, weights, self, code.function, in_spec, out_spec, results)
+        guard, weights = guard_of(data["door"]), tuple(map(str, data["weights"]))
+        self._require_fit(name, guard, weights, results, data["graph"]["schedule"])
+        return EntryPoint(name, guard, weights, self, code.function, in_spec, out_spec, results)
 
     def _require_fit(
         self,
         name: str,
-        door: Door,
+        guard: InputGuard,
         weights: Sequence[str],
         results: Sequence[object],
-        schedule: JSON,
+        schedule: Json,
     ) -> None:
         """Refuse an entry point whose graph takes or gives something else than is said of it."""
         unknown = set(weights).difference(self._weights, self._left_out)
-        taken = [each for each in door.inputs if not isinstance(each, FixedInput)]
+        taken = [each for each in guard.inputs if not isinstance(each, FixedInput)]
         given = [each.position for each in results if isinstance(each, _Computed)]
         count = len(value_of(schedule["result"]))
         is_fit = len(weights) + len(taken) == len(schedule["inputs"])
@@ -255,7 +256,7 @@ def _malformed(path: Path, error: BaseException) -> ContainerError:
     return ContainerError(f"{path.name} is malformed: {repr(error)[:300]}; compile it again")
 
 
-def manifest_of(container: Container, *, to_run: bool = True) -> JSON:
+def manifest_of(container: Container, *, to_run: bool = True) -> Json:
     """Return what a package says of itself.
 
     Args:
@@ -270,7 +271,7 @@ def manifest_of(container: Container, *, to_run: bool = True) -> JSON:
     if MANIFEST not in container.members:
         raise ContainerError(f"{name} is no package of ctk: it has no {MANIFEST}")
     try:
-        manifest: JSON = json.loads(bytes(container.members[MANIFEST]))
+        manifest: Json = json.loads(bytes(container.members[MANIFEST]))
         if manifest["kind"] != "package":
             raise ContainerError(f"{name} is a {manifest['kind']} of ctk, and no package")
         if manifest["format"] != FORMAT:
@@ -295,7 +296,7 @@ def _spec(text: str, name: str) -> Any:
         ) from error
 
 
-def _fitting(name: str, tensor: Any, row: JSON) -> Tensor:
+def _fitting(name: str, tensor: Any, row: Json) -> Tensor:
     """Return a weight, if it is what the package was compiled for."""
     if not isinstance(tensor, Tensor) or tensor.layout is not torch.strided or tensor.is_quantized:
         kind = tensor.layout if isinstance(tensor, Tensor) else f"a {type(tensor).__name__}"

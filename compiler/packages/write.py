@@ -23,12 +23,13 @@ from ctk.compiler.options.config import Config, resolve
 from ctk.compiler.packages.c_library import CLibrary
 from ctk.compiler.packages.entry_point import compile_traced
 from ctk.compiler.packages.exported_program import Traced, traced_of
-from ctk.compiler.packages.input_guard import Door, TensorInput
-from ctk.compiler.packages.input_guard_json import door_json
+from ctk.compiler.packages.input_guard import InputGuard, TensorInput
+from ctk.compiler.packages.input_guard_json import guard_json
 from ctk.compiler.packages.package import DEFAULT, FORMAT, MANIFEST
+from ctk.compiler.records import Json
 from ctk.compiler.runtime.compiled_graph import CompiledGraph
 from ctk.compiler.runtime.tensors import stored_tensors
-from ctk.compiler.runtime.values import JSON, size_json, value_json
+from ctk.compiler.runtime.values import size_json, value_json
 from ctk.compiler.sizes.size_guards import NotLowered, size_of
 from ctk.compiler.torch_compat.aot import exported
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
@@ -192,7 +193,7 @@ class _Entry:
     name: str
     traced: Traced
     graph: CompiledGraph
-    door: Door
+    guard: InputGuard
 
 
 @dataclass(slots=True)
@@ -215,22 +216,22 @@ class _Package:
                 raise ArtifactError(
                     f"two entry points have a weight {weight} of other values: rename one of them"
                 )
-        graph, door = compile_traced(traced, self.config)
-        self.entries.append(_Entry(name, traced, graph, door))
+        graph, guard = compile_traced(traced, self.config)
+        self.entries.append(_Entry(name, traced, graph, guard))
 
-    def finish(self) -> tuple[JSON, Blobs]:
+    def finish(self) -> tuple[Json, Blobs]:
         """Return the manifest, and the other members by name."""
         table, blobs = stored_tensors(self.weights, "weights/")
         kept, left_out = table, {}
         if self.keep == "leave_out":
             kept, left_out, blobs = {}, table, {}
         library = CLibrary(self.config, kept, left_out)
-        described: dict[str, JSON] = {}
+        described: dict[str, Json] = {}
         for entry in self.entries:
             data, more = entry.graph.stored(f"constants/{entry.name}/")
             blobs.update(more)
             described[entry.name] = self._described(entry, data)
-            library.add(entry.name, entry.graph, entry.door, entry.traced, data)
+            library.add(entry.name, entry.graph, entry.guard, entry.traced, data)
         blobs.update(library.finish())
         manifest = {
             "kind": "package",
@@ -249,12 +250,12 @@ class _Package:
         devices = {
             each.device
             for entry in self.entries
-            for each in entry.door.inputs
+            for each in entry.guard.inputs
             if isinstance(each, TensorInput) and each.device.type == "cuda"
         }
         return {".".join(map(str, torch.cuda.get_device_capability(each))) for each in devices}
 
-    def _described(self, entry: _Entry, graph: JSON) -> JSON:
+    def _described(self, entry: _Entry, graph: Json) -> Json:
         traced = entry.traced
         computed = [_computed(n, value) for n, value in enumerate(traced.computed())]
         results = [
@@ -265,7 +266,7 @@ class _Package:
         if self.as_tuple:
             out_spec = graphs.flattened(tuple(range(len(results))))[1]
         return {
-            "door": door_json(entry.door),
+            "door": guard_json(entry.guard),
             "weights": list(traced.weights),
             "results": results,
             "in_spec": _spec(traced.in_spec, "arguments"),
@@ -274,7 +275,7 @@ class _Package:
         }
 
 
-def _computed(number: int, value: object) -> JSON:
+def _computed(number: int, value: object) -> Json:
     """Return what a result is, that the graph computes: a number, or a tensor of these sizes."""
     if not isinstance(value, Tensor):
         return {"computed": number, "size": _size(value)}
@@ -282,7 +283,7 @@ def _computed(number: int, value: object) -> JSON:
     return {"computed": number, "dtype": dtype, "shape": shape, "device": str(value.device)}
 
 
-def _size(value: Any) -> JSON:
+def _size(value: Any) -> Json:
     """Return a size as JSON; None for one that depends on numbers, or is no sum of products."""
     if not isinstance(value, int | torch.SymInt):
         return None

@@ -9,13 +9,13 @@ from typing import Any, TypeAlias
 import torch
 
 from ctk.compiler.errors import MALFORMED, ArtifactError
+from ctk.compiler.records import Json
 from ctk.compiler.runtime import c_kernels, cuda_kernels
 from ctk.compiler.runtime.python_code import PythonCode, Takes
 from ctk.compiler.runtime.schedule_json import schedule_json, schedule_of
 from ctk.compiler.runtime.steps import Launch, Schedule
 from ctk.compiler.runtime.stored_kernels import StoredKernel
 from ctk.compiler.runtime.tensors import stored_tensors, tensors_of
-from ctk.compiler.runtime.values import JSON
 
 Blobs = Mapping[str, bytes | memoryview]
 
@@ -55,7 +55,7 @@ class CompiledGraph:
     kernels: Sequence[StoredKernel]
     codes: Sequence[object] = ()
 
-    def stored(self, prefix: str) -> tuple[JSON, dict[str, bytes | memoryview]]:
+    def stored(self, prefix: str) -> tuple[Json, dict[str, bytes | memoryview]]:
         """Return it as JSON and blobs.
 
         Args:
@@ -67,7 +67,7 @@ class CompiledGraph:
         graphs = {n: each for n, each in self.constants.items() if isinstance(each, CompiledGraph)}
         tensors = {n: _tensor(each, n) for n, each in self.constants.items() if n not in graphs}
         table, blobs = stored_tensors(tensors, prefix)
-        inner: dict[str, JSON] = {}
+        inner: dict[str, Json] = {}
         for name, graph in graphs.items():
             inner[name], more = graph.stored(f"{prefix}{name}/")
             blobs.update(more)
@@ -84,7 +84,7 @@ class CompiledGraph:
 
 
 def load_graph(
-    data: JSON, blobs: Blobs, name: str = "forward", *, is_boxed: bool = True
+    data: Json, blobs: Blobs, name: str = "forward", *, is_boxed: bool = True
 ) -> PythonCode:
     """Return a stored graph, ready to be called.
 

@@ -17,12 +17,13 @@ import torch
 from torch import Tensor
 
 from ctk.compiler.errors import MALFORMED, ArtifactError
-from ctk.compiler.runtime.values import JSON, value_of
+from ctk.compiler.records import Json, torch_word
+from ctk.compiler.runtime.values import value_of
 
 
 def stored_tensors(
     tensors: Mapping[str, Tensor], prefix: str
-) -> tuple[JSON, dict[str, bytes | memoryview]]:
+) -> tuple[Json, dict[str, bytes | memoryview]]:
     """Return a table of tensors, and their memory as blobs.
 
     Args:
@@ -32,7 +33,7 @@ def stored_tensors(
     Raises:
         ArtifactError: One is sparse, quantized, a subclass, or has no memory.
     """
-    table: dict[str, JSON] = {}
+    table: dict[str, Json] = {}
     blobs: dict[str, bytes | memoryview] = {}
     known: dict[tuple[str, int], tuple[str, Any]] = {}
     for name, given in tensors.items():
@@ -44,7 +45,7 @@ def stored_tensors(
             blobs[known[key][0]] = _bytes_of(memory)
         table[name] = {
             "blob": known[key][0],
-            "dtype": str(tensor.dtype).removeprefix("torch."),
+            "dtype": torch_word(tensor.dtype),
             "shape": list(tensor.shape),
             "strides": list(tensor.stride()),
             "offset": tensor.storage_offset(),
@@ -53,7 +54,7 @@ def stored_tensors(
     return table, blobs
 
 
-def tensors_of(table: JSON, blobs: Mapping[str, bytes | memoryview]) -> dict[str, Tensor]:
+def tensors_of(table: Json, blobs: Mapping[str, bytes | memoryview]) -> dict[str, Tensor]:
     """Return the tensors of a table, by name.
 
     Raises:

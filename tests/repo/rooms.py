@@ -35,6 +35,10 @@ class Room:
 ROOMS = (
     Room("compiler/__init__.py", "The compiler package: imports nothing."),
     Room(
+        "compiler/records.py",
+        "Frozen dataclasses and tagged values as JSON: one declaration for both directions.",
+    ),
+    Room(
         "compiler/torch_compat",
         "All uses of private torch names, by area of torch, each with its versions.",
     ),

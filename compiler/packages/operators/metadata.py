@@ -34,7 +34,7 @@ import torch
 from torch import Tensor
 
 from ctk.compiler.errors import InputError
-from ctk.compiler.runtime.values import JSON
+from ctk.compiler.records import Json
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fx import operator_facts
 
@@ -74,7 +74,7 @@ def described(
     device_type: str,
     args: Sequence[object],
     kwargs: Mapping[str, object],
-) -> list[JSON]:
+) -> list[Json]:
     """Return the objects of a call's arguments.
 
     Raises:
@@ -82,7 +82,7 @@ def described(
     """
     names, keywords = in_order(ns, operator, args, kwargs)
     known = operator_facts.argument_names(ns, operator)
-    found: list[JSON] = []
+    found: list[Json] = []
     for number, (name, value) in enumerate(zip(names, args, strict=True)):
         found.append({**_one(value, name, device_type), "arg_order": number})
     for number, (name, value) in enumerate(keywords.items(), start=len(args)):
@@ -91,12 +91,12 @@ def described(
     return found
 
 
-def text_of(described_: JSON) -> str:
+def text_of(described_: Json) -> str:
     """Return the canonical text of objects: 1, 1.0, true and -0.0 are told apart."""
     return json.dumps(described_, sort_keys=True)
 
 
-def _one(value: object, name: str, device_type: str) -> dict[str, JSON]:
+def _one(value: object, name: str, device_type: str) -> dict[str, Json]:
     """Return the object of a value, without its place."""
     if isinstance(value, Tensor):
         return _tensor(value, name, device_type)
@@ -133,7 +133,7 @@ def _one(value: object, name: str, device_type: str) -> dict[str, JSON]:
             )
 
 
-def _tensor(value: Tensor, name: str, device_type: str) -> dict[str, JSON]:
+def _tensor(value: Tensor, name: str, device_type: str) -> dict[str, Json]:
     """Return the object of a tensor.
 
     Raises:
@@ -162,7 +162,7 @@ def _tensor(value: Tensor, name: str, device_type: str) -> dict[str, JSON]:
     }
 
 
-def _sequence(values: Sequence[object], name: str, device_type: str) -> dict[str, JSON]:
+def _sequence(values: Sequence[object], name: str, device_type: str) -> dict[str, Json]:
     kind = {"sequence": "tuple"} if isinstance(values, tuple) else {}
     if values and all(type(each) in _SCALARS for each in values):
         return {"scalar_list_value": [_number(each) for each in values], **kind}
@@ -171,6 +171,6 @@ def _sequence(values: Sequence[object], name: str, device_type: str) -> dict[str
     return {"tensor_list" if are_tensors else "list_value": parts, **kind}
 
 
-def _number(value: Any) -> JSON:
+def _number(value: Any) -> Json:
     """Return a number as JSON, which has no NaN and no infinity."""
     return value if not isinstance(value, float) or math.isfinite(value) else {"float": repr(value)}

@@ -5,7 +5,7 @@
     )
     ctk.load(path)(x, y, alpha=2)
 
-Tensors are inputs of the package; everything else is fixed in it, and is asked for at its door. A
+Tensors are inputs of the package; everything else is fixed in it, and its input guard checks it. A
 package fits a call with the same arguments (`metadata.py`), the same options, versions and machine.
 
 Source: `aoti_compile_with_persistent_cache` of `torch/_inductor/aoti_eager.py` (torch 2.11, 2.13).
@@ -35,7 +35,7 @@ from ctk.compiler.packages.operators.metadata import described, in_order, text_o
 from ctk.compiler.packages.operators.package_index import Index, index_of, same
 from ctk.compiler.packages.package import DEFAULT
 from ctk.compiler.packages.write import Options, write_package
-from ctk.compiler.runtime.values import JSON
+from ctk.compiler.records import Json
 from ctk.compiler.torch_compat.aot import exported
 from ctk.compiler.torch_compat.fx import graphs
 from ctk.compiler.torch_compat.process import ambient
@@ -62,7 +62,7 @@ class OperatorPackage:
         depends_on: Versions, machine and options that it was compiled with.
     """
 
-    meta_info: Sequence[JSON]
+    meta_info: Sequence[Json]
     path: Path
     depends_on: Mapping[str, str]
 
@@ -128,7 +128,7 @@ def aoti_compile_with_persistent_cache(
     return str(path)
 
 
-def _note(index: Index, name: str, meta: list[JSON], parts: Mapping[str, str]) -> None:
+def _note(index: Index, name: str, meta: list[Json], parts: Mapping[str, str]) -> None:
     """Put a package into the list; one that cannot be noted can be used all the same."""
     try:
         index.add(name, meta, parts)
@@ -177,7 +177,7 @@ def load_operator_packages(
 
 
 def _found(
-    index: Index, meta: list[JSON], parts: Mapping[str, str], without: Sequence[str] = ()
+    index: Index, meta: list[Json], parts: Mapping[str, str], without: Sequence[str] = ()
 ) -> Path | None:
     """Return the newest sound package for some arguments."""
     text = text_of(meta)
@@ -256,12 +256,12 @@ def _traced(
             f"{first}\nnext: call it in eager with them; trace it: TORCH_LOGS=export"
         ) from error
     traced = traced_of(program)
-    own = iter(traced.door.inputs)
+    own = iter(traced.guard.inputs)
     inputs: list[Input] = [
         replace(next(own), name=name) if isinstance(leaf, Tensor) else FixedInput(name, leaf)
         for name, leaf in zip(places, leaves, strict=True)
     ]
-    return replace(traced, door=replace(traced.door, inputs=tuple(inputs)), in_spec=spec)
+    return replace(traced, guard=replace(traced.guard, inputs=tuple(inputs)), in_spec=spec)
 
 
 def _places(name: str, value: object) -> Iterator[str]:

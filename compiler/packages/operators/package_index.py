@@ -36,7 +36,7 @@ from ctk.compiler.errors import (
 )
 from ctk.compiler.packages.operators.metadata import text_of
 from ctk.compiler.packages.package import manifest_of
-from ctk.compiler.runtime.values import JSON
+from ctk.compiler.records import Json
 
 log = logging.getLogger("ctk.cache")
 
@@ -56,12 +56,12 @@ class Record:
         depends_on: Versions, machine, options: all that must be the same.
     """
 
-    meta_info: Sequence[JSON]
+    meta_info: Sequence[Json]
     kernel_path: str
     sha256: str
     depends_on: Mapping[str, str]
 
-    def as_json(self) -> JSON:
+    def as_json(self) -> Json:
         """Return it as it stands in the list."""
         return {
             "meta_info": list(self.meta_info),
@@ -131,7 +131,7 @@ class Index:
         """Return where a package is, or is to be."""
         return self.folder / _place(name)
 
-    def add(self, name: str, meta_info: Sequence[JSON], depends_on: Mapping[str, str]) -> None:
+    def add(self, name: str, meta_info: Sequence[Json], depends_on: Mapping[str, str]) -> None:
         """Note a package in the list, in place of one for the same; drop those that are gone.
 
         What an older text of ctk made for the same goes, with its package.
@@ -173,7 +173,7 @@ class Index:
                 raise StorageError(f"no locks in {self.root}: {error}") from error
             yield is_held
 
-    def _write(self, data: JSON) -> None:
+    def _write(self, data: Json) -> None:
         temporary = partial.partial_path(self.path)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:

@@ -14,15 +14,14 @@ their subclasses, effect tokens, symbols, functions.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, cast
 
 import torch
 from torch._subclasses.functional_tensor import FunctionalTensor
 
-Json = Any
-"""What `json` writes: None, bools, ints, strings, lists, and dicts by strings."""
+from ctk.compiler.records import Form, Forms, Json, shown, torch_value, torch_word
 
 _OBJECTS = {
     "schemas": (
@@ -47,47 +46,28 @@ _VIEW_SUFFIX = "_ViewMeta"
 
 
 class NoDataForm(Exception):
-    """Something of a compiled graph has no data form; the message says what."""
+    """A part of a compiled graph has no data form; the message names it."""
 
 
 def encode(value: Any) -> Json:
     """Return a value of AOTAutograd as JSON.
 
     Raises:
-        NoDataForm: Something in it is not on the list.
+        NoDataForm: A value in it is not on the list.
     """
-    if value is None or type(value) in (bool, int, str):
-        return value
-    if type(value) is list:
-        return [encode(each) for each in value]
-    for tag, kinds, write in _FORMS:
-        if isinstance(value, kinds):
-            return {tag: write(value)}
-    if type(value) in _classes(enums=True).values():
-        return {"enum": [type(value).__name__, value.name]}
-    if type(value) in _classes(enums=False).values():
-        held = {name: encode(each) for name, each in vars(value).items()}
-        return {"object": [type(value).__name__, held]}
-    if type(value).__name__ == "ViewMetaSequence":
-        return {"views": [_encode_view(each) for each in value.sequence]}
-    raise NoDataForm(f"a {type(value).__qualname__} that AOTAutograd needs at run time")
+    return _FORMS.write(value)
 
 
 def decode(data: Json) -> Any:
-    """Return what `encode` was given.
+    """Return the value of `encode`'s JSON.
 
     Raises:
-        NoDataForm: This is no such data.
+        NoDataForm: The data is malformed.
     """
-    if isinstance(data, list):
-        return [decode(each) for each in cast("list[Json]", data)]
-    if not isinstance(data, dict):
-        return data
     try:
-        ((tag, held),) = cast("dict[str, Json]", data).items()
-        return _READ[tag](held)
-    except (AttributeError, KeyError, LookupError, TypeError, ValueError) as error:
-        raise NoDataForm(f"no data of AOTAutograd: {str(data)[:80]}") from error
+        return _FORMS.read(data)
+    except _MALFORMED as error:
+        raise NoDataForm(f"not data of AOTAutograd: {shown(data)}") from error
 
 
 @cache
@@ -106,11 +86,19 @@ def _encode_type(value: type) -> Json:
 
 
 def _encode_dict(value: Mapping[Any, Any]) -> Json:
-    return [[encode(key), encode(each)] for key, each in value.items()]
+    return [[encode(key), encode(part)] for key, part in value.items()]
 
 
-def _encode_all(value: Any) -> Json:
-    return [encode(each) for each in value]
+def _encode_object(value: Any) -> Json:
+    """Return an object of a listed class, or an enumeration's member, or a sequence of views."""
+    name = type(value).__name__
+    if type(value) in _classes(enums=True).values():
+        return {"enum": [name, value.name]}
+    if type(value) in _classes(enums=False).values():
+        return {"object": [name, {key: encode(held) for key, held in vars(value).items()}]}
+    if name == "ViewMetaSequence":
+        return {"views": [_encode_view(view) for view in value.sequence]}
+    raise NoDataForm(f"a {type(value).__qualname__} that AOTAutograd needs at run time")
 
 
 def _encode_view(view: Any) -> Json:
@@ -154,39 +142,53 @@ def _decode_object(held: Json) -> Any:
     return value
 
 
-def _decode_torch(name: str) -> Any:
-    value = getattr(torch, name)
-    if not isinstance(value, _NAMED):
-        raise TypeError(name)
-    return value
-
-
-def _is_name(value: Any) -> str:
-    return str(value).removeprefix("torch.")
-
-
 _NAMED = (torch.dtype, torch.layout, torch.memory_format)
+_MALFORMED = (AttributeError, LookupError, TypeError, ValueError)
 
-_FORMS: tuple[tuple[str, Any, Callable[[Any], Json]], ...] = (
-    ("size", torch.Size, _encode_all),  # a tuple as well
-    ("tuple", tuple, _encode_all),
-    ("set", (set, frozenset), lambda value: _encode_all(sorted(value))),
-    ("dict", dict, _encode_dict),
-    ("type", type, _encode_type),
-    ("torch", _NAMED, _is_name),
-    ("device", torch.device, str),
+_FORMS = Forms(
+    "value of AOTAutograd",
+    (bool, int, str),
+    (
+        Form(  # before tuples: a size is one
+            "size",
+            (torch.Size,),
+            lambda value: _FORMS.write_all(value),
+            lambda held: torch.Size(decode(held)),
+        ),
+        Form(
+            "tuple",
+            (tuple,),
+            lambda value: _FORMS.write_all(value),
+            lambda held: tuple(decode(held)),
+        ),
+        Form(
+            "set",
+            (set, frozenset),
+            lambda value: _FORMS.write_all(sorted(value)),
+            lambda held: set(decode(held)),
+        ),
+        Form(
+            "dict",
+            (dict,),
+            _encode_dict,
+            lambda held: {decode(key): decode(part) for key, part in held},
+        ),
+        Form(
+            "type",
+            (type,),
+            _encode_type,
+            lambda held: {kind.__name__: kind for kind in _TYPES}[held],
+        ),
+        Form("torch", _NAMED, torch_word, lambda word: torch_value(word, *_NAMED)),
+        Form("device", (torch.device,), str, torch.device),
+        Form("enum", read=lambda held: cast(Any, _classes(enums=True)[held[0]])[held[1]]),
+        Form("object", read=_decode_object),
+        Form("views", read=_decode_views),
+        Form(
+            "inverse",
+            read=lambda held: torch._C._functionalization.InverseReturnMode.__members__[held],
+        ),
+        Form("", (object,), _encode_object),
+    ),
+    _MALFORMED,
 )
-
-_READ: Mapping[str, Callable[[Any], Any]] = {
-    "size": lambda held: torch.Size(decode(held)),
-    "tuple": lambda held: tuple(decode(held)),
-    "set": lambda held: set(decode(held)),
-    "dict": lambda held: {decode(key): decode(each) for key, each in held},
-    "type": lambda held: {kind.__name__: kind for kind in _TYPES}[held],
-    "torch": _decode_torch,
-    "device": torch.device,
-    "enum": lambda held: cast(Any, _classes(enums=True)[held[0]])[held[1]],
-    "object": _decode_object,
-    "views": _decode_views,
-    "inverse": lambda held: torch._C._functionalization.InverseReturnMode.__members__[held],
-}

@@ -31,7 +31,8 @@ from typing import Any, cast
 import torch
 from torch.fx import GraphModule
 
-from ctk.compiler.torch_compat.aot.aot_data import Json, NoDataForm, decode, encode
+from ctk.compiler.records import Json
+from ctk.compiler.torch_compat.aot.aot_data import NoDataForm, decode, encode
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fake import shape_guards
 from ctk.compiler.torch_compat.fx.graphs import Boxed, boxed

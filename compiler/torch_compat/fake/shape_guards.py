@@ -24,7 +24,8 @@ from typing import Any
 
 import torch
 
-from ctk.compiler.torch_compat.aot.aot_data import Json, NoDataForm
+from ctk.compiler.records import Json, shown
+from ctk.compiler.torch_compat.aot.aot_data import NoDataForm
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 
 _RELATIONS: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -205,6 +206,6 @@ def _evaluate(tree: Json, values: Sequence[Any]) -> Any:
             return float.fromhex(arguments[0])
         function = _FUNCTIONS[name]
     except (LookupError, TypeError, ValueError) as error:
-        raise NoDataForm(f"no guard: {str(tree)[:80]}") from error
+        raise NoDataForm(f"not a guard: {shown(tree)}") from error
     operands = [_evaluate(each, values) for each in arguments]
     return None if any(each is None for each in operands) else function(*operands)

@@ -101,7 +101,7 @@ def test_what_has_no_data_form_is_named() -> None:
     with pytest.raises(NoDataForm, match="class Thing"):
         encode(Thing)
     for broken in ({"object": ["os.system", {}]}, {"enum": ["OutputType", "x"]}, {"a": 1, "b": 2}):
-        with pytest.raises(NoDataForm, match="no data of AOTAutograd"):
+        with pytest.raises(NoDataForm, match="not data of AOTAutograd"):
             decode(broken)
 
 

@@ -5,12 +5,12 @@ from ctk.compiler.errors import ArtifactError, InputError
 from ctk.compiler.packages.input_guard import (
     Condition,
     Dimension,
-    Door,
     FixedInput,
+    InputGuard,
     NumberInput,
     TensorInput,
 )
-from ctk.compiler.packages.input_guard_json import door_json, door_of
+from ctk.compiler.packages.input_guard_json import guard_json, guard_of
 from ctk.compiler.sizes.index import as_index, symbol
 
 S, T = symbol("s1"), symbol("s10")
@@ -25,21 +25,21 @@ def tensor_input(name, *sizes, dtype=torch.float32, written=False):
     return TensorInput(name, dtype, CPU, shape, tuple(strides[: len(shape)]), written)
 
 
-def door(*inputs, conditions=(), s=(1, 8), t=(0, None)):
+def guard(*inputs, conditions=(), s=(1, 8), t=(0, None)):
     names = {"s1": Dimension("x.size(0)", *s), "s10": Dimension("s1_rows", *t)}
-    return Door(inputs, names, conditions)
+    return InputGuard(inputs, names, conditions)
 
 
 def refusal(made, *values):
     with pytest.raises(InputError) as refused:
-        door_of(door_json(made)).admit(values)
+        guard_of(guard_json(made)).admit(values)
     return str(refused.value)
 
 
 @pytest.mark.parametrize("fixed", [0.0, -0.0, float("nan"), 1, True, "a", None, 1j, -0j])
 @pytest.mark.parametrize("given", [0.0, -0.0, float("nan"), 1, True, "a", None, 1j, -0j])
 def test_a_fixed_value_is_that_value_with_its_type_and_sign(fixed, given):
-    made = door_of(door_json(door(FixedInput("k", fixed))))
+    made = guard_of(guard_json(guard(FixedInput("k", fixed))))
     if repr(fixed) == repr(given):
         assert made.admit([given]) == []
     else:
@@ -48,7 +48,7 @@ def test_a_fixed_value_is_that_value_with_its_type_and_sign(fixed, given):
 
 
 def test_what_is_no_such_tensor_is_refused_by_name():
-    made = door(tensor_input("x", S, 3))
+    made = guard(tensor_input("x", S, 3))
     assert "x must be a torch.Tensor, and is [1]" in refusal(made, [1])
     assert "x is of torch.float64" in refusal(made, torch.ones(2, 3).double())
     assert "x is on meta" in refusal(made, torch.empty(2, 3, device="meta"))
@@ -60,7 +60,7 @@ def test_what_is_no_such_tensor_is_refused_by_name():
 
 
 def test_sizes_of_one_name_are_one_size_and_are_called_as_the_program_does():
-    made = door(tensor_input("x", S, 3), tensor_input("y", S * 2 + T), NumberInput("n", T))
+    made = guard(tensor_input("x", S, 3), tensor_input("y", S * 2 + T), NumberInput("n", T))
     assert len(made.admit([torch.ones(2, 3), torch.ones(9), 5])) == 3
     told = refusal(made, torch.ones(2, 3), torch.ones(8), 5)
     assert told.startswith("y.size(0) is 8; it must be ")
@@ -71,30 +71,30 @@ def test_sizes_of_one_name_are_one_size_and_are_called_as_the_program_does():
 
 
 def test_a_condition_that_does_not_hold_is_said_with_its_numbers():
-    made = door(tensor_input("x", S), conditions=(Condition(S, "<", as_index(4)),))
+    made = guard(tensor_input("x", S), conditions=(Condition(S, "<", as_index(4)),))
     assert made.admit([torch.ones(3)])
     assert "x.size(0) < 4, and here 5 < 4 does not hold" in refusal(made, torch.ones(5))
 
 
 def test_strides_are_made_to_fit_but_for_what_is_written():
     x = torch.arange(6.0).view(3, 2).t()
-    (found,) = door(tensor_input("x", 2, 3)).admit([x])
+    (found,) = guard(tensor_input("x", 2, 3)).admit([x])
     assert found.stride() == (3, 1)
     assert torch.equal(found, x)
-    made = door(tensor_input("x", 2, 3, written=True))
+    made = guard(tensor_input("x", 2, 3, written=True))
     assert "pass a tensor of these strides" in refusal(made, x)
     negative = torch.full((2, 3), 1 + 2j).conj().imag
-    assert torch.equal(door(tensor_input("x", 2, 3)).admit([negative])[0], negative)
+    assert torch.equal(guard(tensor_input("x", 2, 3)).admit([negative])[0], negative)
 
 
 def test_what_is_written_shares_no_memory():
-    made = door(tensor_input("x", 4, written=True), tensor_input("y", 4), tensor_input("z", 4))
+    made = guard(tensor_input("x", 4, written=True), tensor_input("y", 4), tensor_input("z", 4))
     a, b = torch.ones(8), torch.ones(4)
     assert made.admit([a[:4], a[4:], b])
     assert made.admit([b, a[:4], a[2:6]])
     assert "x and y share memory" in refusal(made, b, b, a[:4])
     assert "x and z share memory" in refusal(made, a[:4], b, a[3:7])
-    made = door(
+    made = guard(
         tensor_input("x", 4, 2),
         TensorInput(
             "y", torch.float32, CPU, (as_index(4), as_index(2)), (as_index(4), as_index(1)), True
@@ -105,12 +105,12 @@ def test_what_is_written_shares_no_memory():
     assert "y and x share memory" in refusal(made, columns[:, :2], columns[:, 1:3])
 
 
-def test_a_size_that_no_input_tells_is_found_when_a_door_is_made():
-    assert door(tensor_input("x", S * T)).untold() == ["s1", "s10"]
-    assert door(tensor_input("x", S * T), NumberInput("n", S)).untold() == []
-    assert door(NumberInput("n", S * 2 + T)).untold() == ["s1", "s10"]
+def test_a_size_that_no_input_tells_is_found_when_a_guard_is_made():
+    assert guard(tensor_input("x", S * T)).unknown_sizes() == ["s1", "s10"]
+    assert guard(tensor_input("x", S * T), NumberInput("n", S)).unknown_sizes() == []
+    assert guard(NumberInput("n", S * 2 + T)).unknown_sizes() == ["s1", "s10"]
     with pytest.raises(ArtifactError, match="malformed"):
-        door_of(door_json(door(tensor_input("x", S * T))))
+        guard_of(guard_json(guard(tensor_input("x", S * T))))
 
 
 @pytest.mark.parametrize(
@@ -123,6 +123,6 @@ def test_a_size_that_no_input_tells_is_found_when_a_door_is_made():
     ],
     ids=str,
 )
-def test_a_malformed_door_is_refused(data):
+def test_a_malformed_guard_is_refused(data):
     with pytest.raises(ArtifactError):
-        door_of(data)
+        guard_of(data)
