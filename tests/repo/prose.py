@@ -30,7 +30,7 @@ BANNED = re.compile(
     | \b(?:ones?|those)\ that\b
     | \bof\ ours\b | \banew\b
     | \blets?\ go\ of\b | \b(?:goes|go|gone|went)\ on\ with\b
-    | \bis\ no\ (?!longer\b|more\b|less\b|larger\b|smaller\b|such\b)[a-z]+
+    | (?<!there\ )\bis\ no\ (?!longer\b|more\b|less\b|larger\b|smaller\b|such\b)[a-z]+
     | ,\ too\b
     """,
     re.VERBOSE | re.IGNORECASE,
