@@ -26,7 +26,8 @@ from benchmarks.reduce_measure import TimedOracle, case_of
 from ctk.toolkit.reduce.driver import minimize
 from ctk.toolkit.reduce.efforts import thorough
 from ctk.toolkit.reduce.problem import Problem
-from ctk.toolkit.search.search import Search, answered, each_alone, largest_subset
+from ctk.toolkit.search.blocks import largest_subset, largest_subset_from_singles
+from ctk.toolkit.search.questions import Search, run_search
 from tests.helpers.reduce_families import FAMILIES
 
 Subset = Callable[[Sequence[Any]], Search[tuple[Any, ...], tuple[Any, ...]]]
@@ -175,9 +176,11 @@ def on_sets(count: int, needed: int, *, is_clustered: bool, seed: int, way: Subs
         asked.add(chosen)
         return not wanted & set(chosen)
 
-    gone = answered(way(range(count)), is_true)
+    gone = run_search(way(range(count)), is_true)
     kept = [place for place in range(count) if place not in set(gone)]
-    answered(each_alone(kept), lambda more: is_true(tuple(sorted({*gone, *more}))))
+    run_search(
+        largest_subset_from_singles(kept), lambda more: is_true(tuple(sorted({*gone, *more})))
+    )
     return len(asked)
 
 

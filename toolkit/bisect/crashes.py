@@ -23,7 +23,6 @@ from ctk.compiler.observe import Stage
 from ctk.toolkit.bisect.culprit import Culprit, FoundBy, Search
 from ctk.toolkit.bisect.lowerings import find_below, with_excerpt
 from ctk.toolkit.bisect.questions import NO_KERNELS, Questions
-from ctk.toolkit.bisect.search import guilty_kernel, smallest_failing
 from ctk.toolkit.bisect.suspects import in_eager, of_kernel, of_pass, of_rewrite
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.judgement import Judgement, Verdict
@@ -31,6 +30,9 @@ from ctk.toolkit.compile_log.recorder import CompileLog, Recorder, Veto
 from ctk.toolkit.execution.execute import run_compiled
 from ctk.toolkit.oracle.executors.base import Executor
 from ctk.toolkit.oracle.judge import judge
+from ctk.toolkit.search.blocks import single_cause
+from ctk.toolkit.search.boundaries import checked_boundary
+from ctk.toolkit.search.questions import run_search
 
 MAX_REWRITES = 1 << 20
 
@@ -66,8 +68,8 @@ class _Deadly:
         answer = self._questions.answer(none)
         if answer.verdict is Verdict.INVALID:  # eager does it too: nobody to blame
             return Search(answer, compiles=self._questions.compiles, reason=answer.detail)
-        number = smallest_failing(
-            lambda n: self._fails(Veto(fuel=n), f"with fuel {n}"), self._total()
+        number = run_search(
+            checked_boundary(self._total()), lambda n: self._fails(Veto(fuel=n), f"with fuel {n}")
         )
         culprit = self._named(number) if number is not None else None
         if culprit is None:
@@ -109,7 +111,7 @@ class _Deadly:
             return self._search(culprit or dispatch, culprit is not None, "elimination")
         evidence = str(self._first.signature)
         nodes = {str(kernel.id): kernel.nodes for kernel in self._log_here(NO_KERNELS).kernels()}
-        kernel = guilty_kernel(self._passes_in_eager, list(nodes))
+        kernel = run_search(single_cause(list(nodes)), self._passes_in_eager)
         culprit = Culprit("lowered", "kernels", NO_KERNELS, evidence=evidence)
         if kernel is not None:
             culprit = self._within(of_kernel(kernel, nodes[kernel], evidence))
@@ -135,7 +137,7 @@ class _Deadly:
         """Return the decomposition of the stage `dispatch` that forgets what eager asserts."""
         passes = self._log_here(NO_KERNELS).passes()
         records = {str(each.id): each for each in passes if each.id.stage == "dispatch"}
-        name = guilty_kernel(self._passes_whole, list(records))
+        name = run_search(single_cause(list(records)), self._passes_whole)
         return of_pass(records[name]) if name is not None else None
 
     def _passes_whole(self, names: Sequence[str]) -> bool:

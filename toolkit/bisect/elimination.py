@@ -10,10 +10,12 @@ from dataclasses import replace
 from ctk.toolkit.bisect.culprit import Culprit
 from ctk.toolkit.bisect.group_search import units
 from ctk.toolkit.bisect.questions import NO_KERNELS, Found, Questions, Seen, both, without_all
-from ctk.toolkit.bisect.search import guilty_kernel, smallest_failing
 from ctk.toolkit.bisect.suspects import in_eager, of_kernel, of_pass, of_rewrite, whole_pass
 from ctk.toolkit.compile_log.recorder import CompileLog, Veto
 from ctk.toolkit.compile_log.steps import compile_steps
+from ctk.toolkit.search.blocks import single_cause
+from ctk.toolkit.search.boundaries import checked_boundary
+from ctk.toolkit.search.questions import run_search
 
 PARTITION, FUNCTIONALIZE = "joint/partition", "dispatch/functionalize"
 
@@ -28,7 +30,7 @@ def by_fuel(ask: Questions, seen: Seen) -> Found | None:
     def fails(fuel: int) -> bool:
         return ask.fails(both(Veto(fuel=fuel), base), f"with fuel {fuel}")
 
-    number = smallest_failing(fails, max(records))
+    number = run_search(checked_boundary(max(records)), fails)
     if number is None or number not in records:
         return None
     rewrite, record = records[number]
@@ -54,7 +56,7 @@ def the_kernel(ask: Questions, log: CompileLog, among: Collection[str] = ()) -> 
     def passes_without(names: Sequence[str]) -> bool:
         return ask.passes(Veto(kernels=frozenset(names)), in_eager(names))
 
-    kernel = guilty_kernel(passes_without, list(nodes))
+    kernel = run_search(single_cause(list(nodes)), passes_without)
     return of_kernel(kernel, nodes[kernel]) if kernel is not None else None
 
 
@@ -67,7 +69,7 @@ def by_decomposition(ask: Questions, seen: Seen) -> Found | None:
         what = f"without {len(names)} decompositions"
         return ask.passes(both(Veto(passes=frozenset(names)), base), what)
 
-    name = guilty_kernel(passes_without, list(records))
+    name = run_search(single_cause(list(records)), passes_without)
     if name is None:
         return None
     culprit = of_pass(records[name])

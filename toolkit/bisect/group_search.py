@@ -29,10 +29,11 @@ from ctk.toolkit.bisect.questions import (
     both,
     without_all,
 )
-from ctk.toolkit.bisect.search import smallest_subset
 from ctk.toolkit.bisect.suspects import from_check, from_errors, of_kernel, of_pass, whole_pass
 from ctk.toolkit.case.judgement import Verdict
 from ctk.toolkit.compile_log.recorder import CompileLog, Veto
+from ctk.toolkit.search.blocks import smallest_subset
+from ctk.toolkit.search.questions import run_search
 
 MAX_ROUNDS = 8
 
@@ -86,10 +87,10 @@ def smallest_set(ask: Questions, seen: Seen) -> Found | None:
     def passes_without(some: Sequence[Culprit]) -> bool:
         return ask.passes(both(without_all(list(some)), base), f"without {len(some)} steps")
 
-    found = smallest_subset(passes_without, items)
+    found = run_search(smallest_subset(items), passes_without)
     if not found or not ask.passes(without_all(found), f"without {len(found)} steps alone"):
         return None
-    return Found("elimination", tuple(found), "independent" if len(found) > 1 else None)
+    return Found("elimination", found, "independent" if len(found) > 1 else None)
 
 
 def units(log: CompileLog, *, kernels: bool) -> Sequence[Culprit]:
@@ -131,7 +132,7 @@ def partners(ask: Questions, culprit: Culprit, log: CompileLog) -> tuple[Culprit
         what = f"with no pass but {own.where} and {len(some)} more"
         return ask.fails(both(without_all(out), base), what)
 
-    needed = smallest_subset(fails_with, others)
+    needed = run_search(smallest_subset(others), fails_with)
     return tuple(
         replace(other, evidence="without it the case passes too")
         for other in needed or ()

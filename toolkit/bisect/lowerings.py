@@ -30,9 +30,10 @@ from dataclasses import replace
 from ctk.compiler.observe import RewriteRecord
 from ctk.toolkit.bisect.below_passes import Scene, operator_of, scene_of
 from ctk.toolkit.bisect.culprit import Culprit
-from ctk.toolkit.bisect.search import guilty_one
 from ctk.toolkit.bisect.suspects import listed, of_rewrite
 from ctk.toolkit.compile_log.recorder import CompileLog, Veto
+from ctk.toolkit.search.blocks import likely_cause
+from ctk.toolkit.search.questions import run_search
 
 Passes = Callable[[Veto, str], bool]
 """Compiles with this veto, described by a line for people, and says whether the case passes."""
@@ -122,19 +123,19 @@ class _Search:
 
     def _lowering(self) -> Culprit | None:
         lowerings = self._scene.lowerings
-        guilty = guilty_one(self._without_passes, list(lowerings.values()))
+        guilty = run_search(likely_cause(list(lowerings.values())), self._without_passes)
         if guilty is None:
             return None
         nodes = self._scene.nodes_of(operator_of(guilty))
         return self._pass(guilty, nodes)
 
     def _switch(self, names: Sequence[str]) -> Culprit | None:
-        guilty = guilty_one(self._without_passes, names)
+        guilty = run_search(likely_cause(names), self._without_passes)
         return self._pass(guilty, self._kernel.nodes) if guilty is not None else None
 
     def _fusion(self, fusions: Sequence[RewriteRecord]) -> Culprit | None:
         by_number = {str(each.id.number): each for each in fusions}
-        guilty = guilty_one(self._without_fusions, list(by_number))
+        guilty = run_search(likely_cause(list(by_number)), self._without_fusions)
         if guilty is None:
             return None
         rewrite = by_number[guilty]

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 
 from ctk.toolkit.bisect.culprit import Culprit
 from ctk.toolkit.bisect.questions import Found, Questions, Seen
-from ctk.toolkit.bisect.search import guilty_one
 from ctk.toolkit.bisect.suspects import listed
 from ctk.toolkit.compile_log.meta_values import WrongTold, wrong_told
 from ctk.toolkit.compile_log.recorder import Veto
+from ctk.toolkit.search.blocks import likely_cause
+from ctk.toolkit.search.questions import run_search
 
 _OF_NUMBERS = ("accuracy", "nan")
 
@@ -29,7 +30,7 @@ def by_what_was_told(ask: Questions, seen: Seen) -> Found | None:
     def passes_without(names: Sequence[str]) -> bool:
         return ask.passes(Veto(passes=frozenset(names)), f"without {listed(names)}")
 
-    guilty = guilty_one(passes_without, wheres)
+    guilty = run_search(likely_cause(wheres), passes_without)
     if guilty is None:
         return None
     nodes = tuple(dict.fromkeys(each.node for each in told if each.where == guilty))

@@ -1,6 +1,5 @@
 """Read suspects off one observed compile: from the exception, or from the first wrong step."""
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
@@ -10,6 +9,8 @@ from ctk.toolkit.case.case import Case
 from ctk.toolkit.compile_log.check import Checker, Finding
 from ctk.toolkit.compile_log.recorder import CompileLog, Veto
 from ctk.toolkit.compile_log.steps import compile_steps
+from ctk.toolkit.search.boundaries import smallest_true
+from ctk.toolkit.search.questions import run_search
 
 
 def from_errors(log: CompileLog) -> Iterator[Culprit]:
@@ -174,4 +175,4 @@ def guilty_rewrite(checker: Checker, finding: Finding) -> RewriteRecord | None:
 
     if not kept or not is_wrong(len(kept)):
         return None
-    return kept[bisect_left(range(1, len(kept)), True, key=is_wrong)]
+    return kept[run_search(smallest_true(len(kept)), is_wrong) - 1]

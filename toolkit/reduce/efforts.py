@@ -11,21 +11,15 @@ from typing import Any
 
 from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.proposal import Descent, GaveUp, Guesses, Monotone, Proposal, Subset
-from ctk.toolkit.search.search import (
-    Answer,
-    Choice,
-    Search,
-    each_alone,
+from ctk.toolkit.search.blocks import largest_subset, largest_subset_from_singles
+from ctk.toolkit.search.boundaries import (
     find_integer,
-    first_true,
-    largest_subset,
     largest_true,
-    least_landmark,
-    least_true,
-    mapped,
-    refused_or_strongest,
+    strongest_or_none,
     strongest_true,
 )
+from ctk.toolkit.search.descents import least_landmark, least_number
+from ctk.toolkit.search.questions import Answer, Choice, Search, first_true, map_choices
 
 Questions = Generator[Edit, Answer, None]
 """Yields the edit that is to be asked about next, and is sent the answer."""
@@ -42,7 +36,7 @@ def coarse(proposal: Proposal) -> Questions:
             search = strongest_true(count) if strongest_first else largest_true(count)
             yield from _edits(make, search)
         case Descent(make, number):
-            yield from _edits(make, least_true(number))
+            yield from _edits(make, least_number(number))
         case Subset(make, atoms) if atoms:
             yield make(tuple(atoms))
         case _:
@@ -57,10 +51,10 @@ def thorough(
         case Guesses(edits):
             yield from first_true(edits)
         case Monotone(make, count, strongest_first):
-            search = refused_or_strongest(count) if strongest_first else find_integer(count)
+            search = strongest_or_none(count) if strongest_first else find_integer(count)
             yield from _edits(make, search)
         case Descent(make, number):
-            rungs = refused_or_strongest(number - 1)
+            rungs = strongest_or_none(number - 1)
             yield from _edits(lambda rung: make(number - rung), rungs)
         case Subset(make, atoms):
             yield from _edits(make, subset(atoms))
@@ -78,7 +72,7 @@ def single(proposal: Proposal) -> Questions:
         case Descent(make, number):
             yield from _edits(make, least_landmark(number))
         case Subset(make, atoms):
-            yield from _edits(make, each_alone(atoms))
+            yield from _edits(make, largest_subset_from_singles(atoms))
 
 
 def _boundary(count: int) -> Search[int, None]:
@@ -86,11 +80,11 @@ def _boundary(count: int) -> Search[int, None]:
     for rung in range(1, count + 1):
         answer = yield rung
         if answer:
-            yield from mapped(find_integer(count - rung), lambda more, rung=rung: rung + more)
+            yield from map_choices(find_integer(count - rung), lambda more, rung=rung: rung + more)
         if answer is not None:
             return
 
 
 def _edits(make: Callable[[Any], Edit], search: Search[Choice, Any]) -> Questions:
     """Turn the choices of a search into edits."""
-    yield from mapped(search, make)
+    yield from map_choices(search, make)

@@ -17,7 +17,7 @@ from ctk.toolkit.reduce.edits import Edit
 from ctk.toolkit.reduce.efforts import Effort, Questions
 from ctk.toolkit.reduce.proposal import Proposal
 from ctk.toolkit.reduce.sweep_plan import Coming
-from ctk.toolkit.search.search import Answer
+from ctk.toolkit.search.questions import Answer
 
 IsAskable = Callable[[Case], bool]
 
@@ -32,7 +32,7 @@ class Place:
     Attributes:
         coming: The proposals that follow each other on one base while nothing is accepted.
         index: Which of them is searched.
-        answers: What has been answered about it.
+        answers: What has been run_search about it.
         accepted: The edit that was last accepted of it.
     """
 

@@ -8,6 +8,8 @@ luck. Deterministic: it draws nothing.
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from ctk.toolkit.search.descents import descend
+from ctk.toolkit.search.questions import run_search
 from ctk.toolkit.verify_rules.drawing import with_sizes, with_tensors
 from ctk.toolkit.verify_rules.draws import Constant, Draw, SameAs, TensorDraw
 from ctk.toolkit.verify_rules.layouts import LAYOUTS
@@ -19,17 +21,17 @@ MAX_TRIALS = 2000
 def shrink(draw: Draw, differs: Callable[[Draw], bool]) -> Draw:
     """Return the smallest draw found that still differs."""
     trials = 0
-    improved = True
-    while improved and trials < MAX_TRIALS:
-        improved = False
-        for simpler in simpler_draws(draw):
-            if size_of(simpler) >= size_of(draw):
-                continue
-            trials += 1
-            if differs(simpler):
-                draw, improved = simpler, True
-                break
-    return draw
+
+    def smaller(draw: Draw) -> Iterator[Draw]:
+        size = size_of(draw)
+        return (simpler for simpler in simpler_draws(draw) if size_of(simpler) < size)
+
+    def differs_in_time(simpler: Draw) -> bool:
+        nonlocal trials
+        trials += 1
+        return trials <= MAX_TRIALS and differs(simpler)
+
+    return run_search(descend(draw, smaller), differs_in_time)
 
 
 def size_of(draw: Draw) -> tuple[object, ...]:

@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 
 from ctk.toolkit.bisect import Culprit, find, find_culprit
-from ctk.toolkit.bisect.search import guilty_kernel, guilty_one, smallest_failing
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.judgement import Judgement, Verdict
@@ -57,30 +56,6 @@ def case_with(name: str, folder) -> Case:
     path.write_text(PROGRAM.replace("PASS", name))
     (case,) = capture_cases(load_program(str(path)))
     return case
-
-
-@pytest.mark.parametrize("boundary", [1, 2, 7, 100])
-def test_smallest_failing_finds_the_boundary(boundary):
-    asked = []
-
-    def fails(fuel):
-        asked.append(fuel)
-        return fuel >= boundary
-
-    assert smallest_failing(fails, 100) == boundary
-    assert len(asked) <= 9
-
-
-def test_smallest_failing_without_a_boundary():
-    assert smallest_failing(lambda _: True, 8) is None
-    assert smallest_failing(lambda _: False, 8) is None
-    assert smallest_failing(lambda _: True, 0) is None
-
-
-def test_guilty_kernel():
-    assert guilty_kernel(lambda names: "b" in names, ["a", "b", "c"]) == "b"
-    assert guilty_kernel(lambda names: False, ["a", "b"]) is None
-    assert guilty_kernel(lambda names: len(names) > 1, ["a", "b"]) is None
 
 
 def test_two_wrong_rewrites_are_both_named(tmp_path):
@@ -175,24 +150,3 @@ def test_a_case_that_does_not_fail_has_no_culprit(tmp_path):
     assert search.judgement.verdict is Verdict.PASSES
     assert search.culprit is None
     assert search.compiles == 1
-
-
-def test_a_few_suspects_are_asked_about_one_by_one_many_by_halving():
-    asked: list[list[str]] = []
-
-    def without(names):
-        asked.append(list(names))
-        return "b" in names
-
-    assert guilty_one(without, ["a", "b", "c"]) == "b"
-    assert asked == [["a"], ["b"]]
-    asked.clear()
-    assert guilty_one(without, list("cadebfgh")) == "b"
-    assert len(asked) == 5
-    asked.clear()
-    assert guilty_one(without, list("bcdefgh")) == "b", "a likely one stands first"
-    assert asked == [list("bcde"), ["b", "c"], ["b"], ["b"]]
-    asked.clear()
-    assert guilty_one(without, list("acdefgh")) is None
-    assert len(asked) == 2
-    assert guilty_one(without, ["a", "c"]) is None

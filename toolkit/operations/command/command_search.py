@@ -14,13 +14,14 @@ What it does not do: two culprits that only fail together; then the first that m
 not confirmed.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ctk.compiler.errors import CaptureError
 from ctk.toolkit.operations.command.command_run import CommandRun, run_command
 from ctk.toolkit.operations.command.plan import Asked
+from ctk.toolkit.search.blocks import prefix_end
+from ctk.toolkit.search.questions import first_true, run_search
 
 FEW = 12
 """How many members of a group are tried one by one if leaving out all of them is not good."""
@@ -135,14 +136,13 @@ class _Search:
         every = f"all {len(group)} {name}" if len(group) > 1 else f"the only one of its {name}"
         if not self._is_good(group, f"without {every}"):
             self._excluded.append(f"it fails without {every}, too")
-            few = group if len(group) <= FEW else ()
-            return next((each for each in few if self._is_good([each], f"without {each}")), None)
+            few = first_true(group if len(group) <= FEW else ())
+            return run_search(few, lambda member: self._is_good([member], f"without {member}"))
 
-        def fails_with_first(count: int) -> bool:
-            left = group[count:]
-            return not left or not self._is_good(left, f"without the last {len(left)} {name}")
+        def is_good_without(last: Sequence[Asked]) -> bool:
+            return self._is_good(last, f"without the last {len(last)} {name}")
 
-        return group[bisect_left(range(1, len(group) + 1), True, key=fails_with_first)]
+        return run_search(prefix_end(group[::-1]), is_good_without)
 
     def _proved(self, first: CommandRun, culprit: Asked) -> CommandSearch:
         confirmed = self._is_good([culprit], f"without {culprit}")

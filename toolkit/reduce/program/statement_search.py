@@ -29,6 +29,8 @@ from ctk.toolkit.reduce.program.syntax import (
     text_of,
     without,
 )
+from ctk.toolkit.search.blocks import largest_subset
+from ctk.toolkit.search.questions import run_search
 
 Ask = Callable[[str], Judgement]
 """Says of a program's text whether it still fails in the same way."""
@@ -133,32 +135,16 @@ class _Search:
 
     def drop_statements(self) -> bool:
         """Drop statements, block after block; return whether something was dropped."""
-        done, place, dropped = False, 0, False
-        while not done:
-            blocks = list(_blocks(self.best))
-            done = place >= len(blocks)
-            if not done:
-                dropped |= self._thin_out(place)
-            place += 1
-        return dropped
+        before, position = self.best, 0
+        while position < len(blocks := list(_blocks(self.best))):
+            self._drop_from(blocks[position])
+            position += 1
+        return self.best is not before
 
-    def _thin_out(self, place: int) -> bool:
-        """Drop what can be dropped of one block: halves, quarters, single ones, last ones first."""
-        block, dropped = list(_blocks(self.best))[place], False
-        chunk = len(block)
-        while chunk:
-            end = len(block)
-            while end > 0:
-                start = max(0, end - chunk)
-                if self.takes(without(self.best, set(map(number_of, block[start:end])))):
-                    dropped = True
-                    blocks = list(_blocks(self.best))
-                    if place >= len(blocks):
-                        return True
-                    block = blocks[place]
-                end = start
-            chunk = min(chunk, len(block)) // 2
-        return dropped
+    def _drop_from(self, block: Sequence[ast.stmt]) -> None:
+        """Drop statements of one block by halves, the last ones first: they read the others."""
+        tree, numbers = self.best, [number_of(statement) for statement in reversed(block)]
+        run_search(largest_subset(numbers), lambda gone: self.takes(without(tree, set(gone))))
 
     def edit(self) -> bool:
         """Try all small edits; return whether one helped."""

@@ -1,0 +1,98 @@
+"""Boundary searches: the number up to which, or from which on, a predicate is true.
+
+Source: `find_integer` and the demand that progress be deterministic are from Hypothesis (MacIver
+and Donaldson, Test-Case Reduction via Test-Case Generation, ECOOP 2020).
+"""
+
+from ctk.toolkit.search.questions import Search, map_choices
+
+
+def find_integer(count: int) -> Search[int, int]:
+    """Return an `n <= count` that is true, `n + 1` being not, in about 2 log2(n) questions.
+
+    0 is assumed and small results are found first: when nothing is possible that costs one
+    question. None (no such candidate) lets the search go on to the next larger one.
+    """
+    best = low = 0
+    high = 1
+    while high <= count and (answer := (yield high)) is not False:
+        best = high if answer else best
+        low, high = high, high + 1 if high < 4 else high * 2
+    while low + 1 < high:
+        middle = (low + high) // 2
+        answer = (yield middle) if middle <= count else False
+        best = max(best, middle) if answer else best
+        low, high = (middle, high) if answer is not False else (low, middle)
+    return best
+
+
+def largest_true(count: int) -> Search[int, int]:
+    """Return the largest `n <= count` that is true, if monotone, in log2(count) questions.
+
+    0 is assumed. If a candidate does not exist (None), the next smaller one replaces it. If the
+    answers are not monotone, the result is still true (or 0).
+    """
+    best, low, high = 0, 0, count + 1
+    while low + 1 < high:
+        middle = rung = (low + high) // 2
+        answer = yield rung
+        while answer is None and rung - 1 > low:
+            rung -= 1
+            answer = yield rung
+        best = max(best, rung) if answer else best
+        low, high = (low, rung) if answer is False else (middle, high)
+    return best
+
+
+def smallest_true(count: int) -> Search[int, int]:
+    """Return the smallest `n <= count` that is true, if monotone; `count` is assumed, 0 refused.
+
+    `n - 1` is not true: the result is a boundary even if the answers are not monotone.
+    """
+    low, high = 0, count
+    while low + 1 < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if (yield middle) else (middle, high)
+    return high
+
+
+def checked_boundary(count: int) -> Search[int, int | None]:
+    """Return what `smallest_true` does; None if 0 is true, or `count` is not."""
+    if count <= 0 or (yield 0) or not (yield count):
+        return None
+    return (yield from smallest_true(count))
+
+
+def strongest_true(count: int) -> Search[int, int]:
+    """Return what `largest_true` does, but ask for `count` itself first: one question if it is."""
+    for strongest in range(count, 0, -1):
+        answer = yield strongest
+        if answer:
+            return strongest
+        if answer is False:
+            return (yield from largest_true(strongest - 1))
+    return 0
+
+
+def strongest_or_none(count: int) -> Search[int, int]:
+    """Return what `strongest_true` does, in two questions if nothing is possible.
+
+    The second question is the mildest number: an earlier search has most likely stopped there.
+    """
+    for strongest in range(count, 0, -1):
+        answer = yield strongest
+        if answer:
+            return strongest
+        if answer is False:
+            for mildest in range(1, strongest):
+                answer = yield mildest
+                if answer is not None:
+                    return (yield from _between(mildest, strongest)) if answer else 0
+            return 0
+    return 0
+
+
+def _between(low: int, high: int) -> Search[int, int]:
+    """Return the largest true number from `low` (true) on below `high` (not)."""
+    more = map_choices(largest_true(high - low - 1), lambda more: low + more)
+    return low + (yield from more)
