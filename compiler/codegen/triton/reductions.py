@@ -60,12 +60,12 @@ def begin(body: Body, reduce: Reduce, axis: Axis) -> Accumulated:
     dtype = _held(reduce)
     fills = [(neutral(reduce.kind, dtype), TYPES[dtype])]
     if reduce.kind in _FIRST:
-        fills.append(("2147483647", body.index_type))
+        fills.append(("2147483647", body.positions.index_type))
     elif reduce.kind == "mean_m2":
         fills = [("0.0", TYPES[dtype])] * 2
     shape = _shape(body, axis)
     names = tuple(
-        body.variable(f"tl.full({shape}, {fill}, {kind})", frozenset(), prefix="acc").text
+        body.code.variable(f"tl.full({shape}, {fill}, {kind})", frozenset(), prefix="acc").text
         for fill, kind in fills
     )
     return Accumulated(reduce, names)
@@ -81,12 +81,12 @@ def update(body: Body, acc: Accumulated, axis: Axis) -> None:
     elif reduce.kind in _FIRST:
         places = _places(body, axis)
         text = f"device.{_FIRST[reduce.kind]}({', '.join(acc.names)}, {value}, {places})"
-        body.line(f"{', '.join(acc.names)} = {text}", over, reduce.origin)
+        body.code.line(f"{', '.join(acc.names)} = {text}", over, reduce.origin)
     elif reduce.kind == "sum":
-        body.line(f"{acc.names[0]} += {value}", over, reduce.origin)
+        body.code.line(f"{acc.names[0]} += {value}", over, reduce.origin)
     else:
         text = f"device.{_function(reduce.kind, dtype)}({acc.names[0]}, {value})"
-        body.line(f"{acc.names[0]} = {text}", over, reduce.origin)
+        body.code.line(f"{acc.names[0]} = {text}", over, reduce.origin)
 
 
 def end(body: Body, acc: Accumulated, axis: Axis) -> None:
@@ -106,8 +106,8 @@ def softmax_begin(body: Body, largest: Reduce, axis: Axis) -> tuple[str, str]:
     """Print the accumulators of a maximum and a sum of exponentials in one loop."""
     kind, shape = TYPES[largest.dtypes[0]], _shape(body, axis)
     least = number_text(float("-inf"), torch.float32)
-    high = body.variable(f"tl.full({shape}, {least}, {kind})", frozenset(), prefix="acc")
-    total = body.variable(f"tl.full({shape}, 0.0, {kind})", frozenset(), prefix="acc")
+    high = body.code.variable(f"tl.full({shape}, {least}, {kind})", frozenset(), prefix="acc")
+    total = body.code.variable(f"tl.full({shape}, 0.0, {kind})", frozenset(), prefix="acc")
     return high.text, total.text
 
 
@@ -117,7 +117,7 @@ def softmax_update(body: Body, names: tuple[str, str], largest: Reduce, axis: Ax
     least = neutral("max", dtype)
     value = _filled(body, largest.value, axis, least, dtype)
     text = f"device.rescaled({', '.join(names)}, {value}, 1.0)"
-    body.line(f"{', '.join(names)} = {text}", _axes(axis), largest.origin)
+    body.code.line(f"{', '.join(names)} = {text}", _axes(axis), largest.origin)
 
 
 def softmax_end(body: Body, names: tuple[str, str], largest: Reduce, total: Reduce) -> None:
@@ -125,10 +125,10 @@ def softmax_end(body: Body, names: tuple[str, str], largest: Reduce, total: Redu
     of = frozenset(("x",))
     text = f"tl.reduce(({', '.join(names)}), 1, device.rescaled)"
     high, both = _several(body, text, 2, largest.origin)
-    found = body.variable(f"{high}[:, None]", of, largest.origin)
+    found = body.code.variable(f"{high}[:, None]", of, largest.origin)
     infinite = f'tl.abs({found.text}) == float("inf")'  # inf - inf is NaN
     nan = f'tl.where({infinite}, float("nan"), {both}[:, None])'
-    summed = body.variable(nan, of, total.origin)
+    summed = body.code.variable(nan, of, total.origin)
     body.locals[largest.names[0]] = found
     body.locals[total.names[0]] = summed
 
@@ -140,18 +140,18 @@ def scan_block(body: Body, scan: Scan, axis: Axis) -> None:
     over = _axes(axis)
     text = f"tl.associative_scan({value}, 1, {function})"
     if not axis.looped:
-        body.locals[scan.name] = body.variable(text, over, scan.origin)
+        body.locals[scan.name] = body.code.variable(text, over, scan.origin)
         return
     fill = neutral(scan.kind, scan.dtype)
-    carry = body.variable(
+    carry = body.code.variable(
         f"tl.full([{'XBLOCK'}, 1], {fill}, {TYPES[scan.dtype]})", frozenset(), prefix="carry"
     )
-    part = body.variable(text, over, scan.origin)
-    body.locals[scan.name] = body.variable(
+    part = body.code.variable(text, over, scan.origin)
+    body.locals[scan.name] = body.code.variable(
         f"{function}({carry.text}, {part.text})", over, scan.origin
     )
     total = f"tl.reduce({value}, 1, {function})[:, None]"
-    body.line(f"{carry.text} = {function}({carry.text}, {total})", over, scan.origin)
+    body.code.line(f"{carry.text} = {function}({carry.text}, {total})", over, scan.origin)
 
 
 def _two_passes(body: Body, reduce: Reduce, axis: Axis, value: str) -> None:
@@ -159,15 +159,15 @@ def _two_passes(body: Body, reduce: Reduce, axis: Axis, value: str) -> None:
     count = (
         number_text(axis.numel.number, reduce.dtypes[0])
         if axis.numel.number
-        else (f"({body.sizes.text(axis.numel)}).to({TYPES[reduce.dtypes[0]]})")
+        else (f"({body.positions.size(axis.numel)}).to({TYPES[reduce.dtypes[0]]})")
     )
     total = f"tl.sum({value}, 1)[:, None]"
-    mean = body.variable(f"device.divided({total}, {count})", of, reduce.origin)
+    mean = body.code.variable(f"device.divided({total}, {count})", of, reduce.origin)
     rest = f"{value} - {mean.text}"
     if not axis.whole:
-        rest = f"tl.where({body.mask((axis,)).text}, {rest}, 0.0)"
-    left = body.variable(rest, _axes(axis), reduce.origin)
-    m2 = body.variable(f"tl.sum({left.text} * {left.text}, 1)[:, None]", of, reduce.origin)
+        rest = f"tl.where({body.positions.mask((axis,)).text}, {rest}, 0.0)"
+    left = body.code.variable(rest, _axes(axis), reduce.origin)
+    m2 = body.code.variable(f"tl.sum({left.text} * {left.text}, 1)[:, None]", of, reduce.origin)
     body.locals.update(zip(reduce.names, (mean, m2), strict=True))
 
 
@@ -176,23 +176,23 @@ def _welford_step(body: Body, acc: Accumulated, axis: Axis, value: str) -> None:
     over, origin = _axes(axis), acc.reduce.origin
     kind = TYPES[acc.reduce.dtypes[0]]
     share = f"1.0 / tl.full([], {axis.name}start // {axis.block_name} + 1, {kind})"
-    apart = body.variable(f"{value} - {mean}", over, origin)
-    moved = body.variable(f"{mean} + {apart.text} * ({share})", over, origin)
-    grown = body.variable(f"{m2} + {apart.text} * ({value} - {moved.text})", over, origin)
+    apart = body.code.variable(f"{value} - {mean}", over, origin)
+    moved = body.code.variable(f"{mean} + {apart.text} * ({share})", over, origin)
+    grown = body.code.variable(f"{m2} + {apart.text} * ({value} - {moved.text})", over, origin)
     for name, new in ((mean, moved), (m2, grown)):
         text = new.text
         if not axis.whole:
-            text = f"tl.where({body.mask((axis,)).text}, {text}, {name})"
-        body.line(f"{name} = {text}", over, origin)
+            text = f"tl.where({body.positions.mask((axis,)).text}, {text}, {name})"
+        body.code.line(f"{name} = {text}", over, origin)
 
 
 def _counts(body: Body, axis: Axis, kind: str) -> str:
     """Return how many values each position of the block has met."""
     lane = f"tl.arange(0, {axis.block_name})[None, :]"
-    numel = body.sizes.text(axis.numel)
+    numel = body.positions.size(axis.numel)
     text = f"(({numel}) - {lane} + {axis.block_name} - 1) // {axis.block_name}"
     shape = _shape(body, axis)
-    return body.variable(f"tl.broadcast_to(({text}).to({kind}), {shape})", frozenset()).text
+    return body.code.variable(f"tl.broadcast_to(({text}).to({kind}), {shape})", frozenset()).text
 
 
 def _combined(body: Body, reduce: Reduce, value: str) -> None:
@@ -204,7 +204,7 @@ def _combined(body: Body, reduce: Reduce, value: str) -> None:
         text = f"tl.reduce({value}, 1, device.{_function(reduce.kind, held)})[:, None]"
     if held != dtype or (reduce.kind == "sum" and dtype.itemsize < 4):
         text = cast_text(text, torch.int32 if held != dtype else torch.int64, dtype)
-    body.locals[reduce.names[0]] = body.variable(text, frozenset(("x",)), reduce.origin)
+    body.locals[reduce.names[0]] = body.code.variable(text, frozenset(("x",)), reduce.origin)
 
 
 def _first(body: Body, reduce: Reduce, value: str, places: str) -> None:
@@ -217,13 +217,15 @@ def _keep_several(body: Body, reduce: Reduce, text: str, extra: int = 0) -> None
     of = frozenset(("x",))
     names = _several(body, text, len(reduce.names) + extra, reduce.origin)
     for name, local, dtype in zip(names, reduce.names, reduce.dtypes, strict=False):
-        body.locals[local] = body.variable(f"{name}[:, None].to({TYPES[dtype]})", of, reduce.origin)
+        body.locals[local] = body.code.variable(
+            f"{name}[:, None].to({TYPES[dtype]})", of, reduce.origin
+        )
 
 
 def _several(body: Body, text: str, count: int, origin: str) -> list[str]:
     """Print what has several results for each row, and return their variables."""
     names = [f"red{len(body.locals)}_{n}" for n in range(count)]
-    body.line(f"{', '.join(names)} = {text}", frozenset(("x",)), origin)
+    body.code.line(f"{', '.join(names)} = {text}", frozenset(("x",)), origin)
     return names
 
 
@@ -246,19 +248,19 @@ def _filled(body: Body, value: Value, axis: Axis, fill: str, dtype: Dtype) -> st
     if axis.name not in shown.axes or (body.layout.grid[-1].block > 1 and "x" not in shown.axes):
         text = f"tl.broadcast_to({text}, {_shape(body, axis)})"
     if not axis.whole:
-        text = f"tl.where({body.mask((axis,)).text}, {text}, {fill})"
+        text = f"tl.where({body.positions.mask((axis,)).text}, {text}, {fill})"
     if text == shown.text:
         return text
-    return body.variable(text, _axes(axis), buffers=shown.buffers).text
+    return body.code.variable(text, _axes(axis), buffers=shown.buffers).text
 
 
 def _places(body: Body, axis: Axis) -> str:
-    body.used.add(axis.index)
+    body.positions.used.add(axis.index)
     return f"tl.broadcast_to({axis.index}, {_shape(body, axis)})"
 
 
 def _shape(body: Body, axis: Axis) -> str:
-    return body.shape(("x", axis.name))
+    return body.positions.shape(("x", axis.name))
 
 
 def _axes(axis: Axis) -> frozenset[str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ctk.compiler.codegen.triton import reductions
 from ctk.compiler.codegen.triton.body import Body
 from ctk.compiler.codegen.triton.layout import Axis, Layout
-from ctk.compiler.codegen.triton.printed_values import Lines, Shown
+from ctk.compiler.codegen.triton.printed_values import Shown
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.atomics import is_atomic
@@ -120,40 +120,41 @@ class _Printing:
         return (largest, total) if _is_relative(total.value, largest) else None
 
     def _open(self, axis: Axis) -> None:
-        self.body.looped, self.body.loop = axis, Lines()
+        self.body.code.open_loop(axis)
 
     def _close(self, axis: Axis) -> None:
         body = self.body
-        assert body.loop is not None
-        inside = [*_axis_lines(axis, body, f"{axis.name}start"), *body.loop.lines]
-        numel = body.sizes.text(axis.numel)
+        numel = body.positions.size(axis.numel)
         stages = self.layout.stages
         steps = f"tl.range(0, {numel}, {axis.block_name}, num_stages={stages})"
-        body.top.lines.append(f"for {axis.name}start in {steps}:")
-        body.top.lines += [f"    {line}" for line in inside]
-        body.looped = body.loop = None
-        body.used -= {axis.index, axis.mask, f"{axis.name}quarter"}
+        positions = _axis_lines(axis, body, f"{axis.name}start")
+        body.code.close_loop(f"for {axis.name}start in {steps}:", positions)
+        body.positions.used -= {axis.index, axis.mask, f"{axis.name}quarter"}
 
     def _store(self, store: Store, number: int) -> None:
         body, layout = self.body, self.layout
         domain = layout.domain(number)
         guard = Shown("") if store.guard is None else body.value(store.guard)
         value = body.value(store.value)
-        mask = body.mask(domain, guard)
+        mask = body.positions.mask(domain, guard)
         over = frozenset(axis.name for axis in domain)
-        pointer, at = body.pointer(store.buffer, store.index, over)
+        pointer, at = body.positions.pointer(store.buffer, store.index, over)
         body.check("a store", store.buffer, at, mask)
         extra = f", mask={mask.text}" if mask.text else ""
         text = value.text
         if store.mode == "set":
-            body.line(f"tl.store({pointer}, {text}{extra})", over, store.origin)
+            body.code.line(f"tl.store({pointer}, {text}{extra})", over, store.origin)
         else:
-            spread = text if value.axes == over else f"tl.broadcast_to({text}, {body.shape(over)})"
+            spread = (
+                text
+                if value.axes == over
+                else f"tl.broadcast_to({text}, {body.positions.shape(over)})"
+            )
             if store.mode != "add" and store.value.dtype.is_floating_point:
                 spread = f"device.nan_for_{store.mode}({spread})"
             call = f"{_ATOMIC[store.mode]}({pointer}, {spread}{extra}, sem='relaxed')"
-            body.line(call, over, store.origin)
-        body.forget(store.buffer)
+            body.code.line(call, over, store.origin)
+        body.code.forget(store.buffer)
 
     def _barrier(self, number: int) -> None:
         """Let a sweep see what other threads of its program stored in an earlier one."""
@@ -164,7 +165,7 @@ class _Printing:
             if isinstance(each, Store)
         }
         if before & _read(self.sweeps[number]):
-            self.body.line("tl.debug_barrier()", frozenset())
+            self.body.code.line("tl.debug_barrier()", frozenset())
 
     def _eviction(self, number: int) -> Mapping[str, str]:
         """Keep in the cache what a later loop reads again, and nothing else of what loops read."""
@@ -202,7 +203,7 @@ def kernel_source(
     printing = _Printing(kernel, layout, body, _on_axes(kernel, layout))
     printing.run()
     signature = ", ".join((*names.values(), *symbols.values()))
-    lines = [*_constants(layout), *_grid_lines(layout, body), *body.top.lines]
+    lines = [*_constants(layout), *_grid_lines(layout, body), *body.code.top.lines]
     title = f"Compute {', '.join(kernel.nodes)}."
     text = "\n".join(f"    {line}".rstrip() for line in [f'"""{title}"""', *lines])
     decorated = f"@triton.jit\ndef {function_name(kernel)}({signature}):\n{text}\n"
@@ -246,7 +247,7 @@ def _grid_lines(layout: Layout, body: Body) -> list[str]:
     program = "tl.program_id(0)" + (".to(tl.int64)" if layout.wide else "")
     if len(layout.grid) == 2:
         x = layout.grid[1]
-        numel = body.sizes.text(x.numel)
+        numel = body.positions.size(x.numel)
         lines.append(f"blocks = ({numel} + {x.block_name} - 1) // {x.block_name}")
         starts = [f"{program} // blocks", f"{program} % blocks"]
     else:
@@ -261,7 +262,7 @@ def _grid_lines(layout: Layout, body: Body) -> list[str]:
 
 def _axis_lines(axis: Axis, body: Body, start: str) -> list[str]:
     """Return the lines that give the positions of a block and its mask, where they are used."""
-    used = body.used
+    used = body.positions.used
     first: list[str] = []
     if axis.start in used and axis in body.layout.grid:
         first, start = [f"{axis.start} = {start}"], axis.start
@@ -273,14 +274,14 @@ def _axis_lines(axis: Axis, body: Body, start: str) -> list[str]:
         lane = f"{lane}.to(tl.int64)"
     lines = [*first, f"{axis.index} = {start} + {lane}" if start else f"{axis.index} = {lane}"]
     if axis.mask in used:
-        lines.append(f"{axis.mask} = {axis.index} < {body.sizes.text(axis.numel)}")
+        lines.append(f"{axis.mask} = {axis.index} < {body.positions.size(axis.numel)}")
     return lines + quarters
 
 
 def _quarter_lines(axis: Axis, body: Body, start: str) -> list[str]:
     """Return the line that gives the counters of a block of random numbers, four for each."""
     name = f"{axis.name}quarter"
-    if name not in body.used:
+    if name not in body.positions.used:
         return []
     lane = f"tl.arange(0, {axis.block_name} // 4){_slots(axis, body)}"
     return [f"{name} = {start} // 4 + {lane}" if start else f"{name} = {lane}"]
