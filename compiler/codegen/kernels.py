@@ -50,7 +50,7 @@ class Codegen:
 
 
 @dataclass(slots=True)
-class Kernel:
+class ObservedKernel:
     """One kernel: what its context said of it, and what the generator made.
 
     Attributes:
@@ -110,7 +110,7 @@ class KernelContext:
 
     def __init__(self, codegen: Codegen, stage: Stage, numbering: Numbering) -> None:
         self.stage: Stage = stage
-        self.kernels: list[Kernel] = []
+        self.kernels: list[ObservedKernel] = []
         self.returned = Returned()
         self._codegen = codegen
         self.numbering = numbering
@@ -121,7 +121,7 @@ class KernelContext:
         self._copy = self._copy or copy_graph_module(graph)
         return self._copy
 
-    def kernel(self, name: str = "", nodes: Sequence[str] = ()) -> Kernel:
+    def kernel(self, name: str = "", nodes: Sequence[str] = ()) -> ObservedKernel:
         """Return the next kernel, which the observer may have vetoed.
 
         The order of the calls numbers kernels of one name, so it must not depend on vetoes.
@@ -134,7 +134,7 @@ class KernelContext:
         kernel_id = self.numbering.kernel_id(self._codegen.name, full)
         vetoed = not self.numbering.allow_kernel(kernel_id)
         observer = self.numbering.observer
-        kernel = Kernel(
+        kernel = ObservedKernel(
             kernel_id, tuple(nodes), vetoed, _observer=observer, _returned=self.returned
         )
         self.kernels.append(kernel)

@@ -14,7 +14,7 @@ from torch.fx import GraphModule
 from ctk.compiler.codegen import CODEGENS
 from ctk.compiler.codegen.base import BoxedCallable, as_boxed
 from ctk.compiler.codegen.kernels import Codegen, KernelContext
-from ctk.compiler.codegen.watch_calls import CompiledGraph, watch_calls
+from ctk.compiler.codegen.watch_calls import WatchedGraph, watch_calls
 from ctk.compiler.error_place import place
 from ctk.compiler.errors import CodegenUnsupported, ConfigError, nearest
 from ctk.compiler.fx.types import tensor_of
@@ -166,5 +166,5 @@ def _observed(
     for record in records:
         observer.on_kernel(record)
     kernels = tuple(record.id for record in records)
-    watched = CompiledGraph(observer, context.stage, graph, kernels, returned=context.returned)
+    watched = WatchedGraph(observer, context.stage, graph, kernels, returned=context.returned)
     return as_boxed(watch_calls(compiled, watched), compiled.ctk_source)

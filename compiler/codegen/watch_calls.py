@@ -30,7 +30,7 @@ class Returned:
 
 
 @dataclass(frozen=True, slots=True)
-class CompiledGraph:
+class WatchedGraph:
     """A graph that was compiled, and who is to hear of its calls.
 
     Attributes:
@@ -51,7 +51,7 @@ class CompiledGraph:
     returned: Returned = field(default_factory=Returned, repr=False)
 
 
-def watch_calls(call: Boxed, compiled: CompiledGraph) -> Boxed:
+def watch_calls(call: Boxed, compiled: WatchedGraph) -> Boxed:
     """Return `call`, reporting each exception and, if wanted, the values of its first call.
 
     A first call that raises is not recorded; the next one is. Inputs are cloned before the call and
@@ -88,7 +88,7 @@ def watch_calls(call: Boxed, compiled: CompiledGraph) -> Boxed:
     return run
 
 
-def _placed(call: Boxed, compiled: CompiledGraph, args: list[Any]) -> Any:
+def _placed(call: Boxed, compiled: WatchedGraph, args: list[Any]) -> Any:
     try:
         return call(args)
     except Exception as error:
@@ -103,7 +103,7 @@ def _placed(call: Boxed, compiled: CompiledGraph, args: list[Any]) -> Any:
 
 
 def _record(
-    compiled: CompiledGraph,
+    compiled: WatchedGraph,
     inputs: tuple[tuple[object, ...], tuple[object, ...]],
     outputs: object,
     returned: Sequence[KernelCall],

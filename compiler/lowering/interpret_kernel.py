@@ -21,7 +21,7 @@ from ctk.compiler.lowering.interpret_memory import Memory
 from ctk.compiler.lowering.interpret_ops import Array, convert
 from ctk.compiler.lowering.interpret_races import Races
 from ctk.compiler.lowering.interpret_reductions import reduced, scanned
-from ctk.compiler.lowering.interpret_values import InterpretError, Values
+from ctk.compiler.lowering.interpret_values import InterpretError, KernelValues
 from ctk.compiler.lowering.ir import Kernel, Reduce, Scan, Statement, Store, Sweep
 from ctk.compiler.lowering.walk import indirect
 from ctk.compiler.sizes.size_guards import number_of
@@ -92,20 +92,22 @@ class _Run:
         if self.races is not None:
             self.require(self.races.end_sweep())
 
-    def _values(self, sweep: Sweep, statement: Statement, seen: Mapping[str, Array]) -> Values:
+    def _values(
+        self, sweep: Sweep, statement: Statement, seen: Mapping[str, Array]
+    ) -> KernelValues:
         loops = (*self.kernel.outer, *sweep.inner)
-        return Values(
+        return KernelValues(
             self.kernel.name, loops, self.memory, self.sizes, seen, self.wide, self.races,
             statement.origin,
         )  # fmt: skip
 
-    def _reduced(self, reduce: Reduce, values: Values, inner: int) -> dict[str, Array]:
+    def _reduced(self, reduce: Reduce, values: KernelValues, inner: int) -> dict[str, Array]:
         value = values.spread(values.of(reduce.value))
         results = reduced(reduce.kind, value, inner)
         named = zip(reduce.names, reduce.dtypes, results, strict=True)
         return {name: convert(result, values.type(dtype)) for name, dtype, result in named}
 
-    def _store(self, store: Store, values: Values) -> None:
+    def _store(self, store: Store, values: KernelValues) -> None:
         if 0 in values.shape:
             return
         value = values.spread(values.of(store.value))

@@ -35,7 +35,7 @@ class OutOfRange(InterpretError, IndexError):
     """A kernel reads or writes outside of its memory, or at no position of a dimension."""
 
 
-class Values:
+class KernelValues:
     """The values of one statement.
 
     A mask is the number of a condition under which something is computed (within `Guarded`); 0 is

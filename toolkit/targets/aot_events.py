@@ -10,7 +10,7 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from ctk.compiler.codegen.watch_calls import CompiledGraph, watch_calls
+from ctk.compiler.codegen.watch_calls import WatchedGraph, watch_calls
 from ctk.compiler.dispatch.decompositions import Decompositions
 from ctk.compiler.dispatch.fake_kernels import FakeKernels
 from ctk.compiler.fx.copy import copy_graph_module
@@ -81,5 +81,5 @@ class AotEvents:
             raise
         seconds = time.perf_counter() - started
         self.observer.on_kernel(KernelRecord(kernel, graph, vetoed=vetoed, seconds=seconds))
-        made = CompiledGraph(self.observer, stage, graph, (kernel,), donated)
+        made = WatchedGraph(self.observer, stage, graph, (kernel,), donated)
         return inductor.wrap_compiled(compiled, lambda call: watch_calls(call, made))

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from torch.fx import GraphModule
 
-from ctk.compiler.codegen.watch_calls import CompiledGraph, watch_calls
+from ctk.compiler.codegen.watch_calls import WatchedGraph, watch_calls
 from ctk.compiler.errors import ConfigError, TargetError
 from ctk.compiler.fx.copy import copy_graph_module
 from ctk.compiler.observe import (
@@ -172,7 +172,7 @@ def _observed(
         return _vetoed(observer, kernel, captured, started)
     seconds = time.perf_counter() - started
     observer.on_kernel(KernelRecord(kernel, captured, seconds=seconds))
-    made = CompiledGraph(observer, "captured", captured, (kernel,))
+    made = WatchedGraph(observer, "captured", captured, (kernel,))
     run = watch_calls(lambda args: compiled(*args), made)
     return lambda *args: run(list(args))
 

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
 from ctk.compiler.codegen.torchscript.torchscript_codegen import are_real, compiling
-from ctk.compiler.codegen.watch_calls import CompiledGraph, watch_calls
+from ctk.compiler.codegen.watch_calls import WatchedGraph, watch_calls
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.fx.clone import clone_value, clone_values, layout, put_back
 from ctk.compiler.fx.copy import copy_graph_module
@@ -183,7 +183,7 @@ class _Frozen:
         seconds, text = time.perf_counter() - started, torchscript_passes.text_of(graph)
         record = KernelRecord(kernel, last, source=text, vetoed=vetoed, seconds=seconds)
         observer.on_kernel(record)
-        return watch_calls(call, CompiledGraph(observer, STAGE, last, (kernel,)))
+        return watch_calls(call, WatchedGraph(observer, STAGE, last, (kernel,)))
 
     def _enter(self, stage: Stage) -> None:
         if self._observer is not None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ctk.compiler.codegen.c.build import COptions, compile_kernels, print_kernels
 from ctk.compiler.codegen.kernels import Codegen
 from ctk.compiler.codegen.schedule.compilation import scheduled
-from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator, Setting
+from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator, KernelSetting
 from ctk.compiler.lowering.ir import Buffer, Kernel
 
 
@@ -15,7 +15,7 @@ def _compile(
     kernels: Sequence[Kernel],
     buffers: Mapping[str, Buffer],
     options: COptions,
-    setting: Setting,
+    setting: KernelSetting,
 ) -> Sequence[CompiledKernel]:
     if setting.ahead_of_time:
         return print_kernels(kernels, buffers, options)

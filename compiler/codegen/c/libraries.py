@@ -38,7 +38,7 @@ _LARGE = 6000
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedLibrary:
     """A function that can be called.
 
     Attributes:
@@ -56,16 +56,16 @@ class Loaded:
 class _Kept:
     """The functions used last, by what they compute. A fork waits until nobody changes it."""
 
-    found: OrderedDict[str, Loaded] = field(default_factory=OrderedDict[str, Loaded])
+    found: OrderedDict[str, LoadedLibrary] = field(default_factory=OrderedDict[str, LoadedLibrary])
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def get(self, key: str) -> Loaded | None:
+    def get(self, key: str) -> LoadedLibrary | None:
         with self.lock:
             if key in self.found:
                 self.found.move_to_end(key)
             return self.found.get(key)
 
-    def put(self, key: str, function: Loaded) -> None:
+    def put(self, key: str, function: LoadedLibrary) -> None:
         with self.lock:
             self.found[key] = function
             while len(self.found) > LIMIT:
@@ -84,7 +84,7 @@ os.register_at_fork(
 )
 
 
-def load(codes: Sequence[KernelCode], flags: Sequence[str]) -> list[Loaded]:
+def load(codes: Sequence[KernelCode], flags: Sequence[str]) -> list[LoadedLibrary]:
     """Return functions, in order, compiled if need be.
 
     Args:
@@ -96,7 +96,7 @@ def load(codes: Sequence[KernelCode], flags: Sequence[str]) -> list[Loaded]:
     """
     command = command_with(flags)
     keys = [_key(code, command) for code in codes]
-    found: dict[str, Loaded] = {}
+    found: dict[str, LoadedLibrary] = {}
     new: dict[str, KernelCode] = {}
     for key, code in zip(keys, codes, strict=True):
         kept = _KEPT.get(key)
@@ -136,7 +136,7 @@ def _key(code: KernelCode, command: Sequence[str]) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def _compiled(codes: Sequence[KernelCode], command: Sequence[str]) -> list[Loaded]:
+def _compiled(codes: Sequence[KernelCode], command: Sequence[str]) -> list[LoadedLibrary]:
     """Compile and load functions."""
     if not codes:
         return []
@@ -150,7 +150,7 @@ def _compiled(codes: Sequence[KernelCode], command: Sequence[str]) -> list[Loade
         libraries = [_opened(target) for target in compile_files(sources, command, named)]
     each = (time.perf_counter() - started) / sum(len(code.text) for code in codes)
     return [
-        Loaded(library, code.name, each * len(code.text))
+        LoadedLibrary(library, code.name, each * len(code.text))
         for library, group in zip(libraries, groups, strict=True)
         for code in group
     ]

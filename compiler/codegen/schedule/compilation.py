@@ -18,13 +18,12 @@ from torch.fx import GraphModule
 
 from ctk.compiler.codegen.base import BoxedCallable, as_boxed, check_count
 from ctk.compiler.codegen.eager_nodes import constants_data, eager_compile
-from ctk.compiler.codegen.kernels import Kernel as ObservedKernel
-from ctk.compiler.codegen.kernels import KernelContext
+from ctk.compiler.codegen.kernels import KernelContext, ObservedKernel
 from ctk.compiler.codegen.packing import with_packed_weights
 from ctk.compiler.codegen.schedule.assembly import Assembly, outside_symbols
 from ctk.compiler.codegen.schedule.background import in_background
 from ctk.compiler.codegen.schedule.cuda_graphs import with_cuda_graphs
-from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator, Setting
+from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator, KernelSetting
 from ctk.compiler.codegen.schedule.options import KernelOptions, with_config
 from ctk.compiler.codegen.schedule.passes import Passes
 from ctk.compiler.codegen.schedule.summary import summary
@@ -199,7 +198,7 @@ class _Schedule:
         mode = fake.mode_of(self.inputs)
         ranges = exported.symbol_ranges(mode) if mode is not None else {}
         largest = {name: high for name, (_, high) in ranges.items()}
-        setting = Setting(chosen.exact, _hints(self.inputs), largest, chosen.ahead_of_time)
+        setting = KernelSetting(chosen.exact, _hints(self.inputs), largest, chosen.ahead_of_time)
         options = self.own_options()
 
         def make() -> Sequence[CompiledKernel]:

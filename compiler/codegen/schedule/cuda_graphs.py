@@ -27,7 +27,7 @@ from ctk.compiler.codegen.schedule.cuda_graph_reasons import (
     reason_against,
     written_inputs,
 )
-from ctk.compiler.codegen.schedule.recording import Device, Graph, Recording
+from ctk.compiler.codegen.schedule.recording import Device, RecordableGraph, Recording
 from ctk.compiler.errors import ConfigError
 from ctk.compiler.observe import first_line
 from ctk.compiler.torch_compat.gpu import cuda_graphs
@@ -64,7 +64,7 @@ def with_cuda_graphs(
     if reason is not None:
         refuse(context.stage, reason)
         return compiled
-    graph = Graph(compiled, written_inputs(gm), constants_of(gm))
+    graph = RecordableGraph(compiled, written_inputs(gm), constants_of(gm))
     recordings = Recordings(graph, context.stage, cuda_graphs.CudaDevice(device_of(gm)))
 
     def run(args: list[Any]) -> Sequence[object]:
@@ -83,7 +83,7 @@ class Recordings:
         device: Captures.
     """
 
-    def __init__(self, graph: Graph, stage: str, device: Device) -> None:
+    def __init__(self, graph: RecordableGraph, stage: str, device: Device) -> None:
         self._graph = graph
         self._stage = stage
         self._device = device

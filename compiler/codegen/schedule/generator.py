@@ -35,7 +35,7 @@ class CompiledKernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class KernelSetting:
     """What the kernels of a graph are compiled for.
 
     Attributes:
@@ -69,7 +69,7 @@ class Generator:
     name: str
     devices: Callable[[Any], frozenset[str]]
     compile_kernels: Callable[
-        [Sequence[Kernel], Mapping[str, Buffer], Any, Setting], Sequence[CompiledKernel]
+        [Sequence[Kernel], Mapping[str, Buffer], Any, KernelSetting], Sequence[CompiledKernel]
     ]
     options: Options
     takes: Literal["address", "tensor"] = "address"

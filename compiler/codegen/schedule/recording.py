@@ -39,7 +39,7 @@ class Device(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Graph:
+class RecordableGraph:
     """A graph that can be recorded.
 
     Attributes:
@@ -85,7 +85,7 @@ class Recording:
 
     def __init__(
         self,
-        graph: Graph,
+        graph: RecordableGraph,
         args: Sequence[Any],
         kept: Collection[int],
         device: Device,

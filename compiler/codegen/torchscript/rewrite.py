@@ -22,7 +22,7 @@ from ctk.compiler.codegen.torchscript.overloads import (
     take_scalar_overloads,
 )
 from ctk.compiler.codegen.torchscript.refuse import refuse_unsupported, why_not_shared
-from ctk.compiler.codegen.torchscript.signature import Signature, type_signature
+from ctk.compiler.codegen.torchscript.signature import ScriptSignature, type_signature
 from ctk.compiler.codegen.torchscript.signs import keep_signs, signed_zeros
 from ctk.compiler.codegen.torchscript.symbols import adapt_symbols
 from ctk.compiler.codegen.torchscript.to_copy import to_copy_to_to
@@ -53,7 +53,7 @@ REWRITES: tuple[Callable[[Graph], None], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class ScriptGraph:
     """A graph in the form that `torch.jit.script` takes.
 
     Attributes:
@@ -66,15 +66,15 @@ class Program:
     """
 
     module: GraphModule
-    signature: Signature
+    signature: ScriptSignature
     overloads: Counter[str]
     unknown: frozenset[str]
     writes: frozenset[Written]
     unfused: str | None = None
 
 
-def rewrite_for_torchscript(gm: GraphModule, example_inputs: Sequence[object]) -> Program:
-    """Return `gm` as a `Program`; `gm` is left unchanged.
+def rewrite_for_torchscript(gm: GraphModule, example_inputs: Sequence[object]) -> ScriptGraph:
+    """Return `gm` as a `ScriptGraph`; `gm` is left unchanged.
 
     Raises:
         CodegenUnsupported: TorchScript cannot take the graph; names the node.
@@ -96,7 +96,7 @@ def rewrite_for_torchscript(gm: GraphModule, example_inputs: Sequence[object]) -
     strip_overloads(graph)
     graph.lint()
     module = GraphModule(constants | numbers, graph)
-    return Program(module, signature, overloads, frozenset(unknown), writes, unfused)
+    return ScriptGraph(module, signature, overloads, frozenset(unknown), writes, unfused)
 
 
 def _written_by(node: Node) -> Iterator[Written]:

@@ -27,7 +27,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class ScriptSignature:
     """How to call the script and put its results together.
 
     Attributes:
@@ -43,7 +43,9 @@ class Signature:
     container: type[tuple[object, ...]] | type[list[object]] | None
 
 
-def type_signature(gm: GraphModule, graph: Graph, example_inputs: Sequence[object]) -> Signature:
+def type_signature(
+    gm: GraphModule, graph: Graph, example_inputs: Sequence[object]
+) -> ScriptSignature:
     """Rewrite placeholders and output of `graph`, and return how to call it.
 
     Args:
@@ -62,7 +64,7 @@ def type_signature(gm: GraphModule, graph: Graph, example_inputs: Sequence[objec
             node.replace_all_uses_with(None)  # type: ignore[arg-type]  # FX takes any argument
     read = tuple(index for index, node in enumerate(placeholders) if node.users)
     _type_placeholders(placeholders, example_inputs)
-    return Signature(read, len(placeholders), results, container)
+    return ScriptSignature(read, len(placeholders), results, container)
 
 
 def _results(

@@ -36,8 +36,8 @@ from ctk.compiler.codegen.eager_nodes import eager_compile
 from ctk.compiler.codegen.kernels import Codegen, one_kernel
 from ctk.compiler.codegen.packing import with_packed_weights
 from ctk.compiler.codegen.torchscript.overloads import check_overloads
-from ctk.compiler.codegen.torchscript.rewrite import Program, rewrite_for_torchscript
-from ctk.compiler.codegen.torchscript.signature import Signature
+from ctk.compiler.codegen.torchscript.rewrite import ScriptGraph, rewrite_for_torchscript
+from ctk.compiler.codegen.torchscript.signature import ScriptSignature
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.fx.clone import clone_value, clone_values, layout
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
@@ -81,7 +81,7 @@ def ts_compile(gm: GraphModule, example_inputs: Sequence[object]) -> BoxedCallab
         return _finish(program, _freeze(scripted, program), example_inputs)
 
 
-def _script(program: Program) -> Any:
+def _script(program: ScriptGraph) -> Any:
     try:
         scripted = torch.jit.script(program.module.eval())
     except (RuntimeError, ValueError, TypeError, NotImplementedError) as error:
@@ -94,7 +94,7 @@ def _script(program: Program) -> Any:
     return scripted
 
 
-def _freeze(scripted: Any, program: Program) -> Any:
+def _freeze(scripted: Any, program: ScriptGraph) -> Any:
     return torch.jit.freeze(scripted, sorted(program.unknown))
 
 
@@ -108,14 +108,14 @@ def _reason(error: Exception) -> str:
     return f"{' '.join(said) or type(error).__name__}{at}"
 
 
-def _finish(program: Program, module: Any, example_inputs: Sequence[object]) -> BoxedCallable:
+def _finish(program: ScriptGraph, module: Any, example_inputs: Sequence[object]) -> BoxedCallable:
     call = _bind(program, module)
     if are_real(example_inputs):
         _warm_up(call, example_inputs)
     return call
 
 
-def _bind(program: Program, module: Any) -> BoxedCallable:
+def _bind(program: ScriptGraph, module: Any) -> BoxedCallable:
     """Return the boxed callable around a compiled module."""
     signature = program.signature
     forward = _unfused(module.forward) if program.unfused else module.forward
@@ -154,7 +154,7 @@ def _source(module: Any) -> str:
         return str(module.graph)
 
 
-def _assembler(signature: Signature) -> Callable[[Sequence[object], Sequence[object]], Any]:
+def _assembler(signature: ScriptSignature) -> Callable[[Sequence[object], Sequence[object]], Any]:
     """Return the function that puts inputs, computed and fixed values together as the result."""
     results, container = signature.results, signature.container
 

@@ -30,7 +30,7 @@ from ctk.compiler.codegen.triton.forms import (
 from ctk.compiler.codegen.triton.layout import Axis, Layout
 from ctk.compiler.codegen.triton.ops import INFIX, TYPES, const_text, op_text
 from ctk.compiler.codegen.triton.positions import Positions
-from ctk.compiler.codegen.triton.printed_values import Code, Shown, union
+from ctk.compiler.codegen.triton.printed_values import BodyCode, Printed, union
 from ctk.compiler.codegen.triton.runs import Runs, in_runs
 from ctk.compiler.lowering.ir import (
     Const,
@@ -68,20 +68,20 @@ class Body:
         exact: bool = False,
     ) -> None:
         self.layout = layout
-        self.code = Code()
+        self.code = BodyCode()
         self.positions = Positions(
             layout, self.code, arguments, symbols, value=self.value, indirect=self._indirect
         )
-        self.locals: dict[str, Shown] = {}
+        self.locals: dict[str, Printed] = {}
         self.eviction: Mapping[str, str] = {}
         self.origin = ""
         self._extents = extents
         self._debug = debug
         self._exact = exact
         self._numbers = Numbers()
-        self._guard = Shown("")
+        self._guard = Printed("")
 
-    def value(self, value: Value) -> Shown:
+    def value(self, value: Value) -> Printed:
         """Return a value, printed if it is not yet."""
         shown = self._recall(value)
         if shown is not None:
@@ -93,7 +93,7 @@ class Body:
         assert shown is not None
         return shown
 
-    def check(self, access: str, buffer: str, at: Shown, mask: Shown) -> None:
+    def check(self, access: str, buffer: str, at: Printed, mask: Printed) -> None:
         """In a debug build, assert that an access ("a load") is within its buffer."""
         extent = self._extents.get(buffer)
         if not self._debug or extent is None or not self.positions.is_known(extent):
@@ -123,7 +123,7 @@ class Body:
         of_form = operands_of_form(value, exact=self._exact)
         return operands(value) if of_form is None else of_form
 
-    def _recall(self, value: Value) -> Shown | None:
+    def _recall(self, value: Value) -> Printed | None:
         number = self._numbers.of(value)
         shown = self.code.recall((number, self._guard.text))
         return shown if shown is not None else self.code.recall((number, ""))
@@ -131,9 +131,9 @@ class Body:
     def _key(self, value: Value) -> object:
         return self._numbers.of(value), self._guard.text
 
-    def _print(self, value: Value) -> Shown:
+    def _print(self, value: Value) -> Printed:
         if isinstance(value, Const):
-            return Shown(const_text(value))
+            return Printed(const_text(value))
         if isinstance(value, Local):
             return self.locals[value.name]
         if isinstance(value, Load):
@@ -144,11 +144,11 @@ class Body:
             return self._guarded(value)
         return self._op(value)
 
-    def _load(self, load: Load) -> Shown:
+    def _load(self, load: Load) -> Printed:
         runs = None if self._guard.text or self._debug else in_runs(self.layout, load.index)
         return self._load_each(load) if runs is None else self._load_runs(load, runs)
 
-    def _load_runs(self, load: Load, runs: Runs) -> Shown:
+    def _load_runs(self, load: Load, runs: Runs) -> Printed:
         """Load one element for each run of positions that read the same, and spread it."""
         axis, key = runs.axis, ("runs", runs)
         parts = self.code.recall(key) or self.code.keep(
@@ -161,7 +161,7 @@ class Body:
         text = f"tl.reshape({spread}, [{rows}, {axis.block_name}])"
         return self.code.variable(text, each.axes | {axis.name}, buffers=each.buffers)
 
-    def _load_each(self, load: Load) -> Shown:
+    def _load_each(self, load: Load) -> Printed:
         mask, buffers = self.positions.mask_of(load.index, self._guard)
         pointer, at = self.positions.pointer(load.buffer, load.index, mask.axes)
         self.check("a load", load.buffer, at, mask)
@@ -171,10 +171,10 @@ class Body:
         text = f"tl.load({pointer}{extra})"
         return self.code.variable(text, at.axes, buffers=buffers | {load.buffer})
 
-    def _position(self, position: Position) -> Shown:
+    def _position(self, position: Position) -> Printed:
         number = constant_of(position)
         if number is not None:
-            return Shown(const_text(number))
+            return Printed(const_text(number))
         at = self.positions.index(position.index)
         text = f"({at.text}).to({TYPES[position.dtype]})"
         return self.code.variable(text, at.axes, buffers=at.buffers)
@@ -189,7 +189,7 @@ class Body:
             self.positions.require_inside(shown, atom.size, mask, message)
         return self.positions.narrow(value, shown)
 
-    def _guarded(self, value: Guarded) -> Shown:
+    def _guarded(self, value: Guarded) -> Printed:
         condition, other = self.value(value.condition), self.value(value.other)
         before = self._guard
         both = self.positions.mask((), before, condition)
@@ -200,15 +200,15 @@ class Body:
         text = f"tl.where({condition.text}, {inner.text}, {other.text})"
         return self.code.variable(text, axes, value.origin, buffers=buffers)
 
-    def _op(self, op: Op) -> Shown:
+    def _op(self, op: Op) -> Printed:
         folded = constant_of(op)
         if folded is not None:
-            return Shown(const_text(folded))
+            return Printed(const_text(folded))
         if compares_positions(op):
             return self._comparison(op)
         return self._curve(op) or self._random(op) or self._plain(op)
 
-    def _plain(self, op: Op) -> Shown:
+    def _plain(self, op: Op) -> Printed:
         """Print an operation of the vocabulary."""
         args = [self.value(arg) for arg in op.args]
         numbers = [constant_of(arg) for arg in op.args]
@@ -223,7 +223,7 @@ class Body:
             text = f"{texts[0]} / {texts[1]}"  # 2 ULP
         return self.code.variable(text, axes, op.origin, buffers=buffers)
 
-    def _is_of_row(self, op: Op, *args: Shown) -> bool:
+    def _is_of_row(self, op: Op, *args: Printed) -> bool:
         """Return whether every element of a row is divided by one number."""
         if op.name != "div":
             return False
@@ -235,7 +235,7 @@ class Body:
         """Return whether a value may be rounded in another way."""
         return not self._exact and value.dtype == torch.float32
 
-    def _comparison(self, op: Op) -> Shown:
+    def _comparison(self, op: Op) -> Printed:
         """Print a comparison of positions."""
         parts = [self.positions.index(arg.index) for arg in op.args if isinstance(arg, Position)]
         axes, buffers = union(parts)
@@ -244,7 +244,7 @@ class Body:
         text = op_text(op, [f"({each.text})" if " " in each.text else each.text for each in parts])
         return self.code.variable(text, axes, op.origin, buffers=buffers)
 
-    def _curve(self, op: Op) -> Shown | None:
+    def _curve(self, op: Op) -> Printed | None:
         curve = one_plus(op) if self._is_loose(op) else None
         if curve is None:
             return None
@@ -252,7 +252,7 @@ class Body:
         text = f"device.one_plus_{curve.name}({arg.text})"
         return self.code.variable(text, arg.axes, op.origin, buffers=arg.buffers)
 
-    def _random(self, op: Op) -> Shown | None:
+    def _random(self, op: Op) -> Printed | None:
         float_of = word_as_float(op)
         if float_of is not None:
             word = self._word(float_of[0])
@@ -264,7 +264,7 @@ class Body:
             return None
         return self.code.variable(text, word.axes, op.origin, buffers=word.buffers)
 
-    def _word(self, op: Op) -> Shown:
+    def _word(self, op: Op) -> Printed:
         """Return 32 random bits, as uint32."""
         key = "word", self._numbers.of(op)
         word = self.code.recall(key)
@@ -281,8 +281,8 @@ class Body:
         return self.code.keep(key, self.code.variable(text, axes, op.origin, buffers=buffers))
 
     def _words_of_fours(
-        self, op: Op, seed: Shown, axis: Axis, counter: Index, quarter: Atom
-    ) -> Shown:
+        self, op: Op, seed: Printed, axis: Axis, counter: Index, quarter: Atom
+    ) -> Printed:
         name = f"{axis.name}quarter"
         own = Var(name, axis.numel)
         self.positions.add_axis(name, axis)

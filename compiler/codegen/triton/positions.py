@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from ctk.compiler.codegen.triton.expressions import IndexPrinter
 from ctk.compiler.codegen.triton.layout import Axis, Layout
-from ctk.compiler.codegen.triton.printed_values import Code, Shown, union
+from ctk.compiler.codegen.triton.printed_values import BodyCode, Printed, union
 from ctk.compiler.lowering.ir import Const, Value
 from ctk.compiler.lowering.walk import indirect
 from ctk.compiler.sizes.index import Atom, Index, Indirect, Quotient, Var, of_atom
@@ -27,11 +27,11 @@ class Positions:
     def __init__(
         self,
         layout: Layout,
-        code: Code,
+        code: BodyCode,
         arguments: Mapping[str, str],
         symbols: dict[str, str],
         *,
-        value: Callable[[Value], Shown],
+        value: Callable[[Value], Printed],
         indirect: Callable[[Indirect], str],
     ) -> None:
         self.layout = layout
@@ -45,12 +45,12 @@ class Positions:
         self._indices = IndexPrinter(indirect, self._define, symbols)
         self._sizes = IndexPrinter(indirect, lambda text, _: f"({text})", symbols)
 
-    def index(self, index: Index) -> Shown:
+    def index(self, index: Index) -> Printed:
         """Return an index expression."""
         index = self._by_block(index)
         for value in indirect(index):
             self._value(value)
-        return Shown(self._indices.text(index), *self._dependence(index))
+        return Printed(self._indices.text(index), *self._dependence(index))
 
     def size(self, size: Index) -> str:
         """Return a size as one expression, without variables of its own."""
@@ -60,31 +60,31 @@ class Positions:
     def index_type(self) -> str:
         return "tl.int64" if self.layout.wide else "tl.int32"
 
-    def mask(self, axes: Iterable[Axis], *extra: Shown) -> Shown:
+    def mask(self, axes: Iterable[Axis], *extra: Printed) -> Printed:
         """Return the mask of some axes and conditions; its text is empty if none is needed."""
         masked = [axis for axis in axes if not axis.whole]
         self.used.update(axis.mask for axis in masked)
         more = [each for each in extra if each.text]
         names = [axis.mask for axis in masked] + [each.text for each in more]
         of = frozenset(axis.name for axis in masked).union(*(each.axes for each in more))
-        return Shown(" & ".join(names), of)
+        return Printed(" & ".join(names), of)
 
-    def mask_of(self, index: Index, guard: Shown) -> tuple[Shown, frozenset[str]]:
+    def mask_of(self, index: Index, guard: Printed) -> tuple[Printed, frozenset[str]]:
         """Return the mask of a load at an index, and the buffers that its index reads."""
         axes, buffers = self._dependence(self._by_block(index))
         return self.mask_over(axes, guard), buffers
 
-    def mask_over(self, names: frozenset[str], guard: Shown) -> Shown:
+    def mask_over(self, names: frozenset[str], guard: Printed) -> Printed:
         """Return the mask of the axes of these names, and of a condition."""
         return self.mask((axis for axis in self._axes.values() if axis.name in names), guard)
 
-    def pointer(self, buffer: str, index: Index, over: frozenset[str]) -> tuple[str, Shown]:
+    def pointer(self, buffer: str, index: Index, over: frozenset[str]) -> tuple[str, Printed]:
         """Return the address of an element with a shape of at least some axes, and its index."""
         at = self.index(index)
         axes = at.axes | over
         text = at.text if axes == at.axes else self._spread(at, axes)
         name = self._arguments[buffer]
-        return (name if text == "0" else f"{name} + {_summand(text)}"), Shown(text, axes)
+        return (name if text == "0" else f"{name} + {_summand(text)}"), Printed(text, axes)
 
     def shape(self, axes: Iterable[str]) -> str:
         """Return the shape of a block over some axes."""
@@ -99,7 +99,7 @@ class Positions:
         """Let a variable of index expressions stand for an axis."""
         self._axes[name] = axis
 
-    def narrow(self, value: Value, shown: Shown) -> str:
+    def narrow(self, value: Value, shown: Printed) -> str:
         """Return a position that the kernel reads, in the type of positions."""
         if self.layout.wide or value.dtype.itemsize <= 4 or isinstance(value, Const):
             return shown.text
@@ -116,14 +116,14 @@ class Positions:
         """Return whether the kernel is given all symbols of a size."""
         return size is not None and all(s.name in self._symbols for s in symbols_of([size]))
 
-    def require_inside(self, at: Shown, size: Index, mask: Shown, message: str) -> None:
+    def require_inside(self, at: Printed, size: Index, mask: Printed, message: str) -> None:
         """Assert on the device that positions are within a size where the mask holds."""
         inside = f"({at.text} >= 0) & ({at.text} < {self.size(size)})"
         if mask.text:
             inside = f"({inside}) | ~({mask.text})"
         self._code.line(f'tl.device_assert({inside}, "{message}")', at.axes | mask.axes)
 
-    def _spread(self, shown: Shown, axes: frozenset[str]) -> str:
+    def _spread(self, shown: Printed, axes: frozenset[str]) -> str:
         """Return a value broadcast to the shape of some axes."""
         shape = self.shape(axes)
         if shown.text.lstrip("-").isdigit():

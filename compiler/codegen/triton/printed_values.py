@@ -9,7 +9,7 @@ from ctk.compiler.codegen.triton.layout import Axis
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class Printed:
     """A printed value.
 
     Attributes:
@@ -28,11 +28,11 @@ class Lines:
     """Lines of code, and the values that their variables hold."""
 
     lines: list[str] = field(default_factory=list[str])
-    known: dict[object, Shown] = field(default_factory=dict[object, Shown])
+    known: dict[object, Printed] = field(default_factory=dict[object, Printed])
 
 
 @dataclass(slots=True)
-class Code:
+class BodyCode:
     """The code of a kernel: the lines at its top level, and those of the loop that is open.
 
     Attributes:
@@ -51,21 +51,21 @@ class Code:
         self._lines(axes).lines.append(f"{text}  # {origin}" if origin else text)
 
     def variable(self, text: str, axes: frozenset[str], origin: str = "", *,
-                 buffers: frozenset[str] = frozenset(), prefix: str = "v") -> Shown:  # fmt: skip
+                 buffers: frozenset[str] = frozenset(), prefix: str = "v") -> Printed:  # fmt: skip
         """Return a new variable with the value of an expression."""
         name = f"{prefix}{self._count}"
         self._count += 1
         self.line(f"{name} = {text}", axes, origin)
-        return Shown(name, axes, buffers)
+        return Printed(name, axes, buffers)
 
-    def recall(self, key: object) -> Shown | None:
+    def recall(self, key: object) -> Printed | None:
         """Return the value kept under a key, if its variable still holds it."""
         for lines in (self.loop, self.top):
             if lines is not None and key in lines.known:
                 return lines.known[key]
         return None
 
-    def keep(self, key: object, shown: Shown) -> Shown:
+    def keep(self, key: object, shown: Printed) -> Printed:
         """Keep a printed value under a key, as long as its variable exists."""
         self._lines(shown.axes).known[key] = shown
         return shown
@@ -93,7 +93,7 @@ class Code:
         return self.top
 
 
-def union(parts: Iterable[Shown]) -> tuple[frozenset[str], frozenset[str]]:
+def union(parts: Iterable[Printed]) -> tuple[frozenset[str], frozenset[str]]:
     """Return the axes and the buffers of some values together."""
     each = list(parts)
     axes = frozenset[str]().union(*(part.axes for part in each))

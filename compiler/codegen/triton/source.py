@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ctk.compiler.codegen.triton import reductions
 from ctk.compiler.codegen.triton.body import Body
 from ctk.compiler.codegen.triton.layout import Axis, Layout
-from ctk.compiler.codegen.triton.printed_values import Shown
+from ctk.compiler.codegen.triton.printed_values import Printed
 from ctk.compiler.errors import CodegenUnsupported
 from ctk.compiler.lowering.arguments import arguments_of
 from ctk.compiler.lowering.atomics import is_atomic
@@ -134,7 +134,7 @@ class _Printing:
     def _store(self, store: Store, number: int) -> None:
         body, layout = self.body, self.layout
         domain = layout.domain(number)
-        guard = Shown("") if store.guard is None else body.value(store.guard)
+        guard = Printed("") if store.guard is None else body.value(store.guard)
         value = body.value(store.value)
         mask = body.positions.mask(domain, guard)
         over = frozenset(axis.name for axis in domain)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ctk.compiler.codegen.kernels import Codegen
 from ctk.compiler.codegen.schedule.compilation import scheduled
-from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator, Setting
+from ctk.compiler.codegen.schedule.generator import CompiledKernel, Generator, KernelSetting
 from ctk.compiler.codegen.triton.kernel_options import TritonOptions
 from ctk.compiler.codegen.triton.launch import compile_kernels
 from ctk.compiler.lowering.ir import Buffer, Kernel
@@ -20,7 +20,7 @@ def _compile(
     kernels: Sequence[Kernel],
     buffers: Mapping[str, Buffer],
     options: TritonOptions,
-    setting: Setting,
+    setting: KernelSetting,
 ) -> Sequence[CompiledKernel]:
     chosen = replace(
         options,

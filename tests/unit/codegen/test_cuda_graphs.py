@@ -21,7 +21,7 @@ from ctk.compiler.codegen.schedule.cuda_graph_reasons import (
     written_inputs,
 )
 from ctk.compiler.codegen.schedule.cuda_graphs import MOST, RECORDINGS, Recordings
-from ctk.compiler.codegen.schedule.recording import Graph
+from ctk.compiler.codegen.schedule.recording import RecordableGraph
 
 
 class Imitation:
@@ -69,7 +69,7 @@ def recordings(
         args.clear()
         return function(*given)
 
-    made = Recordings(Graph(run, **more), "forward", device)
+    made = Recordings(RecordableGraph(run, **more), "forward", device)
 
     def call(*inputs: Any) -> Sequence[Any]:
         args = list(inputs)

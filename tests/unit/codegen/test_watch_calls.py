@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.fx import symbolic_trace
 
-from ctk.compiler.codegen.watch_calls import CompiledGraph, watch_calls
+from ctk.compiler.codegen.watch_calls import WatchedGraph, watch_calls
 from ctk.compiler.observe import KernelId
 from ctk.toolkit.compile_log.recorder import Recorder
 
@@ -17,7 +17,7 @@ FORWARD = KernelId("theirs", "forward")
 def watched(call, *kernels: KernelId, donated=frozenset()):
     recorder = Recorder(keep_calls=True)
     graph = symbolic_trace(lambda x: x.sin())
-    return recorder, watch_calls(call, CompiledGraph(recorder, "forward", graph, kernels, donated))
+    return recorder, watch_calls(call, WatchedGraph(recorder, "forward", graph, kernels, donated))
 
 
 def test_the_first_call_that_returns_is_recorded() -> None:

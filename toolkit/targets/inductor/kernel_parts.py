@@ -17,7 +17,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ctk.compiler.codegen.watch_calls import CompiledGraph
+from ctk.compiler.codegen.watch_calls import WatchedGraph
 from ctk.compiler.fx.clone import clone_value
 from ctk.compiler.observe import KernelCall, KernelId
 from ctk.compiler.torch_compat.fx.graphs import Boxed, boxed
@@ -75,7 +75,7 @@ class _Seen:
     """What the recorded call has shown so far."""
 
     queues: dict[str, deque[Launch]]
-    made: CompiledGraph
+    made: WatchedGraph
     values: dict[str, object] = field(default_factory=dict[str, object])
     thread: int = field(default_factory=threading.get_ident)
 
@@ -96,7 +96,7 @@ class _Seen:
 
 
 def spied(
-    call: Boxed, module: ModuleType | None, launches: Sequence[Launch], made: CompiledGraph
+    call: Boxed, module: ModuleType | None, launches: Sequence[Launch], made: WatchedGraph
 ) -> Boxed:
     """Return `call` so that its kernels tell their values while a call is recorded, or that they
     are called.
@@ -116,7 +116,7 @@ def spied(
 
 @contextmanager
 def _replaced(
-    module: ModuleType, launches: Sequence[Launch], made: CompiledGraph
+    module: ModuleType, launches: Sequence[Launch], made: WatchedGraph
 ) -> Generator[None]:
     """Put spies in the place of a module's kernels; the module may serve other compiles, too."""
     queues: dict[str, deque[Launch]] = {}

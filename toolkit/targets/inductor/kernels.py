@@ -11,7 +11,7 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from ctk.compiler.codegen.watch_calls import CompiledGraph, watch_calls
+from ctk.compiler.codegen.watch_calls import WatchedGraph, watch_calls
 from ctk.compiler.observe import ErrorRecord, KernelRecord, Stage
 from ctk.compiler.torch_compat.fx.graphs import Boxed
 from ctk.compiler.torch_compat.inductor import inductor_api as inductor
@@ -75,7 +75,7 @@ def _compile(session: Session, frame: Frame, compile_graph: Callable[[], Any]) -
         )
         _tell_parts(session, frame)
     kernels = (frame.kernel,) if frame.kernel is not None else ()
-    made = CompiledGraph(session.observer, frame.stage, frame.last, kernels, donated)
+    made = WatchedGraph(session.observer, frame.stage, frame.last, kernels, donated)
     return inductor.wrap_compiled(compiled, lambda call: _watched(call, frame.lowering, made))
 
 
@@ -115,7 +115,7 @@ def _tell_parts(session: Session, frame: Frame) -> None:
         session.observer.on_kernel(record)
 
 
-def _watched(call: Boxed, lowering: Lowering | None, made: CompiledGraph) -> Boxed:
+def _watched(call: Boxed, lowering: Lowering | None, made: WatchedGraph) -> Boxed:
     if lowering is not None:
         call = spied(call, lowering.module, lowering.launches, made)
     return watch_calls(call, made)
