@@ -26,7 +26,6 @@ import torch
 from torch.fx import GraphModule
 
 from ctk.compiler.artifacts import versions
-from ctk.compiler.cache import code_identity
 from ctk.compiler.dispatch.decomposition_table import decomposition_table
 from ctk.compiler.errors import Uncacheable
 from ctk.compiler.fx.canonical import CanonicalGraph, canonical_graph
@@ -42,6 +41,7 @@ from ctk.compiler.torch_compat.dynamo import roles
 from ctk.compiler.torch_compat.fake import fake_tensors as fake
 from ctk.compiler.torch_compat.fake import tensor_facts
 from ctk.compiler.torch_compat.process import ambient
+from ctk.compiler.usercode.identity import identity_of
 
 Passes = Mapping[Stage, Sequence[Step]]
 
@@ -97,7 +97,7 @@ def _inputs(gm: GraphModule, example_inputs: Sequence[object]) -> str:
 
 def _operators(graph: CanonicalGraph) -> Iterator[tuple[str, str]]:
     for name, operator in graph.operators.items():
-        yield f"operator.{name}", code_identity.identity_of(operator, f"the operator {name}")
+        yield f"operator.{name}", identity_of(operator, f"the operator {name}")
 
 
 def _options(config: Config) -> Iterator[tuple[str, str]]:
@@ -109,7 +109,7 @@ def _options(config: Config) -> Iterator[tuple[str, str]]:
         code = getattr(function, "__wrapped__", function)
         if not code.__module__.startswith("torch."):
             what = f"the decomposition of {operator}"
-            yield f"decomposition.{operator}", code_identity.identity_of(code, what)
+            yield f"decomposition.{operator}", identity_of(code, what)
 
 
 def _passes(passes: Passes) -> Iterator[tuple[str, str]]:
@@ -118,7 +118,7 @@ def _passes(passes: Passes) -> Iterator[tuple[str, str]]:
         own = [each for each in steps if _is_users(each)]
         for place, step in enumerate(own):
             code = step.function if isinstance(step, FunctionPass) else step
-            digest = code_identity.identity_of(code, f"the pass {step.name}")
+            digest = identity_of(code, f"the pass {step.name}")
             at = [each.name for each in steps].index(step.name)
             yield f"pass.{stage}.{place}", f"{step.name} {at} {step.numerics} {digest}"
 
@@ -131,7 +131,7 @@ def _ambient() -> Iterator[tuple[str, str]]:
     for name, value in ambient.ambient_state().items():
         yield f"ambient.{name}", value
     for module, settings in ambient.compiler_settings().items():
-        yield f"settings.{module}", code_identity.identity_of(settings, f"a setting of {module}")
+        yield f"settings.{module}", identity_of(settings, f"a setting of {module}")
 
 
 def _devices(gm: GraphModule, example_inputs: Sequence[object]) -> tuple[torch.device, ...]:

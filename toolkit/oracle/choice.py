@@ -20,12 +20,13 @@ from typing import TypedDict, cast, get_args
 
 from ctk.compiler.errors import ConfigError, nearest
 from ctk.compiler.options.choices import SameRule
+from ctk.compiler.usercode.identity import NotComparable
 from ctk.compiler.usercode.references import load
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.usercode.references import reference_to
 from ctk.toolkit.oracle.asked_files import files_of_command, files_of_reference
-from ctk.toolkit.oracle.code_digest import NotComparable, digest_of
+from ctk.toolkit.oracle.code_digest import digest_of
 
 Function = Callable[[Case], object]
 """Returns a bool, a `Verdict` or a `Judgement`."""

@@ -25,12 +25,10 @@ import torch
 from torch import Tensor
 
 from ctk.compiler.artifacts import versions
-from ctk.compiler.cache import code_identity
 from ctk.compiler.errors import ArtifactError, CtkError, StorageError
 from ctk.compiler.options.config import Config, resolve
 from ctk.compiler.packages.exported_program import Traced, traced_of
 from ctk.compiler.packages.input_guard import FixedInput, Input
-from ctk.compiler.packages.operators.implementation import implementation_text
 from ctk.compiler.packages.operators.metadata import described, in_order, text_of
 from ctk.compiler.packages.operators.package_index import Index, index_of, same
 from ctk.compiler.packages.package import DEFAULT
@@ -39,6 +37,7 @@ from ctk.compiler.records import Json
 from ctk.compiler.torch_compat.aot import exported
 from ctk.compiler.torch_compat.fx import graphs
 from ctk.compiler.torch_compat.process import ambient
+from ctk.compiler.usercode.identity import identity_of, implementation_text
 
 log = logging.getLogger("ctk.cache")
 
@@ -203,8 +202,8 @@ def _parts(
     return {
         **versions.version_parts(),
         **versions.machine_parts(devices),
-        "options": code_identity.identity_of(options, "an option"),
-        "ambient": code_identity.identity_of(state, "a mode of torch"),
+        "options": identity_of(options, "an option"),
+        "ambient": identity_of(state, "a mode of torch"),
         "remove_runtime_assertions": str(remove_runtime_assertions),
     }
 

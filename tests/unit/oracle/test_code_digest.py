@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from ctk.compiler.errors import CaseError, ConfigError
+from ctk.compiler.usercode.identity import NotComparable
 from ctk.toolkit.oracle.choice import choice_of
-from ctk.toolkit.oracle.code_digest import NotComparable, digest_of
+from ctk.toolkit.oracle.code_digest import digest_of
 from ctk.toolkit.oracle.function import FunctionOracle
 
 WORDS = {"a": 1}

@@ -19,7 +19,7 @@ import torch
 
 import ctk
 from ctk.compiler.packages.operators import operator_package as operators
-from ctk.compiler.packages.operators.implementation import implementation_text
+from ctk.compiler.usercode.identity import implementation_text
 from tests.helpers.warm_python import warm_python
 
 aten = torch.ops.aten

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import torch
 
-from ctk.compiler.cache.code_identity import identity_of
 from ctk.compiler.errors import Uncacheable
 from ctk.compiler.rewriting.base import Pass
+from ctk.compiler.usercode.identity import identity_of
 from ctk.compiler.usercode.python_files import load_file
 
 SCALE = 2
