@@ -11,7 +11,6 @@ What it does not do: judge; capture a callable of the library, which no other pr
 """
 
 import json
-import os
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
@@ -20,13 +19,13 @@ from pathlib import Path
 import torch
 
 from ctk.compiler.errors import EagerError
-from ctk.compiler.usercode.process_name import process_name
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.files import temporary_folder
 from ctk.toolkit.case.store import load_case
 from ctk.toolkit.importers.base import Request
 from ctk.toolkit.processes.accelerator import LOST_CUDA
-from ctk.toolkit.processes.scratch import OWNER, scratch_root
+from ctk.toolkit.processes.scratch import scratch_root
+from ctk.toolkit.processes.warm import child_environment
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +72,4 @@ def captured_apart(spec: str, request: Request) -> list[Case] | None:
 def _run(asked: Asked) -> int:
     command = [sys.executable, "-m", "ctk.toolkit.importers.capture_worker"]
     text = json.dumps(asdict(asked)).encode()
-    return subprocess.run(command, input=text, env=_environment(), check=False).returncode
-
-
-def _environment() -> dict[str, str]:
-    """Return our environment, import path and mark; kernels are waited for at their call."""
-    path = os.pathsep.join(entry for entry in sys.path if entry)
-    launches = os.environ.get("CUDA_LAUNCH_BLOCKING", "1")
-    ours = {"PYTHONPATH": path, "PYTHONSAFEPATH": "1", "CUDA_LAUNCH_BLOCKING": launches}
-    return {**os.environ, **ours, "TMPDIR": str(scratch_root()), OWNER: process_name()}
+    return subprocess.run(command, input=text, env=child_environment(), check=False).returncode

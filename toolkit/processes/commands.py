@@ -1,27 +1,28 @@
-"""Run a command of the user's within limits of time and output; nothing of it stays behind.
+"""Run a command in a session of its own; none of its processes remain.
 
-It leads its own session, reads nothing, and ends with SIGKILL, which nobody can ignore: its process
-group, and whatever left the group (a daemon), known by a mark in the environment. What it prints
-may be anything: bytes that are no text are replaced.
+The command and its process group end with SIGKILL, which cannot be ignored. `run_command_group`
+also ends processes that left the group (a daemon), found by a mark in their environment, and limits
+time and output. Output that is not text is replaced.
 """
 
 import os
-import signal
 import subprocess
 import tempfile
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO, Literal
 
 from ctk.compiler.errors import ProgramError
+from ctk.toolkit.processes.groups import kill_group
 from ctk.toolkit.processes.link import tell_alive
 from ctk.toolkit.processes.tree import carriers, end_processes
 
 MARK = "CTK_COMMAND_RUN"
-"""Variable of the environment of one run and all that it starts."""
+"""Environment variable of one run and all processes that it starts."""
 
 OUTPUT_NBYTES = 64 << 20
 """A command that prints more is ended: it would fill the disk."""
@@ -36,10 +37,10 @@ class CommandEnd:
     """How a command ended.
 
     Attributes:
-        code: Its exit code; a negative one is the signal that ended it. None: it was ended here.
-        output: What it printed, standard error with standard output.
-        seconds: How long it took.
-        exceeded: The limit for which it was ended.
+        code: Its exit code; a negative one is the signal that ended it. None: it passed a limit.
+        output: Its standard output and standard error.
+        seconds: Its run time.
+        exceeded: The limit that it passed.
     """
 
     code: int | None
@@ -48,18 +49,60 @@ class CommandEnd:
     exceeded: Literal["time", "output"] | None = None
 
 
+@contextmanager
+def run_group(
+    words: Sequence[str],
+    *,
+    environ: Mapping[str, str],
+    folder: Path | None = None,
+    stdin: int | None = None,
+    stdout: int | BinaryIO | None = None,
+    stderr: int | BinaryIO | None = None,
+) -> Generator["subprocess.Popen[bytes]"]:
+    """Run a command as the leader of a session; when the block is left, its group is killed.
+
+    Args:
+        words: The program and its arguments; no shell parses them.
+        environ: Its environment.
+        folder: Its working folder; None: that of this process.
+        stdin: As for `subprocess.Popen`, like the next two.
+        stdout: Where its output goes.
+        stderr: Where its errors go.
+
+    Raises:
+        ProgramError: It cannot be started.
+    """
+    try:
+        process = subprocess.Popen(
+            list(words),
+            env=environ,
+            cwd=folder,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:  # ValueError: a NUL byte in a word
+        raise ProgramError(f"the command cannot be started: {error}") from error
+    try:
+        yield process
+    finally:
+        kill_group(process.pid)
+        process.wait()
+
+
 def run_command_group(
     words: Sequence[str],
     *,
     seconds: float | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> CommandEnd:
-    """Run a command and wait for its end; what it has started ends with it.
+    """Run a command, wait for its end, and end all processes that it started.
 
     Args:
-        words: The program and its arguments; no shell looks at them.
-        seconds: How long it may take; None: as long as it likes.
-        variables: Set in its environment, beside ours.
+        words: The program and its arguments; no shell parses them.
+        seconds: Time limit; None: no limit.
+        variables: Added to the environment of this process.
 
     Raises:
         ProgramError: It cannot be started.
@@ -67,32 +110,23 @@ def run_command_group(
     mark = uuid.uuid4().hex
     started = time.monotonic()
     with tempfile.TemporaryFile() as out:
-        process = _started(words, out, {**os.environ, **(variables or {}), MARK: mark})
         try:
-            exceeded = _waited(process, out, started, seconds)
+            with run_group(
+                words,
+                environ={**os.environ, **(variables or {}), MARK: mark},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            ) as process:
+                exceeded = _wait(process, out, started, seconds)
         finally:
-            _end(process, mark)
+            _end_carriers(mark)
         code = None if exceeded else process.returncode
-        return CommandEnd(code, _text_of(out), time.monotonic() - started, exceeded)
+        output = os.pread(out.fileno(), OUTPUT_NBYTES, 0).decode(errors="replace")
+        return CommandEnd(code, output, time.monotonic() - started, exceeded)
 
 
-def _started(
-    words: Sequence[str], out: BinaryIO, environ: Mapping[str, str]
-) -> "subprocess.Popen[bytes]":
-    try:
-        return subprocess.Popen(
-            list(words),
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    except (OSError, ValueError) as error:  # ValueError: a NUL byte in a word
-        raise ProgramError(f"the command cannot be started: {error}") from error
-
-
-def _waited(
+def _wait(
     process: "subprocess.Popen[bytes]", out: BinaryIO, started: float, seconds: float | None
 ) -> Literal["time", "output"] | None:
     """Wait for the end; return the limit that was passed instead."""
@@ -109,16 +143,8 @@ def _waited(
             return "output"
 
 
-def _end(process: "subprocess.Popen[bytes]", mark: str) -> None:
-    """Kill the command's group and what left it; the command itself is waited for."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    for _ in range(_LOOKS):  # one that forks while we look hides its child from that look
+def _end_carriers(mark: str) -> None:
+    """Kill the processes of a run that left its group."""
+    for _ in range(_LOOKS):  # a process that forks during a look hides its child from that look
         if not end_processes(carriers(f"{MARK}={mark}")):
             return
-
-
-def _text_of(out: BinaryIO) -> str:
-    """Return the output, as far as it may be long."""
-    return os.pread(out.fileno(), OUTPUT_NBYTES, 0).decode(errors="replace")

@@ -1,68 +1,113 @@
-"""SIGTERM as Ctrl-C in this process, and as without us in those that the user's program forks.
+"""Fork a child that runs a function, or one that answers over a pair of pipes.
 
-    child = os.fork()            without more, the child inherits our handler: `terminate()` would
-    os.kill(child, SIGTERM)      raise KeyboardInterrupt in it, and be lost if it came at once,
-                                 because Python forgets what a child catches before it is ready
-
-So SIGTERM is blocked while a process forks, and the child takes our handler away first.
+Every fork of ctk is made here, except for the working half of a command (supervise.py), whose child
+returns to its caller, and for emitted scripts, which carry `program_sides.py`.
 """
 
-import contextlib
 import os
-import signal
-import threading
-from collections.abc import Generator
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from types import FrameType
-from typing import Any
+from typing import BinaryIO, Self
+
+from ctk.toolkit.processes.groups import die_with, end_group, lead_group
+
+
+def flush_streams() -> None:
+    """Flush stdout and stderr: otherwise both processes would write the buffers after a fork."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):
+            stream.flush()
+
+
+def fork_process(run: Callable[[], int], *, leads_group: bool = True) -> int:
+    """Fork a child that runs a function; return the child's process id.
+
+    The child dies with this process (Linux). It never returns from `run` into the code of this
+    process: it ends with the status that `run` returns, 1 if `run` raises. Nothing is flushed.
+
+    Args:
+        run: The work of the child.
+        leads_group: Whether the child leads a process group, so that Ctrl-C does not reach it.
+    """
+    parent = os.getpid()
+    with warnings.catch_warnings():
+        # Python warns of other threads; those of C++ are idle here, and callers exclude the rest.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid != 0:
+        return pid
+    status = 1
+    try:
+        if leads_group:
+            lead_group(parent)
+        else:
+            die_with(parent)
+        status = run()
+    finally:
+        os._exit(status)
 
 
 @dataclass(frozen=True, slots=True)
-class Interrupt:
-    """Handles a signal as Ctrl-C.
+class ForkedChild:
+    """A forked process that reads requests and writes answers.
 
     Attributes:
-        previous: What handled it before.
+        pid: Its process id.
+        requests: The writing end of its requests.
+        answers: The reading end of its answers; unbuffered, so that `select` works on it.
     """
 
-    previous: Any
+    pid: int
+    requests: BinaryIO
+    answers: BinaryIO
 
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
+    @classmethod
+    def start(
+        cls,
+        serve: Callable[[BinaryIO, BinaryIO], int],
+        *,
+        unused: Iterable[int] = (),
+        leads_group: bool = True,
+    ) -> Self:
+        """Fork a child that serves requests.
 
+        Args:
+            serve: Called in the child with its requests (unbuffered) and its answers; returns the
+                exit status.
+            unused: Descriptors of this process that the child closes.
+            leads_group: As for `fork_process`.
+        """
+        request_out, request_in = os.pipe()
+        answer_out, answer_in = os.pipe()
 
-@contextlib.contextmanager
-def handle_terminate_as_interrupt() -> Generator[None]:
-    """Treat SIGTERM (a CI job's time limit) like Ctrl-C, so that the best result so far is kept."""
-    previous = signal.getsignal(signal.SIGTERM)
-    signal.signal(signal.SIGTERM, Interrupt(previous))
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, previous)
+        def run() -> int:
+            for descriptor in (request_in, answer_out, *unused):
+                os.close(descriptor)
+            with os.fdopen(answer_in, "wb") as answers:
+                return serve(os.fdopen(request_out, "rb", buffering=0), answers)
 
+        pid = fork_process(run, leads_group=leads_group)
+        os.close(request_out)
+        os.close(answer_in)
+        requests = os.fdopen(request_in, "wb")
+        return cls(pid, requests, os.fdopen(answer_out, "rb", buffering=0))
 
-def hide_from_forks(echo_descriptor: int) -> None:
-    """Let processes that this one forks from now on have neither our handler nor our echo.
+    def close(self) -> None:
+        """Close both pipes; a child that waits for a request ends."""
+        with suppress(BrokenPipeError):  # a request that the child has not read
+            self.requests.close()
+        self.answers.close()
 
-    Args:
-        echo_descriptor: Gets the number of each signal that this process catches
-            (`signal.set_wakeup_fd`).
-    """
-    here = threading.local()
+    def end(self) -> int:
+        """Kill the child and its group, close the pipes and return its exit status.
 
-    def hold() -> None:
-        here.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-
-    def release() -> None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, here.mask)
-
-    def leave() -> None:
-        handler, descriptor = signal.getsignal(signal.SIGTERM), signal.set_wakeup_fd(-1)
-        if isinstance(handler, Interrupt):
-            signal.signal(signal.SIGTERM, handler.previous)
-        if descriptor not in (-1, echo_descriptor):  # one of the user's program
-            signal.set_wakeup_fd(descriptor)
-        release()
-
-    os.register_at_fork(before=hold, after_in_parent=release, after_in_child=leave)
+        Raises:
+            ChildProcessError: The system has reaped the child, because SIGCHLD is ignored.
+        """
+        try:
+            return end_group(self.pid)
+        finally:
+            self.close()

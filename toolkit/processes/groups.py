@@ -51,14 +51,20 @@ def adopt_orphans() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
+def kill_group(leader: int) -> None:
+    """Kill a process group, if it still exists; its leader has to be waited for."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+
+
 def end_group(leader: int) -> int:
     """Kill a child's process group, wait for the child and return its exit status.
 
     A child that was forked just now may not lead its group yet: it is killed by itself as well.
     """
-    for kill in (os.killpg, os.kill):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            kill(leader, signal.SIGKILL)
+    kill_group(leader)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(leader, signal.SIGKILL)
     return wait_for(leader)
 
 

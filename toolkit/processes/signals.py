@@ -1,34 +1,91 @@
-"""Put off Ctrl-C for the moment in which something is written."""
+"""SIGTERM as Ctrl-C in this process but not in its forks, and Ctrl-C deferred while a file is written.
 
+    child = os.fork()            by default the child inherits the handler of ctk: `terminate()` would
+    os.kill(child, SIGTERM)      raise KeyboardInterrupt in it, or be lost if it came at once,
+                                 because Python drops a signal that arrives before it is ready
+
+So SIGTERM is blocked while a process forks, and the child removes the handler first.
+"""
+
+import contextlib
+import os
 import signal
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from types import FrameType
+from typing import Any
 
 from ctk.toolkit.processes.link import find_link
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+DEFERRED = (signal.SIGINT, signal.SIGTERM)
 
 
-@contextmanager
+@dataclass(frozen=True, slots=True)
+class Interrupt:
+    """Handles a signal as Ctrl-C; `previous` is the handler that it replaced."""
+
+    previous: Any
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def handle_terminate_as_interrupt() -> Generator[None]:
+    """Treat SIGTERM (a CI job's time limit) like Ctrl-C, so that the best result so far is kept."""
+    previous = signal.getsignal(signal.SIGTERM)
+    signal.signal(signal.SIGTERM, Interrupt(previous))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def hide_from_forks(echo_descriptor: int) -> None:
+    """Remove the SIGTERM handler and the signal echo from processes that this one forks.
+
+    Args:
+        echo_descriptor: Gets the number of each signal that this process catches
+            (`signal.set_wakeup_fd`).
+    """
+    forking = threading.local()
+
+    def block() -> None:
+        forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+
+    def restore() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, forking.mask)
+
+    def clear() -> None:
+        handler, descriptor = signal.getsignal(signal.SIGTERM), signal.set_wakeup_fd(-1)
+        if isinstance(handler, Interrupt):
+            signal.signal(signal.SIGTERM, handler.previous)
+        if descriptor not in (-1, echo_descriptor):  # set by the user's program
+            signal.set_wakeup_fd(descriptor)
+        restore()
+
+    os.register_at_fork(before=block, after_in_parent=restore, after_in_child=clear)
+
+
+@contextlib.contextmanager
 def defer_interrupts() -> Generator[None]:
-    """Deliver Ctrl-C and SIGTERM after the block; only the main thread gets them anyway.
+    """Deliver Ctrl-C and SIGTERM after the block; only the main thread receives them.
 
-    The supervisor, if there is one, is told: it ends no command that writes.
+    The supervisor, if there is one, is notified: it ends no command that writes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    seen: list[int] = []
+    received: list[int] = []
 
     def remember(number: int, _frame: FrameType | None) -> None:
-        seen.append(number)
+        received.append(number)
 
     link = find_link()
     if link is not None:
         link.writing(True)
-    previous = {number: signal.signal(number, remember) for number in SIGNALS}
+    previous = {number: signal.signal(number, remember) for number in DEFERRED}
     try:
         yield
     finally:
@@ -36,5 +93,5 @@ def defer_interrupts() -> Generator[None]:
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         if link is not None:
             link.writing(False)
-        for number in dict.fromkeys(seen):
+        for number in dict.fromkeys(received):
             signal.raise_signal(number)

@@ -20,7 +20,6 @@ What it does not do: decide what the end of a child means (toolkit/cli/shell/sup
 import contextlib
 import os
 import signal
-import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -29,11 +28,12 @@ from typing import Literal
 
 from ctk.compiler.errors import StorageError
 from ctk.compiler.usercode.process_name import process_name
-from ctk.toolkit.processes.forks import hide_from_forks
+from ctk.toolkit.processes.forks import flush_streams
 from ctk.toolkit.processes.groups import adopt_orphans, die_with
 from ctk.toolkit.processes.link import Link, Notes, Watch, set_link
 from ctk.toolkit.processes.memory import held_nbytes
 from ctk.toolkit.processes.scratch import OWNER, scratch_root
+from ctk.toolkit.processes.signals import hide_from_forks
 from ctk.toolkit.processes.tree import descendants, end_descendants
 
 _PASSED_ON = (
@@ -115,7 +115,7 @@ def fork_half(*, grace_seconds: float | None, cleans_up: bool) -> End | None:
         adopt_orphans()
     parent, watched, others = os.getpid(), _watched_signals(), _present_children()
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
-    flush()
+    flush_streams()
     pid = os.fork()
     if pid == 0:
         os.close(notes_in)
@@ -149,13 +149,6 @@ def _present_children() -> list[int]:
     except ChildProcessError:  # none: usual, and no look at all processes
         return []
     return descendants(os.getpid())
-
-
-def flush() -> None:
-    """Write out what Python holds back: after a fork both halves would write it."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError, AttributeError):
-            stream.flush()
 
 
 def die_of(number: int) -> None:

@@ -7,7 +7,6 @@ without a failure, 1 with one, 125 when it cannot tell.
 import contextlib
 import datetime
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from ctk.toolkit.case.carried_sources import copy_sources, plan_sources
 from ctk.toolkit.case.case import Case
 from ctk.toolkit.case.formats.files import replace_file, storing, write_text
 from ctk.toolkit.case.formats.schema import document
+from ctk.toolkit.processes.commands import run_group
 from ctk.toolkit.repro.header import shorten_paths
 from ctk.toolkit.repro.script import DATA_FILE, Limits, Script, render_script
 
@@ -131,21 +131,15 @@ def run_repro(
         timeout_seconds: Wall-clock limit, for the script and all processes that it starts.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:  # a daemon holds a pipe
-        process = subprocess.Popen(
+        with run_group(  # compilers start children, which end with the group
             [python, path.name],
-            cwd=path.resolve().parent,
-            env={**clean_environment(os.environ), **_ASIDE},
+            folder=path.resolve().parent,
+            environ={**clean_environment(os.environ), **_ASIDE},
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
-            start_new_session=True,  # compilers start children: they must end too
-        )
-        try:
+        ) as process:
             exit_code = _exit_code(process, out, timeout_seconds)
-        finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
         if exit_code is None:
             note = f"{path.name} did not end within {timeout_seconds:g} s"
             return ReproRun(_TIMED_OUT, note, "cannot tell", note)

@@ -1,8 +1,8 @@
 """A copy of the process as it was before a call: forked, it makes the call in other ways.
 
     keeper = Keeper.start(play)      the program goes on and makes its own call
-    keeper.asked("eager")            a fork of the keeper makes the same call in eager
-    keeper.asked("dynamo")           another one makes it with Dynamo's backend `eager`
+    keeper.ask("eager")            a fork of the keeper makes the same call in eager
+    keeper.ask("dynamo")           another one makes it with Dynamo's backend `eager`
 
 The system copies all state when it forks (tensors, Python variables, whatever C++ holds), and what
 the copies do reaches the program nowhere: they have one thread, and nowhere to write to. What it
@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import torch
 
@@ -28,6 +28,7 @@ from ctk.compiler.torch_compat.inductor import inductor_api as inductor
 from ctk.repro_templates.program.program_sides import in_own_process
 from ctk.repro_templates.program.program_values import read_values, write_values
 from ctk.toolkit.processes.closeable import Closeable
+from ctk.toolkit.processes.forks import ForkedChild
 from ctk.toolkit.processes.groups import die_with
 from ctk.toolkit.processes.scratch import scratch_root
 
@@ -52,46 +53,29 @@ def why_not() -> str:
 
 @dataclass(slots=True)
 class Keeper(Closeable):
-    """The process that waits, as it was; a context manager that ends it.
+    """A waiting fork of this process as it was at the start; a context manager that ends it.
 
     Attributes:
-        pid: Its number.
-        folder: Where it answers.
+        child: The fork.
+        folder: The folder of its answers.
     """
 
-    pid: int
+    child: ForkedChild
     folder: tempfile.TemporaryDirectory[str]
-    _questions: int
-    _answers: int
 
     @classmethod
     def start(cls, play: Play) -> Self:
-        """Copy this process."""
+        """Fork this process; the fork stays in its process group."""
         folder = tempfile.TemporaryDirectory(prefix="call-", dir=scratch_root())
-        question_out, question_in = os.pipe()
-        answer_out, answer_in = os.pipe()
-        parent = os.getpid()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # threads of C++ are idle here
-            pid = os.fork()
-        if pid == 0:
-            try:
-                die_with(parent)
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # it waits for what it starts
-                os.close(question_in)
-                os.close(answer_out)
-                _attend(play, Path(folder.name), question_out, answer_in)
-            finally:
-                os._exit(0)
-        os.close(question_out)
-        os.close(answer_in)
-        return cls(pid, folder, question_in, answer_out)
+        serve = partial(_serve, play, Path(folder.name))
+        return cls(ForkedChild.start(serve, leads_group=False), folder)
 
-    def asked(self, way: str) -> dict[str, Any]:
-        """Return what the call gives in some way; `died` says how its process ended."""
+    def ask(self, way: str) -> dict[str, Any]:
+        """Return the values of the call made in some way; `died` is how its process ended."""
         try:
-            os.write(self._questions, f"{way}\n".encode())
-            done = os.read(self._answers, 1)
+            self.child.requests.write(f"{way}\n".encode())
+            self.child.requests.flush()
+            done = self.child.answers.read(1)
         except OSError:
             done = b""
         path = Path(self.folder.name) / "answer"
@@ -100,36 +84,34 @@ class Keeper(Closeable):
         return read_values(path)
 
     def close(self) -> None:
-        """End the keeper and what it has started."""
-        os.close(self._questions)
-        os.close(self._answers)
-        # It may have ended; and where SIGCHLD is ignored, the system has waited for it.
-        with contextlib.suppress(ProcessLookupError, ChildProcessError):
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+        """End the keeper and all processes that it has started."""
+        with contextlib.suppress(ChildProcessError):  # with SIGCHLD ignored, the system reaps it
+            self.child.end()
         self.folder.cleanup()
 
 
-def _attend(play: Play, folder: Path, questions: int, answers: int) -> None:
-    """Be the keeper: answer until there are no more questions."""
-    _cut_off({questions, answers})
+def _serve(play: Play, folder: Path, requests: BinaryIO, answers: BinaryIO) -> int:
+    """Be the keeper: answer until there are no more requests."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # it waits for its own children
+    _cut_off({requests.fileno(), answers.fileno()})
     torch.set_num_threads(1)  # threads are not copied
     inductor.compile_without_threads()
-    tempfile.tempdir = str(folder)  # nothing stays behind if this is killed
+    tempfile.tempdir = str(folder)  # removed with the folder if this process is killed
     keeper = os.getpid()
 
-    def played(way: str) -> Mapping[str, object]:
+    def play_in_child(way: str) -> Mapping[str, object]:
         die_with(keeper)
         return play(way)
 
-    with os.fdopen(questions) as lines:
-        for line in lines:
-            way = line.strip()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                values = in_own_process(partial(played, way), SECONDS)
-            write_values(values, folder / "answer")
-            os.write(answers, b"!")
+    for line in requests:
+        way = line.decode().strip()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            values = in_own_process(partial(play_in_child, way), SECONDS)
+        write_values(values, folder / "answer")
+        answers.write(b"!")
+        answers.flush()
+    return 0
 
 
 def _cut_off(kept: set[int]) -> None:

@@ -257,13 +257,13 @@ def _in_eager(keeper: Keeper, how: How) -> Sequence[Played]:
     """
     if how != How():
         raise PrecisionRefused("a call that a program makes is compared in its own state only")
-    return played_by(lambda *_: keeper.asked("eager"), False, how)
+    return played_by(lambda *_: keeper.ask("eager"), False, how)
 
 
 def _compared(eager: EagerPlays, keeper: Keeper, way: str) -> Comparison:
     """Return how the call differs from eager when it is made in another way; flaky: unknown."""
     try:
-        played = played_by(lambda *_: keeper.asked(way), True, eager.how)
+        played = played_by(lambda *_: keeper.ask(way), True, eager.how)
     except (Died, CannotTell) as end:
         return Comparison("flaky", detail=str(end))
     return compare_plays(eager, played, strides=False)

@@ -27,9 +27,9 @@ from ctk.toolkit.cli.shell.progress import progress_told
 from ctk.toolkit.cli.shell.streams import told
 from ctk.toolkit.processes.accelerator import LOST_CUDA, has_lost_cuda
 from ctk.toolkit.processes.descriptors import keep_standard_streams
-from ctk.toolkit.processes.forks import handle_terminate_as_interrupt
+from ctk.toolkit.processes.forks import flush_streams
 from ctk.toolkit.processes.link import find_link
-from ctk.toolkit.processes.supervise import flush
+from ctk.toolkit.processes.signals import handle_terminate_as_interrupt
 
 PRINTING = {"json_output": JsonOutput, "quiet": QuietOutput, "verbose": VerboseOutput}
 """The options that every command has, after its name or before it."""
@@ -89,7 +89,7 @@ def _told(run: Callable[..., Answer], options: dict[str, object], is_verbose: bo
         if is_verbose:
             told("".join(traceback.format_exception(error)).rstrip())
         if isinstance(error, Exception) and _is_asked_again(options):
-            flush()
+            flush_streams()
             os._exit(LOST_CUDA)
         raise
 

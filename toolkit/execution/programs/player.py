@@ -3,35 +3,32 @@
 What it does not do: reduce (`search`) or write scripts (`repro`).
 """
 
-import contextlib
-import os
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import BinaryIO, cast
 
 from ctk.compiler.errors import CtkError
-from ctk.compiler.torch_compat.inductor import inductor_api as inductor
-from ctk.compiler.usercode.process_name import process_name
 from ctk.compiler.usercode.references import files_of
 from ctk.toolkit.case.failure import Signature
 from ctk.toolkit.case.formats.files import write_text
 from ctk.toolkit.case.formats.schema import decode, encode
 from ctk.toolkit.case.judgement import Judgement, Verdict
-from ctk.toolkit.execution.programs.program_protocol import READY, Plan, Played, PlayQuestion
+from ctk.toolkit.execution.programs.program_protocol import Plan, Played, PlayQuestion
 from ctk.toolkit.processes.closeable import Closeable
 from ctk.toolkit.processes.memory import default_limit_nbytes
-from ctk.toolkit.processes.scratch import OWNER, remove_folder, scratch_root
+from ctk.toolkit.processes.scratch import remove_folder, scratch_root
+from ctk.toolkit.processes.warm import WarmServer
 
 TIMEOUT_SECONDS = 120.0
 """Longest that one side of a program may take, if nobody says otherwise."""
 
 FILE = "program.py"
 WORKER = "ctk.toolkit.execution.programs.program_worker"
+_END_SECONDS = 2.0
+"""How long the process may take to end after its stdin is closed."""
+
+_NOT_STARTED = "the process that plays programs did not start"
 
 
 class Player(Closeable):
@@ -55,7 +52,7 @@ class Player(Closeable):
         self.neighbours = files_of(path)[1:]
         self._from = path.resolve().parent
         self._folder: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
+        self._server: WarmServer | None = None
 
     def played(self, text: str, plan: Plan) -> Played:
         """Play both sides of a program.
@@ -103,10 +100,10 @@ class Player(Closeable):
         return self._folder
 
     def _answer(self, question: PlayQuestion) -> Played:
-        process = self._process = self._process or _start()
+        server = self._server = self._server or _start()
         try:
-            _write(process, question)
-            line = cast("BinaryIO", process.stdout).readline()
+            server.send(encode(question))
+            line = server.answers.readline()
         except BrokenPipeError:
             line = b""
         except BaseException:  # Ctrl-C: the answer would be taken for that of the next question
@@ -119,16 +116,9 @@ class Player(Closeable):
 
     def close(self) -> None:
         """End the process and remove what was written for it."""
-        process, self._process = self._process, None
-        if process is not None:
-            for pipe in (process.stdin, process.stdout):
-                with contextlib.suppress(BrokenPipeError):
-                    cast("BinaryIO", pipe).close()
-            try:
-                process.wait(2.0)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
         if self._folder is not None:
             remove_folder(self._folder)
             self._folder = None
@@ -156,37 +146,5 @@ def judgement_of(seen: Played, expected: Signature | None = None) -> Judgement:
     return Judgement(Verdict.DIFFERENT, first.signature, first.detail)
 
 
-def _start() -> subprocess.Popen[bytes]:
-    path = os.pathsep.join(entry for entry in sys.path if entry)
-    process = subprocess.Popen(
-        [sys.executable, "-m", WORKER],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={
-            **os.environ,
-            "PYTHONPATH": path,
-            "PYTHONSAFEPATH": "1",
-            "TORCHINDUCTOR_CACHE_DIR": inductor.cache_folder(),
-            "TORCHINDUCTOR_COMPILE_THREADS": "1",
-            "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
-            "CUDA_LAUNCH_BLOCKING": os.environ.get("CUDA_LAUNCH_BLOCKING", "1"),
-            "TMPDIR": str(scratch_root()),
-            OWNER: process_name(),
-        },
-        start_new_session=True,
-    )
-    if cast("BinaryIO", process.stdout).readline() != READY:
-        process.kill()
-        process.communicate()
-        command = f"{sys.executable} -m {WORKER}"
-        raise CtkError(f"the process that plays programs did not start; see why: {command}")
-    return process
-
-
-def _write(process: subprocess.Popen[bytes], question: PlayQuestion) -> None:
-    import json
-
-    pipe = cast("BinaryIO", process.stdin)
-    pipe.write(json.dumps(encode(question)).encode() + b"\n")
-    pipe.flush()
+def _start() -> WarmServer:
+    return WarmServer.start(WORKER, failure=_NOT_STARTED, end_seconds=_END_SECONDS)

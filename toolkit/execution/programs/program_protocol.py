@@ -7,9 +7,6 @@ from ctk.toolkit.case.failure import FailureKind, Signature
 from ctk.toolkit.case.formats.checked import Line
 from ctk.toolkit.case.formats.schema import document
 
-READY = b"ready\n"
-"""The first line of a player."""
-
 
 @document
 @dataclass(frozen=True, slots=True)

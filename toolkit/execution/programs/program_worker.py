@@ -5,15 +5,12 @@ each side of the program a child of that, which starts in milliseconds. A crash 
 program ends its children only.
 """
 
-import json
-import os
-import signal
 import sys
 import traceback
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
@@ -37,63 +34,48 @@ from ctk.repro_templates.program.program_sides import Died, Values, compare_side
 from ctk.repro_templates.program.program_values import packed
 from ctk.toolkit.case.failure import FailureKind
 from ctk.toolkit.case.formats.schema import decode, encode
-from ctk.toolkit.execution.programs.program_protocol import READY, Plan, Played, PlayQuestion, Seen
-from ctk.toolkit.processes.groups import adopt_orphans, end_group, lead_group, reap_orphans
+from ctk.toolkit.execution.programs.program_protocol import Plan, Played, PlayQuestion, Seen
+from ctk.toolkit.processes.forks import ForkedChild
+from ctk.toolkit.processes.groups import reap_orphans
 from ctk.toolkit.processes.memory import held_nbytes
 from ctk.toolkit.processes.tree import descendants
+from ctk.toolkit.processes.warm import become_server, write_json
 from ctk.toolkit.targets import capturing_for, traits_of
 
 
 def main() -> None:
     """Answer questions from stdin on stdout until stdin is closed."""
-    questions, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.dup2(2, 1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    adopt_orphans()
-    answers.write(READY)
-    answers.flush()
-    while line := questions.readline():
+    pipes = become_server()
+    while line := pipes.requests.readline():
         question = decode(PlayQuestion, line, where="question")
         traits_of(question.plan.target).preload()
-        answers.write(_answered_in_child(question) + b"\n")
-        answers.flush()
+        write_json(pipes.answers, encode(_answer_in_child(question)))
 
 
-def _answered_in_child(question: PlayQuestion) -> bytes:
-    """Answer in a child that leads a process group, and end all that it has started."""
-    reading, writing = os.pipe()
-    warm = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os.close(reading)
-            lead_group(warm)
-            with os.fdopen(writing, "wb") as pipe:
-                pipe.write(_answer(question) + b"\n")
-        finally:
-            os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        answer = pipe.readline()  # its end may never come: what a program leaves holds it open
-    end_group(pid)
+def _answer_in_child(question: PlayQuestion) -> Played:
+    """Answer in a child that leads a process group, and end all processes that it has started."""
+
+    def serve(requests: BinaryIO, answers: BinaryIO) -> int:
+        write_json(answers, encode(_answer(question)))
+        return 0
+
+    child = ForkedChild.start(serve)
+    line = child.answers.readline()  # a process that the program leaves keeps the pipe open
+    child.end()
     reap_orphans()
-    ended = Played(unanswered="the process that compared both sides was ended")
-    return answer.strip() or _encoded(ended)
+    if not line:
+        return Played(unanswered="the process that compared both sides was ended")
+    return decode(Played, line, where="answer")
 
 
-def _answer(question: PlayQuestion) -> bytes:
+def _answer(question: PlayQuestion) -> Played:
     try:
-        return _encoded(played(question))
-    except Exception as error:  # the sides run in children: what is raised here is a fault of ours
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(place.filename).name}:{place.lineno}"
-        what = f"{type(error).__name__}: {first_line(error)}"
-        return _encoded(Played(unanswered=f"an error of ctk while it compared, {what} ({where})"))
-
-
-def _encoded(answer: Played) -> bytes:
-    return json.dumps(encode(answer)).encode()
+        return played(question)
+    except Exception as error:  # the sides run in children: this is a fault of ctk
+        last = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(last.filename).name}:{last.lineno}"
+        raised = f"{type(error).__name__}: {first_line(error)}"
+        return Played(unanswered=f"an error of ctk while it compared, {raised} ({where})")
 
 
 def played(question: PlayQuestion) -> Played:

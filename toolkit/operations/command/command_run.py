@@ -7,16 +7,15 @@ our startup hook first on its `PYTHONPATH`, as the children of `ctk run` have (c
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ctk.compiler.errors import ProgramError
 from ctk.toolkit.case.formats.schema import document
 from ctk.toolkit.operations.command.plan import Asked, read_asked, write_plan
+from ctk.toolkit.processes.commands import run_group
 from ctk.toolkit.processes.exit_codes import Outcome, describe_exit, outcome_of
 from ctk.toolkit.processes.link import tell_alive
 from ctk.toolkit.processes.scratch import remove_folder, scratch_root
@@ -83,21 +82,9 @@ def _exit_code(
     """Return the exit code; None if the time ran out. What it started ends with it."""
     before = os.environ.get("PYTHONPATH")
     path = os.pathsep.join([str(folder), *([before] if before else [])])
-    try:
-        process = subprocess.Popen(
-            list(words),
-            env={**os.environ, "PYTHONPATH": path},
-            start_new_session=True,
-            stdout=None if is_shown else subprocess.DEVNULL,
-            stderr=None if is_shown else subprocess.DEVNULL,
-        )
-    except OSError as error:
-        raise ProgramError(f"the command cannot be started: {error}") from error
-    try:
-        return process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return None
-    finally:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    environ, out = {**os.environ, "PYTHONPATH": path}, None if is_shown else subprocess.DEVNULL
+    with run_group(words, environ=environ, stdout=out, stderr=out) as process:
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None

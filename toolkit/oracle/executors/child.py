@@ -29,7 +29,6 @@ from ctk.toolkit.oracle.executors.protocol import (
     Failure,
     Unwanted,
     error_of,
-    read_answer,
 )
 from ctk.toolkit.oracle.executors.worker_client import Worker, Zygote, start_worker
 from ctk.toolkit.processes.memory import default_limit_nbytes, memory_name, too_much
@@ -169,11 +168,10 @@ class ChildProcess(Executor):
         if self._unwanted.is_set():
             raise Unwanted
         try:
-            worker.ask(question)
-            if self._unwanted.is_set():  # nobody saw that it was asked by then
+            worker.send(question)
+            if self._unwanted.is_set():  # set before the question was sent
                 worker.unwant()
-            answer = read_answer(worker.answers)
-            worker.answered()
+            answer = worker.receive()
         except (BrokenPipeError, ConnectionResetError):
             return None
         except BaseException:  # Ctrl-C: the answer would be taken for that of the next question

@@ -17,11 +17,11 @@ import io
 import os
 import selectors
 import signal
-import sys
-import warnings
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from typing import BinaryIO
 
 import torch
 
@@ -32,26 +32,18 @@ from ctk.toolkit.oracle.cache import Digests, fingerprint
 from ctk.toolkit.oracle.executors.pool import ASKED_AT_MOST
 from ctk.toolkit.oracle.executors.protocol import Failure, failure_of, read_answer, write_line
 from ctk.toolkit.processes.closeable import Closeable
-from ctk.toolkit.processes.groups import end_group, lead_group
+from ctk.toolkit.processes.forks import ForkedChild, flush_streams
+from ctk.toolkit.processes.groups import wait_for
 
 Ask = Callable[[Case], Judgement]
 
 
 @dataclass(slots=True)
 class _Fork:
-    """One question on its way.
+    """A running question, and the part of its answer that was received."""
 
-    Attributes:
-        case: What about.
-        pid: Of the fork.
-        pipe: From which its answer is read.
-        said: What came so far.
-    """
-
-    case: Case
-    pid: int
-    pipe: int
-    said: bytes = b""
+    child: ForkedChild
+    received: bytes = b""
 
 
 class PredicateForks(Closeable):
@@ -123,54 +115,39 @@ class PredicateForks(Closeable):
     def close(self) -> None:
         """End all forks."""
         while self._forks:
-            _end(self._forks.popitem()[1])
+            self._forks.popitem()[1].child.end()
 
     def _make_room(self, wanted: Sequence[str]) -> None:
         unwanted = [key for key in self._forks if key not in wanted]
         if len(self._forks) >= self.jobs and unwanted:
-            _end(self._forks.pop(unwanted[0]))
+            self._forks.pop(unwanted[0]).child.end()
 
     def _wait(self) -> None:
         """Take in what some fork says, or how it has ended."""
         with selectors.DefaultSelector() as selector:
             for key, fork in self._forks.items():
-                selector.register(fork.pipe, selectors.EVENT_READ, key)
+                selector.register(fork.child.answers, selectors.EVENT_READ, key)
             for ready, _ in selector.select():
                 fork = self._forks[ready.data]
-                data = os.read(fork.pipe, 1 << 16)
-                fork.said += data
+                data = os.read(fork.child.answers.fileno(), 1 << 16)
+                fork.received += data
                 if not data:
                     self._answers[ready.data] = _answer(self._forks.pop(ready.data))
 
     def _start(self, case: Case) -> _Fork:
-        ours, theirs = os.pipe()
-        parent = os.getpid()
-        for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError, ValueError, AttributeError):
-                stream.flush()  # else both would write what is held back
-        with warnings.catch_warnings():  # of other threads; see above
-            warnings.simplefilter("ignore", DeprecationWarning)
-            pid = os.fork()
-        if pid == 0:
-            self._live(parent, case, theirs)
-        os.close(theirs)
-        return _Fork(case, pid, ours)
+        flush_streams()
+        return _Fork(ForkedChild.start(partial(self._serve, case)))
 
-    def _live(self, parent: int, case: Case, pipe: int) -> None:
-        """Be the fork; never returns."""
+    def _serve(self, case: Case, requests: BinaryIO, answers: BinaryIO) -> int:
+        """Be the fork: judge one case."""
+        torch.set_num_threads(1)
         try:
-            lead_group(parent)
-            torch.set_num_threads(1)
-            try:
-                answer = self._ask(case)
-            except Exception as error:
-                answer = failure_of(error)
-            with os.fdopen(pipe, "wb") as file:
-                write_line(file, answer)
-            sys.stdout.flush()
-            sys.stderr.flush()
-        finally:
-            os._exit(0 if sys.exc_info()[0] is None else 1)
+            answer = self._ask(case)
+        except Exception as error:
+            answer = failure_of(error)
+        write_line(answers, answer)
+        flush_streams()
+        return 0
 
 
 @contextmanager
@@ -202,15 +179,10 @@ def _told(judgement: Judgement, told: Callable[[Judgement], None]) -> Judgement:
 
 def _answer(fork: _Fork) -> Judgement | Failure | int:
     """Return what a fork said, or as which status it ended without a word."""
-    os.close(fork.pipe)
-    _, status = os.waitpid(fork.pid, 0)
-    answer = read_answer(io.BytesIO(fork.said))
-    return answer if answer is not None else os.waitstatus_to_exitcode(status)
-
-
-def _end(fork: _Fork) -> None:
-    os.close(fork.pipe)
-    end_group(fork.pid)
+    fork.child.close()
+    status = wait_for(fork.child.pid)
+    answer = read_answer(io.BytesIO(fork.received))
+    return answer if answer is not None else status
 
 
 def _ended(status: int) -> CtkError:

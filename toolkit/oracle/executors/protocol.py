@@ -11,9 +11,6 @@ from ctk.toolkit.case.formats.schema import decode, document, encode
 from ctk.toolkit.case.judgement import Judgement
 from ctk.toolkit.compile_log.recorder import Veto
 
-READY = b"ready\n"
-"""The first line of a worker."""
-
 UNWANTED = b"\n"
 """What a worker is told while it is asked, when nobody wants the answer any more."""
 

@@ -34,7 +34,6 @@ from ctk.toolkit.case.store import load_case
 from ctk.toolkit.compile_log.recorder import Recorder
 from ctk.toolkit.execution.execute import run_eager
 from ctk.toolkit.oracle.executors.protocol import (
-    READY,
     Answer,
     ChildQuestion,
     Failure,
@@ -46,17 +45,12 @@ from ctk.toolkit.oracle.executors.protocol import (
 )
 from ctk.toolkit.oracle.judge import judge
 from ctk.toolkit.processes.accelerator import LOST_CUDA, has_lost_cuda
-from ctk.toolkit.processes.groups import (
-    adopt_orphans,
-    die_first,
-    dying_with_parent,
-    end_group,
-    lead_group,
-    reap_orphans,
-)
+from ctk.toolkit.processes.forks import ForkedChild
+from ctk.toolkit.processes.groups import die_first, dying_with_parent, reap_orphans
 from ctk.toolkit.processes.memory import held_nbytes, too_much
 from ctk.toolkit.processes.tree import descendants, end_descendants
 from ctk.toolkit.processes.waits import Waits
+from ctk.toolkit.processes.warm import ServerPipes, become_server
 from ctk.toolkit.targets import traits_of
 
 _POLL_SECONDS = 0.1
@@ -65,15 +59,6 @@ _POLL_SECONDS = 0.1
 
 _DEATH_SECONDS = 5.0
 """How long a child that has closed its pipe may take to end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Child:
-    """A forked process that answers questions."""
-
-    pid: int
-    questions: BinaryIO
-    answers: BinaryIO
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,14 +72,6 @@ class End:
     def is_from_outside(self) -> bool:
         """Whether somebody else has killed it: a person, or the system for want of memory."""
         return self.killed_for is None and self.status == -signal.SIGKILL
-
-
-@dataclass(frozen=True, slots=True)
-class Parent:
-    """The pipes to who asks."""
-
-    questions: BinaryIO
-    answers: BinaryIO
 
 
 @dataclass(slots=True)
@@ -131,19 +108,11 @@ class ParentGone(Exception):
 
 def main() -> None:
     """Answer questions from stdin on stdout until stdin is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    serve(_take_standard_pipes())
-
-
-def serve(parent: Parent) -> None:
-    """Be the warm process of the children that answer what a parent asks."""
-    adopt_orphans()
-    child: Child | None = None
-    parent.answers.write(READY)
-    parent.answers.flush()
+    parent = become_server()
+    child: ForkedChild | None = None
     try:
-        while (question := read_question(parent.questions)) is not None:
-            with dying_with_parent():  # it may import the user's files: nobody reads the pipe
+        while (question := read_question(parent.requests)) is not None:
+            with dying_with_parent():  # it may import the user's files while the pipe is not read
                 traits_of(question.target).preload()
             try:
                 child, answer = _answer(child, question, parent)
@@ -154,22 +123,12 @@ def serve(parent: Parent) -> None:
         pass
     finally:
         if child is not None:
-            _ended(child)
-
-
-def _take_standard_pipes() -> Parent:
-    """Return the pipes to the parent; from now on stdout is stderr, and stdin is empty."""
-    parent = Parent(os.fdopen(os.dup(0), "rb", buffering=0), os.fdopen(os.dup(1), "wb"))
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.dup2(2, 1)
-    os.close(nothing)
-    return parent
+            _end(child)
 
 
 def _answer(
-    child: Child | None, question: ChildQuestion, parent: Parent
-) -> tuple[Child | None, Answer]:
+    child: ForkedChild | None, question: ChildQuestion, parent: ServerPipes
+) -> tuple[ForkedChild | None, Answer]:
     """Ask a child, forking one if there is none; return it, if it lives on, and the answer."""
     is_fresh = child is None
     child = child or _fork(parent)
@@ -181,7 +140,7 @@ def _answer(
         child = _fork(parent)
         found = _ask(child, question, parent)
     if isinstance(found, Failure) and found.kind == LostAccelerator.__name__:
-        _ended(child)
+        _end(child)
         child = _fork(parent)
         first_line = found.message.splitlines()[0]
         found = _ask(child, replace(question, eager_raised=first_line), parent)
@@ -201,11 +160,11 @@ def _answer(
     return _tidied(child), Judgement(Verdict.REPRODUCES, seen, seen.message)
 
 
-def _tidied(child: Child) -> Child | None:
+def _tidied(child: ForkedChild) -> ForkedChild | None:
     """Return the child for the next question, unless this one left processes: they end with it."""
     if all(pid == child.pid for pid in descendants(os.getpid())):
         return child
-    _ended(child)
+    _end(child)
     return None
 
 
@@ -243,7 +202,7 @@ def _last_start(question: ChildQuestion) -> str | None:
     return trail.read_text() if question.veto is not None and trail.exists() else None
 
 
-def _ask(child: Child, question: ChildQuestion, parent: Parent) -> Answer | End:
+def _ask(child: ForkedChild, question: ChildQuestion, parent: ServerPipes) -> Answer | End:
     """Return the child's answer, or how it ended.
 
     Raises:
@@ -252,23 +211,23 @@ def _ask(child: Child, question: ChildQuestion, parent: Parent) -> Answer | End:
     """
     clock = _Clock.of(question)
     with contextlib.suppress(BrokenPipeError):
-        write_line(child.questions, question)
+        write_line(child.requests, question)
     while True:
         left = clock.left_seconds()
         wait = max(0, min(left, _POLL_SECONDS))
-        ready, _, _ = select.select([child.answers, parent.questions], [], [], wait)
+        ready, _, _ = select.select([child.answers, parent.requests], [], [], wait)
         if child.answers in ready:
             answer = read_answer(child.answers)
-            return answer if answer is not None else End(_ended(_let_die(child)))
-        if parent.questions in ready:
-            _ended(child)
-            raise Unwanted if parent.questions.read(1) else ParentGone
+            return answer if answer is not None else End(_end(_let_die(child)))
+        if parent.requests in ready:
+            _end(child)
+            raise Unwanted if parent.requests.read(1) else ParentGone
         if left <= 0:
-            return End(_ended(child), "time")
+            return End(_end(child), "time")
         if _holds_too_much(question):
-            return End(_ended(child), "memory")
+            return End(_end(child), "memory")
         if _is_dead(child):  # without an end of file: something that it started holds its pipe
-            return End(_ended(child))
+            return End(_end(child))
 
 
 def _holds_too_much(question: ChildQuestion) -> bool:
@@ -277,11 +236,11 @@ def _holds_too_much(question: ChildQuestion) -> bool:
     return limit is not None and held_nbytes(descendants(os.getpid())) > limit
 
 
-def _is_dead(child: Child) -> bool:
+def _is_dead(child: ForkedChild) -> bool:
     return os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def _let_die(child: Child) -> Child:
+def _let_die(child: ForkedChild) -> ForkedChild:
     """Give a child that has closed its pipe the time to end in its own way: the status counts."""
     deadline = time.monotonic() + _DEATH_SECONDS
     while not _is_dead(child) and time.monotonic() < deadline:
@@ -289,49 +248,23 @@ def _let_die(child: Child) -> Child:
     return child
 
 
-def _ended(child: Child) -> int:
-    """End a child (or what is left of it) and all it has started; return its exit status."""
-    status = end_group(child.pid)
+def _end(child: ForkedChild) -> int:
+    """End a child (or the rest of it) and all it has started; return its exit status."""
+    status = child.end()
     end_descendants(os.getpid())
-    with contextlib.suppress(BrokenPipeError):
-        child.questions.close()
-    child.answers.close()
     reap_orphans()
     return status
 
 
-def _fork(parent: Parent) -> Child:
-    """Fork a child that serves questions."""
-    question_out, question_in = os.pipe()
-    answer_out, answer_in = os.pipe()
-    warm = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        theirs = (parent.questions.fileno(), parent.answers.fileno())
-        _live(warm, question_out, answer_in, unused=(question_in, answer_out, *theirs))
-    os.close(question_out)
-    os.close(answer_in)
-    questions = os.fdopen(question_in, "wb")
-    return Child(pid, questions, os.fdopen(answer_out, "rb", buffering=0))
-
-
-def _live(warm: int, questions: int, answers: int, *, unused: tuple[int, ...]) -> None:
-    """Be the child; never returns."""
-    status = 1
-    try:
-        lead_group(warm)
-        die_first()
-        for descriptor in unused:
-            os.close(descriptor)
-        faulthandler.enable(sys.__stderr__ or sys.stderr)
-        status = _serve(os.fdopen(questions, "rb", buffering=0), os.fdopen(answers, "wb"))
-    finally:
-        sys.stderr.flush()
-        os._exit(status)
+def _fork(parent: ServerPipes) -> ForkedChild:
+    """Fork a child that answers questions."""
+    return ForkedChild.start(_serve, unused=(parent.requests.fileno(), parent.answers.fileno()))
 
 
 def _serve(questions: BinaryIO, answers: BinaryIO) -> int:
     """Answer questions until there are no more, or none can be answered; return the exit status."""
+    die_first()
+    faulthandler.enable(sys.__stderr__ or sys.stderr)
     while (question := read_question(questions)) is not None:
         if has_lost_cuda():
             return LOST_CUDA

@@ -1,174 +1,128 @@
-"""Start and end the workers of `ctk.toolkit.oracle.executors.worker`: one alone, or many of one nursery.
+"""Start and end the workers of worker.py: one in a process of its own, or several of one zygote.
 
-What it does not do: ask them anything (child.py).
+What it does not do: build questions (child.py).
 """
 
-import contextlib
 import os
-import select
-import signal
 import socket
 import subprocess
-import sys
-import tempfile
 import threading
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import BinaryIO, cast
+from typing import BinaryIO
 
 from ctk.compiler.errors import CtkError
-from ctk.compiler.torch_compat.inductor import inductor_api as inductor
-from ctk.compiler.usercode.process_name import process_name
-from ctk.toolkit.oracle.executors.protocol import READY, UNWANTED, ChildQuestion, write_line
+from ctk.toolkit.case.formats.schema import encode
+from ctk.toolkit.oracle.executors.protocol import UNWANTED, Answer, ChildQuestion, read_answer
 from ctk.toolkit.processes.closeable import Closeable
-from ctk.toolkit.processes.scratch import OWNER, scratch_root
+from ctk.toolkit.processes.warm import (
+    WarmServer,
+    end_grandchild,
+    end_launched,
+    launch,
+    open_log,
+    read_tail,
+)
 
-_END_SECONDS = 5.0
-"""How long a worker may take to end when its stdin is closed."""
-
-_LOG_LINES = 30
-"""How many of a child's last lines a crash's detail holds."""
+_NOT_STARTED = "the oracle's worker process did not start"
 
 
 @dataclass(slots=True)
 class Worker:
-    """A running worker.
+    """A warm server that judges cases; any thread may cancel its question."""
 
-    Attributes:
-        questions: Its stdin.
-        answers: Its stdout.
-        log: Where its stderr goes.
-        pid: Its process id.
-        end: Sees to its end once its stdin is closed, by force if need be.
-    """
-
-    questions: BinaryIO
-    answers: BinaryIO
-    log: BinaryIO
-    pid: int
-    end: Callable[["Worker"], None]
+    server: WarmServer
     _writing: threading.Lock = field(default_factory=threading.Lock)
     _is_asked: bool = False
 
-    def ask(self, question: ChildQuestion) -> None:
-        """Send a question, whose answer comes from `answers`."""
-        self.log.seek(0)
-        self.log.truncate()
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self.server.pid
+
+    def send(self, question: ChildQuestion) -> None:
+        """Send a question; `receive` returns its answer."""
         with self._writing:
             self._is_asked = True
-            write_line(self.questions, question)
+            self.server.send(encode(question))
 
-    def answered(self) -> None:
-        """Take note that the answer has come."""
+    def receive(self) -> Answer | None:
+        """Return the answer; None if the worker has ended."""
+        answer = read_answer(self.server.answers)
         with self._writing:
             self._is_asked = False
+        return answer
 
     def unwant(self) -> None:
-        """Say, in any thread, that nobody wants the answer any more."""
-        with self._writing, contextlib.suppress(OSError, ValueError):
+        """Cancel the question, from any thread; its answer is a failure of kind `Unwanted`."""
+        with self._writing, suppress(OSError, ValueError):
             if self._is_asked:
                 self._is_asked = False
-                self.questions.write(UNWANTED)
-                self.questions.flush()
+                self.server.requests.write(UNWANTED)
+                self.server.requests.flush()
 
     def tail(self) -> str:
-        """Return the last lines that the worker and its children have written."""
-        return _tail(self.log)
+        """Return the last lines that the worker and its children have written to stderr."""
+        return self.server.tail()
 
     def close(self) -> None:
-        """Close the worker's stdin, which ends it and its child; kill it if it does not."""
-        with contextlib.suppress(OSError):
-            self.questions.close()
-        self.end(self)
-        self.answers.close()
-        self.log.close()
-
-
-def _tail(log: BinaryIO) -> str:
-    log.flush()
-    log.seek(0)
-    lines = log.read().decode(errors="replace").splitlines()
-    return "\n".join(lines[-_LOG_LINES:])
+        """End the worker and its child."""
+        self.server.close()
 
 
 def start_worker(target: str) -> Worker:
-    """Start a worker of its own process and wait until it is ready.
+    """Start a worker in a process of its own and wait until it is ready.
 
     Args:
-        target: What it will be asked about.
+        target: The target of its questions.
 
     Raises:
-        CtkError: It ended before it was.
+        CtkError: It ended before it was ready.
     """
-    log = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115  lives as long as the worker
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ctk.toolkit.oracle.executors.worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=log,
-        env=_environment(),
-        start_new_session=True,
-    )
-    pipes = cast("BinaryIO", process.stdin), cast("BinaryIO", process.stdout)
-    return _ready(Worker(*pipes, log, process.pid, lambda worker: _end(process)))
-
-
-def _ready(worker: Worker) -> Worker:
-    try:
-        if worker.answers.readline() != READY:
-            raise CtkError(f"the oracle's worker process did not start\n{worker.tail()}")
-    except BaseException:
-        worker.close()
-        raise
-    return worker
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    try:
-        process.wait(_END_SECONDS)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    module = "ctk.toolkit.oracle.executors.worker"
+    return Worker(WarmServer.start(module, failure=_NOT_STARTED))
 
 
 class Zygote(Closeable):
-    """Starts workers that share what was imported (`ctk.toolkit.oracle.executors.zygote`); in any thread."""
+    """Starts workers as forks of one warm process (zygote.py), from any thread."""
 
     def __init__(self) -> None:
         self._asking = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
         self._log: BinaryIO | None = None
-        self._last_words = ""
+        self._last_lines = ""
         self._is_closing = False
 
     def start_worker(self, target: str) -> Worker:
-        """Start a worker and wait until it is ready; a nursery that has ended is started again.
+        """Start a worker and wait until it is ready; a zygote that has ended is started again.
 
         Raises:
             CtkError: It did not start.
         """
-        log = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115  lives as long as the worker
+        log = open_log()
         their_questions, questions = os.pipe()
         answers, their_answers = os.pipe()
-        ours = os.fdopen(questions, "wb"), os.fdopen(answers, "rb")
+        pipes = os.fdopen(questions, "wb"), os.fdopen(answers, "rb")
         try:
             streams = (their_questions, their_answers, log.fileno())
             with self._asking:
-                pid = self._forked(target, streams) or self._forked(target, streams)
+                pid = self._fork(target, streams) or self._fork(target, streams)
             if pid is None:
-                raise CtkError(f"the oracle's warm process has ended\n{self._last_words}")
+                raise CtkError(f"the oracle's warm process has ended\n{self._last_lines}")
         except BaseException:
-            for file in (*ours, log):
+            for file in (*pipes, log):
                 file.close()
             raise
         finally:
             os.close(their_questions)
             os.close(their_answers)
-        return _ready(Worker(*ours, log, pid, _end_forked))
+        server = WarmServer(*pipes, log, pid, end_grandchild)
+        server.await_ready(_NOT_STARTED)
+        return Worker(server)
 
-    def _forked(self, target: str, streams: tuple[int, int, int]) -> int | None:
-        """Return the id of a new worker; None where the nursery has ended, which is closed then."""
+    def _fork(self, target: str, streams: tuple[int, int, int]) -> int | None:
+        """Return the id of a new worker; None if the zygote has ended, which is closed then."""
         if self._is_closing:
             return None
         try:
@@ -184,15 +138,13 @@ class Zygote(Closeable):
 
     def _start(self) -> socket.socket:
         ours, theirs = socket.socketpair()
-        self._log = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115  as long as it lives
+        self._log = open_log()
         with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "ctk.toolkit.oracle.executors.zygote"],
+            self._process = launch(
+                "ctk.toolkit.oracle.executors.zygote",
                 stdin=theirs.fileno(),
                 stdout=self._log,
-                stderr=self._log,
-                env=_environment(),
-                start_new_session=True,
+                log=self._log,
             )
         return ours
 
@@ -203,9 +155,9 @@ class Zygote(Closeable):
         if control is not None:
             control.close()
         if process is not None:
-            _end(process)
+            end_launched(process)
         if log is not None:
-            self._last_words = _tail(log)
+            self._last_lines = read_tail(log)
             log.close()
 
     def close(self) -> None:
@@ -217,41 +169,3 @@ class Zygote(Closeable):
         with self._asking:
             self._end()
             self._is_closing = False
-
-
-def _end_forked(worker: Worker) -> None:
-    """Wait until a worker has closed its end; its pipe is the only one that can tell."""
-    if not _has_closed(worker):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(worker.pid, signal.SIGKILL)
-
-
-def _has_closed(worker: Worker) -> bool:
-    while select.select([worker.answers], [], [], _END_SECONDS)[0]:
-        if not os.read(worker.answers.fileno(), 1 << 16):
-            return True
-    return False
-
-
-def _environment() -> dict[str, str]:
-    """Return our environment with our import path, our mark, our temporary folder, and no pool.
-
-    The processes of a pool of compile workers would outlive a question, or die with it and be
-    missed by the next. Compiled code stays in Inductor's cache, which is not temporary. Nothing is
-    imported from the working folder, which may be a stranger's, by its place.
-    """
-    path = os.pathsep.join(entry for entry in sys.path if entry)
-    return {
-        **os.environ,
-        "PYTHONPATH": path,
-        "PYTHONSAFEPATH": "1",
-        "TORCHINDUCTOR_CACHE_DIR": inductor.cache_folder(),
-        "TORCHINDUCTOR_COMPILE_THREADS": "1",
-        # To ask the CUDA runtime for a GPU, as Inductor does when it is imported, would leave the
-        # worker's forks without CUDA; the driver's management library can be asked instead.
-        "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
-        "TMPDIR": str(scratch_root()),
-        # A kernel's failed assertion is told at the call that launched it, not at a later one.
-        "CUDA_LAUNCH_BLOCKING": os.environ.get("CUDA_LAUNCH_BLOCKING", "1"),
-        OWNER: process_name(),
-    }

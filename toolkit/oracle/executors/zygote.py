@@ -18,9 +18,11 @@ import signal
 import socket
 import sys
 import time
+from functools import partial
 
 from ctk.toolkit.oracle.executors import worker
-from ctk.toolkit.processes.groups import adopt_orphans, die_with, dying_with_parent
+from ctk.toolkit.processes.forks import fork_process
+from ctk.toolkit.processes.groups import adopt_orphans, dying_with_parent
 from ctk.toolkit.processes.tree import descendants, end_descendants
 from ctk.toolkit.targets import traits_of
 
@@ -37,7 +39,6 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for a worker: its pipe tells
     adopt_orphans()
-    warm = os.getpid()
     with contextlib.suppress(ConnectionError):
         while True:
             target, streams, _, _ = socket.recv_fds(control, _REQUEST_NBYTES, len(_STREAMS))
@@ -45,30 +46,23 @@ def main() -> None:
                 break
             with dying_with_parent(), contextlib.suppress(Exception):  # the question will tell
                 traits_of(target.decode()).preload()
-            pid = os.fork()
-            if pid == 0:
-                control.close()
-                _work(warm, streams)
+            pid = fork_process(partial(_work, control, streams), leads_group=False)
             for stream in streams:
                 os.close(stream)
             control.sendall(b"%d\n" % pid)
     _end()
 
 
-def _work(warm: int, streams: list[int]) -> None:
-    """Be a worker; never returns."""
-    status = 1
-    try:
-        die_with(warm)
-        for number, stream in zip(_STREAMS, streams, strict=True):
-            os.dup2(stream, number)
-            os.close(stream)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        worker.main()
-        status = 0
-    finally:
-        sys.stderr.flush()
-        os._exit(status)
+def _work(control: socket.socket, streams: list[int]) -> int:
+    """Be a worker with the given standard streams; return its exit status."""
+    control.close()
+    for number, stream in zip(_STREAMS, streams, strict=True):
+        os.dup2(stream, number)
+        os.close(stream)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    worker.main()
+    sys.stderr.flush()
+    return 0
 
 
 def _end() -> None:
