@@ -20,6 +20,7 @@ from typing import Any
 
 from ctk.compiler.errors import ConfigError, CtkError, message_of, nearest
 from ctk.compiler.usercode import python_files
+from ctk.compiler.usercode.closure import parse_file, reachable
 from ctk.compiler.usercode.python_files import is_installed, is_neighbour, load_file
 
 
@@ -181,22 +182,12 @@ def files_of(path: Path, folder: Path | None = None) -> tuple[Path, ...]:
     """
     path = path.resolve()
     folder = (folder or path.parent).resolve()
-    found: dict[Path, None] = {}
-    todo = [path]
-    while todo:
-        file = todo.pop(0)
-        if file not in found:
-            found[file] = None
-            todo.extend(_imports_of(file, folder))
-    return tuple(found)
+    return reachable([path], lambda file: _imports_of(file, folder))
 
 
 def _imports_of(file: Path, folder: Path) -> Iterator[Path]:
-    try:
-        tree = ast.parse(file.read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return  # who loads or copies it says so
-    for node in ast.walk(tree):
+    tree = parse_file(file)  # loading or copying the file reports that it cannot be read
+    for node in ast.walk(tree) if tree else ():
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield from imported_files(alias.name, file, folder)

@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
+from ctk.compiler.usercode.closure import DEFINITIONS, defined_names, names_in, reachable
+
 OURS = "ctk."
 _WIDTH = 80
 
@@ -56,22 +58,22 @@ class _Closure:
     wanted: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     imports: dict[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
 
-    def add(self, module: str, name: str) -> None:
-        """Take what `name` means in `module`, and what that needs; a builtin needs nothing."""
+    def uses(self, definition: tuple[str, str]) -> Iterable[tuple[str, str]]:
+        """Take a name of a module, and return the names that it needs; a builtin needs none."""
+        module, name = definition
         parsed = _parsed(module)
         if name in parsed.definitions:
-            if name not in self.wanted.setdefault(module, set()):
-                self.wanted[module].add(name)
-                for used in names_in(parsed.definitions[name][0]):
-                    self.add(module, used)
-        elif name in parsed.imports:
-            source, attribute = parsed.imports[name]
-            if not source.startswith(OURS):
-                self.imports[name] = source, attribute
-            elif attribute != name or not attribute:
-                raise ValueError(f"{module} names {source} differently: import {name} as it is")
-            else:
-                self.add(source, attribute)
+            self.wanted.setdefault(module, set()).add(name)
+            return [(module, used) for used in names_in(parsed.definitions[name][0])]
+        if name not in parsed.imports:
+            return []
+        source, attribute = parsed.imports[name]
+        if not source.startswith(OURS):
+            self.imports[name] = source, attribute
+            return []
+        if attribute != name or not attribute:
+            raise ValueError(f"{module} names {source} differently: import {name} as it is")
+        return [(source, attribute)]
 
 
 def carry(text: str, modules: Iterable[str], extra: Iterable[tuple[str, str]] = ()) -> Carried:
@@ -87,19 +89,10 @@ def carry(text: str, modules: Iterable[str], extra: Iterable[tuple[str, str]] = 
     """
     closure = _Closure()
     used = names_in(ast.parse(text))
-    for module in modules:
-        for name in _parsed(module).definitions:
-            if name in used:
-                closure.add(module, name)
-    for module, name in extra:
-        closure.add(module, name)
+    starts = [(module, n) for module in modules for n in _parsed(module).definitions if n in used]
+    reachable([*starts, *extra], closure.uses)
     _check_unique(closure.wanted)
     return Carried(tuple(_statements(closure.imports)), _joined(_texts(closure.wanted)))
-
-
-def names_in(tree: ast.AST) -> set[str]:
-    """Return the plain names that a piece of source uses."""
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
 def _check_unique(wanted: Mapping[str, set[str]]) -> None:
@@ -114,7 +107,7 @@ def _joined(texts: Iterable[tuple[ast.stmt, str]]) -> str:
     """Return definitions one below the other, constants without empty lines between them."""
     source, was_constant = "", False
     for node, text in texts:
-        is_constant = not isinstance(node, (ast.FunctionDef, ast.ClassDef))
+        is_constant = not isinstance(node, DEFINITIONS)
         between = "\n" if is_constant and was_constant else "\n\n\n"
         source, was_constant = f"{source}{between if source else ''}{text}", is_constant
     return source
@@ -142,7 +135,7 @@ def _parsed(module: str) -> _Module:
     definitions: dict[str, tuple[ast.stmt, str]] = {}
     imports: dict[str, tuple[str, str]] = {}
     for node, following in zip(body, [*body[1:], None], strict=True):
-        for name in _defined(node):
+        for name in defined_names(node):
             definitions[name] = node, _source(lines, node, following)
         if isinstance(node, ast.Import):
             imports |= {alias.asname or alias.name: (alias.name, "") for alias in node.names}
@@ -152,22 +145,14 @@ def _parsed(module: str) -> _Module:
     return _Module(definitions, imports)
 
 
-def _defined(node: ast.stmt) -> list[str]:
-    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-        return [node.name]
-    targets = node.targets if isinstance(node, ast.Assign) else []
-    targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
-    return [target.id for target in targets if isinstance(target, ast.Name)]
-
-
 def _source(lines: Sequence[str], node: ast.stmt, following: ast.stmt | None) -> str:
     """Return the lines of a definition, with decorators; of a docstring only the first line."""
     start = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", []))])
     kept = list(lines[: node.end_lineno])
-    if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and (text := _docstring(node.body[0])):
+    if isinstance(node, DEFINITIONS) and (text := _docstring(node.body[0])):
         first, last = text.lineno, text.end_lineno or text.lineno
         kept[first - 1 : last] = _first_line(lines[first - 1], is_whole=first == last)
-    elif not isinstance(node, (ast.FunctionDef, ast.ClassDef)) and (text := _docstring(following)):
+    elif not isinstance(node, DEFINITIONS) and (text := _docstring(following)):
         kept += _first_line(lines[text.lineno - 1], is_whole=text.lineno == text.end_lineno)
     return "\n".join(kept[start - 1 :])
 

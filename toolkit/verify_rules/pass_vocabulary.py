@@ -24,6 +24,7 @@ from typing import Any, cast
 import torch
 
 from ctk.compiler.torch_compat.fx import operators
+from ctk.compiler.usercode.closure import DEFINITIONS, definitions_in, names_in
 
 aten = torch.ops.aten
 KNOWN_CODE = frozenset({"torch", "ctk", "numpy", "pytest", *sys.stdlib_module_names})
@@ -90,9 +91,8 @@ def helpers_of(module: ModuleType) -> set[str]:
     """Return the names that functions and classes of a module use of each other."""
     found: set[str] = set()
     for name, definition in _definitions(module).items():
-        if isinstance(definition, (ast.ClassDef, ast.FunctionDef)):
-            used = {each.id for each in ast.walk(definition) if isinstance(each, ast.Name)}
-            found |= used - {name}
+        if isinstance(definition, DEFINITIONS):
+            found |= names_in(definition) - {name}
     return found
 
 
@@ -106,15 +106,7 @@ def _definitions(module: ModuleType) -> dict[str, ast.stmt]:
 
 @lru_cache(maxsize=256)
 def _defined_in(source: str) -> dict[str, ast.stmt]:
-    tree = ast.parse(source)
-    found: dict[str, ast.stmt] = {}
-    for each in tree.body:
-        if isinstance(each, (ast.ClassDef, ast.FunctionDef)):
-            found[each.name] = each
-        elif isinstance(each, (ast.Assign, ast.AnnAssign)):
-            targets = each.targets if isinstance(each, ast.Assign) else [each.target]
-            found |= {one.id: each for one in targets if isinstance(one, ast.Name)}
-    return found
+    return definitions_in(ast.parse(source).body)
 
 
 def _scope(module: ModuleType, definition: ast.stmt) -> dict[str, object]:

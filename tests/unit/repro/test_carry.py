@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from ctk.compiler.usercode.closure import names_in
 from ctk.toolkit.case.carried_sources import plan_sources
 from ctk.toolkit.case.case import Autocast, Case, Modes
 from ctk.toolkit.case.failure import Signature
-from ctk.toolkit.repro.carry import carry, names_in
+from ctk.toolkit.repro.carry import carry
 from ctk.toolkit.repro.script import CARRIED, render_script
 from ctk.toolkit.targets import TARGETS, traits_of
 from tests.helpers.repros import make_case

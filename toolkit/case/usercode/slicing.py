@@ -24,6 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ctk.compiler.usercode.closure import parse_file, reachable
 from ctk.compiler.usercode.references import files_of
 from ctk.toolkit.case.usercode.source_file import Import, SourceFile, read_source, text_of
 from ctk.toolkit.case.usercode.statements import (
@@ -220,26 +221,22 @@ class _Slicer:
 
     def _call_changes(self, file: SourceFile, name: str) -> bool:
         """Return whether a call of a function may change values or operators that stay."""
-        return any(
-            spaces & self.words or changed & where.data_names()
-            for where, changed, spaces in self._changes(file, name, set())
-        )
+        for path, called in reachable([(file.path, name)], self._uses):
+            used = self.files[path]
+            for statement in used.binding(called):
+                changed = may_change(statement.walk()) & used.data_names()
+                if changed or namespaces(statement.walk()) & self.words:
+                    return True
+        return False
 
-    def _changes(
-        self, file: SourceFile, name: str, seen: set[tuple[Path, str]]
-    ) -> Iterator[tuple[SourceFile, set[str], set[str]]]:
-        """Yield, for a function and those that it uses: file, globals changed, namespaces."""
-        if (file.path, name) in seen:
-            return
-        seen.add((file.path, name))
-        for statement in file.binding(name):
-            nodes = list(statement.walk())
-            yield file, may_change(iter(nodes)), namespaces(iter(nodes))
-            for used in statement.uses:
-                yield from self._changes(file, used, seen)
-        for each in file.meanings(name):
+    def _uses(self, definition: tuple[Path, str]) -> Iterator[tuple[Path, str]]:
+        """Yield the definitions that a definition uses: in its file, and by its imports."""
+        path, name = definition
+        for statement in self.files[path].binding(name):
+            yield from ((path, used) for used in statement.uses)
+        for each in self.files[path].meanings(name):
             if each.file in self.files and each.attribute:
-                yield from self._changes(self.files[each.file], each.attribute, seen)
+                yield each.file, each.attribute
 
     # --- ends -----------------------------------------------------------------------------------
 
@@ -299,17 +296,10 @@ def _may_register(imports: Iterable[Import], missing: set[str]) -> bool:
             namespaces(ast.walk(tree)) & missing
             for path in each.runs
             for file in files_of(path)
-            if (tree := _tree(file))
+            if (tree := parse_file(file))
         )
         for each in imports
     )
-
-
-def _tree(path: Path) -> ast.Module | None:
-    try:
-        return ast.parse(path.read_bytes())
-    except (OSError, SyntaxError, ValueError):
-        return None
 
 
 # --- facts of statements ------------------------------------------------------------------------
