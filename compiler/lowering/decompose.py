@@ -99,9 +99,9 @@ class _Parts:
         for each in node.all_input_nodes:
             value = value_of(each)
             if isinstance(value, Tensor):
-                if each.name not in self.builder.views or not fake.is_fake(value):
+                if each.name not in self.builder.draft.views or not fake.is_fake(value):
                     raise NotLowered(f"its operand {each.name} is memory that kernels do not read")
-                self._views[id(value)] = value, self.builder.views[each.name]
+                self._views[id(value)] = value, self.builder.draft.views[each.name]
         return tree_map(value_of, (node.args, node.kwargs))
 
     def view_of(self, tensor: Tensor) -> View:
@@ -159,7 +159,7 @@ class _Parts:
         finally:
             builder.part = None
         for array, tensor in _pairs(made, result):
-            name = builder.unique(f"{builder.origin}.{operator.overloadpacket.__name__}")
+            name = builder.draft.unique(f"{builder.origin}.{operator.overloadpacket.__name__}")
             view = builder.place(name, array, tensor, compute_type(tensor.dtype))
             self._views[id(tensor)] = tensor, view
 

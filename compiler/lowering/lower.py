@@ -86,6 +86,7 @@ class _Lowering:
         self.options = options
         self.allow = allow
         self.builder = Builder(exact=options.exact, accumulate=options.accumulate)
+        self.draft = self.builder.draft
         self.outputs: list[Node] = []
 
     def add(self, node: Node) -> None:
@@ -100,12 +101,11 @@ class _Lowering:
 
     def program(self) -> Program:
         """Return what was made, less the views and sizes that nobody reads."""
-        builder = self.builder
-        views = builder.views
-        program = Program(builder.buffers, [], views, frozenset())
+        draft, views = self.draft, self.draft.views
+        program = Program(draft.buffers, [], views, frozenset())
         needed, steps = set(self.outputs), list[Step]()
         read: set[str] = set()  # by kernels: memory, and sizes that are known at the call only
-        for step in reversed(builder.steps):
+        for step in reversed(draft.steps):
             if isinstance(step, LibraryCall):
                 wanted = step.node in needed or not read.isdisjoint(step_writes(program, step))
                 if not wanted and is_pure(step.node):
@@ -120,7 +120,7 @@ class _Lowering:
     def _existing(self, node: Node, value: object, role: Any) -> None:
         if isinstance(value, torch.Tensor):
             try:
-                self.builder.add_tensor(node.name, value, role)
+                self.draft.add_tensor(node.name, value, role)
             except NotLowered:
                 return  # whoever reads it is a call of the library
 
@@ -129,16 +129,16 @@ class _Lowering:
         builder.node, builder.origin = node, node.name
         if self._is_item(node) or self._is_alias(node):
             return
-        before = len(builder.steps), len(builder.buffers), len(builder.views)
+        mark = self.draft.mark()
         try:
             if node.name in self.options.library:
                 raise NotLowered("it is to be one")
             self._lower(node)
-            builder.settle(*before)
+            self.draft.settle(mark)
             if self.options.exact:
-                require_exact(builder.steps[before[0] :])
+                require_exact(self.draft.steps[mark.steps :])
         except NotLowered as error:
-            builder.forget(*before)
+            self.draft.undo(mark)
             self._library(node, str(error))
 
     def _lower(self, node: Node) -> None:
@@ -162,7 +162,7 @@ class _Lowering:
                 raise
             raise NotLowered("it asks for a number that only the call knows") from error
         if isinstance(result, View):
-            self.builder.views[node.name] = result
+            self.draft.views[node.name] = result
         else:
             self._write(node, result if isinstance(result, (list, tuple)) else (result,))
 
@@ -188,7 +188,7 @@ class _Lowering:
             if not isinstance(index, int):
                 raise NotLowered(f"{user.name} reads its results as a whole")
             if index in first:
-                self.builder.views[user.name] = self.builder.views[first[index]]
+                self.draft.views[user.name] = self.draft.views[first[index]]
                 continue
             first[index] = user.name
             self._write_one(user.name, results[index], recorded[index])
@@ -203,12 +203,12 @@ class _Lowering:
 
     def _is_item(self, node: Node) -> bool:
         """Return whether a node picks a result of a lowered node, which is made already."""
-        return node.target is operator.getitem and node.name in self.builder.views
+        return node.target is operator.getitem and node.name in self.draft.views
 
     def _is_alias(self, node: Node) -> bool:
         """Add a view, and its call for whoever needs it as a tensor; False for other nodes."""
         tensor, base = tensor_of(node), viewed(node)
-        known = self.builder.views.get(base.name) if base is not None else None
+        known = self.draft.views.get(base.name) if base is not None else None
         if tensor is None or base is None or known is None or tensor.dtype != known.dtype:
             return False
         source = cast("torch.Tensor", tensor_of(base))
@@ -220,8 +220,8 @@ class _Lowering:
         except NotLowered:
             return False
         view = View(known.buffer, known.dtype, shape, strides, known.offset + moved)
-        self.builder.views[node.name] = view
-        self.builder.steps.append(LibraryCall(node, "it is a view"))
+        self.draft.views[node.name] = view
+        self.draft.steps.append(LibraryCall(node, "it is a view"))
         return True
 
     def _operand(self, argument: Argument) -> Any:
@@ -231,32 +231,32 @@ class _Lowering:
         """Return what a lowering gets for a node: an array, or a number of the call."""
         value = value_of(node)
         if isinstance(value, torch.Tensor):
-            if node.name not in self.builder.views:
+            if node.name not in self.draft.views:
                 raise NotLowered(f"its operand {node.name} is memory that kernels do not read")
             if value.device != self.builder.device:
                 raise NotLowered(f"its operand {node.name} is on {value.device}")
-            return self.builder.read(self.builder.views[node.name])
+            return self.builder.read(self.draft.views[node.name])
         if isinstance(value, (int, torch.SymInt)):
             return size_of(value) if isinstance(value, torch.SymInt) else value
         raise NotLowered(f"its operand {node.name} is a {type(value).__name__}")
 
     def _library(self, node: Node, why: str) -> None:
-        self.builder.steps.append(LibraryCall(node, why))
+        self.draft.steps.append(LibraryCall(node, why))
         tensor = tensor_of(node)
         if tensor is None:
             return
         alias = self._written_alias(node)
         if alias is not None:
-            self.builder.views[node.name] = alias
+            self.draft.views[node.name] = alias
             return
-        *_, memory = memory_of(node, self.builder.views, self.builder.buffers)
+        *_, memory = memory_of(node, self.draft.views, self.draft.buffers)
         try:
             base = memory if memory != node.name else ""
-            self.builder.add_tensor(node.name, tensor, "library", base)
+            self.draft.add_tensor(node.name, tensor, "library", base)
         except NotLowered:
             return
 
     def _written_alias(self, node: Node) -> View | None:
         """Return the operand that a call in place returns."""
         written = [each.name for each in mutated_arguments(node)]
-        return self.builder.views.get(written[0]) if len(written) == 1 else None
+        return self.draft.views.get(written[0]) if len(written) == 1 else None

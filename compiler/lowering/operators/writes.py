@@ -54,19 +54,19 @@ def _in_place(operator: object) -> Callable[..., View]:
 
 def _target(b: Builder) -> View:
     node = b.current.args[0]
-    if not isinstance(node, Node) or node.name not in b.views:
+    if not isinstance(node, Node) or node.name not in b.draft.views:
         raise NotLowered("it writes to memory that kernels do not write")
-    target = b.views[node.name]
-    if b.buffers[target.buffer].role == "kernel":
+    target = b.draft.views[node.name]
+    if b.draft.buffers[target.buffer].role == "kernel":
         raise NotLowered("it writes to memory that a kernel made")
     return target
 
 
 def _reads(b: Builder, target: View) -> bool:
     """Return whether an operand but the first is in the memory that is written."""
-    base = base_name(b.buffers, target.buffer)
+    base = base_name(b.draft.buffers, target.buffer)
     others = b.current.all_input_nodes[1:]
-    return any(base in memory_of(each, b.views, b.buffers) for each in others)
+    return any(base in memory_of(each, b.draft.views, b.draft.buffers) for each in others)
 
 
 WRITES: Mapping[object, Callable[..., View]] = {
