@@ -7,13 +7,13 @@
         total += total_part;
     }
 
-A reduction that has not enough rows for the threads is cut into chunks, as many as its size asks
-for and never as many as there are threads: so the result is the same on every number of them.
+A reduction with fewer rows than threads is cut into chunks. Their number depends on the size of the
+reduction alone, so that the result is the same on every number of threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from ctk.compiler.codegen.c.accumulators import (
@@ -21,23 +21,26 @@ from ctk.compiler.codegen.c.accumulators import (
     ROWS,
     arg_update,
     clause,
-    combine_squares,
     identity,
     is_arg,
     is_blocked,
     update,
-    wide_type,
 )
 from ctk.compiler.codegen.c.sweeps import SweepPrinter
+from ctk.compiler.codegen.c.totals import Totals
 from ctk.compiler.codegen.c.types import C_TYPES, grouped
 from ctk.compiler.codegen.c.values import Block, with_origins
-from ctk.compiler.lowering.ir import Dtype, Reduce, Store, Sweep
+from ctk.compiler.lowering.ir import Reduce, Store, Sweep
 from ctk.compiler.lowering.layout import number_in
 from ctk.compiler.sizes.index import Var
 
 
 class ReducePrinter:
-    """One sweep that reduces, on its way to C."""
+    """Prints one sweep that reduces.
+
+    Attributes:
+        single: The whole reduction is one loop, and no accumulators are combined.
+    """
 
     def __init__(self, printer: SweepPrinter, sweep: Sweep, chunks: int) -> None:
         self.printer = printer
@@ -51,27 +54,22 @@ class ReducePrinter:
         short = size is not None and size <= self.step
         self.in_blocks = not short and any(map(is_blocked, self.reduces))
         self.single = len(sweep.inner) == 1 and not self.in_blocks and chunks == 1
-        """The whole reduction is one loop, and no accumulators are combined."""
-        self.totals: dict[str, str] = {}
-        self.counts: dict[str, str] = {}
-        self.arrays: dict[str, str] = {}
+        self.totals = Totals(printer, self.reduces, single=self.single)
 
     def print(self) -> None:
-        """Print the sweep, and say what later sweeps read."""
+        """Print the sweep, and bind its results for later sweeps."""
         self.values.count(self.sweep.statements)
         if self.chunks > 1 and not self.reduces:
             self._stores(self.sweep.inner)
         elif self.chunks > 1:
             self._in_chunks()
         else:
-            self._declare_all()
+            self.totals.declare()
             self._loops(list(self.sweep.inner), "0", "")
-        for reduce in self.reduces:
-            for position, (name, dtype) in enumerate(zip(reduce.names, reduce.dtypes, strict=True)):
-                self._bind(reduce, name, dtype, is_place=is_arg(reduce) and position == 1)
+        self.totals.bind()
 
     def _stores(self, loops: tuple[Var, ...]) -> None:
-        """Print a sweep that only stores, its iterations shared among threads."""
+        """Print a sweep of stores only, its iterations shared among threads."""
         first, *rest = loops
         words = ["parallel for"] if loops == self.sweep.inner else []
         words += ["simd"] if not rest and self.printer.tile is None else []
@@ -86,54 +84,10 @@ class ReducePrinter:
                     assert isinstance(statement, Store)
                     self.printer.store(statement)
 
-    def _bind(self, reduce: Reduce, name: str, dtype: Dtype, *, is_place: bool) -> None:
-        total = self.totals[name]
-        if is_place:
-            place = self.printer.variable(total)
-            self.printer.bind(name, f"({place} < 0 ? 0 : {place})", self.values.block)
-            return
-        if self.single or wide_type(reduce) == C_TYPES[dtype]:
-            self.printer.bind(name, self.printer.variable(total), self.values.block)
-            return
-        code = f"(({C_TYPES[dtype]}){self.printer.variable(total)})"
-        if self.printer.tile is None:
-            result = self.values.names.new(f"{total}_all")
-            self.values.block.lines.append(f"const {C_TYPES[dtype]} {result} = {code[1:-1]};")
-            code = result
-        self.printer.bind(name, code, self.values.block)
-
-    def _declare_all(self) -> None:
-        for reduce in self.reduces:
-            self.values.block.lines.append(f"// {reduce.origin}")
-            for position, name in enumerate(reduce.names):
-                self.totals.setdefault(name, self.values.names.new(name))
-                ctype, begin = self._begin(reduce, position)
-                self.printer.declare(ctype, self.totals[name], begin)
-            if reduce.kind == "mean_m2" and not self.single:
-                first = reduce.names[0]
-                self.counts.setdefault(first, self.values.names.new("count"))
-                self.values.block.lines.append(f"int64_t {self.counts[first]} = 0;")
-
-    def _begin(self, reduce: Reduce, position: int) -> tuple[str, str]:
-        """Return the type of an accumulator, and what it begins with."""
-        if is_arg(reduce) and position == 1:
-            return "int64_t", "-1"
-        ctype = C_TYPES[reduce.value.dtype] if self.single else wide_type(reduce)
-        return ctype, identity(reduce.kind, reduce.value.dtype)
-
     def _in_chunks(self) -> None:
-        """Print the chunks, which run on threads, and what combines them in their order."""
-        values, printer, tile = self.values, self.printer, self.printer.tile
-        width = "" if tile is None else f"[{tile.width}]"
-        for reduce in self.reduces:
-            for position, name in enumerate(reduce.names):
-                self.arrays[name] = array = values.names.new(f"{name}_chunks")
-                ctype = self._begin(reduce, position)[0]
-                values.block.lines.append(f"{ctype} {array}[{self.chunks}]{width};")
-            if reduce.kind == "mean_m2":
-                first = reduce.names[0]
-                self.arrays[f"{first}#"] = array = values.names.new(f"{first}_counts")
-                values.block.lines.append(f"int64_t {array}[{self.chunks}];")
+        """Print the chunks, which run on threads, and their combination in order."""
+        arrays, counts = self._declare_chunks()
+        values, printer, totals = self.values, self.printer, self.totals
         chunk = values.names.new("chunk")
         head = f"for (int64_t {chunk} = 0; {chunk} < {self.chunks}; ++{chunk}) {{"
         size = values.index(self.sweep.inner[0].size)
@@ -145,44 +99,38 @@ class ReducePrinter:
                 f"const int64_t {start} = {chunk} * ({size}) / {self.chunks};",
                 f"const int64_t {stop} = ({chunk} + 1) * ({size}) / {self.chunks};",
             ]
-            self._declare_all()
+            totals.declare()
             self._loops(list(self.sweep.inner), start, stop)
             with printer.lanes():
-                for name, array in self.arrays.items():
-                    if not name.endswith("#"):
-                        target = printer.variable(f"{array}[{chunk}]")
-                        values.block.lines.append(f"{target} = {self._total(name)};")
-            for name, count in self.counts.items():
-                inner.lines.append(f"{self.arrays[f'{name}#']}[{chunk}] = {count};")
-        self._declare_all()
+                for name, array in arrays.items():
+                    target = printer.variable(f"{array}[{chunk}]")
+                    values.block.lines.append(f"{target} = {totals.variable(name)};")
+            for name, count in totals.counts.items():
+                inner.lines.append(f"{counts[name]}[{chunk}] = {count};")
+        totals.declare()
         with printer.block(head, is_loop=True):
             with printer.lanes():
                 for reduce in self.reduces:
-                    parts = [printer.variable(f"{self.arrays[n]}[{chunk}]") for n in reduce.names]
-                    counts = self.arrays.get(f"{reduce.names[0]}#", "")
-                    self._combine(reduce, parts, f"{counts}[{chunk}]")
-            self._count({name: f"{self.arrays[f'{name}#']}[{chunk}]" for name in self.counts})
+                    parts = [printer.variable(f"{arrays[name]}[{chunk}]") for name in reduce.names]
+                    totals.combine(reduce, parts, f"{counts.get(reduce.names[0], '')}[{chunk}]")
+            totals.add_counts({name: f"{counts[name]}[{chunk}]" for name in totals.counts})
 
-    def _total(self, name: str) -> str:
-        return self.printer.variable(self.totals[name])
-
-    def _combine(self, reduce: Reduce, parts: list[str], count: str) -> None:
-        """Print what combines the accumulators with those of a chunk or a block."""
-        lines = self.values.block.lines
-        totals = [self._total(name) for name in reduce.names]
-        if reduce.kind == "mean_m2":
-            seen = self.counts[reduce.names[0]]
-            both = (totals[0], totals[1], seen), (parts[0], parts[1], count)
-            with self.printer.block(f"if ({count} > 0) {{") as inner:
-                inner.lines += combine_squares(reduce, *both)
-        elif is_arg(reduce):
-            lines += arg_update(reduce, (totals[0], totals[1]), (parts[0], parts[1]))
-        else:
-            lines.append(update(reduce.kind, reduce.value.dtype, totals[0], parts[0]))
-
-    def _count(self, counts: Mapping[str, str]) -> None:
-        for name, count in counts.items():
-            self.values.block.lines.append(f"{self.counts[name]} += {count};")
+    def _declare_chunks(self) -> tuple[dict[str, str], dict[str, str]]:
+        """Declare arrays with an element for each chunk: of each result, and of each count."""
+        values, tile = self.values, self.printer.tile
+        width = "" if tile is None else f"[{tile.width}]"
+        arrays: dict[str, str] = {}
+        counts: dict[str, str] = {}
+        for reduce in self.reduces:
+            for position, name in enumerate(reduce.names):
+                arrays[name] = array = values.names.new(f"{name}_chunks")
+                ctype = self.totals.type_of(reduce, position)
+                values.block.lines.append(f"{ctype} {array}[{self.chunks}]{width};")
+            if reduce.kind == "mean_m2":
+                first = reduce.names[0]
+                counts[first] = array = values.names.new(f"{first}_counts")
+                values.block.lines.append(f"int64_t {array}[{self.chunks}];")
+        return arrays, counts
 
     def _loops(self, loops: list[Var], start: str, stop: str) -> None:
         """Print the loops from the outermost on, which goes from `start` to `stop`."""
@@ -209,15 +157,15 @@ class ReducePrinter:
             self._leaf(low, high)
 
     def _leaf(self, start: str, stop: str) -> None:
-        """Print the innermost loop, and what adds its accumulators to those around it."""
+        """Print the innermost loop, and the addition of its accumulators to those around it."""
         values, printer = self.values, self.printer
         parts: dict[str, str] = {}
         for reduce in self.reduces:
             name, dtype = reduce.names[0], reduce.value.dtype
             if not self._has_part(reduce):
-                parts[name] = self.totals[name]
+                parts[name] = self.totals.names[name]
                 continue
-            parts[name] = values.names.new(f"{self.totals[name]}_part")
+            parts[name] = values.names.new(f"{self.totals.names[name]}_part")
             printer.declare(C_TYPES[dtype], parts[name], identity(reduce.kind, dtype))
         with self._innermost(start, stop, parts):
             for statement in self.sweep.statements:
@@ -253,7 +201,7 @@ class ReducePrinter:
         dtype = reduce.value.dtype
         if is_arg(reduce) and self.printer.tile is not None:
             value, at = values.named(reduce.value), values.index(number_in(self.sweep.inner))
-            place = self._total(reduce.names[1])
+            place = self.totals.variable(reduce.names[1])
             values.block.lines += arg_update(reduce, (part, place), (value, at))
             return
         code = values.code(reduce.value)
@@ -265,17 +213,17 @@ class ReducePrinter:
             self._squares(reduce, part, start, stop)
         elif is_arg(reduce) and self.printer.tile is None:
             self._search(reduce, part, start, stop)
-        elif part != self.totals[reduce.names[0]]:
+        elif part != self.totals.names[reduce.names[0]]:
             with self.printer.lanes():
-                total = self._total(reduce.names[0])
+                total = self.totals.variable(reduce.names[0])
                 self.values.block.lines.append(f"{total} += {self.printer.variable(part)};")
 
     def _squares(self, reduce: Reduce, part: str, start: str, stop: str) -> None:
-        """Print what follows a block's sum: its mean, the squares around it, the combination."""
+        """Print the second pass of a block after its sum: its mean, the squares around it."""
         values, printer = self.values, self.printer
         ctype = C_TYPES[reduce.value.dtype]
         count = stop if start == "0" else f"({stop} - {start})"
-        middle, squares = (self.totals[name] for name in reduce.names)
+        middle, squares = (self.totals.names[name] for name in reduce.names)
         if not self.single:
             middle, squares = part, values.names.new(f"{squares}_part")
             printer.declare(ctype, squares, "0")
@@ -289,8 +237,8 @@ class ReducePrinter:
         if self.single:
             return
         with printer.lanes():
-            self._combine(reduce, [printer.variable(part), printer.variable(squares)], count)
-        self._count({reduce.names[0]: count})
+            self.totals.combine(reduce, [printer.variable(part), printer.variable(squares)], count)
+        self.totals.add_counts({reduce.names[0]: count})
 
     @contextmanager
     def _second_pass(self, reduce: Reduce, start: str, stop: str, squares: str) -> Generator[Block]:
@@ -303,10 +251,10 @@ class ReducePrinter:
             yield inner
 
     def _search(self, reduce: Reduce, part: str, start: str, stop: str) -> None:
-        """Print what follows a block's extreme: if it is a new one, its first place."""
+        """Print the search for the first position of a block's extreme, if it is a new one."""
         values = self.values
         place = values.names.new("place")
-        best = self.totals[reduce.names[0]], self.totals[reduce.names[1]]
+        best = self.totals.names[reduce.names[0]], self.totals.names[reduce.names[1]]
         lines = arg_update(reduce, best, (part, place))
         same = "{0} == {1}"
         if reduce.value.dtype.is_floating_point:
